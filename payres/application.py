@@ -55,8 +55,8 @@ from payres.settings import Settings
 from payres.store import runs
 from payres.store.connections import server_lock
 from payres.store.database import Database
+from payres.store.operators import OF_OPERATORS
 from payres.store.secrets import ensure_secret, existing_secret
-from payres.store.sessions import OF_OPERATORS
 from payres.store.work import Environment
 from payres.urls import ADMIN_ROOT, PAGE_ROOTS, ROOT_WALLET_PATH, is_loopback
 

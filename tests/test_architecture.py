@@ -61,9 +61,12 @@ ROOMS: dict[str, set[str]] = {
     "payments": VALUES | {"grants", "ledger", "representations", "store"},
     "federation": VALUES | {"client", "signatures", "store"},
     "events": VALUES | {"federation", "representations", "store"},
-    "operator": VALUES
-    | {"events", "federation", "grants", "ledger", "payments", "representations", "signatures", "store"},
     "interledger": VALUES | {"federation", "ledger", "payments", "representations", "store"},
+    "operator": VALUES
+    | {
+        *("events", "federation", "grants", "interledger", "ledger", "payments", "representations"),
+        *("signatures", "store"),
+    },
     "http": VALUES | {"signatures"},  # to show what was sent in a sentence
     "openapi": VALUES | {"http"},
     "routes": VALUES
@@ -104,7 +107,10 @@ BEGINS_TRANSACTIONS = {
     "payres/store/transactions.py",
     "payres/store/migrations/__init__.py",
 }
-MONEY = ("payres/amounts.py", "payres/ledger.py", "payres/payments/", "payres/store/")
+MONEY = (
+    *("payres/amounts.py", "payres/interledger/settlement.py", "payres/ledger.py", "payres/payments/"),
+    "payres/store/",
+)
 LEDGER_WRITES = {
     *("insert_account", "change_account", "change_floor"),
     *("insert_transfer", "insert_hold", "reduce_hold"),

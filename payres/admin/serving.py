@@ -8,7 +8,7 @@ held: no transaction, no thread. An export ends when its reader disconnects.
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -28,8 +28,8 @@ from payres.operator.declarations import Operation, declared
 from payres.operator.exports import MEDIA_TYPES, Export, Format
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response, once
 from payres.rate_limiter import too_many
-from payres.routes.context import Context, context_of
-from payres.routes.requests import idempotency_key, other_parameters, page_query, read_json_body
+from payres.routes.context import context_of
+from payres.routes.requests import ActorRequest, idempotency_key, other_parameters, page_query, read_json_body
 from payres.routes.routing import Route
 from payres.store.operators import API_KEYS, ApiKeyRecord
 from payres.store.work import Work
@@ -38,37 +38,6 @@ from payres.wire import decode, encode
 
 T = TypeVar("T")
 PAGE_PARAMETERS: Final = ("first", "last", "cursor")
-
-
-class ActorRequest(msgspec.Struct, frozen=True):
-    """A request with an actor for the audit log. `read` and `write` run units in the actor's name.
-
-    `authenticate` returns the actor. It raises TokenInvalid or SignInFailed if the actor no longer has access.
-    """
-
-    request: Request
-    authenticate: Callable[[Work], str]
-
-    @property
-    def context(self) -> Context:
-        return context_of(self.request)
-
-    async def read(self, unit: Callable[[Work], T]) -> T:
-        """The unit's result over one snapshot; on a separate connection, so that no payment waits for it."""
-        return await self.context.database.examine(self.authenticated(unit))
-
-    async def write(self, unit: Callable[[Work], T]) -> T:
-        """The unit's result, once its work is committed."""
-        return await self.context.database.write(self.authenticated(unit))
-
-    def authenticated(self, unit: Callable[[Work], T]) -> Callable[[Work], T]:
-        """The unit in the name of the actor, who is authenticated again."""
-
-        def run(work: Work) -> T:
-            work.actor = self.authenticate(work)
-            return unit(work)
-
-        return run
 
 
 class Call(ActorRequest, frozen=True):

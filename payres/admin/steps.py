@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from payres.admin.serving import ActorRequest, Call
+from payres.admin.serving import Call
 from payres.errors import Unavailable, WrongState
 from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.operator import api_keys, backups, invariant_checks, payment_history, wallets, webhooks
@@ -24,6 +24,7 @@ from payres.operator.payments import PAYMENT
 from payres.operator.wallets import Wallet
 from payres.operator.webhooks import Patterns, Private, Webhook, WebhookTest
 from payres.payments import refunds
+from payres.routes.requests import ActorRequest
 from payres.store.migrations import UnusableDatabase
 from payres.store.work import Work
 from payres.wire import Body, List, Text

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 import click
 import msgspec
@@ -31,10 +31,7 @@ from payres.settings import (
 from payres.store.connections import connect_standby, connect_writer, is_followed
 from payres.store.lost_commits import LostCommits, note_command
 from payres.store.migrations import UnusableDatabase
-from payres.store.work import Environment, FailStop, Work
-
-if TYPE_CHECKING:
-    from payres.operator.declarations import Units
+from payres.store.work import Environment, FailStop, Units, Work
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -128,7 +125,7 @@ class Session:
             raise click.ClickException(_no_database(self.settings.database, otherwise))
         return self.settings.database
 
-    def in_steps(self, operation: "Callable[[Units], Coroutine[Any, Any, T]]") -> T:
+    def in_steps(self, operation: Callable[[Units], Coroutine[Any, Any, T]]) -> T:
         """The result of an operation of several units of work."""
         import asyncio  # an operation of one unit need not load it
 

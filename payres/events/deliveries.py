@@ -24,15 +24,14 @@ from payres.events.changes import Changes
 from payres.events.sender import GONE, Attempt, Sender, Target, target_of
 from payres.events.turns import Turn, Turns
 from payres.limits import MAX_DELIVERIES_OF_WEBHOOK, MAX_EVENTS_IN_TURNS
-from payres.store import events, retention
+from payres.store import events, webhooks
 from payres.store.database import Database
-from payres.store.events import (
+from payres.store.events import EVENTS, EventRecord
+from payres.store.webhooks import (
     DELIVERIES,
-    EVENTS,
     WEBHOOKS,
     DeliveryRecord,
     Due,
-    EventRecord,
     Waiting,
     WebhookRecord,
     due_deliveries,
@@ -174,7 +173,7 @@ class Deliveries:
 
     async def _begin(self) -> float:
         """Starts tasks for webhooks that have become active."""
-        found = await self._database.read(events.list_webhooks)
+        found = await self._database.read(webhooks.list_webhooks)
         self._tasks = {webhook_id: task for webhook_id, task in self._tasks.items() if not task.done()}
         for webhook in found:
             if webhook.active and webhook.id not in self._tasks:
@@ -233,9 +232,9 @@ async def purge_events(database: Database) -> None:
     """Deletes events after 30 days, except those still to be sent, until the database is in fail-stop."""
 
     async def purge() -> float:
-        has_more = await database.read(lambda work: retention.has_old_events(work, work.now))
+        has_more = await database.read(lambda work: events.has_old_events(work, work.now))
         while has_more:
-            has_more = await database.write(lambda work: retention.purge_events(work, work.now))
+            has_more = await database.write(lambda work: webhooks.purge_events(work, work.now))
         return PURGE_SECONDS
 
     await Worker("the purge of events", database, purge, PURGE_SECONDS).run()
@@ -264,7 +263,7 @@ def find_round(work: Work, webhook: WebhookRecord, taken: Sequence[Turn]) -> Rou
 
 def is_all_sent(work: Work) -> bool:
     """Whether no active webhook has an event or retry to be sent now."""
-    queues = [(one, find(work, one.id, Queue())) for one in events.list_webhooks(work)]
+    queues = [(one, find(work, one.id, Queue())) for one in webhooks.list_webhooks(work)]
     return not any(
         found is not None and (found.wanted or found.due or found.seen >= webhook.cursor + READ_AT_ONCE)
         for webhook, found in queues
@@ -278,7 +277,7 @@ def store_round(work: Work, found: Round, attempts: Sequence[Attempt], cursor: i
         return
     first_attempts = [one.turn for one in sent if one.delivery is None]
     ahead = {turn.wallet_id: turn.sequence for turn in first_attempts if turn.sequence > cursor}
-    events.advance(work, webhook.id, cursor, ahead, READ_AT_ONCE)
+    webhooks.advance(work, webhook.id, cursor, ahead, READ_AT_ONCE)
     for one, attempt in zip(sent, attempts, strict=True):
         if one.delivery is not None or attempt.error is not None:
             DELIVERIES.replace(work, _delivery(webhook.id, one, attempt))

@@ -17,8 +17,9 @@ from payres.federation.http import GuardedClient
 from payres.federation.transport import Bounds
 from payres.identifiers import base64url_decoded
 from payres.limits import DELIVERY_SECONDS, MAX_DELIVERIES_OF_WEBHOOK, MAX_RETRY_AFTER_SECONDS, MAX_WEBHOOKS
-from payres.store import events
-from payres.store.events import EventRecord, WebhookRecord
+from payres.store import webhooks
+from payres.store.events import EventRecord
+from payres.store.webhooks import WebhookRecord
 from payres.store.work import Work
 from payres.wire import Resource, encode
 
@@ -109,7 +110,7 @@ def event_view(event: EventRecord) -> EventView:
 
 def target_of(work: Work, webhook: WebhookRecord) -> Target:
     """The webhook with its secrets."""
-    return Target(webhook, tuple(events.signing_secrets(work, webhook, work.now)))
+    return Target(webhook, tuple(webhooks.signing_secrets(work, webhook, work.now)))
 
 
 def new_secret(work: Work) -> str:

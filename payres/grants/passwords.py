@@ -5,19 +5,28 @@ import unicodedata
 from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from payres.errors import InvalidRequest, Unavailable
 from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH, PASSWORDS_AT_ONCE, PASSWORDS_WAITING
 from payres.slots import Slots, SlotsBusy
-from payres.store.operators import OperatorRecord
-from payres.store.wallets import WalletRecord
 
 BUSY_SECONDS: Final = 5  # in which a full queue is processed, also on a slow machine
 
 T = TypeVar("T")
+
+
+class Account(Protocol):
+    """An account with a password. Wrong passwords from before `unlocked_at` do not count."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def password_hash(self) -> str | None: ...
+    @property
+    def unlocked_at(self) -> int | None: ...
 
 
 class Nobody(msgspec.Struct, frozen=True):
@@ -26,9 +35,6 @@ class Nobody(msgspec.Struct, frozen=True):
     id: int
     password_hash: None = None
     unlocked_at: None = None
-
-
-Account = WalletRecord | OperatorRecord | Nobody
 
 
 class PasswordGate:

@@ -14,8 +14,8 @@ from payres.amounts import MAX_LEDGER
 from payres.errors import InvalidAmount
 from payres.event_types import PacketEvent
 from payres.interledger.packets import Code, Rejected
+from payres.interledger.settlement import count_unresolved, payment_hold, warn_of_low
 from payres.ledger import NotEnough
-from payres.payments.settlement import count_unresolved, payment_hold, warn_of_low
 from payres.store import accounts, packets, payments, peers
 from payres.store.accounts import ACCOUNTS
 from payres.store.packets import PACKETS, PacketRecord

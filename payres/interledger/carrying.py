@@ -192,7 +192,7 @@ def store_response(work: Work, request: Request, reply: Fulfill) -> None:
     peers.insert_answer(work, request.peer_id, request.request_id, request.condition, encode(reply), work.now)
     # By time, so that a peer cannot choose moments when nothing is purged.
     if work.now // MILLISECOND % PURGE_INTERVAL == 0:
-        retention.purge(work, retention.ANSWERS, work.now)
+        retention.purge(work, peers.ANSWERS, work.now)
 
 
 def confirm_reject(work: Work, request: Request, expires_at: int, reject: Reject) -> bytes | NoReply:
@@ -202,7 +202,7 @@ def confirm_reject(work: Work, request: Request, expires_at: int, reject: Reject
         return found
     if request.request_id is None or work.now >= expires_at:
         return reply
-    retention.purge(work, retention.REJECTS, work.now)
+    retention.purge(work, peers.REJECTS, work.now)
     purge_at = min(expires_at, work.now + MAX_REJECT_SECONDS * SECOND)
     peers.insert_reject(work, request.peer_id, request.request_id, request.condition, reply, purge_at)
     return reply

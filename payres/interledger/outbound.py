@@ -17,8 +17,8 @@ from payres.interledger.link import Link
 from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Rejected, Unanswered
 from payres.interledger.routing import Hop, next_hop
 from payres.interledger.sending.connection import Timing
+from payres.interledger.settlement import end_if_finished
 from payres.limits import DRAIN_SECONDS, MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
-from payres.payments.settlement import end_if_finished
 from payres.rate_limiter import requested_by
 from payres.slots import Slots
 from payres.store.database import Database

@@ -16,6 +16,7 @@ from payres.interledger.credentials import Opened, wallet_of
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Rejected, Reply, fulfills
 from payres.interledger.routing import converted
+from payres.interledger.settlement import warn_of_low
 from payres.interledger.stream import (
     ConnectionAssetDetails,
     ConnectionClose,
@@ -26,7 +27,6 @@ from payres.interledger.stream import (
 )
 from payres.ledger import NotEnough, Side
 from payres.payments.incoming import credit, fits_with_tolerance
-from payres.payments.settlement import warn_of_low
 from payres.store import peers, wallets
 from payres.store.database import Database
 from payres.store.payments import INCOMING, IncomingRecord

@@ -20,9 +20,9 @@ from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteRec
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.sending.connection import Connection, Destination, SendingFailed, close
 from payres.interledger.sending.payment import Plan, pay
+from payres.interledger.settlement import end_sending, is_finished
 from payres.interledger.unanswered import UnansweredPackets
 from payres.payments.incoming import PAID_MEANWHILE, overpay_tolerance
-from payres.payments.settlement import end_sending, is_finished
 from payres.slots import Slots
 from payres.store import packets, payments
 from payres.store.database import Database

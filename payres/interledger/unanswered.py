@@ -35,7 +35,7 @@ from payres.interledger.carrying import Carrier, land_forwarded
 from payres.interledger.connector import LONGEST_LIFE
 from payres.interledger.link import BOUNDS
 from payres.interledger.packets import Code, Fulfill, Outcome, Reject, Rejected, Unanswered, decode_prepare, fulfills
-from payres.payments.settlement import end_remote, has_arrived, payment_of
+from payres.interledger.settlement import end_remote, has_arrived, payment_of
 from payres.slots import Slots
 from payres.store import packets, payments, peers
 from payres.store.database import Database

@@ -36,7 +36,7 @@ from payres.store.migrations import (
     require_payres,
     version_of,
 )
-from payres.store.sessions import end_all
+from payres.store.operators import end_all
 from payres.store.status import Takeover, note_check
 from payres.store.work import Transaction, Work
 from payres.wire import Resource

@@ -17,7 +17,6 @@ from typing import (
     Final,
     NamedTuple,
     ParamSpec,
-    Protocol,
     TypeVar,
     Union,
     get_args,
@@ -46,17 +45,6 @@ NOUNS: Final = (
 )
 # The most rows that one unit of work changes. An operation on more takes several units, and others run in between.
 ROWS_AT_ONCE: Final = 256
-
-
-class Units(Protocol):
-    """Runs the units of work of an operation that takes several, each in a transaction of its own.
-
-    A unit that may take long only reads, and delays nobody. After a crash between two units that write, repeating the
-    operation does the rest.
-    """
-
-    async def read(self, unit: Callable[[Work], T]) -> T: ...
-    async def write(self, unit: Callable[[Work], T]) -> T: ...
 
 
 class Input(NamedTuple):

@@ -22,7 +22,7 @@ from payres.limits import MIN_FREE_BYTES
 from payres.operator.backups import AFTER_TAKEOVER, describe
 from payres.operator.shapes import MEBIBYTE, format_size
 from payres.settings import Settings, local_url, settings_file
-from payres.store import assets, events, peers, status, wallets
+from payres.store import assets, peers, status, wallets, webhooks
 from payres.store.accounts import LOW_PART
 from payres.store.connections import changed_at, free_bytes, is_served, log_bytes
 from payres.store.peers import PeerRecord
@@ -183,7 +183,7 @@ def _peers(work: Work) -> Iterator[Look]:
 
 
 def _webhooks(work: Work) -> Iterator[Look]:
-    for webhook in events.list_webhooks(work):
+    for webhook in webhooks.list_webhooks(work):
         if not webhook.active:
             fix = f"When it works again: `payres webhook test {webhook.id}`. Else: `payres webhook remove {webhook.id}`"
             yield f"webhook {webhook.url}", "it answered 410 Gone and is disabled", True, fix

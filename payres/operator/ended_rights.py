@@ -10,8 +10,8 @@ from payres.operator import api_keys, grants, keys, operators, peers, wallets
 from payres.operator.peer_terms import PeerChange
 from payres.store import audit
 from payres.store.ended_rights import EndedRight, Kind
-from payres.store.events import WEBHOOKS
 from payres.store.peers import PEERS
+from payres.store.webhooks import WEBHOOKS
 from payres.store.work import Work
 from payres.wire import Resource
 

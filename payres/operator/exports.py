@@ -21,8 +21,8 @@ from payres.operator.inputs import FROM, MAX_NAME_LENGTH, Query, TimeText, requi
 from payres.operator.shapes import inert
 from payres.operator.wallets import named_wallet, require_wallet
 from payres.store import entries
+from payres.store.all_payments import PaymentRecord, payments_in_order
 from payres.store.entries import TransferLine
-from payres.store.payments import PaymentRecord, payments_in_order
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 

@@ -14,9 +14,9 @@ from payres import ledger, representations
 from payres.amounts import format_decimal
 from payres.errors import InsufficientFunds, WrongState
 from payres.event_types import WalletEvent
+from payres.interledger.settlement import warn_of_low
 from payres.operator.shapes import Column, Shape, represent
 from payres.payments.idempotency import check_reference
-from payres.payments.settlement import warn_of_low
 from payres.store import audit, entries
 from payres.store.accounts import ACCOUNTS
 from payres.store.assets import ASSETS, AssetRecord

@@ -16,8 +16,8 @@ from payres.operator.declarations import command
 from payres.operator.inputs import check_name, said
 from payres.settings import local_url
 from payres.store import audit, operators
-from payres.store.operators import OPERATORS, OperatorRecord
-from payres.store.sessions import OF_OPERATORS, delete_browsers, delete_sessions
+from payres.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord
+from payres.store.sessions import delete_browsers, delete_sessions
 from payres.store.work import Work
 from payres.urls import LINK_PATH, is_loopback
 from payres.wire import Resource

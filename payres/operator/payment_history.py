@@ -9,7 +9,7 @@ from payres.clock import format_time
 from payres.identifiers import moment_of
 from payres.operator import grants, ledger
 from payres.operator.checkouts import Checkout, list_checkouts, sentence_of
-from payres.operator.declarations import Units, command, endpoint
+from payres.operator.declarations import command, endpoint
 from payres.operator.grants import Grant
 from payres.operator.ledger import LedgerEntry
 from payres.operator.payments import Payment, PaymentName, payment, require_payment
@@ -17,14 +17,15 @@ from payres.operator.shapes import Cell, Shape, fact, labelled, path_of, represe
 from payres.operator.webhooks import EventDelivery, deliveries_of, event_delivery
 from payres.payments import refunds
 from payres.store import events, packets, payments
+from payres.store.all_payments import PaymentRecord
 from payres.store.entries import EntryRecord, page_of_entries
 from payres.store.events import EventRecord
 from payres.store.grants import GRANTS
-from payres.store.payments import INCOMING, OUTGOING, REFUNDS, PaymentRecord, RefundRecord, RefundState
+from payres.store.payments import INCOMING, OUTGOING, REFUNDS, RefundRecord, RefundState
 from payres.store.quotes import QUOTES, QuoteRecord
 from payres.store.rows import PageQuery
 from payres.store.wallets import WALLETS
-from payres.store.work import Work
+from payres.store.work import Units, Work
 from payres.terms import Offer
 from payres.urls import Urls
 from payres.wire import List, Resource

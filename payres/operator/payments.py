@@ -12,10 +12,11 @@ from payres.operator.declarations import command, endpoint, lists
 from payres.operator.inputs import FROM, DecimalText, Name, Query, TimeText, require_time, said
 from payres.operator.shapes import Cell, Column, Shape, represent
 from payres.operator.wallets import named_wallet, require_wallet
-from payres.store import payments
+from payres.store import all_payments, payments
+from payres.store.all_payments import PAYMENTS, PaymentRecord, State
 from payres.store.assets import ASSETS, AssetRecord
 from payres.store.clients import CLIENTS
-from payres.store.payments import PAYMENTS, Direction, PaymentRecord, State
+from payres.store.payments import Direction
 from payres.store.rows import PageBounds, PageQuery
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
@@ -137,7 +138,7 @@ def list_payments(work: Work, page: PageQuery, query: PaymentQuery) -> tuple[Seq
     """List payments, newest first."""
     wallet = require_wallet(work, query.wallet) if query.wallet else None
     asset = None if wallet is None else ASSETS.by_id(work, wallet.asset_id)
-    return payments.page_of_payments(
+    return all_payments.page_of_payments(
         work,
         page,
         work.now,

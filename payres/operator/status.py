@@ -11,7 +11,7 @@ from payres.clock import DAY, format_time_if_any
 from payres.identifiers import first_identifier
 from payres.operator.declarations import endpoint
 from payres.operator.shapes import Cell, Shape, fact, format_size, represent
-from payres.store import events, peers, status, wallets
+from payres.store import peers, status, wallets, webhooks
 from payres.store.connections import changed_at, free_bytes, is_followed, log_bytes
 from payres.store.work import Work
 from payres.wire import Resource
@@ -88,7 +88,7 @@ def show_status(work: Work) -> Status:
 
 def read_status(work: Work, *, is_running: bool) -> Status:
     """Reads each account and each payment of the last 24 hours. Raises OSError."""
-    path, found = work.settings.database, events.list_webhooks(work)
+    path, found = work.settings.database, webhooks.list_webhooks(work)
     return Status(
         version=__version__,
         base_url=work.urls.base,

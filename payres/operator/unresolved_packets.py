@@ -15,10 +15,10 @@ from payres import ledger
 from payres.amounts import format_decimal
 from payres.clock import format_time
 from payres.errors import InsufficientFunds, WrongState, require
+from payres.interledger.settlement import payment_of, release_unresolved, warn_of_low
 from payres.operator.declarations import endpoint, form, lists
 from payres.operator.peers import require_peer
 from payres.operator.shapes import Column, Shape
-from payres.payments.settlement import payment_of, release_unresolved, warn_of_low
 from payres.store import accounts, audit, packets, peers, runs
 from payres.store.accounts import ACCOUNTS, Cause
 from payres.store.assets import ASSETS

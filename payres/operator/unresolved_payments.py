@@ -10,11 +10,11 @@ import msgspec
 
 from payres.amounts import format_decimal
 from payres.clock import format_time
+from payres.interledger.settlement import payment_of
 from payres.operator.declarations import endpoint, lists
 from payres.operator.peers import require_peer
 from payres.operator.shapes import Column, Shape
 from payres.operator.unresolved_packets import NONE, RECEIVED, list_unresolved
-from payres.payments.settlement import payment_of
 from payres.store import packets, runs
 from payres.store.packets import PacketRecord
 from payres.store.payments import Direction

@@ -15,13 +15,14 @@ from payres.events.deliveries import ALL, TEST, matches, note_attempt, wants
 from payres.events.sender import Attempt, Target, new_secret, target_of
 from payres.federation.ip_addresses import names_private_host
 from payres.limits import MAX_PAGE, MAX_WEBHOOKS, ROTATION_HOURS
-from payres.operator.declarations import ROWS_AT_ONCE, Units, command, endpoint, form, lists
+from payres.operator.declarations import ROWS_AT_ONCE, command, endpoint, form, lists
 from payres.operator.inputs import Name, TimeText, require_time, said
 from payres.operator.shapes import Column, Shape, fact, represent
 from payres.store import audit, secrets
-from payres.store import events as stored
-from payres.store.events import DELIVERIES, EVENTS, WEBHOOKS, DeliveryRecord, EventRecord, WebhookRecord
-from payres.store.work import ACTIVE_WEBHOOK, Work
+from payres.store import webhooks as stored
+from payres.store.events import EVENTS, EventRecord, events_after, find_event, last_sequence
+from payres.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord, WebhookRecord
+from payres.store.work import ACTIVE_WEBHOOK, Units, Work
 from payres.store.work import EVENTS as NEWS
 from payres.urls import is_http_url
 from payres.wire import Resource, Text
@@ -185,7 +186,7 @@ def add(work: Work, url: Text, events: Patterns = (), private: Private = False) 
         secret=secrets.encrypt(work, stored.WEBHOOK_SECRETS, secret),
         previous_secret=None,
         previous_until=None,
-        cursor=stored.last_sequence(work),
+        cursor=last_sequence(work),
         created_at=work.now,
     )
     WEBHOOKS.insert(work, webhook)
@@ -284,7 +285,7 @@ async def replay(
 
 
 def _replay_event(work: Work, event: str, webhook: str | None) -> Replayed:
-    found = stored.find_event(work, event)
+    found = find_event(work, event)
     if found is None or found.type == TEST:
         raise NotFound(f"There is no event {event!r}; events are kept for 30 days")
     due = [one.id for one in _active_webhooks(work, webhook) if webhook or wants(one, found.type)]
@@ -326,7 +327,7 @@ def make_test(work: Work, id: str) -> tuple[EventRecord, Target]:
     webhook = require_webhook(work, id)
     audit.record(work, "webhook.test", id)
     work.emit(TEST, id, WebhookEvent(webhook=id, url=webhook.url))
-    [event] = stored.events_after(work, stored.last_sequence(work) - 1, 1)
+    [event] = events_after(work, last_sequence(work) - 1, 1)
     return event, target_of(work, webhook)
 
 

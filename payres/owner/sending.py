@@ -14,7 +14,6 @@ from payres.errors import DomainError, nothing_here
 from payres.federation.wallet_addresses import RemoteWallet
 from payres.grants.clients import own_client
 from payres.interledger.quoting import SLIPPAGE, RemoteQuotes
-from payres.operator.declarations import Units
 from payres.payments import quotes as quote_rules
 from payres.payments.incoming import add, complete, is_remote, open_receiver, unpaid, unpayable
 from payres.payments.outgoing import check_funds, check_movable, pay_quote
@@ -24,7 +23,7 @@ from payres.store.accounts import ACCOUNTS
 from payres.store.payments import INCOMING
 from payres.store.quotes import QUOTES, QuoteRecord
 from payres.store.wallets import WALLETS, WalletRecord, active_wallet
-from payres.store.work import Work
+from payres.store.work import Units, Work
 from payres.terms import Offer
 from payres.urls import ROOT_WALLET_PATH, Urls, canonical, canonical_url, is_loopback
 from payres.visible import described, visible_name, visible_text, visible_url

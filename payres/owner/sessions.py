@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from payres.clock import HOUR, MINUTE
+from payres.clock import MINUTE
 from payres.errors import InvalidReceiver
 from payres.grants import sign_in
 from payres.grants.passwords import Account
@@ -15,7 +15,6 @@ from payres.store.work import Work
 
 # A session in use is extended, at most every five minutes, up to the longest lifetime.
 RENEWAL: Final = 5 * MINUTE
-LONGEST_SESSION: Final = 12 * HOUR
 
 
 def find_account(work: Work, name: str, browser: Browser) -> tuple[Account, bytes | None]:
@@ -42,7 +41,7 @@ def find_owner(work: Work, session: str) -> tuple[WalletRecord, bool] | None:
     if found is None:
         return None
     is_used = found.expires_at - work.now < OF_WALLETS.lifetime - RENEWAL
-    is_due = is_used and work.now < found.created_at + LONGEST_SESSION
+    is_due = is_used and work.now < found.created_at + OF_WALLETS.longest
     return WALLETS.by_id(work, found.account_id), is_due
 
 

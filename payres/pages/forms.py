@@ -14,11 +14,10 @@ from payres.errors import InsufficientAccess, InvalidRequest, UnsupportedMediaTy
 from payres.grants.sign_in import COOKIE_VALUE, Browser, SignedIn, check_csrf, csrf_token
 from payres.identifiers import new_secret
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS, MAX_JWKS_KEYS
-from payres.owner.sessions import LONGEST_SESSION
 from payres.pages.html import render
 from payres.routes.context import context_of
 from payres.routes.requests import media_type_of, read_body
-from payres.store.sessions import BROWSER_LIFETIME, OF_OPERATORS, OF_WALLETS, Kind
+from payres.store.sessions import BROWSER_LIFETIME, OF_WALLETS, Kind
 from payres.urls import canonical
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
@@ -29,19 +28,16 @@ FORM: Final = "payres_form"  # a secret that binds forms without a session to th
 
 
 class Cookies(NamedTuple):
-    """The cookies of a kind of account. `known` is a prefix, followed by the account's id. `lifetime` is the longest
-    lifetime of a session, in microseconds."""
+    """The cookies of a kind of account. `known` is a prefix, followed by the account's id."""
 
     kind: Kind
     session: str
     known: str
-    lifetime: int
     same_site: Literal["lax", "strict"]
 
 
 # Lax: the session is sent when an owner follows a link on the client's site, but not with forms of other sites.
-OWNER: Final = Cookies(OF_WALLETS, "payres_session", "payres_known_", LONGEST_SESSION, "lax")
-OPERATOR: Final = Cookies(OF_OPERATORS, "payres_admin", "payres_admin_known_", OF_OPERATORS.lifetime, "strict")
+OWNER: Final = Cookies(OF_WALLETS, "payres_session", "payres_known_", "lax")
 
 
 def render_sign_in(
@@ -104,7 +100,7 @@ def browser_of(request: Request, cookies: Cookies = OWNER) -> Browser:
 
 def set_signed_in(request: Request, response: Response, signed_in: SignedIn, cookies: Cookies = OWNER) -> None:
     """Sets the cookies of a sign-in: the session's, and the one that makes the browser known to the account."""
-    _set(request, response, cookies.session, signed_in.session, cookies.lifetime, cookies.same_site)
+    _set(request, response, cookies.session, signed_in.session, cookies.kind.longest, cookies.same_site)
     # Strict: only the sign-in form needs it.
     _set(request, response, f"{cookies.known}{signed_in.account_id}", signed_in.known, BROWSER_LIFETIME, "strict")
 

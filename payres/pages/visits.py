@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.admin.serving import ActorRequest
 from payres.errors import DomainError, MethodNotAllowed, SignInFailed
 from payres.grants import sign_in
 from payres.grants.passwords import Account
@@ -24,6 +23,7 @@ from payres.pages.html import PAGE_METHODS, redirect
 from payres.rate_limiter import address_of
 from payres.routes.context import Context, context_of
 from payres.routes.error_answers import note_error
+from payres.routes.requests import ActorRequest
 from payres.store.work import Work
 
 Form = Mapping[str, str]

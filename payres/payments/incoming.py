@@ -11,7 +11,7 @@ from payres.errors import InvalidAmount, InvalidExpiry, InvalidReceiver, WrongSt
 from payres.grants.access import Caller
 from payres.identifiers import ID_TIME, first_identifier
 from payres.limits import OVERPAY_TOLERANCE
-from payres.store import activity, payments, retention, wallets
+from payres.store import payments, retention, wallets
 from payres.store.database import Database
 from payres.store.payments import INCOMING, IncomingRecord
 from payres.store.wallets import WALLETS, WalletRecord, active_wallet
@@ -104,7 +104,7 @@ async def report_expired(database: Database) -> None:
 
 def _expire_due(work: Work) -> None:
     for payment in payments.expired_without_event(work, work.now, EXPIRY_BATCH):
-        activity.note_expiry(work, payment.id, work.now)
+        payments.note_expiry(work, payment.id, work.now)
         _emit(work, "incoming_payment.expired", WALLETS.by_id(work, payment.wallet_address_id), payment)
 
 

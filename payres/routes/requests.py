@@ -1,12 +1,13 @@
-"""Parts of requests: the body and its media type, the Idempotency-Key, the query of a list."""
+"""Requests: with an actor; and parts of them: the body and its media type, the Idempotency-Key, the query of a list."""
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 import http_sf
+import msgspec
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
@@ -14,14 +15,48 @@ from payres.errors import BodyTooLarge, InvalidRequest, UnsupportedMediaType
 from payres.http.request_head import declared_length, header
 from payres.http.responses import JSON
 from payres.limits import DEFAULT_PAGE, MAX_IDEMPOTENCY_KEY_LENGTH, MAX_PAGE, MAX_QUERY_BYTES
-from payres.routes.context import context_of
+from payres.routes.context import Context, context_of
 from payres.store.rows import PageQuery
+from payres.store.work import Work
+
+T = TypeVar("T")
 
 MAX_NUMBER_LENGTH: Final = 18  # of a cursor that is a number
 # In quotes, with each character escaped, and blanks around. Parsing takes long.
 MAX_KEY_BYTES: Final = 3 * MAX_IDEMPOTENCY_KEY_LENGTH
 KEY_LENGTH: Final = f"An Idempotency-Key has 1 to {MAX_IDEMPOTENCY_KEY_LENGTH} characters"
 BARE_KEY: Final = re.compile(rb"[\w!#$%&'*+.^`|~:/=@-]+", re.ASCII)
+
+
+class ActorRequest(msgspec.Struct, frozen=True):
+    """A request with an actor for the audit log. `read` and `write` run units in the actor's name.
+
+    `authenticate` returns the actor. It raises TokenInvalid or SignInFailed if the actor no longer has access.
+    """
+
+    request: Request
+    authenticate: Callable[[Work], str]
+
+    @property
+    def context(self) -> Context:
+        return context_of(self.request)
+
+    async def read(self, unit: Callable[[Work], T]) -> T:
+        """The unit's result over one snapshot; on a separate connection, so that no payment waits for it."""
+        return await self.context.database.examine(self.authenticated(unit))
+
+    async def write(self, unit: Callable[[Work], T]) -> T:
+        """The unit's result, once its work is committed."""
+        return await self.context.database.write(self.authenticated(unit))
+
+    def authenticated(self, unit: Callable[[Work], T]) -> Callable[[Work], T]:
+        """The unit in the name of the actor, who is authenticated again."""
+
+        def run(work: Work) -> T:
+            work.actor = self.authenticate(work)
+            return unit(work)
+
+        return run
 
 
 async def read_body(request: Request, most: int | None = None) -> bytes:

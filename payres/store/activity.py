@@ -9,7 +9,6 @@ import msgspec
 
 from payres.amounts import MAX_LEDGER
 from payres.store.accounts import AccountRecord
-from payres.store.retention import EMPTY_PAYMENT
 from payres.store.rows import first_row_from
 from payres.store.work import Transaction
 
@@ -115,16 +114,6 @@ def _ends(tx: Transaction, ordered: str, value: str) -> Sequence[Any]:
     """The first and last value of a query that ends with its ORDER BY; one value if they are the same."""
     rows = [tx.execute(f"{ordered}{way} LIMIT 1", (value,)).fetchone() for way in ("", " DESC")]
     return list(dict.fromkeys(row[0] for row in rows if row))
-
-
-def note_expiry(tx: Transaction, payment_id: str, now: int) -> None:
-    """Records that the expiry event was written. A payment that received nothing is no longer listed, and without an
-    amount it is purged later."""
-    tx.execute(
-        "UPDATE incoming_payment SET expiry_event_at = ?, listed = iif(received > 0, listed, NULL),"
-        " purge_at = iif(received > 0 OR incoming_value IS NOT NULL, NULL, expires_at + ?) WHERE id = ?",
-        (now, EMPTY_PAYMENT, payment_id),
-    )
 
 
 class Statement(NamedTuple):

@@ -5,14 +5,14 @@ from typing import Literal
 
 import msgspec
 
-from payres.clock import LATEST, MINUTE, SECOND
+from payres.clock import DAY, LATEST, MINUTE, SECOND
 from payres.store import secrets
-from payres.store.retention import CHECKOUTS as RULE
-from payres.store.retention import UNPAID_CHECKOUT, purge
+from payres.store.retention import Rule, purge
 from payres.store.rows import Table, find_number
 from payres.store.work import Transaction
 
 SECRET = "checkouts"  # noqa: S105 - the name of the secret that encrypts `pending`
+UNPAID = DAY  # how long one is kept, after it was created
 LONGEST_PAUSE = 5 * MINUTE  # between attempts
 LEASE = 10 * SECOND  # longer than the wait for a slot and an attempt; then the step of a process that died is repeated
 
@@ -41,7 +41,7 @@ class CheckoutRecord(msgspec.Struct, frozen=True):
     @property
     def begun_at(self) -> int:
         """When the payer was sent to their wallet; for one that is not paid."""
-        return self.purge_at - UNPAID_CHECKOUT
+        return self.purge_at - UNPAID
 
     def is_due(self, now: int) -> bool:
         """Whether its next step is due."""
@@ -49,6 +49,7 @@ class CheckoutRecord(msgspec.Struct, frozen=True):
 
 
 CHECKOUTS = Table(CheckoutRecord, "checkout")
+RULE = Rule("checkout", "purge_at", "id_hash")
 
 
 def insert_checkout(tx: Transaction, record: CheckoutRecord, pending: str, shown: int = LATEST) -> bool:
@@ -66,7 +67,7 @@ def insert_checkout(tx: Transaction, record: CheckoutRecord, pending: str, shown
         f" WHERE {others} = 'returned'",
         (now, *whose),
     )
-    encrypted, purge_at = secrets.encrypt(tx, SECRET, pending), now + UNPAID_CHECKOUT
+    encrypted, purge_at = secrets.encrypt(tx, SECRET, pending), now + UNPAID
     CHECKOUTS.insert(tx, msgspec.structs.replace(record, pending=encrypted, purge_at=purge_at))
     return True
 

@@ -12,7 +12,7 @@ import msgspec
 
 from payres.amounts import Asset
 from payres.clock import DAY
-from payres.store.payments import PaymentRecord
+from payres.store.all_payments import PaymentRecord
 from payres.store.rows import PageBounds, PageQuery, Table, number, select_page
 from payres.store.work import Transaction
 

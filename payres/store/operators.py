@@ -1,11 +1,14 @@
 """SQL of the operators who use the admin pages, and of the keys of programs that use the operator's API."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
-from payres.store.retention import FORMS, purge
+from payres.clock import DAY, HOUR
+from payres.store.retention import Rule, purge
 from payres.store.rows import Table, insert_row, json_column
+from payres.store.sessions import OF_WALLETS, Kind, SessionRecord
 from payres.store.work import Transaction
 
 
@@ -31,6 +34,17 @@ class OperatorRecord(msgspec.Struct, frozen=True):
 
 
 OPERATORS = Table(OperatorRecord, "operator")
+OF_OPERATORS: Final = Kind(
+    "operator",
+    OPERATORS,
+    Table(SessionRecord, "operator_session", account_id="operator_id", created_at="0"),
+    Rule("operator_session", "expires_at", "id_hash"),
+    Rule("operator_browser", "expires_at", "id_hash"),
+    "operator_id",
+    12 * HOUR,
+    12 * HOUR,
+)
+FORMS = Rule("operator_form", "used_at", "id", after=DAY)  # longer than a session lasts
 
 
 def find_operator(tx: Transaction, name: str) -> OperatorRecord | None:
@@ -50,6 +64,14 @@ def set_link(tx: Transaction, name: str, role: str, link_hash: bytes, expires_at
         " link_expires_at = excluded.link_expires_at, unlocked_at = excluded.unlocked_at",
         (name, role, link_hash, expires_at, now),
     )
+
+
+def end_all(tx: Transaction) -> None:
+    """Signs everybody out, and ends every link that sets a password."""
+    for kind in (OF_WALLETS, OF_OPERATORS):
+        tx.execute(f"DELETE FROM {kind.session_rule.table}")
+    tx.execute("DELETE FROM password_link")
+    tx.execute("UPDATE operator SET link_hash = NULL")
 
 
 def is_used(tx: Transaction, form_id: str) -> bool:

@@ -1,18 +1,18 @@
-"""SQL of incoming payments, outgoing payments, both together as operators see them, and refunds."""
+"""SQL of incoming payments, outgoing payments and refunds."""
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal, cast
+from typing import Final, Literal
 
 import msgspec
 
 from payres.amounts import MAX_LEDGER
 from payres.store.quotes import TERMS
-from payres.store.rows import PageBounds, PageQuery, Table, find_number, number, select_page
+from payres.store.retention import EMPTY_PAYMENT
+from payres.store.rows import Table, find_number, number
 from payres.store.work import Transaction
 from payres.terms import Terms
 
 Direction = Literal["incoming", "outgoing"]
-State = Literal["pending", "expired", "sending", "completed", "failed"]
 
 
 class IncomingRecord(msgspec.Struct, frozen=True):
@@ -84,6 +84,16 @@ def expired_without_event(tx: Transaction, now: int, limit: int) -> Sequence[Inc
     """Expired payments without an expiry event, earliest first."""
     where = "WHERE completed_at IS NULL AND expiry_event_at IS NULL AND expires_at <= ? ORDER BY expires_at LIMIT ?"
     return INCOMING.list(tx, where, now, limit)
+
+
+def note_expiry(tx: Transaction, payment_id: str, now: int) -> None:
+    """Records that the expiry event was written. A payment that received nothing is no longer listed, and without an
+    amount it is purged later."""
+    tx.execute(
+        "UPDATE incoming_payment SET expiry_event_at = ?, listed = iif(received > 0, listed, NULL),"
+        " purge_at = iif(received > 0 OR incoming_value IS NOT NULL, NULL, expires_at + ?) WHERE id = ?",
+        (now, EMPTY_PAYMENT, payment_id),
+    )
 
 
 class OutgoingRecord(msgspec.Struct, frozen=True):
@@ -179,101 +189,6 @@ def has_completed(tx: Transaction, grant_id: str) -> bool:
     return bool(number(tx, found, grant_id))
 
 
-class PaymentRecord(msgspec.Struct, frozen=True):
-    """An incoming or an outgoing payment.
-
-    amount is the incoming amount or the debit amount; moved is the amount received or sent. state is `open` for an
-    incoming payment that is not completed: `expires_at` decides whether it still accepts money. Only outgoing payments
-    have `receiver`.
-    """
-
-    id: str
-    direction: Direction
-    wallet_address_id: int
-    client_id: int
-    grant_id: str | None
-    quote_id: str | None
-    state: str
-    amount: str | None
-    moved: int
-    receiver: str | None
-    failure: str | None
-    metadata: str | None
-    created_at: int
-    ended_at: int | None
-    expires_at: int | None
-
-    def state_at(self, now: int) -> State:
-        if self.state == "open":
-            return "expired" if self.expires_at is not None and now >= self.expires_at else "pending"
-        return cast("State", self.state)
-
-
-# The casts give each column one affinity; otherwise SQLite would sort all payments for each page.
-_BOTH = """(
-  SELECT id, 'outgoing' AS direction, wallet_address_id, client_id, grant_id, quote_id, state,
-    cast(debit AS text) AS amount, sent AS moved, receiver, incoming_payment_id, failure, metadata, created_at,
-    ended_at, cast(NULL AS integer) AS expires_at
-  FROM outgoing_payment
-  UNION ALL
-  SELECT id, 'incoming', wallet_address_id, client_id, cast(NULL AS text), cast(NULL AS text),
-    cast(iif(completed_at IS NULL, 'open', 'completed') AS text), incoming_value, received, cast(NULL AS text),
-    cast(NULL AS text), cast(NULL AS text), metadata, created_at, completed_at, expires_at
-  FROM incoming_payment
-) p"""
-PAYMENTS = Table(PaymentRecord, _BOTH, prefix="p.")
-_COUNTERPART_HERE = """? IN (
-  SELECT wallet_address_id FROM incoming_payment WHERE id = p.incoming_payment_id
-  UNION ALL SELECT o.wallet_address_id FROM transfer t JOIN outgoing_payment o ON o.id = t.outgoing_payment_id
-  WHERE t.incoming_payment_id = p.id
-)"""
-
-
-def page_of_payments(
-    tx: Transaction,
-    query: PageQuery,
-    now: int,
-    *,
-    wallet_id: int | None = None,
-    direction: Direction | None = None,
-    state: State | None = None,
-    since: int | None = None,
-    until: int | None = None,
-    counterpart: int | str | None = None,
-    least: int | None = None,
-    most: int | None = None,
-    failure: str | None = None,
-) -> tuple[Sequence[PaymentRecord], PageBounds]:
-    """A page, newest first. There is an index by wallet; other filters are applied to each row.
-
-    None matches all. Times are microseconds, amounts are in the wallet's minor unit. A counterpart is the id of a local
-    wallet, or a URL prefix of a remote one.
-    """
-    conditions: dict[str, Any] = {
-        "p.wallet_address_id = ?": wallet_id,
-        "p.direction = ?": direction,
-        "p.created_at >= ?": since,
-        "p.created_at < ?": until,
-        "instr(p.receiver, ?) = 1" if isinstance(counterpart, str) else _COUNTERPART_HERE: counterpart,
-        "p.moved >= ?": least,
-        "p.moved <= ?": most,
-        "instr(lower(p.failure), lower(?)) > 0": failure,
-        **_state_conditions(state, now),
-    }
-    given = {condition: value for condition, value in conditions.items() if value is not None}
-    return select_page(tx, PAYMENTS, query, given)
-
-
-def payments_in_order(
-    tx: Transaction, after: str, before: str, since: int, until: int, wallet_id: int | None, rows: int
-) -> Sequence[PaymentRecord]:
-    """Up to `rows` payments with ids and times in these ranges, of one wallet if given; oldest first."""
-    where, values = "p.id > ? AND p.id < ? AND p.created_at >= ? AND p.created_at < ?", [after, before, since, until]
-    if wallet_id is not None:
-        where, values = f"{where} AND p.wallet_address_id = ?", [*values, wallet_id]
-    return PAYMENTS.list(tx, f"WHERE {where} ORDER BY p.id LIMIT ?", *values, rows)
-
-
 # The local outgoing payments `o` that paid an incoming payment; and the part of one not yet refunded.
 _PAYERS: Final = """(
   SELECT DISTINCT outgoing_payment_id AS id FROM transfer
@@ -310,14 +225,6 @@ def open_parts(tx: Transaction, incoming_payment_id: str) -> Sequence[tuple[str,
 def open_part(tx: Transaction, payment_id: str) -> int:
     """The part of an outgoing payment not yet refunded."""
     return number(tx, f"SELECT {_OPEN_PART} FROM outgoing_payment o WHERE o.id = ?", payment_id)
-
-
-def _state_conditions(state: State | None, now: int) -> dict[str, Any]:
-    if state == "pending":
-        return {"p.state = 'open' AND p.expires_at > ?": now}
-    if state == "expired":
-        return {"p.state = 'open' AND p.expires_at <= ?": now}
-    return {"p.state = ?": state}
 
 
 RefundState = Literal["sending", "completed", "failed"]

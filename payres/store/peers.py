@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.amounts import Asset
+from payres.clock import DAY
 from payres.store import secrets
+from payres.store.retention import Rule
 from payres.store.rows import Table, insert_row, number
 from payres.store.work import Transaction
 
@@ -54,6 +56,8 @@ _ASSET = {"asset_id": "a.asset_id", "asset_code": "s.code", "asset_scale": "s.sc
 INBOUND = Table(InboundPeer, _SOURCE, prefix="p.", **_ASSET)
 PEERS = Table(PeerRecord, _SOURCE, prefix="p.", balance="a.balance", held="a.held", floor="a.floor", **_ASSET)
 ACTIVE = "p.removed_at IS NULL"
+ANSWERS = Rule("answered_request", "answered_at", "peer_id, request_id", after=30 * DAY, at_once=32)
+REJECTS = Rule("rejected_request", "purge_at", "peer_id, request_id")
 _FIND_REQUEST = """
 SELECT condition, reply FROM answered_request WHERE peer_id = :peer AND request_id = :request UNION ALL
 SELECT NULL, prepare FROM packet WHERE from_peer_id = :peer AND from_request_id = :request AND prepare IS NOT NULL

@@ -1,4 +1,4 @@
-"""Retention: how long temporary rows are kept, and their deletion a few at a time.
+"""Retention: how long temporary rows of the core are kept, and the deletion of such rows a few at a time.
 
 Each insert into one of these tables deletes a few of its expired rows, at least twice as many as it adds. So storage is
 bounded by the inserts of one retention period, and no unit of work is long. Events are deleted by a worker.
@@ -19,13 +19,10 @@ from payres.store.work import Transaction
 UNUSED_GRANT: Final = DAY  # after its last token expired, which can still be rotated, or after the time to decide
 DECIDED_GRANT: Final = 30 * DAY  # after it was denied, or approved and not continued
 UNUSED_QUOTE: Final = DAY  # after it expired: longer than the response of its creation is cached
-UNPAID_CHECKOUT: Final = DAY  # after it was created
 # After it expired: longer than quotes to it, payments begun at its page, and the response of its creation are kept.
 EMPTY_PAYMENT: Final = EMPTY_PAYMENT_DAYS * DAY
 UNUSED_CLIENT: Final = DAY  # after it was first seen; its keys and nonces are valid for minutes
 
-EVENT: Final = 30 * DAY  # or longer, until it is delivered
-EVENTS_AT_ONCE: Final = 64  # each with up to 16 deliveries
 ENDED_TOKENS_KEPT: Final = 8  # the newest rotated or revoked tokens of a grant
 TOKENS_AT_ONCE: Final = 64
 QUOTES_AT_ONCE: Final = 8  # quotes to an incoming payment, and checkouts of it
@@ -129,14 +126,8 @@ CLIENTS = Rule("client", "purge_at", "id", at_once=4, delete=_delete_client)
 # Longer than a request can wait for other servers and the database before its nonce is stored.
 NONCES = Rule("signature_nonce", "expires_at", "client_id, kid, nonce", after=300 * SECOND, at_once=2)
 RESPONSES = Rule("idempotency_key", "created_at", "id", after=DAY, at_once=2)
-ANSWERS = Rule("answered_request", "answered_at", "peer_id, request_id", after=30 * DAY, at_once=32)
-REJECTS = Rule("rejected_request", "purge_at", "peer_id, request_id")
-CHECKOUTS = Rule("checkout", "purge_at", "id_hash")
 SESSIONS = Rule("session", "expires_at", "id_hash")
 BROWSERS = Rule("known_browser", "expires_at", "id_hash")
-OPERATOR_SESSIONS = Rule("operator_session", "expires_at", "id_hash")
-OPERATOR_BROWSERS = Rule("operator_browser", "expires_at", "id_hash")
-FORMS = Rule("operator_form", "used_at", "id", after=DAY)  # longer than a session lasts
 
 
 def purge_ended_tokens(tx: Transaction, grant_id: str) -> None:
@@ -147,25 +138,3 @@ def purge_ended_tokens(tx: Transaction, grant_id: str) -> None:
         (grant_id, TOKENS_AT_ONCE, ENDED_TOKENS_KEPT),
     ).fetchall()
     tx.executemany("DELETE FROM access_token WHERE id = ?", surplus)
-
-
-def has_old_events(tx: Transaction, now: int) -> bool:
-    """Whether an event is old enough to be purged."""
-    oldest = tx.execute("SELECT created_at FROM event ORDER BY sequence LIMIT 1").fetchone()
-    return oldest is not None and oldest[0] < now - EVENT
-
-
-def purge_events(tx: Transaction, now: int) -> bool:
-    """Deletes a batch of old events that are not to be delivered any more. Whether there may be more."""
-    oldest = tx.execute("SELECT sequence, created_at FROM event ORDER BY sequence LIMIT ?", (EVENTS_AT_ONCE,))
-    sent_to_all = tx.execute("SELECT coalesce(min(cursor), ?) FROM webhook WHERE state = 'active'", (1 << 62,))
-    (cursor,) = sent_to_all.fetchone()
-    old = [(one,) for one, time in oldest.fetchall() if time < now - EVENT and one <= cursor]
-    due = (
-        "SELECT 1 FROM delivery d JOIN webhook w ON w.id = d.webhook_id"
-        " WHERE d.sequence = ? AND d.next_at IS NOT NULL AND w.state = 'active'"
-    )
-    gone = [one for one in old if tx.execute(due, one).fetchone() is None]
-    tx.executemany("DELETE FROM delivery WHERE sequence = ?", gone)
-    tx.executemany("DELETE FROM event WHERE sequence = ?", gone)
-    return len(gone) == EVENTS_AT_ONCE

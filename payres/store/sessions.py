@@ -6,8 +6,7 @@ import msgspec
 
 from payres.clock import DAY, HOUR, MINUTE, lasts
 from payres.limits import KNOWN_BROWSER_DAYS, MAX_KNOWN_BROWSERS
-from payres.store.operators import OPERATORS
-from payres.store.retention import BROWSERS, OPERATOR_BROWSERS, OPERATOR_SESSIONS, SESSIONS, Rule, purge
+from payres.store.retention import BROWSERS, SESSIONS, Rule, purge
 from payres.store.rows import Table, insert_row, number
 from payres.store.wallets import WALLETS
 from payres.store.work import Transaction
@@ -26,7 +25,7 @@ class SessionRecord(msgspec.Struct, frozen=True):
 
 class Kind(NamedTuple):
     """A kind of account with a password: what sentences call it, where accounts, sessions and known browsers are, and
-    for how long a session lasts without being used."""
+    for how long a session lasts: without being used, and in use."""
 
     noun: str
     accounts: Table[Any]
@@ -35,6 +34,7 @@ class Kind(NamedTuple):
     rule: Rule
     account: str
     lifetime: int
+    longest: int
 
 
 OF_WALLETS: Final = Kind(
@@ -45,14 +45,6 @@ OF_WALLETS: Final = Kind(
     BROWSERS,
     "wallet_address_id",
     15 * MINUTE,
-)
-OF_OPERATORS: Final = Kind(
-    "operator",
-    OPERATORS,
-    Table(SessionRecord, "operator_session", account_id="operator_id", created_at="0"),
-    OPERATOR_SESSIONS,
-    OPERATOR_BROWSERS,
-    "operator_id",
     12 * HOUR,
 )
 
@@ -84,14 +76,6 @@ def delete_session(tx: Transaction, kind: Kind, id_hash: bytes) -> None:
 def delete_sessions(tx: Transaction, kind: Kind, account_id: int) -> None:
     """Signs an account out everywhere."""
     tx.execute(f"DELETE FROM {kind.session_rule.table} WHERE {kind.account} = ?", (account_id,))
-
-
-def end_all(tx: Transaction) -> None:
-    """Signs everybody out, and ends every link that sets a password."""
-    for kind in (OF_WALLETS, OF_OPERATORS):
-        tx.execute(f"DELETE FROM {kind.session_rule.table}")
-    tx.execute("DELETE FROM password_link")
-    tx.execute("UPDATE operator SET link_hash = NULL")
 
 
 def insert_browser(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int) -> None:

@@ -6,7 +6,7 @@ A full or failing disk is no fail-stop: `payres.store.transactions` fails the af
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from payres.store.failures import Failures
 from payres.urls import Urls
 from payres.wire import encode
 
+T = TypeVar("T")
 Values = Sequence[Any] | Mapping[str, Any]
 
 BEYOND_REPAIR: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -116,6 +117,17 @@ class Work:
         self.changed += (EVENTS, *kinds)
         if subject is not None:
             self.changed.append(subject)
+
+
+class Units(Protocol):
+    """Runs the units of work of an operation that takes several, each in a transaction of its own.
+
+    A unit that may take long only reads, and delays nobody. After a crash between two units that write, repeating the
+    operation does the rest.
+    """
+
+    async def read(self, unit: Callable[[Work], T]) -> T: ...
+    async def write(self, unit: Callable[[Work], T]) -> T: ...
 
 
 class FailStop(Exception):

@@ -14,12 +14,12 @@ from payres.identifiers import hash_secret
 from payres.operator import keys, wallets, webhooks
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_pem, jwk_from_public_bytes, parse_jwk, private_pem
 from payres.store.accounts import ACCOUNTS
-from payres.store.events import WEBHOOK_SECRETS, WEBHOOKS
 from payres.store.grants import GRANTS, INTERACTIONS, TOKENS, find_holder, interaction_of_grant
 from payres.store.payments import INCOMING
 from payres.store.quotes import QUOTES
 from payres.store.secrets import encrypt
 from payres.store.wallets import find_valid_key, find_wallet
+from payres.store.webhooks import WEBHOOK_SECRETS, WEBHOOKS
 from payres.store.work import Work
 from payres.testing.asked import Asked, of_grant
 from payres.testing.rules import CONSENT_PAGE, Decision

@@ -8,9 +8,9 @@ import pytest
 from payres import ledger
 from payres.amounts import Asset
 from payres.interledger import balances
+from payres.interledger.settlement import end_remote
 from payres.operator import assets, peers, wallets
 from payres.operator.unresolved_packets import SENT as TO_COMPARE
-from payres.payments.settlement import end_remote
 from payres.store import clients, grants
 from payres.store.accounts import ACCOUNTS
 from payres.store.grants import GRANTS, GrantRecord

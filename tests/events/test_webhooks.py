@@ -33,9 +33,9 @@ from payres.limits import (
 from payres.operator import wallets, webhooks
 from payres.operator.declarations import ROWS_AT_ONCE
 from payres.operator.webhooks import DELIVERY, WEBHOOK, list_deliveries
-from payres.store import audit, events, retention
-from payres.store import events as store
-from payres.store.events import DeliveryRecord, WebhookRecord
+from payres.store import audit, events
+from payres.store import webhooks as store
+from payres.store.webhooks import DeliveryRecord, WebhookRecord
 from payres.store.work import Work
 from tests.events.conftest import Sample
 from tests.events.endpoint import Endpoint, Received, answering
@@ -509,10 +509,10 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent(tx: Work) -> No
     first = events.events_after(at(0), 0, 1)[0]
 
     def left(now: Work) -> list[int]:
-        retention.purge_events(now, now.now)
+        store.purge_events(now, now.now)
         return [event.sequence for event in events.events_after(now, 0, 10)]
 
-    assert not retention.has_old_events(at(30), NOW + 30 * DAY)
+    assert not events.has_old_events(at(30), NOW + 30 * DAY)
     assert left(at(32)) == [1, 2, 3, 4], "the webhook has not been sent them"
     store.WEBHOOKS.update(at(0), added.webhook.id, cursor=4)
     in_steps(webhooks.replay, at(0), first.id, added.webhook.id)

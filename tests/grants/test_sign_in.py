@@ -18,7 +18,7 @@ from payres.limits import (
     PASSWORDS_AT_ONCE,
     PASSWORDS_WAITING,
 )
-from payres.store.sessions import OF_OPERATORS
+from payres.store.operators import OF_OPERATORS
 from payres.store.wallets import WalletRecord
 from tests.helpers import TIMEOUT, settle
 

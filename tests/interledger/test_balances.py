@@ -14,9 +14,9 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset
 from payres.interledger import balances
 from payres.interledger.packets import Code, Rejected
+from payres.interledger.settlement import end_remote
 from payres.operator import assets, invariant_checks, wallets
 from payres.operator.peers import require_peer
-from payres.payments.settlement import end_remote
 from payres.store import accounts, clients, packets
 from payres.store.connections import connect_writer
 from payres.store.packets import PacketRecord

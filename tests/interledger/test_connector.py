@@ -41,7 +41,7 @@ from payres.operator import assets, wallets
 from payres.operator.assets import set_rate
 from payres.operator.peers import require_peer
 from payres.rate_limiter import RateLimiter
-from payres.store import peers, retention
+from payres.store import peers
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, code, open_node, sender_to
@@ -436,7 +436,7 @@ async def test_old_answers_are_forgotten_a_few_at_a_time(node: Node) -> None:
 
     def store_many(work: Work) -> list[int]:
         for at in range(600):
-            peers.insert_answer(work, peer.id, f"old-{at}", bytes(32), b"reply", START - retention.ANSWERS.after - 1)
+            peers.insert_answer(work, peer.id, f"old-{at}", bytes(32), b"reply", START - peers.ANSWERS.after - 1)
         counts = []
         for at in range(256):
             work.now += MILLISECOND

@@ -5,7 +5,8 @@ from typing import Any
 from payres.clock import SystemClock
 from payres.counters import Metrics
 from payres.events.sender import Sender, Target
-from payres.store.events import EventRecord, WebhookRecord
+from payres.store.events import EventRecord
+from payres.store.webhooks import WebhookRecord
 from tests.events.endpoint import Endpoint
 from tests.interop.conftest import RunScenario
 

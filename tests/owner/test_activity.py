@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from payres.clock import DAY, HOUR, MINUTE, format_time
 from payres.errors import NotFound
 from payres.identifiers import first_identifier
+from payres.interledger.settlement import end_sending
 from payres.operator import exports, wallets
 from payres.operator.exports import PeriodQuery
 from payres.operator.wallets import require_wallet
@@ -26,7 +27,6 @@ from payres.payments.incoming import open_receiver
 from payres.payments.outgoing import insert, pay_or_hold
 from payres.payments.quotes import local_terms
 from payres.payments.refunds import Wanted as WantedRefund
-from payres.payments.settlement import end_sending
 from payres.representations import amount
 from payres.store import clients, payments
 from payres.store.accounts import ACCOUNTS, AccountRecord

@@ -10,10 +10,10 @@ from payres.errors import InvalidReceiver
 from payres.federation.incoming_payments import RemoteIncomingPayment
 from payres.federation.wallet_addresses import RemoteWallet
 from payres.interledger.quoting import RemoteQuotes
-from payres.operator.declarations import Units
 from payres.owner import sending
 from payres.payments.incoming import unpayable
 from payres.store.wallets import WalletRecord
+from payres.store.work import Units
 from payres.urls import Urls
 from payres.visible import note_of
 

@@ -23,10 +23,10 @@ from payres.clock import MovableClock
 from payres.errors import DomainError
 from payres.gnap import IncomingPaymentAccess, Limits, OutgoingPaymentAccess
 from payres.grants.limits import current_window, spent_in_window
+from payres.interledger.settlement import end_remote
 from payres.operator import invariant_checks, wallets
 from payres.operator.assets import deposit_liquidity, set_fee, set_rate
 from payres.payments import incoming, outgoing, quotes
-from payres.payments.settlement import end_remote
 from payres.settings import Settings
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from payres import ledger
 from payres.amounts import Asset, format_decimal
 from payres.errors import DomainError, InsufficientFunds, InvalidAmount, InvalidRequest, WrongState
+from payres.interledger.settlement import end_remote, has_sent_all, payment_hold
 from payres.operator import assets, invariant_checks, wallets
 from payres.operator.payment_history import send_back
 from payres.payments.outgoing import insert
 from payres.payments.refunds import PARTS_AT_ONCE, Wanted, make, plan
-from payres.payments.settlement import end_remote, has_sent_all, pay_locally, payment_hold
+from payres.payments.settlement import pay_locally
 from payres.store import audit, clients, events, payments, peers
 from payres.store.accounts import ACCOUNTS
 from payres.store.connections import connect_writer

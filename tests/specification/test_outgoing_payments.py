@@ -9,8 +9,9 @@ import httpx2
 from payres.amounts import Asset
 from payres.grants.access import permit
 from payres.grants.tokens import Holders
+from payres.interledger.settlement import end_remote
 from payres.operator import wallets
-from payres.payments import outgoing, settlement
+from payres.payments import outgoing
 from payres.store.payments import OUTGOING
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms
@@ -132,7 +133,7 @@ def failed_elsewhere(driver: Driver) -> httpx2.Response:
         assert holder is not None
         caller = permit(holder, "outgoing-payment", "create").about(payer, work.urls)
         payment = outgoing.create(work, caller, asked, Offer(payee, None)).id
-        settlement.end_remote(work, OUTGOING.by_id(work, last_segment(payment)), "no packet arrived")
+        end_remote(work, OUTGOING.by_id(work, last_segment(payment)), "no packet arrived")
         return payment
 
     payment = driver.instance.write(unit)

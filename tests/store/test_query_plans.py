@@ -15,6 +15,7 @@ import pytest
 from payres.amounts import Asset
 from payres.store import (
     activity,
+    all_payments,
     audit,
     checkouts,
     clients,
@@ -24,23 +25,26 @@ from payres.store import (
     operators,
     packets,
     payments,
+    peers,
     retention,
     sessions,
     wallets,
+    webhooks,
 )
 from payres.store.accounts import AccountRecord, Cause
+from payres.store.all_payments import PaymentRecord
 from payres.store.assets import RateRecord
 from payres.store.migrations import schema
-from payres.store.payments import PaymentRecord
 from payres.store.retention import Rule
 from payres.store.rows import PageQuery, Table, first_row_from, page_of_wallet, select_page
 from payres.store.work import Transaction
 
 Query = Callable[[Transaction], object]
 WITH_QUERIES = (
-    "accounts activity assets clients entries events grants operators packets payments peers quotes sessions wallets"
+    *("accounts", "activity", "assets", "clients", "entries", "events", "grants", "operators", "packets", "payments"),
+    *("peers", "quotes", "sessions", "wallets", "webhooks"),
 )
-MODULES = [import_module(f"payres.store.{name}") for name in WITH_QUERIES.split()]
+MODULES = [import_module(f"payres.store.{name}") for name in WITH_QUERIES]
 NEWEST = PageQuery(5)
 TOWARDS: Sequence[Literal["older", "newer"]] = ("older", "newer")
 # What functions are called with, by the types that they ask for.
@@ -56,10 +60,10 @@ VALUES: dict[Any, Any] = {
     Sequence[tuple[int, str]]: [(1, "1")],
     Iterable[int]: [1],
     Mapping[int, int]: {1: 1},
-    events.WebhookRecord: events.WebhookRecord("1", "", "*", 0, "active", b"", None, None, 1, 1),
+    webhooks.WebhookRecord: webhooks.WebhookRecord("1", "", "*", 0, "active", b"", None, None, 1, 1),
     events.EventRecord: events.EventRecord(1, "wallet.deposited", None, b"{}", 1),
     Cause: {},
-    sessions.Kind: sessions.OF_OPERATORS,
+    sessions.Kind: operators.OF_OPERATORS,
     Asset: Asset("EUR", 2),
 }
 # These have tests of their own below, or are for the operator and exports alone, or run what another one runs.
@@ -71,11 +75,17 @@ OTHERS = {
         "entries.page_of_entries",
         "entries.sums_by_day",
     ),
-    *("entries.transfers", "events.last_sequence", "events.signing_secrets", "grants.authorization_revision"),
-    *("grants.spending", "packets.count_and_sum", "packets.newest_of_payment", "payments.page_of_payments"),
-    *("payments.payers_of", "payments.payments_in_order", "peers.outgoing_token", "sessions.end_all"),
+    *(
+        "entries.transfers",
+        "events.last_sequence",
+        "events.has_old_events",
+        "webhooks.signing_secrets",
+        "grants.authorization_revision",
+    ),
+    *("grants.spending", "packets.count_and_sum", "packets.newest_of_payment", "all_payments.page_of_payments"),
+    *("payments.payers_of", "all_payments.payments_in_order", "peers.outgoing_token", "operators.end_all"),
     *("payments.delivered_here", "payments.open_parts", "payments.refunds_of"),
-    *("wallets.count_wallets", "wallets.find_with_wallet"),
+    *("wallets.count_wallets", "wallets.find_with_wallet", "webhooks.purge_events"),
 }
 
 
@@ -115,7 +125,7 @@ PAGES: dict[str, Query] = {
 }
 PAYMENT_PAGES: dict[str, Query] = {
     f"page_of_payments, {towards}, {sorted(wanted)}": call(
-        partial(payments.page_of_payments, **wanted), PageQuery(5, "1", towards), 1
+        partial(all_payments.page_of_payments, **wanted), PageQuery(5, "1", towards), 1
     )
     for towards in TOWARDS
     for wanted in (
@@ -125,16 +135,17 @@ PAYMENT_PAGES: dict[str, Query] = {
         {"state": "expired", "since": 1, "until": 2, "counterpart": 1},
     )
 } | {
-    "payments_in_order": call(payments.payments_in_order, "1", "2", 0, 9, None, 5),
-    "payments_in_order, wallet_id": call(payments.payments_in_order, "1", "2", 0, 9, 1, 5),
+    "payments_in_order": call(all_payments.payments_in_order, "1", "2", 0, 9, None, 5),
+    "payments_in_order, wallet_id": call(all_payments.payments_in_order, "1", "2", 0, 9, 1, 5),
 }
 ASKED_FOR = asked_for()
 QUERIES: dict[str, Query] = (
     PAGES
     | {name: query for name, query in ASKED_FOR.items() if ".list_" not in name}
     | {
-        f"retention.{name}": call(retention.purge, rule, 1)
-        for name, rule in vars(retention).items()
+        f"{module.__name__}.{name}": call(retention.purge, rule, 1)
+        for module in (retention, checkouts, operators, peers)
+        for name, rule in vars(module).items()
         if isinstance(rule, Rule)
     }
     | {f"page of {table.source}": call(select_page, table, NEWEST) for table in (operators.API_KEYS, wallets.WALLETS)}

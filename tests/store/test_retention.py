@@ -19,7 +19,7 @@ from payres.payments import incoming, quotes
 from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store import clients as client_store
-from payres.store import grants, retention
+from payres.store import grants, operators, retention
 from payres.store.checkouts import CheckoutRecord, insert_checkout
 from payres.store.clients import Client, use_nonce
 from payres.store.grants import GRANTS, TOKENS, TokenRecord
@@ -410,7 +410,7 @@ def test_use_nonce_remembers_those_that_are_over_for_requests_that_still_wait(tx
         (NONCES, "1, 'kid', x, 1"),
         (retention.SESSIONS, "CAST(x AS BLOB), 1, 1, 1"),
         (retention.BROWSERS, "CAST(x AS BLOB), 1, 1"),
-        (retention.FORMS, "x, 1"),
+        (operators.FORMS, "x, 1"),
     ],
     ids=lambda one: one.table if isinstance(one, Rule) else "",
 )

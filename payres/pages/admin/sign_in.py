@@ -14,7 +14,7 @@ from payres.operator import operators
 from payres.operator.operators import find_account
 from payres.pages import visits
 from payres.pages.forms import (
-    OPERATOR,
+    Cookies,
     browser_of,
     check_sign_in,
     read_form,
@@ -25,11 +25,11 @@ from payres.pages.html import redirect, render
 from payres.pages.visits import Side
 from payres.routes.context import context_of
 from payres.routes.error_answers import note_error
-from payres.store.operators import OPERATORS, OperatorRecord
-from payres.store.sessions import OF_OPERATORS
+from payres.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord
 from payres.store.work import Work
 
 HOME: Final = "/admin"
+OPERATOR: Final = Cookies(OF_OPERATORS, "payres_admin", "payres_admin_known_", "strict")
 WRONG: Final = "This name and this password do not belong together"
 
 

@@ -6,14 +6,14 @@ from typing import Any, Final, NamedTuple
 from payres import ledger
 from payres.amounts import Asset
 from payres.interledger import balances
+from payres.interledger.settlement import end_remote
 from payres.operator import api_keys, assets, keys, wallets, webhooks
 from payres.operator.wallets import require_wallet
-from payres.payments.settlement import end_remote
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store import clients, events
-from payres.store.events import DELIVERIES, WEBHOOKS, DeliveryRecord
 from payres.store.packets import PacketRecord
 from payres.store.payments import OUTGOING, OutgoingRecord
+from payres.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord
 from payres.store.work import Work
 from payres.terms import Path, Terms
 from tests.helpers import last_segment, usd

@@ -8,7 +8,7 @@ import pytest
 from payres.grants.sign_in import find_session
 from payres.identifiers import hash_secret
 from payres.limits import MAX_WRONG_PASSWORDS, MAX_WRONG_PASSWORDS_PER_WALLET
-from payres.store.sessions import OF_OPERATORS
+from payres.store.operators import OF_OPERATORS
 from tests.helpers import sign_in_token
 from tests.instance import Instance, run_instance
 from tests.pages.admin.browser import PASSWORD, Browser, hidden_fields, words_of
