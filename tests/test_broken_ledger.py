@@ -12,6 +12,7 @@ import pytest
 
 from payres.application import create_app
 from payres.operator.invariant_checks import BackgroundCheck
+from payres.operator.services import operator_of
 from payres.settings import Settings
 from tests.conftest import Refused
 from tests.helpers import last_segment, receiver_of, usd, wait_until
@@ -140,7 +141,7 @@ def test_restart_looks_at_the_balances_and_halts_again(tmp_path: Path) -> None:
     async def start() -> str | None:
         async with app.router.lifespan_context(app):
             await asyncio.to_thread(wait_until, lambda: app.state.context.database.stopped)
-            problem: str | None = await app.state.context.readiness.problem()
+            problem: str | None = await operator_of(app.state.context).readiness.problem()
             return problem
 
     assert "its ledger does not balance" in (asyncio.run(start()) or "")

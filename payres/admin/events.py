@@ -17,6 +17,7 @@ from payres.http.responses import CutShort, Stream
 from payres.limits import MAX_PAGE, MAX_STREAMS_OF_KEY, MAX_WAIT_SECONDS, MAX_WAITING_REQUESTS
 from payres.operator.declarations import endpoint
 from payres.operator.inputs import Query
+from payres.operator.services import operator_of
 from payres.rate_limiter import too_many
 from payres.routes.requests import read_body
 from payres.routes.waiting import wait_for_change, watch
@@ -96,7 +97,7 @@ async def _shared(call: Call, after: int) -> Lines:
 
     After another change they read again, since a read in progress may have missed it.
     """
-    reads, wanted = call.context.event_reads, (call.key.id, after, call.context.changes.count)
+    reads, wanted = operator_of(call.context).event_reads, (call.key.id, after, call.context.changes.count)
     if wanted not in reads:
         unit = call.authenticated(partial(_lines, sequence=after))
         reads[wanted] = asyncio.ensure_future(call.context.database.read(unit))

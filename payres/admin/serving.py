@@ -26,6 +26,7 @@ from payres.limits import EXPORT_SECONDS, MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
 from payres.operator import api_keys
 from payres.operator.declarations import Operation, declared
 from payres.operator.exports import MEDIA_TYPES, Export, Format
+from payres.operator.services import operator_of
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response, once
 from payres.rate_limiter import too_many
 from payres.routes.context import context_of
@@ -202,7 +203,7 @@ def attachment(name: str, form: Format) -> dict[str, str]:
 
 
 async def _parts(call: ActorRequest, export: Export, actor: str) -> AsyncGenerator[bytes]:
-    slots = call.context.export_slots
+    slots = operator_of(call.context).export_slots
     if not slots.try_take(actor):
         raise too_many(
             SECOND, f"At most {MAX_EXPORTS} exports are read at a time, {MAX_EXPORTS_OF_CALLER} by one caller"

@@ -12,6 +12,8 @@ from msgspec import Meta
 
 from payres.admin.serving import Call
 from payres.errors import Unavailable, WrongState
+from payres.events.sender import Sender
+from payres.interledger.node import node_of
 from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.operator import api_keys, backups, invariant_checks, payment_history, wallets, webhooks
 from payres.operator.api_keys import CreatedApiKey
@@ -85,7 +87,7 @@ async def add_webhook(call: Call, url: Text, events: Patterns = (), private: Pri
 async def test_webhook(call: Call, id: str) -> WebhookTest:
     """Send the event webhook.test now, and return the answer of the endpoint."""
     event, target = await call.write(partial(webhooks.make_test, id=id))
-    made = await call.context.sender.send(target, event)
+    made = await call.context.part(Sender).send(target, event)
     await call.write(partial(webhooks.record_test, id=id, attempt=made))
     return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
 
@@ -113,10 +115,10 @@ async def send_back(
     a request with the same reference does nothing.
     """
     wanted = refunds.Wanted(id, reference, amount, to)
-    offer = await call.context.remote_quotes.offer_for_refund(wanted)
+    offer = await node_of(call.context).quotes.offer_for_refund(wanted)
     async with call.context.idempotency_slots.slot("refunds", id):  # each sees what the one before has sent back
         made = await payment_history.send_back(call, wanted, offer)
-    call.context.remote_payments.wake()
+    node_of(call.context).payments.wake()
     return made
 
 

@@ -60,7 +60,7 @@ def refund(session: Session, id: str, amount: str | None, to: str | None, refere
 
 
 async def _find_offer(session: Session, wanted: refunds.Wanted) -> Offer | None:
-    from payres.application import open_quotes  # imported here, because it loads slowly
+    from payres.interledger.node import open_quotes  # imported here, because it loads slowly
 
     session.database()
     session.require_writable()

@@ -10,8 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import DomainError, MethodNotAllowed
+from payres.interledger.node import node_of
 from payres.owner import checkout, checkout_steps
 from payres.owner.checkout import Checkout, Desk
+from payres.owner.part import people_of
 from payres.owner.sending import typed_url
 from payres.pages import bills
 from payres.pages.amounts import Mistyped, typed_amount
@@ -160,5 +162,5 @@ async def _find(request: Request) -> Back:
 
 def desk_of(context: Context) -> Desk:
     """The services for a checkout."""
-    client = context.identity.client(context.http)
-    return Desk(context.database, context.urls, context.clock, client, context.checkout_slots)
+    client = node_of(context).identity.client(context.http)
+    return Desk(context.database, context.urls, context.clock, client, people_of(context).checkout_slots)

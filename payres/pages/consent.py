@@ -30,6 +30,7 @@ from payres.grants.consent import ConsentRequest, Surroundings
 from payres.grants.sign_in import check_csrf, close_session, csrf_token
 from payres.grants.spending import Spending, spending_of
 from payres.owner.apps import Budgets, budgets
+from payres.owner.part import people_of
 from payres.pages import forms, html
 from payres.pages.amounts import Mistyped, typed_amount
 from payres.pages.error_sentences import problem_of
@@ -118,7 +119,9 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     if found.wallet.password_hash is None:
         return _show_sign_in(request, found, status=409)
     try:
-        signed_in = await open_session(request, forms.OWNER, context.sign_in, found.wallet, found.known_browser, form)
+        signed_in = await open_session(
+            request, forms.OWNER, people_of(context).sign_in, found.wallet, found.known_browser, form
+        )
     except InsufficientAccess as error:
         return _show_sign_in(
             request, found, problem_of(html.language_of(request), note_error(request, error)), error.status

@@ -26,7 +26,8 @@ def render_error(request: Request, error: DomainError) -> Response:
     if found.status == 405 and request.method == "OPTIONS":
         # The Allow header of a 405 also answers OPTIONS (RFC 9110 section 9.3.7).
         return Response(status_code=204, headers=found.headers)
-    response = context_of(request).pages.error(request, found) if _is_for_people(request) else json_error(found)
+    pages = context_of(request).pages
+    response = pages.error(request, found) if pages and _is_for_people(request) else json_error(found)
     if found.status == 401 and "WWW-Authenticate" not in found.headers:
         response.headers.update(where_to_ask(request))
     return response

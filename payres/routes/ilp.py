@@ -11,6 +11,7 @@ from payres.errors import BearerTokenInvalid, DomainError, InvalidRequest, Outco
 from payres.http.request_head import credentials, header
 from payres.identifiers import hash_secret
 from payres.interledger.carrying import NoReply
+from payres.interledger.node import node_of
 from payres.interledger.packets import result_of
 from payres.limits import MAX_PACKET_BODY_BYTES
 from payres.routes.context import Context, context_of
@@ -57,7 +58,7 @@ async def _reply(context: Context, request: Request, request_id: str | None) -> 
     if media_type_of(request) not in MEDIA_TYPES:
         raise InvalidRequest(f"Send the packet as Content-Type: {MEDIA_TYPE}", field="Content-Type")
     # If the peer is removed meanwhile, the unit that moves the packet's money fails.
-    reply = await context.connector.handle(peer, body, request_id)
+    reply = await node_of(context).connector.handle(peer, body, request_id)
     context.metrics.packets[peer.name, "in", "unknown" if isinstance(reply, NoReply) else result_of(reply)] += 1
     if isinstance(reply, bytes):
         return reply

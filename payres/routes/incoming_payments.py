@@ -68,8 +68,7 @@ def _with_methods(context: Context, shown: IncomingPayment, *, is_open: bool) ->
     methods: list[PaymentMethod] = []
     if is_open:
         payment_id = shown.id.rpartition("/")[2]
-        found = context.credentials.for_payment(payment_id, shown.received_amount.asset)
-        methods = [PaymentMethod(type="ilp", ilp_address=found.ilp_address, shared_secret=found.shared_secret)]
+        methods = context.remote.methods(payment_id, shown.received_amount.asset)
     return msgspec.structs.replace(shown, methods=methods)
 
 

@@ -19,18 +19,15 @@ from payres.errors import DomainError, nothing_here
 from payres.event_types import EVENT_TYPES
 from payres.http.request_head import credentials
 from payres.http.responses import json_response
-from payres.limits import MIN_FREE_BYTES
+from payres.operator.services import operator_of
 from payres.routes.context import Context, context_of
 from payres.store import status
 from payres.store.connections import changed_at, free_bytes, log_bytes
-from payres.store.database import Database, answers
-from payres.store.transactions import touch
+from payres.store.database import answers
 from payres.store.work import Work
 
 # The Prometheus library is imported on first use, because it loads slowly.
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-COMMIT_SECONDS: Final = 2.0  # the timeout of the test commit
-CACHE_SECONDS: Final = 1.0  # between test commits
 
 # A metric: kind, name, meaning, the sample or samples by label values, and label names. The sample of a histogram is a
 # tuple.
@@ -49,7 +46,7 @@ async def healthz(request: Request) -> Response:
 async def readyz(request: Request) -> Response:
     """GET /readyz: 200 if payments can be accepted, else 503 with the reason; both with details."""
     context = context_of(request)
-    problem = await context.readiness.problem()
+    problem = await operator_of(context).readiness.problem()
     shown: dict[str, Any] = {"walBytes": log_bytes(context.database.path)}
     with suppress(DomainError):
         shown["restoredAt"] = format_time_if_any(await context.database.read(status.last_restore))
@@ -68,42 +65,6 @@ async def read_metrics(request: Request) -> Response:
     return Response(await asyncio.to_thread(_render, context, stored), media_type=CONTENT_TYPE)
 
 
-class Readiness:
-    """Whether payments can be accepted now, tested by a real commit at most once a second."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._asking = asyncio.Lock()
-        self._asked_at = float("-inf")
-        self._problem: str | None = None
-
-    async def problem(self) -> str | None:
-        """Why no payments can be accepted, or None."""
-        async with self._asking:
-            now = asyncio.get_running_loop().time()
-            if now >= self._asked_at + CACHE_SECONDS:
-                self._problem = self._no_room() or await self._no_commit()
-                self._asked_at = now
-        return self._database.stopped or self._problem
-
-    def _no_room(self) -> str | None:
-        try:
-            is_enough = free_bytes(Path(self._database.path).parent) >= MIN_FREE_BYTES
-        except OSError:  # the folder is missing; the commit reports it
-            return None
-        return None if is_enough else f"The disk of the database has less than {MIN_FREE_BYTES // 1024**2} MiB free"
-
-    async def _no_commit(self) -> str | None:
-        try:
-            async with asyncio.timeout(COMMIT_SECONDS):
-                await self._database.write(touch)
-        except DomainError as error:
-            return str(error)
-        except TimeoutError:
-            return f"The database did not take a commit within {COMMIT_SECONDS:g} seconds"
-        return None
-
-
 def _unavailable(reason: str, **details: Any) -> Response:
     return json_response({"status": "unavailable", "reason": reason, **details}, 503)
 
@@ -113,7 +74,7 @@ def _may_read(request: Request, context: Context) -> bool:
     if token:
         given = credentials(request.scope["headers"], "bearer") or ""
         return hmac.compare_digest(given.encode(), token.encode())
-    return context.admin_hosts.let_in(request.scope)
+    return operator_of(context).hosts.let_in(request.scope)
 
 
 def _render(context: Context, stored: Sequence[Family]) -> bytes:

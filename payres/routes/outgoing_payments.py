@@ -15,9 +15,9 @@ from payres.gnap import OutgoingPaymentAccess
 from payres.grants.access import Caller
 from payres.grants.limits import Spent, current_window, spent_in_window
 from payres.http.responses import json_response
-from payres.interledger.quoting import RemoteQuotes
 from payres.payments import outgoing as rules
 from payres.payments import quotes as quote_rules
+from payres.payments.remote import Remote
 from payres.routes import resources
 from payres.routes.authorize import authorize_reading
 from payres.routes.context import Context
@@ -48,13 +48,13 @@ def _create_quote(work: Work, _: Context, caller: Caller, asked: QuoteRequest, o
     return representations.quote(work.urls, wallet, quote)
 
 
-async def _offer_for_payment(remote: RemoteQuotes, caller: Caller, asked: OutgoingPaymentRequest) -> Offer | None:
+async def _offer_for_payment(remote: Remote, caller: Caller, asked: OutgoingPaymentRequest) -> Offer | None:
     return await remote.offer_for_payment(asked, partial(rules.find_payer, caller=caller, asked=asked))
 
 
 def _begin_sending(context: Context, made: OutgoingPayment) -> None:
     if not context.urls.is_ours(made.receiver):
-        context.remote_payments.send(made.id.rpartition("/")[2])
+        context.remote.send(made.id.rpartition("/")[2])
 
 
 def _find_spending(work: Work, caller: Caller) -> tuple[Asset, Spent] | None:

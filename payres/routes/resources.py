@@ -16,8 +16,8 @@ from payres.grants.tokens import require_still_valid
 from payres.http.observation import observation_of
 from payres.http.request_head import header
 from payres.http.responses import json_response
-from payres.interledger.quoting import RemoteQuotes
 from payres.payments.idempotency import KeyedRequest, find_response, once
+from payres.payments.remote import Remote
 from payres.representations import page_of
 from payres.routes.authorize import authorize, authorize_reading
 from payres.routes.context import Context, context_of
@@ -60,7 +60,7 @@ class ResourceKind(msgspec.Struct, Generic[A, R, B], frozen=True):
     show: Callable[[Urls, WalletRecord, R], B]
     decoder: msgspec.json.Decoder[A]
     create: Callable[[Work, Context, Caller, A, Offer | None], B]
-    find_offer: Callable[[RemoteQuotes, Caller, A], Awaitable[Offer | None]] | None = None
+    find_offer: Callable[[Remote, Caller, A], Awaitable[Offer | None]] | None = None
     on_created: Callable[[Context, B], None] | None = None
     is_final: Callable[[R, int], bool] | None = None
 
@@ -202,5 +202,5 @@ async def _create(
         before = None if keyed is None else await context.database.read(find_before)
         if before is not None:
             return before, None
-        offer = await kind.find_offer(context.remote_quotes, caller, asked)
+        offer = await kind.find_offer(context.remote, caller, asked)
     return await context.database.write(create_once), made

@@ -22,16 +22,15 @@ from payres.http.observation import observation_of
 from payres.http.responses import check_accept, json_response, prefers
 from payres.routes import (
     grants,
-    ilp,
     incoming_payments,
-    monitoring,
     outgoing_payments,
     site,
     wallet_addresses,
 )
-from payres.routes.context import Pages, context_of
+from payres.routes.context import context_of
 from payres.routes.error_answers import fault_response, render_error
-from payres.urls import ADMIN_ROOT, ILP, RESERVED_SEGMENTS, ROOT_WALLET_PATH
+from payres.routes.pages import Pages
+from payres.urls import ADMIN_ROOT, RESERVED_SEGMENTS, ROOT_WALLET_PATH
 
 Handler = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
@@ -106,7 +105,9 @@ class Route(routing.Route):
         """The handler's response. Raises 405 and 406."""
         handler = self.handlers.get(request.method)
         if self._page and request.method in {"GET", "HEAD"} and prefers(request.scope["headers"], "text/html"):
-            return self._page(context_of(request).pages)(request)
+            pages = context_of(request).pages
+            if pages is not None:
+                return self._page(pages)(request)
         if handler is None:
             if not self._takes_all:
                 raise MethodNotAllowed(self._allowed)
@@ -116,37 +117,36 @@ class Route(routing.Route):
         return handler(request)
 
 
-class Later(BaseRoute):
-    """Routes below these paths, loaded by `load` on first use, because their imports take long.
+class LateRoutes(msgspec.Struct, frozen=True):
+    """Routes below `paths` that `load` imports on first use, because that takes long.
 
-    Hosts that `let_in` refuses get a 404.
+    Requests that `let_in` refuses get a 404.
     """
 
-    def __init__(
-        self,
-        load: Callable[[], Sequence[Route]],
-        paths: tuple[str, ...],
-        let_in: Callable[[Scope], bool] = lambda _: True,
-    ) -> None:
-        self._load = load
-        self._paths = paths
-        self._beginnings = tuple(f"{path}/" for path in paths)
-        self._let_in = let_in
+    load: Callable[[], Sequence[Route]]
+    paths: tuple[str, ...]
+    let_in: Callable[[Request], bool] = lambda _: True
+
+
+class _Late(BaseRoute):
+    def __init__(self, wanted: LateRoutes) -> None:
+        self._wanted = wanted
+        self._beginnings = tuple(f"{path}/" for path in wanted.paths)
         self._routes: Sequence[Route] = ()
         self._loading = asyncio.Lock()
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         path = scope["path"]
-        is_below = path in self._paths or path.startswith(self._beginnings)
+        is_below = path in self._wanted.paths or path.startswith(self._beginnings)
         return (Match.FULL if is_below else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Matches the path as sent, because wallet paths may contain slashes, which are escaped here."""
-        if not self._let_in(scope):
+        if not self._wanted.let_in(Request(scope)):
             await _refuse_all(scope, receive, send)
             return
         async with self._loading:
-            self._routes = self._routes or await asyncio.to_thread(_yielding, self._load)
+            self._routes = self._routes or await asyncio.to_thread(_yielding, self._wanted.load)
         sent = {"path": scope["raw_path"].decode("latin-1").removesuffix("/")}
         for route in self._routes:
             match, found = route.matches(sent)
@@ -162,10 +162,12 @@ class Router(routing.Router):
     the path as sent. Routes without parameters are found by a look-up; the others are tried in order, the most frequent
     first."""
 
-    def __init__(self, *later: Later) -> None:
-        self._by_path = {route.path: route for route in ROUTES if "{" not in route.path}
-        tried = [route for route in ROUTES if "{" in route.path]
-        super().__init__([*tried[:-3], *later, *tried[-3:]], redirect_slashes=False, default=_refuse_all)
+    def __init__(self, routes: Sequence[Route] = (), late: Sequence[LateRoutes] = ()) -> None:
+        """With the routes of parts. Those of wallets come last, because a wallet may have almost any path."""
+        known = [*RESOURCE_ROUTES, *routes]
+        self._by_path = {route.path: route for route in known if "{" not in route.path}
+        tried = [route for route in known if "{" in route.path]
+        super().__init__([*tried, *map(_Late, late), *WALLET_ROUTES], redirect_slashes=False, default=_refuse_all)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request."""
@@ -212,8 +214,7 @@ def _openapi_document(base_url: str) -> msgspec.Raw:
     return encoded_document(base_url)
 
 
-ROUTES: Final = (
-    Route(ILP, {"POST": ilp.receive}, is_json=False),
+RESOURCE_ROUTES: Final = (
     Route("/incoming-payments/{id}", {"GET": incoming_payments.read}),
     Route("/incoming-payments", {"POST": incoming_payments.create, "GET": incoming_payments.list_page}),
     Route("/incoming-payments/{id}/complete", {"POST": incoming_payments.complete}),
@@ -227,12 +228,11 @@ ROUTES: Final = (
     Route("/", {"POST": grants.request, "OPTIONS": grants.discover}, page=lambda pages: pages.front),
     Route("/continue/{id}", {"POST": grants.continue_request, "DELETE": grants.cancel}),
     Route("/token/{id}", {"POST": grants.rotate_token, "DELETE": grants.revoke_token}),
-    Route("/healthz", {"GET": monitoring.healthz}, is_json=False),
-    Route("/readyz", {"GET": monitoring.readyz}, is_json=False),
-    Route("/metrics", {"GET": monitoring.read_metrics}, is_json=False),
     Route("/openapi.json", {"GET": _read_openapi}),
     Route("/favicon.ico", {"GET": site.read_icon}, is_json=False),
     Route("/.well-known/security.txt", {"GET": site.read_security}, is_json=False),
+)
+WALLET_ROUTES: Final = (
     Route("/{path:wallet}/jwks.json", {"GET": wallet_addresses.read_keys}, is_json=False, takes_all=True),
     Route("/{path:wallet}/did.json", {"GET": wallet_addresses.read_did}, is_json=False, takes_all=True),
     Route(
@@ -243,3 +243,4 @@ ROUTES: Final = (
         page=lambda pages: pages.wallet,
     ),
 )
+ROUTES: Final = (*RESOURCE_ROUTES, *WALLET_ROUTES)

@@ -21,7 +21,7 @@ from payres.store.assets import AssetRecord, first_asset
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction
 from payres.urls import ROOT_WALLET_PATH
-from payres.wire import WalletAddress, encode
+from payres.wire import PaymentMethod, WalletAddress, encode
 
 WALLET_CACHE: Final = {"Cache-Control": "public, max-age=60", "Vary": "Accept", **ANY_ORIGIN}
 # Not cached: new keys are read seconds after they were added, and revoked ones must disappear.
@@ -55,8 +55,10 @@ async def read(request: Request) -> Response:
     found = await context.database.read(unit)
     _check_readable(request, (SPSP_TYPE,))
     wallet = found if isinstance(found, WalletRecord) else None
-    if wallet is not None and is_spsp:
-        return _payment_details(request, wallet)
+    method = context.remote.method_of_wallet(wallet) if is_spsp and wallet is not None else None
+    if method is not None:
+        return _payment_details(method)
+    check_accept(request.scope["headers"], ())
     name = (wallet and wallet.public_name) or (context.urls.host if is_own else None)
     body = WalletAddress(
         id=context.urls.wallet(path),
@@ -112,12 +114,11 @@ def _active(tx: Transaction, path: str) -> WalletRecord | None:
     return wallet if wallet is not None and wallet.active else None
 
 
-def _payment_details(request: Request, wallet: WalletRecord) -> Response:
+def _payment_details(method: PaymentMethod) -> Response:
     """SPSP (Interledger RFC 9): a fresh ILP address and secret, for a payment into the wallet without an incoming
     payment."""
-    made = context_of(request).credentials.for_wallet(wallet.id, wallet.asset)
-    secret = base64url_decoded(made.shared_secret)
-    body = {"destination_account": made.ilp_address, "shared_secret": base64.b64encode(secret).decode()}
+    secret = base64url_decoded(method.shared_secret)
+    body = {"destination_account": method.ilp_address, "shared_secret": base64.b64encode(secret).decode()}
     return Response(encode(body), headers=SPSP_CACHE, media_type=SPSP_TYPE)
 
 
@@ -127,7 +128,7 @@ async def _keys(request: Request, types: Sequence[str]) -> tuple[str, list[JWK],
     The root address has the server's own key as a client, with or without a wallet.
     """
     context, path = context_of(request), _path(request)
-    own = [context.identity.jwk] if path == ROOT_WALLET_PATH else []
+    own = [*context.remote.keys] if path == ROOT_WALLET_PATH else []
 
     def unit(tx: Transaction) -> tuple[list[JWK], dict[str, str]]:
         wallet = wallets.find_wallet(tx, path)

@@ -3,6 +3,7 @@
 import msgspec
 
 from payres.clock import MILLISECOND, SECOND
+from payres.interledger.node import node_of
 from payres.interledger.remote_payments import Backoff
 from payres.routes.context import Context
 from payres.settings import Settings
@@ -18,7 +19,7 @@ CLIENT_NAME = "Example Shop"
 
 def shorten_timeouts(context: Context) -> None:
     """Shortens timeouts, so that payments to other servers fail within two seconds, and the pauses between packets."""
-    payments = context.remote_payments
+    payments = node_of(context).payments
     payments.backoff = Backoff(after_failure=0.02, after_fault=0.02)
     payments.outbound.timing = msgspec.structs.replace(
         payments.outbound.timing,

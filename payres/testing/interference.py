@@ -14,8 +14,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from payres.amounts import Asset
 from payres.errors import DomainError
-from payres.events.sender import Attempt, Target
+from payres.events.sender import Attempt, Sender, Target
 from payres.interledger.carrying import Payer
+from payres.interledger.node import node_of
 from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Rejected, too_large_data
 from payres.routes.context import Context
 from payres.store.clients import CLIENTS
@@ -61,9 +62,9 @@ class Interference:
 
     def surround(self, context: Context) -> None:
         """Wraps the senders of events and packets of a newly opened server."""
-        carrier = context.remote_payments.outbound.carrier
-        _wrap(context.sender, "send", self._send_event)
-        _wrap(context.remote_payments, "send", self._begin_payment)
+        carrier = node_of(context).payments.outbound.carrier
+        _wrap(context.part(Sender), "send", self._send_event)
+        _wrap(node_of(context).payments, "send", self._begin_payment)
         _wrap(carrier, "carry", self._carry)
         _wrap(carrier, "post", self._post)
 

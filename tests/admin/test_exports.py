@@ -20,6 +20,7 @@ from payres.limits import EXPORT_SECONDS, MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
 from payres.operator import wallets
 from payres.operator.api_keys import revoke_api_key
 from payres.operator.exports import BATCH_TRANSFERS, Export, Format
+from payres.operator.services import operator_of
 from payres.store.work import Work
 from tests.admin.conftest import BASE, NewProgram, Program
 from tests.helpers import TIMEOUT, usd, wait_until
@@ -107,7 +108,7 @@ def stuck(payres: Instance) -> Callable[[], bool]:
 
 def is_free(payres: Instance) -> bool:
     """Whether no export holds a slot."""
-    return not payres.context.export_slots._levels
+    return not operator_of(payres.context).export_slots._levels
 
 
 def command(payres: Instance, *arguments: str) -> str:
@@ -208,7 +209,7 @@ def test_reader_that_goes_ends_its_export(
 
 
 def test_exports_at_a_time_are_limited(payres: Instance, program: Program) -> None:
-    slots, others = payres.context.export_slots, MAX_EXPORTS - MAX_EXPORTS_OF_CALLER
+    slots, others = operator_of(payres.context).export_slots, MAX_EXPORTS - MAX_EXPORTS_OF_CALLER
     with ExitStack() as taken:
         for caller, count in ((f"api:{program.id}", MAX_EXPORTS_OF_CALLER), ("others", others)):
             for _ in range(count):

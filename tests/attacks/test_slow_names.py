@@ -14,6 +14,7 @@ from payres import application
 from payres.federation import ip_addresses, rates
 from payres.federation.connection import FetchFailed
 from payres.federation.transport import Bounds
+from payres.interledger.node import node_of
 from payres.limits import MAX_LOOKUPS_OF_CLIENT, MAX_LOOKUPS_OF_REQUESTS
 from tests.attacks.test_ssrf import QUOTE, as_payment, as_receiver
 from tests.attacks.test_ssrf_by_configuration import TOKEN, asking_rates, forwarded, link
@@ -71,7 +72,7 @@ def server(
     with asking_rates(tmp_path, f"https://{RATES}/", ilp_address="test.here") as instance:
         link(instance, "near", "https://near.example/ilp", incoming_token=TOKEN)
         link(instance, "far", "https://far.example/ilp")
-        for client in (instance.context.http, instance.context.receivers._http):
+        for client in (instance.context.http, node_of(instance.context).receivers._http):
             monkeypatch.setattr(client, "_bounds", Bounds(seconds=0.2))  # so that the requests end soon
         yield instance
         servers.spoken.set()
@@ -101,7 +102,7 @@ def test_slow_names_of_receivers_stop_no_payment_and_no_client(server: Instance,
     status, error = as_receiver(server, f"https://{INSIDE}")
     assert (status, error["code"], BUSY in error["details"]["hint"]) == (503, "unavailable", True)
     with pytest.raises(FetchFailed, match=LOOKED_UP):
-        server._server.call(server.context.receivers.fetch(f"https://{INSIDE}/incoming-payments/1"))
+        server._server.call(node_of(server.context).receivers.fetch(f"https://{INSIDE}/incoming-payments/1"))
     assert LOOKED_UP in ask_as_client(server, INSIDE)
     assert LOOKED_UP in forwarded(server, "far")
 

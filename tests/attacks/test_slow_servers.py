@@ -14,6 +14,7 @@ from payres.clock import SECOND
 from payres.interledger import outbound
 from payres.interledger.carrying import NoReply
 from payres.interledger.connector import Connector
+from payres.interledger.node import node_of
 from payres.interledger.packets import decode_prepare
 from payres.limits import MAX_EXCHANGES, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY
 from payres.store.peers import PeerRecord
@@ -107,7 +108,7 @@ def test_slow_servers_behind_quotes_in_other_wallets_names_stop_no_quote_of_othe
     handle = Connector.handle
 
     async def hold(connector: Connector, sender: PeerRecord, body: bytes, number: str | None) -> bytes | NoReply:
-        found = b.context.credentials.open(decode_prepare(body).destination)
+        found = node_of(b.context).credentials.open(decode_prepare(body).destination)
         if found is not None and found.tag == last_segment(slow):
             held.append(sender.name)
             await asyncio.to_thread(opened.wait, TIMEOUT)

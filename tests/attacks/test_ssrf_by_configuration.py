@@ -15,6 +15,7 @@ from payres.amounts import Asset
 from payres.cli import main
 from payres.clock import SECOND
 from payres.federation.incoming_payments import IlpMethod, RemoteIncomingPayment
+from payres.interledger.node import node_of
 from payres.interledger.packets import Code, Prepare, Reject, decode_reply, encode
 from payres.store import assets as asset_store
 from payres.store.connections import connect_writer
@@ -211,7 +212,7 @@ def put_receiver_beyond(server: Instance, peer: str) -> None:
             method=IlpMethod(f"test.{peer}.receiver", bytes(32)),
         )
 
-    vars(server.context.receivers)["fetch_open"] = fetch_open
+    vars(node_of(server.context).receivers)["fetch_open"] = fetch_open
 
 
 def quote_beyond(server: Instance, peer: str) -> httpx2.Response:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
+from payres.interledger.node import node_of
 from payres.operator import assets
 from payres.pages.account import payment
 from payres.store.payments import OUTGOING
@@ -97,7 +98,7 @@ async def test_pages_fit_and_can_be_read_by_everyone(
     await check(page)
     payment_id = page.url.rpartition("/")[2]
     monkeypatch.setattr(payment, "LOOK_SECONDS", 600)  # so that it stands still while it is looked at
-    vars(a.context.remote_payments)["send"] = lambda _: None  # what is made up below is not sent again
+    vars(node_of(a.context).payments)["send"] = lambda _: None  # what is made up below is not sent again
     for row in ENDS:
         a.write(partial(OUTGOING.update, row_id=payment_id, **row))
         await page.goto(f"{a.base_url}/account/payments/{payment_id}")

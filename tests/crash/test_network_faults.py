@@ -10,6 +10,7 @@ import pytest
 
 from payres.clock import SECOND
 from payres.federation import http, ip_addresses
+from payres.interledger.node import node_of
 from payres.testing.peering import peer
 from tests.crash.conftest import check_ready
 from tests.crash.faulty_link import MODES, FaultyLink, Mode, faulty_link
@@ -71,7 +72,7 @@ def test_quote_is_refused_while_the_receiver_cannot_be_asked(
     receiver = bill(b, b.wallet("bob"), 500)
     link.become(mode)
     with monkeypatch.context() as patch:
-        http = a.context.receivers._http
+        http = node_of(a.context).receivers._http
         patch.setattr(http, "_bounds", msgspec.structs.replace(http._bounds, seconds=0.2))  # or it hangs for seconds
         refused = quote(a, receiver)
     assert refused.status_code == 400

@@ -8,6 +8,7 @@ from payres.application import create_app
 from payres.clock import SECOND, MovableClock
 from payres.federation.connection import FetchFailed
 from payres.federation.identity import OwnIdentity
+from payres.interledger.node import node_of
 from payres.operator import keys, wallets
 from payres.settings import Settings
 from payres.signatures.jwk import JWK, jwk_from_public_bytes
@@ -80,7 +81,7 @@ async def test_own_key_outlives_a_restart(tmp_path: Path) -> None:
     async def key_in(name: str) -> JWK:
         app = create_app(Settings(database=str(tmp_path / name)))
         async with app.router.lifespan_context(app):
-            identity: OwnIdentity = app.state.context.identity
+            identity: OwnIdentity = node_of(app.state.context).identity
             return identity.jwk
 
     own = await key_in("payres.db")
@@ -90,7 +91,7 @@ async def test_own_key_outlives_a_restart(tmp_path: Path) -> None:
 
 def test_own_key_stands_beside_those_of_the_wallet(tmp_path: Path, anonymous: httpx2.Client) -> None:
     with run_instance(tmp_path / "payres.db") as instance:
-        own = instance.context.identity.jwk
+        own = node_of(instance.context).identity.jwk
         instance.create_wallet(OWN[1:])
         added = jwk_from_public_bytes("mine", bytes(range(32)))
         instance.write(lambda tx: keys.add_key(tx, OWN[1:], added))
@@ -102,4 +103,6 @@ def test_own_key_stands_beside_those_of_the_wallet(tmp_path: Path, anonymous: ht
 def test_own_key_is_in_the_did_document(shared: Instance, anonymous: httpx2.Client) -> None:
     document = anonymous.get(f"{shared.base_url}{OWN}/did.json").json()
     assert document["id"] == shared.context.urls.did(OWN[1:])
-    assert shared.context.identity.jwk in [JWK(**method["publicKeyJwk"]) for method in document["verificationMethod"]]
+    assert node_of(shared.context).identity.jwk in [
+        JWK(**method["publicKeyJwk"]) for method in document["verificationMethod"]
+    ]

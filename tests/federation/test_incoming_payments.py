@@ -17,6 +17,7 @@ from payres.federation.connection import FetchFailed
 from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import IlpMethod, RemoteIncomingPayment, RemoteReceivers
+from payres.interledger.node import node_of
 from tests.federation.conftest import Answer, OpenSite, Site
 from tests.helpers import receiver_of, usd
 from tests.instance import Instance, run_instance
@@ -38,7 +39,7 @@ class Pair:
         self.clocks = asking.clock, asked.clock
         self.asked = asked
         self.http = http
-        self.receivers = RemoteReceivers(http, asking.context.identity, asking.clock)
+        self.receivers = RemoteReceivers(http, node_of(asking.context).identity, asking.clock)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,7 @@ async def test_payment_of_another_payres_is_read_as_it_goes_on(pair: Pair) -> No
 
 async def test_nobody_takes_the_asking_server_for_another(pair: Pair, servers: tuple[Instance, Instance]) -> None:
     url = receiver_of(pair.asked)
-    impostor = OwnIdentity(servers[0].context.identity.wallet_address, bytes(32), pair.clocks[0])
+    impostor = OwnIdentity(node_of(servers[0].context).identity.wallet_address, bytes(32), pair.clocks[0])
     receivers = RemoteReceivers(pair.http, impostor, pair.clocks[0])
     await failure(receivers, url, "refused", retryable=True)
 

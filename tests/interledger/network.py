@@ -13,6 +13,7 @@ from payres import ledger
 from payres.amounts import Asset, format_decimal
 from payres.clock import SECOND, Clock
 from payres.interledger import quoting, unanswered
+from payres.interledger.node import node_of
 from payres.interledger.sending import payment, probe
 from payres.interledger.sending.connection import monotonic as monotonic_now
 from payres.interledger.unanswered import UnansweredPackets, pause
@@ -60,7 +61,7 @@ def network(folder: Path, *names: str) -> Iterator[Sequence[Instance]]:
 
 def hurried(instance: Instance, **timing: int) -> Instance:
     """The same server with other times (microseconds) for its own packets."""
-    outbound = instance.context.remote_payments.outbound
+    outbound = node_of(instance.context).payments.outbound
     outbound.timing = msgspec.structs.replace(outbound.timing, **timing)
     return instance
 
@@ -137,7 +138,7 @@ class Waits:
 
     def has(self, instance: Instance, created: Json) -> bool:
         """Whether the payment waits, and with it all that the server sends."""
-        sending = set(instance.context.remote_payments._sending.copy())
+        sending = set(node_of(instance.context).payments._sending.copy())
         until = self._until.get(instance.clock)
         is_settling = last_segment(created["id"]) in sending <= self._settling
         return is_settling and until is not None and until > instance.clock.now()

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from payres.federation.incoming_payments import RemoteIncomingPayment
+from payres.interledger.node import node_of
 from payres.operator import exports, wallets
 from payres.payments.refunds import Wanted
 from payres.store import events, payments
@@ -146,10 +147,10 @@ def test_what_a_refund_does_not_send_can_be_sent_back_again(
     shop, to = wallet_money(a, "alice")[0], b.wallet("bob")
     change(b, "a", max_packet=1000)
     wanted = Wanted(paid, "r-1", None, to)
-    offer = a._server.call(a.context.remote_quotes.offer_for_refund(wanted))
+    offer = a._server.call(node_of(a.context).quotes.offer_for_refund(wanted))
     assert offer is not None
     receiver = last_segment(offer.terms.receiver)
-    receivers = a.context.remote_payments._receivers
+    receivers = node_of(a.context).payments._receivers
     fetch_open = receivers.fetch_open
 
     async def fetch_before(url: str, seconds: float | None = None) -> RemoteIncomingPayment:
@@ -159,7 +160,7 @@ def test_what_a_refund_does_not_send_can_be_sent_back_again(
 
     monkeypatch.setattr(receivers, "fetch_open", fetch_before)
     [before] = a.write(lambda work: refund(work, wanted, offer))
-    a.context.remote_payments.wake()
+    node_of(a.context).payments.wake()
     assert (before.state, before.counted) == ("sending", PAID)
     made = ended(program, paid, {"id": before.id, "returnPayment": before.return_payment_id})
     assert (made["state"], made["amount"], made["sent"], made["returned"]) == ("failed", "50.00", sent, sent)

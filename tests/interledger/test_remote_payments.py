@@ -14,6 +14,7 @@ import pytest
 from payres.errors import Unavailable
 from payres.interledger import balances, quoting, remote_payments, unanswered
 from payres.interledger.link import Link
+from payres.interledger.node import node_of
 from payres.interledger.remote_payments import LONGEST, MAX_ATTEMPTS, next_step
 from payres.interledger.sending.connection import SendingFailed
 from payres.payments.incoming import PAID_MEANWHILE
@@ -121,7 +122,7 @@ def test_interruptions_while_something_arrives_do_not_use_up_the_attempts(
             interrupt(a, created)
             assert sent(a, created).state == "sending"
             let_time_pass(pair, 22)
-            a.context.remote_payments.wake()
+            node_of(a.context).payments.wake()
     goes_on_to_the_end(pair, created, receiver)
 
 
@@ -148,7 +149,7 @@ def test_payment_that_finds_no_slot_to_read_its_receiver_uses_up_no_attempt(
 ) -> None:
     a, b = pair
     quote = a.client.create_quote(a.wallet("alice"), receiver)
-    http = a.context.receivers._http
+    http = node_of(a.context).receivers._http
     monkeypatch.setattr(http, "_bounds", msgspec.structs.replace(http._bounds, queue_seconds=0))
     slots = Slots(None, 1)
     monkeypatch.setattr(http, "_slots", slots)
@@ -195,7 +196,7 @@ def test_receiver_that_was_paid_after_a_part_has_arrived_gets_what_it_takes(
         interrupt(a, created)
     pay_at_home(b, receiver, 250)
     let_time_pass(pair, 22)
-    a.context.remote_payments.wake()
+    node_of(a.context).payments.wake()
     paid = ended(a, created)
     assert (paid.record.state, paid.record.sent) == ("failed", 700)
     assert received(b, receiver).received == 950
@@ -213,7 +214,7 @@ def test_attempt_counts_although_no_packet_has_left(
         monkeypatch.setattr(remote_payments, "LONGEST_ATTEMPT", 0.01)
         taken = Slots(None, 1, 1)
         assert taken.try_take(1, 0)  # all there are to the only peer
-        monkeypatch.setattr(a.context.remote_payments.outbound, "slots_to", lambda peer: taken)
+        monkeypatch.setattr(node_of(a.context).payments.outbound, "slots_to", lambda peer: taken)
     created = a.client.create_outgoing_payment(a.wallet("alice"), quote["id"])
     paid = ended(a, created)
     assert (paid.record.state, paid.record.sent, paid.record.attempts) == ("failed", 0, MAX_ATTEMPTS)
@@ -279,7 +280,7 @@ def holding(post: Any, is_held: Callable[[], bool]) -> Any:
 
 def interrupt(instance: Instance, created: Json) -> None:
     """Stops the payment where it stands, as the end of the process does: what is in the rows is all that is left."""
-    payments, payment_id = instance.context.remote_payments, last_segment(created["id"])
+    payments, payment_id = node_of(instance.context).payments, last_segment(created["id"])
 
     def packets_in(state: packets.State) -> int:
         return len(instance.read(lambda tx: packets.packets_of_payment(tx, payment_id, state)))
@@ -298,7 +299,7 @@ def pay_at_home(instance: Instance, receiver: str, value: int) -> None:
 def goes_on_to_the_end(pair: Pair, created: Json, receiver: str, spent: int = 1000) -> None:
     """The payment arrives whole, and once."""
     a, b = pair
-    a.context.remote_payments.wake()
+    node_of(a.context).payments.wake()
     paid = ended(a, created)
     assert (paid.record.state, paid.record.sent, paid.record.delivered) == ("completed", 1000, 1000)
     assert received(b, receiver).received == 1000

@@ -13,6 +13,7 @@ from payres.identifiers import new_id
 from payres.interledger import outbound, unanswered
 from payres.interledger.carrying import NoReply
 from payres.interledger.link import BOUNDS
+from payres.interledger.node import node_of
 from payres.interledger.packets import decode_prepare
 from payres.interledger.remote_payments import AT_ONCE_FROM_WALLET
 from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON
@@ -38,14 +39,14 @@ class Gate:
         self.held = 0
         self._money = money
         self._server = server
-        self._handle = server.context.connector.handle
+        self._handle = node_of(server.context).connector.handle
         self._shut_for = {last_segment(url) for url in receivers}
         self._opened = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def handle(self, sender: PeerRecord, body: bytes, request_id: str | None) -> bytes | NoReply:
         prepare = decode_prepare(body)
-        opened = self._server.context.credentials.open(prepare.destination)
+        opened = node_of(self._server.context).credentials.open(prepare.destination)
         concerned = opened is not None and opened.tag in self._shut_for and (self._money or not prepare.amount)
         if concerned and not self._opened.is_set():
             self._loop = asyncio.get_running_loop()
@@ -71,7 +72,7 @@ def shut(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Shut:
 
     def make(*receivers: str, money: bool = True) -> Gate:
         gate = Gate(pair[1], receivers, money=money)
-        monkeypatch.setattr(pair[1].context.connector, "handle", gate.handle)
+        monkeypatch.setattr(node_of(pair[1].context).connector, "handle", gate.handle)
         return gate
 
     return make
@@ -96,7 +97,7 @@ def test_wallet_whose_receivers_take_no_packets_keeps_no_other_waiting(pair: Pai
 def test_wallet_whose_receivers_hold_packets_leaves_others_places_on_the_link(pair: Pair, shut: Shut) -> None:
     """Each payment has twenty packets, all under way at once; four payments have more than the link has places."""
     a, b = pair
-    hurried(a, first_round=a.context.remote_payments.outbound.timing.largest_round)
+    hurried(a, first_round=node_of(a.context).payments.outbound.timing.largest_round)
     change(b, "a", max_packet=VALUE // 20)
     slow, quick = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
     made = example(pair)
@@ -161,7 +162,7 @@ def begin(instance: Instance, like: OutgoingRecord, path: str, receiver: str, co
         return made
 
     ids = instance.write(unit)
-    instance.context.remote_payments.wake()
+    node_of(instance.context).payments.wake()
     return ids
 
 

@@ -11,6 +11,7 @@ import pytest
 from payres.amounts import Asset
 from payres.clock import SECOND, format_time
 from payres.federation.incoming_payments import RemoteIncomingPayment
+from payres.interledger.node import node_of
 from payres.operator import assets
 from payres.testing.peering import peer
 from tests.conftest import Refused
@@ -116,7 +117,7 @@ def test_what_can_never_be_paid_is_refused_before_another_server_is_asked(
     async def note(url: str, *_: float) -> None:
         asked.append(url)
 
-    monkeypatch.setattr(a.context.receivers, "fetch_open", note)
+    monkeypatch.setattr(node_of(a.context).receivers, "fetch_open", note)
     refused(pay_directly(a, receiver, value, token), 403, code, reason=reason)
     if reason != "receiver":
         again = pay_directly(a, receiver, 600, token, "paid")
@@ -453,13 +454,13 @@ def test_payments_at_once_to_one_receiver_never_pass_what_it_wants(pair: Pair) -
 def test_copies_of_a_request_under_one_key_pay_another_server_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = pair
     receiver, token = bill(b, b.wallet("bob")), spending_token(a)
-    asked, fetch_open = list[str](), a.context.receivers.fetch_open
+    asked, fetch_open = list[str](), node_of(a.context).receivers.fetch_open
 
     async def note(url: str, *seconds: float) -> RemoteIncomingPayment:
         asked.append(url)
         return await fetch_open(url, *seconds)
 
-    monkeypatch.setattr(a.context.receivers, "fetch_open", note)
+    monkeypatch.setattr(node_of(a.context).receivers, "fetch_open", note)
     with ThreadPoolExecutor(20) as threads:
         answers = list(threads.map(lambda _: pay_directly(a, receiver, 1000, token, "once"), range(20)))
     assert {(answer.status_code, answer.content) for answer in answers} == {(201, answers[0].content)}

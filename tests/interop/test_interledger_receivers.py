@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from payres.interledger.node import node_of
 from payres.interledger.remote_payments import Backoff
 from payres.store.payments import OutgoingRecord
 from payres.store.peers import PeerRecord
@@ -203,7 +204,7 @@ def test_receiver_that_opens_again(
 ) -> None:
     case = begin(version, wanted=wanted, maxPacket=1_459, **currency).ask()
     case.receiver.change(closeAfter=close_after)
-    payments = node.instance.context.remote_payments
+    payments = node_of(node.instance.context).payments
     monkeypatch.setattr(payments, "backoff", Backoff(after_failure=0.5))
     one_by_one = msgspec.structs.replace(payments.outbound.timing, largest_round=1)  # so that the smallest comes last
     monkeypatch.setattr(payments.outbound, "timing", one_by_one)

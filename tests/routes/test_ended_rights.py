@@ -23,6 +23,7 @@ from payres.application import create_app
 from payres.clock import SECOND, MovableClock
 from payres.federation.incoming_payments import RemoteIncomingPayment
 from payres.grants import clients, tokens
+from payres.interledger.node import node_of
 from payres.operator import keys, wallets
 from payres.routes.context import Context
 from payres.settings import Settings
@@ -137,7 +138,7 @@ def test_nothing_is_created_once_another_server_has_answered_too_late(
     buyer = a.new_client("buyer")
     granted = buyer.obtain_grant({"type": kind, "actions": ["create"], "identifier": a.wallet("alice")})
     ids = granted["access_token"]["manage"].rpartition("/")[2], granted["continue"]["uri"].rpartition("/")[2]
-    receivers = a.context.receivers
+    receivers = node_of(a.context).receivers
     fetch_open = receivers.fetch_open
 
     async def fetch_late(*asked: Any, **options: Any) -> RemoteIncomingPayment:

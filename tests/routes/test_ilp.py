@@ -16,6 +16,7 @@ from payres.cli import main
 from payres.clock import SECOND
 from payres.errors import Unavailable
 from payres.interledger.carrying import NoReply
+from payres.interledger.node import node_of
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_reply, encode
 from payres.operator import peers
 from payres.operator.peer_terms import PeerChange
@@ -49,7 +50,7 @@ def incoming_payment(instance: Instance, path: str, wanted: int | None = None) -
     """One who pays a new incoming payment, from the credentials in the `methods` of the API."""
     amount = None if wanted is None else {"value": str(wanted), "assetCode": "USD", "assetScale": 2}
     [method] = instance.client.create_incoming_payment(instance.wallet(path), amount)["methods"]
-    return sender_to(method["ilpAddress"], instance.context.credentials, instance.clock)
+    return sender_to(method["ilpAddress"], node_of(instance.context).credentials, instance.clock)
 
 
 def post(
@@ -234,7 +235,7 @@ def test_answer_that_is_not_known_yet_is_asked_for_again(
     async def nothing_yet(*_: object) -> NoReply:
         return NoReply.OUTCOME_UNKNOWN
 
-    monkeypatch.setattr(server.context.connector, "handle", nothing_yet)
+    monkeypatch.setattr(node_of(server.context).connector, "handle", nothing_yet)
     answer = post(anonymous, server, b"", number="some")
     refused(answer, 504, "unavailable")
     assert answer.headers["retry-after"] == "1"

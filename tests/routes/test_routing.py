@@ -15,7 +15,7 @@ from payres.pages import consent
 from payres.pages.admin.serving import page_routes as admin_page_routes
 from payres.pages.serving import page_routes
 from payres.routes import routing
-from payres.routes.routing import ROUTES, Later, Route
+from payres.routes.routing import ROUTES, LateRoutes, Route, Router
 from payres.urls import (
     ADMIN_ROOT,
     CLOSED,
@@ -90,10 +90,11 @@ async def test_operators_routes_are_loaded_once_and_the_loop_goes_on_meanwhile()
         loads.append((threading.current_thread() is threading.main_thread(), sys.getswitchinterval()))
         return [known]
 
-    operator = Later(load, (ADMIN_ROOT,), AdminHosts("").let_in)
+    hosts = AdminHosts("")
+    operator = Router(late=[LateRoutes(load, (ADMIN_ROOT,), lambda request: hosts.let_in(request.scope))]).answer
     scope = {"path": "/admin/one", "raw_path": b"/admin/one", "client": ("127.0.0.1", 1), "headers": [HOST]}
     unused: Any = None
-    await asyncio.gather(*(operator.handle(dict(scope), unused, unused) for _ in range(2)))
+    await asyncio.gather(*(operator(dict(scope), unused, unused) for _ in range(2)))
     assert (known.asked, len(loads)) == (2, 1)
     [(is_on_the_loop, interval)] = loads
     assert not is_on_the_loop

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
+from payres.interledger.node import node_of
 from payres.interledger.packets import Fulfill, decode_reply, encode, fulfills
 from payres.operator import wallets
 from tests.conftest import Refused
@@ -53,7 +54,7 @@ def test_each_sender_gets_an_address_of_its_own(server: Instance, anonymous: htt
 def test_money_goes_straight_to_the_wallet(server: Instance, anonymous: httpx2.Client) -> None:
     server.create_wallet("tips")
     body = ask(anonymous, server.wallet("tips")).json()
-    opened = server.context.credentials.open(body["destination_account"])
+    opened = node_of(server.context).credentials.open(body["destination_account"])
     assert opened is not None
     prepare = Sender(body["destination_account"], opened.shared_secret, server.clock).prepare(123)
     # The secret that was given away is the one that the server reads with.

@@ -13,7 +13,7 @@ import pytest
 
 from payres.errors import DomainError
 from payres.limits import MAX_WAITING_UNITS
-from payres.routes.monitoring import Readiness
+from payres.operator.services import Readiness
 from payres.settings import Settings
 from payres.store.accounts import ACCOUNTS
 from payres.store.connections import Presence

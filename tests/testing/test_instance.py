@@ -9,6 +9,7 @@ import pytest
 from payres.client import access
 from payres.client.errors import NotFound
 from payres.errors import DomainError
+from payres.interledger.node import node_of
 from payres.operator import peers
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
@@ -52,7 +53,7 @@ def test_waiting_for_a_payment_that_does_not_end_fails(
     payres: Instance, other: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peer(payres, other)
-    monkeypatch.setattr(payres.context.remote_payments, "send", lambda _: None)
+    monkeypatch.setattr(node_of(payres.context).payments, "send", lambda _: None)
     payment = payres.pay("alice", other.bill("bob", "5.00").id)
     for seconds in (0.05, 0, -1):
         with pytest.raises(AssertionError, match=f"is still in progress after {seconds:g} s: .*sent_amount"):

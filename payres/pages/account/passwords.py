@@ -19,6 +19,7 @@ from payres.errors import (
 from payres.identifiers import hash_secret
 from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.owner import passwords
+from payres.owner.part import people_of
 from payres.pages.account.visits import HOME, Visit
 from payres.pages.error_sentences import problem_of
 from payres.pages.forms import browser_of, check_sign_in, read_form, render_sign_in, set_signed_in
@@ -47,7 +48,7 @@ async def change(visit: Visit, form: Form) -> Response:
     wallet = visit.wallet
     session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
     try:
-        await check_password(visit.request, visit.context.sign_in, wallet, form.get("current", ""), session)
+        await check_password(visit.request, people_of(visit.context).sign_in, wallet, form.get("current", ""), session)
         hashed, problems = await _hashed(visit.request, form, wallet, lambda: visit.read(lambda work: None))
     except (SignInFailed, TooManyRequests, Unavailable) as error:
         noted = note_error(visit.request, error)

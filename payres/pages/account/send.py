@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from payres.amounts import Asset
 from payres.errors import DomainError
+from payres.interledger.node import node_of
 from payres.owner import sending
 from payres.owner.sending import KeptWish, Price, Wish
 from payres.pages.account.visits import HOME, Visit
@@ -102,7 +103,7 @@ async def confirm(visit: Visit, _: Form) -> Response:
     except DomainError as error:
         price = await _find_price(visit, quote_id)
         return _show_price(visit, price, note_error(visit.request, error))
-    visit.context.remote_payments.wake()
+    node_of(visit.context).payments.wake()
     return redirect(payment_path(payment_id))
 
 
@@ -126,11 +127,11 @@ async def _ask_price(visit: Visit, wish: Wish) -> Response:
     try:
         context.rate_limits.check_client(context.urls.wallet(payer.path))
         url = sending.typed_url(context.urls, wish.to)
-        payee = await sending.find_payee(visit, context.remote_quotes, payer, url)
+        payee = await sending.find_payee(visit, node_of(context).quotes, payer, url)
         asset = payer.asset if wish.fixed == "send" else payee.asset
         wants_all = not wish.amount.strip() and payee.remaining is not None
         value = None if wants_all else typed_amount(visit.language, wish.amount, asset)
-        quote_id = await sending.ask_price(visit, context.remote_quotes, payer, payee, wish, value)
+        quote_id = await sending.ask_price(visit, node_of(context).quotes, payer, payee, wish, value)
     except Mistyped as error:
         return await _show_form(visit, wish, {"amount": str(error)}, FAILED)
     except DomainError as error:

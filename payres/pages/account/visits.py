@@ -11,6 +11,7 @@ from starlette.responses import Response
 from payres.errors import DomainError, SignInFailed, Unavailable
 from payres.grants.sign_in import authenticate, csrf_token
 from payres.owner import sessions
+from payres.owner.part import people_of
 from payres.pages import visits
 from payres.pages.error_sentences import problem_of
 from payres.pages.forms import OWNER, render_sign_in
@@ -73,5 +74,11 @@ def show_sign_in(request: Request, error: DomainError | None, name: str | None) 
 
 
 SIDE: Final = Side(
-    OWNER, lambda context: context.sign_in, "wallet", sessions.find_account, find_visit, show_sign_in, signed_out="/"
+    OWNER,
+    lambda context: people_of(context).sign_in,
+    "wallet",
+    sessions.find_account,
+    find_visit,
+    show_sign_in,
+    signed_out="/",
 )

@@ -17,6 +17,7 @@ from payres.limits import DEFAULT_PAGE, MAX_PAGE
 from payres.operator.declarations import Form as Declared
 from payres.operator.declarations import Input, Operation, operation_of
 from payres.operator.exports import Export, ExportQuery
+from payres.operator.services import operator_of
 from payres.operator.shapes import Fact, as_csv, facts_of, make_table, path_of
 from payres.pages.admin.sign_in import Visit
 from payres.pages.html import HEADERS, redirect
@@ -167,7 +168,7 @@ class Action:
             if self.form.moves_money:
                 account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
                 session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
-                guard = visit.context.operator_sign_in
+                guard = operator_of(visit.context).sign_in
                 await check_password(visit.request, guard, account, form.get("password", ""), session)
             if form.get("choice") not in self.form.buttons:
                 raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")

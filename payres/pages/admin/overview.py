@@ -11,6 +11,7 @@ from starlette.responses import Response
 from payres.amounts import Asset, describe_amount, format_decimal
 from payres.clock import DAY, format_time
 from payres.operator import doctor
+from payres.operator.services import operator_of
 from payres.operator.shapes import Cell, Column, facts_of, make_table, path_of
 from payres.operator.status import KINDS, STATUS, read_status
 from payres.pages.admin.sign_in import Visit
@@ -52,8 +53,8 @@ BALANCE_COLUMNS: Final = (
 async def page(visit: Visit) -> Response:
     """The first page after signing in."""
     context = visit.context
-    problem = await context.readiness.problem()
-    volume = await context.volume.look(context.database)
+    problem = await operator_of(context).readiness.problem()
+    volume = await operator_of(context).volume.look(context.database)
     is_live = visit.request.query_params.get("live") == "1"
     return visit.show(
         "overview.html",

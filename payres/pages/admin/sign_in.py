@@ -12,6 +12,7 @@ from payres.grants.sign_in import authenticate, csrf_token, find_session
 from payres.limits import MIN_PASSWORD_LENGTH
 from payres.operator import operators
 from payres.operator.operators import find_account
+from payres.operator.services import operator_of
 from payres.pages import visits
 from payres.pages.forms import (
     Cookies,
@@ -95,7 +96,13 @@ def show_sign_in(request: Request, error: DomainError | None = None, name: str |
 
 
 SIDE: Final = Side(
-    OPERATOR, lambda context: context.operator_sign_in, "name", find_account, find_visit, show_sign_in, signed_out=HOME
+    OPERATOR,
+    lambda context: operator_of(context).sign_in,
+    "name",
+    find_account,
+    find_visit,
+    show_sign_in,
+    signed_out=HOME,
 )
 
 

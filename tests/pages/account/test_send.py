@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from payres.clock import SECOND, format_time
+from payres.interledger.node import node_of
 from payres.operator import assets, wallets
 from payres.store import audit
 from payres.store.payments import INCOMING, OUTGOING
@@ -326,7 +327,7 @@ def test_every_end_says_where_the_money_is(tmp_path: Path, row: Json, said: Sequ
         payment = sender.pay(sender.price(b.wallet("bob"), "5.00"))
         payment_id = payment.rpartition("/")[2]
         a.wait_for({"id": payment_id})
-        vars(a.context.remote_payments)["begin"] = lambda _: None  # what is made up here is not sent again
+        vars(node_of(a.context).payments)["begin"] = lambda _: None  # what is made up here is not sent again
         a.write(lambda work: OUTGOING.update(work, payment_id, **row))
         page = sender.http.get(payment)
         words = words_of(page)
@@ -378,7 +379,7 @@ def test_certificate_that_is_not_trusted_is_named(sender: Sender, tmp_path: Path
 
 def test_other_servers_that_misbehave(payres: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """What they say is not shown, and none can hold the owner up."""
-    monkeypatch.setattr(payres.context.receivers, "_seconds", 0.2)
+    monkeypatch.setattr(node_of(payres.context).receivers, "_seconds", 0.2)
     wallet = {"id": "{base}/wallet", "publicName": "<b>Eve</b>", "assetCode": "USD", "assetScale": 2}
     wallet |= {"authServer": "{base}/auth", "resourceServer": "{base}"}
     pages: dict[str, tuple[int, str]] = {

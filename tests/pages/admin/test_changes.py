@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from payres.interledger.node import node_of
 from payres.operator import api_keys, keys
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store.operators import API_KEYS
@@ -172,7 +173,7 @@ def test_payment_from_another_server_is_refunded_to_a_wallet_address(
     payres: Instance, ann: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wakes: list[None] = []
-    monkeypatch.setattr(payres.context.remote_payments, "wake", lambda: wakes.append(None))
+    monkeypatch.setattr(node_of(payres.context).payments, "wake", lambda: wakes.append(None))
     bill = str(payres.client.create_incoming_payment(payres.wallet("bob"))["id"]).rpartition("/")[2]
     payres.write(lambda work: pay_from_remote(work, 700, "bob", bill))
     path = f"/admin/payments/{bill}"

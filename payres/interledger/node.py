@@ -1,0 +1,120 @@
+"""The Interledger node: the services for payments to and from other servers."""
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from payres.amounts import Asset
+from payres.events.changes import Changes
+from payres.federation.identity import OwnIdentity
+from payres.federation.incoming_payments import RemoteReceivers
+from payres.federation.transport import Bounds
+from payres.grants.passwords import PasswordGate
+from payres.http.admission import RateLimits
+from payres.interledger.carrying import Carrier
+from payres.interledger.connector import Connector
+from payres.interledger.credentials import Credentials, CredentialSource
+from payres.interledger.link import BOUNDS as LINK_BOUNDS
+from payres.interledger.link import Link
+from payres.interledger.outbound import Outbound
+from payres.interledger.quoting import RemoteQuotes
+from payres.interledger.remote_payments import RemotePayments
+from payres.interledger.unanswered import UnansweredPackets
+from payres.payments.remote import FindPayer, LocalOnly
+from payres.rate_limiter import RateLimiter
+from payres.routes.context import Context
+from payres.routes.parts import Opening
+from payres.settings import Settings
+from payres.signatures.jwk import JWK
+from payres.store.database import Database
+from payres.store.wallets import WalletRecord
+from payres.store.work import Environment
+from payres.terms import Offer
+from payres.urls import ROOT_WALLET_PATH
+from payres.wire import OutgoingPaymentRequest, PaymentMethod, QuoteRequest
+
+# Many payments may go to one server at a time, and waiting is better than retrying. All exchanges for a receiver have
+# 10 s together, of which waiting must not use most; those for a quote have 5 s, including its probe.
+RECEIVERS_BOUNDS: Final = Bounds(per_host=16, queue_seconds=3.0)
+
+log = logging.getLogger("payres.operator")
+
+
+class Node(msgspec.Struct, frozen=True):
+    """The services of the node, which fill the port `payments.remote.Remote`."""
+
+    identity: OwnIdentity
+    receivers: RemoteReceivers
+    credentials: CredentialSource
+    quotes: RemoteQuotes
+    payments: RemotePayments
+    unanswered: UnansweredPackets
+    connector: Connector
+
+    @property
+    def keys(self) -> Sequence[JWK]:
+        return (self.identity.jwk,)
+
+    async def offer_for_quote(self, asked: QuoteRequest) -> Offer | None:
+        return await self.quotes.offer_for_quote(asked)
+
+    async def offer_for_payment(self, asked: OutgoingPaymentRequest, find_payer: FindPayer) -> Offer | None:
+        return await self.quotes.offer_for_payment(asked, find_payer)
+
+    def send(self, payment_id: str) -> None:
+        self.payments.send(payment_id)
+
+    def methods(self, payment_id: str, asset: Asset) -> list[PaymentMethod]:
+        return [_method(self.credentials.for_payment(payment_id, asset))]
+
+    def method_of_wallet(self, wallet: WalletRecord) -> PaymentMethod:
+        return _method(self.credentials.for_wallet(wallet.id, wallet.asset))
+
+
+async def open_node(opening: Opening) -> Node:
+    """Opens the node's services."""
+    environment, database = opening.environment, opening.database
+    clock, ilp_address = environment.clock, environment.settings.ilp_address
+    wallet_address = environment.urls.wallet(ROOT_WALLET_PATH)
+    identity = OwnIdentity(wallet_address, await opening.secret("client_key"), clock)
+    opening.stack.push_async_callback(identity.aclose)
+    receivers = RemoteReceivers(opening.client(RECEIVERS_BOUNDS, opening.rate_limits.failed_reads), identity, clock)
+    link, probe_link = (Link(opening.client(LINK_BOUNDS), database, environment.metrics) for _ in range(2))
+    carrier = Carrier(database, link, clock, ilp_address)
+    unanswered = UnansweredPackets(database, clock, carrier, receivers)
+    outbound = Outbound(database, carrier, probe_link, clock, ilp_address)
+    credentials = CredentialSource(await opening.secret("stream"), ilp_address)
+    packet_limiter = RateLimiter(environment.settings.rate_limit_per_peer, clock)
+    return Node(
+        identity=identity,
+        receivers=receivers,
+        credentials=credentials,
+        quotes=RemoteQuotes(database, environment.urls, receivers, outbound),
+        payments=RemotePayments(database, clock, receivers, outbound, unanswered),
+        unanswered=unanswered,
+        connector=Connector(database, clock, ilp_address, credentials, carrier, packet_limiter),
+    )
+
+
+@asynccontextmanager
+async def open_quotes(settings: Settings) -> AsyncIterator[RemoteQuotes]:
+    """Quotes of payments to other servers for a command, which only reads the server's database."""
+    environment = Environment.of(msgspec.structs.replace(settings, read_only=True))
+    async with AsyncExitStack() as stack:
+        database = Database.open_standby(settings.database, environment)
+        stack.push_async_callback(database.close)
+        limits, remote = RateLimits(settings, environment.clock), LocalOnly(environment.urls)
+        opening = Opening(environment, database, Changes(), limits, PasswordGate(), stack, False, remote)
+        yield (await open_node(opening)).quotes
+
+
+def node_of(context: Context) -> Node:
+    """The node of a running server."""
+    return context.part(Node)
+
+
+def _method(found: Credentials) -> PaymentMethod:
+    return PaymentMethod(type="ilp", ilp_address=found.ilp_address, shared_secret=found.shared_secret)

@@ -1,0 +1,62 @@
+"""What operators do, as a part: their API and pages, monitoring, the invariant check, the watch for a takeover."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
+from typing import Final
+
+from starlette.requests import Request
+
+from payres.federation.http import GuardedClient
+from payres.federation.takeover import watch_base_url
+from payres.federation.transport import Bounds
+from payres.grants.sign_in import SignInGuard
+from payres.http.admin_hosts import AdminHosts
+from payres.operator.backups import record_takeover, require_current
+from payres.operator.invariant_checks import PAUSE_SECONDS, BackgroundCheck
+from payres.operator.services import OperatorServices, Readiness, operator_of
+from payres.routes import monitoring
+from payres.routes.context import Context, context_of
+from payres.routes.parts import Opening, Part, Worker
+from payres.routes.routing import LateRoutes, Route
+from payres.store.operators import OF_OPERATORS
+from payres.urls import ADMIN_ROOT, is_loopback
+
+
+async def _open(opening: Opening) -> None:
+    hosts = AdminHosts(opening.environment.settings.admin_hosts)
+    guard = SignInGuard(opening.passwords, OF_OPERATORS)
+    opening.parts[OperatorServices] = OperatorServices(hosts, Readiness(opening.database), guard)
+
+
+def _workers(context: Context, stack: AsyncExitStack) -> Iterator[Worker]:
+    if not is_loopback(context.urls.host):
+        http = GuardedClient(True, Bounds(untrusted_hosts=False))  # its own address may be a private one
+        stack.push_async_callback(http.aclose)
+        yield watch_base_url(context.database, http, context.settings.base_url, record_takeover)
+    # A server of a test ends before it is due.
+    yield BackgroundCheck(context.database).run(PAUSE_SECONDS if context.is_disposable else 0)
+
+
+def _late_routes() -> Sequence[Route]:
+    from payres.admin.serving import admin_routes
+    from payres.pages.admin.serving import page_routes
+
+    return [*admin_routes(), *page_routes()]
+
+
+def _let_in(request: Request) -> bool:
+    return operator_of(context_of(request)).hosts.let_in(request.scope)
+
+
+OPERATOR: Final = Part(
+    "operator",
+    open=_open,
+    workers=_workers,
+    check=require_current,
+    routes=(
+        Route("/healthz", {"GET": monitoring.healthz}, is_json=False),
+        Route("/readyz", {"GET": monitoring.readyz}, is_json=False),
+        Route("/metrics", {"GET": monitoring.read_metrics}, is_json=False),
+    ),
+    late=LateRoutes(_late_routes, (ADMIN_ROOT,), _let_in),
+)

@@ -1,0 +1,77 @@
+"""The services for operators' requests."""
+
+import asyncio
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import field
+
+from payres.errors import DomainError
+from payres.grants.sign_in import SignInGuard
+from payres.http.admin_hosts import AdminHosts
+from payres.limits import MAX_EXPORTS, MAX_EXPORTS_OF_CALLER, MIN_FREE_BYTES
+from payres.operator.volume import DailyVolume
+from payres.routes.context import Context
+from payres.slots import Slots
+from payres.store.connections import free_bytes
+from payres.store.database import Database
+from payres.store.transactions import touch
+
+COMMIT_SECONDS: Final = 2.0  # the timeout of the test commit
+CACHE_SECONDS: Final = 1.0  # between test commits
+
+
+class Readiness:
+    """Whether payments can be accepted now, tested by a real commit at most once a second."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._asking = asyncio.Lock()
+        self._asked_at = float("-inf")
+        self._problem: str | None = None
+
+    async def problem(self) -> str | None:
+        """Why no payments can be accepted, or None."""
+        async with self._asking:
+            now = asyncio.get_running_loop().time()
+            if now >= self._asked_at + CACHE_SECONDS:
+                self._problem = self._no_room() or await self._no_commit()
+                self._asked_at = now
+        return self._database.stopped or self._problem
+
+    def _no_room(self) -> str | None:
+        try:
+            is_enough = free_bytes(Path(self._database.path).parent) >= MIN_FREE_BYTES
+        except OSError:  # the folder is missing; the commit reports it
+            return None
+        return None if is_enough else f"The disk of the database has less than {MIN_FREE_BYTES // 1024**2} MiB free"
+
+    async def _no_commit(self) -> str | None:
+        try:
+            async with asyncio.timeout(COMMIT_SECONDS):
+                await self._database.write(touch)
+        except DomainError as error:
+            return str(error)
+        except TimeoutError:
+            return f"The database did not take a commit within {COMMIT_SECONDS:g} seconds"
+        return None
+
+
+class OperatorServices(msgspec.Struct, frozen=True):
+    """The services for operators' requests."""
+
+    hosts: AdminHosts
+    readiness: Readiness
+    sign_in: SignInGuard
+    volume: DailyVolume = field(default_factory=DailyVolume)
+    # Reads of events, shared by streams at the same position.
+    event_reads: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)
+    # For exports in progress, per API key or operator.
+    export_slots: Slots = field(default_factory=lambda: Slots(MAX_EXPORTS, MAX_EXPORTS_OF_CALLER))
+
+
+def operator_of(context: Context) -> OperatorServices:
+    """The services of a running server."""
+    return context.part(OperatorServices)
