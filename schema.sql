@@ -1,4 +1,4 @@
--- The whole current schema of a payres database, readable from top to bottom.
+-- The whole current schema of a payres database, readable from top to bottom: the core's tables, then those of each part.
 --
 -- Times are integer microseconds since the Unix epoch, UTC. Amounts requested by clients are decimal text (the full
 -- unsigned 64-bit range); ledger amounts are integer, in the asset's minor unit. Identifiers of resources are UUIDv7,
@@ -9,6 +9,8 @@
 --
 -- A change here also needs a new numbered file in payres/store/migrations/; its __init__.py says how. A test checks
 -- that those files together give this schema.
+
+-- ==== The core ====
 
 -- The server's own secrets, such as the STREAM secret.
 create table secret (
@@ -264,37 +266,6 @@ create index incoming_payment_to_expire on incoming_payment (expires_at)
   where completed_at is null and expiry_event_at is null;
 create index incoming_payment_to_purge on incoming_payment (purge_at) where purge_at is not null;
 
--- Payments of local incoming payments from wallets on other servers, started in a payer's browser. id_hash is the
--- SHA-256 of the secret in the URL that the payer returns to, browser_hash that of the secret in the browser's cookie.
--- amount is the amount to arrive. pending is encrypted: the consent request in progress, and the token. In state
--- 'returned' the browser has come back and nothing was created; in 'made' the payer's server was sent the creation of
--- the payment, and received_before is the amount received by then. payment is the URL of that payment; null in state 'made' while
--- it is not known whether it was created. changed_at is the time of the state. At due_at the next step is tried, after so
--- many attempts since the last progress; silent is the server that did not answer the last one.
-create table checkout (
-  id_hash blob primary key,
-  incoming_payment_id text not null references incoming_payment,
-  browser_hash blob not null,
-  payer text not null,
-  amount integer not null check (amount > 0),
-  state text not null check (state in ('asked', 'returned', 'made', 'paid', 'failed')),
-  changed_at integer not null,
-  purge_at integer not null,
-  failure text,
-  pending blob,
-  received_before integer,
-  due_at integer,
-  attempts integer not null default 0,
-  silent text,
-  payment text,
-  check ((state = 'failed') = (failure is not null)),
-  check ((state in ('asked', 'returned', 'made')) = (pending is not null))
-) strict, without rowid;
-create index checkout_purge on checkout (purge_at);
-create index checkout_paid on checkout (incoming_payment_id, payer) where state = 'paid';
-create index checkout_due on checkout (due_at) where due_at is not null;
-create index checkout_of_payment on checkout (incoming_payment_id, changed_at);
-
 -- Quotes. incoming_payment_id is set if the receiver is local; otherwise path is the probed path to it, as JSON. At
 -- purge_at the quote is deleted if unused; null once a payment is known to have used it. wish is the owner's input, as
 -- JSON, if the quote was requested on a page; null for a client's quote.
@@ -375,6 +346,129 @@ create table grant_spending (
   primary key (grant_id, window_start, receive_code, receive_scale)
 ) strict, without rowid;
 
+-- Holds of an account's money for an outgoing payment or a packet. remaining is neither posted nor voided.
+create table hold (
+  id integer primary key,
+  account_id integer not null references account,
+  outgoing_payment_id text references outgoing_payment,
+  packet_id text references packet,
+  amount integer not null check (amount > 0),
+  remaining integer not null check (remaining between 0 and amount),
+  created_at integer not null,
+  check ((outgoing_payment_id is null) <> (packet_id is null))
+) strict;
+create index hold_of_payment on hold (outgoing_payment_id);
+create index hold_of_packet on hold (packet_id) where packet_id is not null;
+create index hold_open on hold (account_id) where remaining > 0;
+
+-- Transfers of the double-entry ledger, each with its cause. Rows are never changed.
+create table transfer (
+  id integer primary key,
+  debit_account_id integer not null references account,
+  credit_account_id integer not null references account,
+  amount integer not null check (amount > 0),
+  kind text not null check (kind = 'deposit' or kind = 'withdrawal' or kind = 'payment' or kind = 'fee' or kind = 'exchange'),
+  hold_id integer references hold,
+  outgoing_payment_id text references outgoing_payment,
+  incoming_payment_id text references incoming_payment,
+  created_at integer not null,
+  packet_id text references packet,
+  refund_id text references refund,
+  check (debit_account_id <> credit_account_id),
+  check (hold_id is null or outgoing_payment_id is not null or packet_id is not null)
+) strict;
+create index transfer_to_incoming_payment on transfer (incoming_payment_id) where incoming_payment_id is not null;
+create index transfer_of_outgoing_payment on transfer (outgoing_payment_id) where outgoing_payment_id is not null;
+create index transfer_of_refund on transfer (refund_id) where refund_id is not null;
+
+-- Refunds of money of an incoming payment. amount is in the asset of the receiver's wallet. A local payer's wallet gets
+-- returned, in its own asset. Money from another server goes to a wallet address named by the operator: the return
+-- payment sends amount there. One reference may take several rows. The wallets are those of the two payments; null for
+-- a return payment, which has its own wallet.
+create table refund (
+  id text primary key,
+  incoming_payment_id text not null references incoming_payment,
+  outgoing_payment_id text references outgoing_payment,
+  return_payment_id text unique references outgoing_payment,
+  wallet_address text,
+  amount integer not null check (amount > 0),
+  returned integer check (returned > 0),
+  reference text not null,
+  created_at integer not null,
+  from_wallet_id integer references wallet_address,
+  to_wallet_id integer references wallet_address,
+  unique (incoming_payment_id, reference, outgoing_payment_id),
+  check ((outgoing_payment_id is null) = (returned is null)),
+  check ((outgoing_payment_id is null) = (return_payment_id is not null)),
+  check ((return_payment_id is null) = (wallet_address is null))
+) strict, without rowid;
+create index refund_of_outgoing_payment on refund (outgoing_payment_id);
+create index refund_from_wallet on refund (from_wallet_id, id) where from_wallet_id is not null;
+create index refund_to_wallet on refund (to_wallet_id, id) where to_wallet_id is not null;
+create unique index refund_to_wallet_address on refund (incoming_payment_id, reference) where outgoing_payment_id is null;
+
+-- Idempotency keys of the last day, of clients and API keys, with the response to repeat. path and body_hash (SHA-256)
+-- distinguish the request from others with the same key.
+create table idempotency_key (
+  id integer primary key,
+  client_id integer references client,
+  api_key_id text references api_key,
+  key text not null,
+  path text not null,
+  body_hash blob not null,
+  response blob not null,
+  created_at integer not null,
+  check ((client_id is null) <> (api_key_id is null)),
+  unique (client_id, key)
+) strict;
+create unique index idempotency_key_of_api_key on idempotency_key (api_key_id, key) where api_key_id is not null;
+create index idempotency_key_age on idempotency_key (created_at);
+
+-- The outbox: events in order. A row is written in the transaction of the change, and never changed. subject is the id
+-- of the payment, grant, packet or webhook; data is JSON. wallet_address_id is null for events of no wallet, and for
+-- those from before version 26.
+create table event (
+  sequence integer primary key autoincrement,
+  type text not null,
+  subject text,
+  data blob not null,
+  created_at integer not null,
+  wallet_address_id integer references wallet_address
+) strict;
+
+-- The audit log: each change by an operator, in the transaction of the change. actor is `shell:<user>`, `api:<id of the
+-- key>`, `page:<name of the operator>`, or `server`; details is a JSON object without secrets. Rows are never changed
+-- or deleted.
+create table audit (
+  id text primary key,
+  created_at integer not null,
+  actor text not null,
+  action text not null,
+  object text not null,
+  details text not null
+) strict, without rowid;
+create index audit_of_backups on audit (id, created_at) where action = 'database.backup';
+create index audit_of_restores on audit (id, created_at) where action = 'database.restore';
+create index audit_of_takeovers on audit (id, created_at) where action = 'database.superseded';
+
+-- Runs of the server that were killed: killed_after is the time of the last sign of life. It is null for the current
+-- run, whose row is deleted when it ends cleanly. token is random: the lock file has it with the position of the last
+-- commit. It is null once it is known that no commit of the run is missing, and for runs from before version 24.
+create table server_run (
+  id integer primary key,
+  killed_after integer,
+  token text
+) strict;
+
+-- One row: when the ledger's invariants were last checked, and the first that was broken then, or null.
+create table ledger_check (
+  id integer primary key check (id = 1),
+  checked_at integer not null,
+  broken text
+) strict;
+
+-- ==== Interledger ====
+
 -- Interledger peers. The account's balance is what we owe the peer (if negative, what the peer owes us, at most its
 -- credit limit). outgoing_token is encrypted, incoming_token_hash is a SHA-256; max_packet limits the amount of a
 -- packet from the peer. repeats_answers: the peer echoes our Request-Ids, so it may be asked again for a lost answer.
@@ -451,190 +545,7 @@ create table rejected_request (
 ) strict, without rowid;
 create index rejected_request_purge on rejected_request (purge_at);
 
--- Runs of the server that were killed: killed_after is the time of the last sign of life. It is null for the current
--- run, whose row is deleted when it ends cleanly. token is random: the lock file has it with the position of the last
--- commit. It is null once it is known that no commit of the run is missing, and for runs from before version 24.
-create table server_run (
-  id integer primary key,
-  killed_after integer,
-  token text
-) strict;
-
--- Holds of an account's money for an outgoing payment or a packet. remaining is neither posted nor voided.
-create table hold (
-  id integer primary key,
-  account_id integer not null references account,
-  outgoing_payment_id text references outgoing_payment,
-  packet_id text references packet,
-  amount integer not null check (amount > 0),
-  remaining integer not null check (remaining between 0 and amount),
-  created_at integer not null,
-  check ((outgoing_payment_id is null) <> (packet_id is null))
-) strict;
-create index hold_of_payment on hold (outgoing_payment_id);
-create index hold_of_packet on hold (packet_id) where packet_id is not null;
-create index hold_open on hold (account_id) where remaining > 0;
-
--- Transfers of the double-entry ledger, each with its cause. Rows are never changed.
-create table transfer (
-  id integer primary key,
-  debit_account_id integer not null references account,
-  credit_account_id integer not null references account,
-  amount integer not null check (amount > 0),
-  kind text not null check (kind = 'deposit' or kind = 'withdrawal' or kind = 'payment' or kind = 'fee' or kind = 'exchange'),
-  hold_id integer references hold,
-  outgoing_payment_id text references outgoing_payment,
-  incoming_payment_id text references incoming_payment,
-  created_at integer not null,
-  packet_id text references packet,
-  refund_id text references refund,
-  check (debit_account_id <> credit_account_id),
-  check (hold_id is null or outgoing_payment_id is not null or packet_id is not null)
-) strict;
-create index transfer_to_incoming_payment on transfer (incoming_payment_id) where incoming_payment_id is not null;
-create index transfer_of_outgoing_payment on transfer (outgoing_payment_id) where outgoing_payment_id is not null;
-create index transfer_of_refund on transfer (refund_id) where refund_id is not null;
-
--- One row: when the ledger's invariants were last checked, and the first that was broken then, or null.
-create table ledger_check (
-  id integer primary key check (id = 1),
-  checked_at integer not null,
-  broken text
-) strict;
-
--- Deposits and withdrawals by operators, one transfer each. reference is the operator's, unique per account.
-create table movement (
-  id text primary key,
-  account_id integer not null references account,
-  transfer_id integer not null unique references transfer,
-  reference text,
-  created_at integer not null,
-  unique (account_id, reference)
-) strict, without rowid;
-create index movement_of_account on movement (account_id, id);
-
--- Refunds of money of an incoming payment. amount is in the asset of the receiver's wallet. A local payer's wallet gets
--- returned, in its own asset. Money from another server goes to a wallet address named by the operator: the return
--- payment sends amount there. One reference may take several rows. The wallets are those of the two payments; null for
--- a return payment, which has its own wallet.
-create table refund (
-  id text primary key,
-  incoming_payment_id text not null references incoming_payment,
-  outgoing_payment_id text references outgoing_payment,
-  return_payment_id text unique references outgoing_payment,
-  wallet_address text,
-  amount integer not null check (amount > 0),
-  returned integer check (returned > 0),
-  reference text not null,
-  created_at integer not null,
-  from_wallet_id integer references wallet_address,
-  to_wallet_id integer references wallet_address,
-  unique (incoming_payment_id, reference, outgoing_payment_id),
-  check ((outgoing_payment_id is null) = (returned is null)),
-  check ((outgoing_payment_id is null) = (return_payment_id is not null)),
-  check ((return_payment_id is null) = (wallet_address is null))
-) strict, without rowid;
-create index refund_of_outgoing_payment on refund (outgoing_payment_id);
-create index refund_from_wallet on refund (from_wallet_id, id) where from_wallet_id is not null;
-create index refund_to_wallet on refund (to_wallet_id, id) where to_wallet_id is not null;
-create unique index refund_to_wallet_address on refund (incoming_payment_id, reference) where outgoing_payment_id is null;
-
--- API keys of programs that use the operator's API. secret_hash is the SHA-256 of the secret part, scopes a JSON array.
--- last_used_at is updated at most once a minute. made_by is the key that created it, if a program did.
-create table api_key (
-  id text primary key,
-  name text not null,
-  secret_hash blob not null,
-  scopes text not null,
-  created_at integer not null,
-  expires_at integer,
-  revoked_at integer,
-  last_used_at integer,
-  made_by text references api_key
-) strict, without rowid;
-create index api_key_of_maker on api_key (made_by) where made_by is not null;
-
--- Operators of the admin pages. An operator sets the password with a one-time link; a new link ends the old password
--- and sessions. link_hash is the SHA-256 of the unused link's secret. unlocked_at is when the last link was made:
--- earlier wrong passwords do not count.
-create table operator (
-  id integer primary key,
-  name text not null unique,
-  role text not null check (role in ('full', 'read-only')),
-  password_hash text,
-  link_hash blob unique,
-  link_expires_at integer not null,
-  unlocked_at integer not null
-) strict;
-
--- Sessions of operators in browsers.
-create table operator_session (
-  id_hash blob primary key,
-  operator_id integer not null references operator,
-  expires_at integer not null
-) strict, without rowid;
-create index operator_session_expiry on operator_session (expires_at);
-create index operator_session_of_operator on operator_session (operator_id);
-
--- Browsers that operators have signed in with, like known_browser for owners.
-create table operator_browser (
-  id_hash blob primary key,
-  operator_id integer not null references operator,
-  expires_at integer not null
-) strict, without rowid;
-create index operator_browser_expiry on operator_browser (expires_at);
-create index operator_browser_of_operator on operator_browser (operator_id, expires_at);
-
--- Submitted forms of the admin pages, so that none takes effect twice.
-create table operator_form (
-  id text primary key,
-  used_at integer not null
-) strict, without rowid;
-create index operator_form_age on operator_form (used_at);
-
--- The audit log: each change by an operator, in the transaction of the change. actor is `shell:<user>`, `api:<id of the
--- key>`, `page:<name of the operator>`, or `server`; details is a JSON object without secrets. Rows are never changed
--- or deleted.
-create table audit (
-  id text primary key,
-  created_at integer not null,
-  actor text not null,
-  action text not null,
-  object text not null,
-  details text not null
-) strict, without rowid;
-create index audit_of_backups on audit (id, created_at) where action = 'database.backup';
-create index audit_of_restores on audit (id, created_at) where action = 'database.restore';
-create index audit_of_takeovers on audit (id, created_at) where action = 'database.superseded';
-
--- Idempotency keys of the last day, of clients and API keys, with the response to repeat. path and body_hash (SHA-256)
--- distinguish the request from others with the same key.
-create table idempotency_key (
-  id integer primary key,
-  client_id integer references client,
-  api_key_id text references api_key,
-  key text not null,
-  path text not null,
-  body_hash blob not null,
-  response blob not null,
-  created_at integer not null,
-  check ((client_id is null) <> (api_key_id is null)),
-  unique (client_id, key)
-) strict;
-create unique index idempotency_key_of_api_key on idempotency_key (api_key_id, key) where api_key_id is not null;
-create index idempotency_key_age on idempotency_key (created_at);
-
--- The outbox: events in order. A row is written in the transaction of the change, and never changed. subject is the id
--- of the payment, grant, packet or webhook; data is JSON. wallet_address_id is null for events of no wallet, and for
--- those from before version 26.
-create table event (
-  sequence integer primary key autoincrement,
-  type text not null,
-  subject text,
-  data blob not null,
-  created_at integer not null,
-  wallet_address_id integer references wallet_address
-) strict;
+-- ==== Webhooks ====
 
 -- Webhooks. events are comma-separated names and patterns. Each event up to cursor was attempted once or is not wanted;
 -- those that are sent again have a row in delivery. Secrets are encrypted; previous_secret also signs until
@@ -682,3 +593,102 @@ create table delivery (
 create index delivery_due on delivery (webhook_id, next_at) where next_at is not null;
 create index delivery_changed on delivery (webhook_id, coalesce(last_attempt_at, next_at)) where next_at is not null;
 create index delivery_of_webhook on delivery (webhook_id, state, sequence);
+
+-- ==== Operators ====
+
+-- Deposits and withdrawals by operators, one transfer each. reference is the operator's, unique per account.
+create table movement (
+  id text primary key,
+  account_id integer not null references account,
+  transfer_id integer not null unique references transfer,
+  reference text,
+  created_at integer not null,
+  unique (account_id, reference)
+) strict, without rowid;
+create index movement_of_account on movement (account_id, id);
+
+-- Operators of the admin pages. An operator sets the password with a one-time link; a new link ends the old password
+-- and sessions. link_hash is the SHA-256 of the unused link's secret. unlocked_at is when the last link was made:
+-- earlier wrong passwords do not count.
+create table operator (
+  id integer primary key,
+  name text not null unique,
+  role text not null check (role in ('full', 'read-only')),
+  password_hash text,
+  link_hash blob unique,
+  link_expires_at integer not null,
+  unlocked_at integer not null
+) strict;
+
+-- Sessions of operators in browsers.
+create table operator_session (
+  id_hash blob primary key,
+  operator_id integer not null references operator,
+  expires_at integer not null
+) strict, without rowid;
+create index operator_session_expiry on operator_session (expires_at);
+create index operator_session_of_operator on operator_session (operator_id);
+
+-- Browsers that operators have signed in with, like known_browser for owners.
+create table operator_browser (
+  id_hash blob primary key,
+  operator_id integer not null references operator,
+  expires_at integer not null
+) strict, without rowid;
+create index operator_browser_expiry on operator_browser (expires_at);
+create index operator_browser_of_operator on operator_browser (operator_id, expires_at);
+
+-- Submitted forms of the admin pages, so that none takes effect twice.
+create table operator_form (
+  id text primary key,
+  used_at integer not null
+) strict, without rowid;
+create index operator_form_age on operator_form (used_at);
+
+-- API keys of programs that use the operator's API. secret_hash is the SHA-256 of the secret part, scopes a JSON array.
+-- last_used_at is updated at most once a minute. made_by is the key that created it, if a program did.
+create table api_key (
+  id text primary key,
+  name text not null,
+  secret_hash blob not null,
+  scopes text not null,
+  created_at integer not null,
+  expires_at integer,
+  revoked_at integer,
+  last_used_at integer,
+  made_by text references api_key
+) strict, without rowid;
+create index api_key_of_maker on api_key (made_by) where made_by is not null;
+
+-- ==== Owners, payers and visitors ====
+
+-- Payments of local incoming payments from wallets on other servers, started in a payer's browser. id_hash is the
+-- SHA-256 of the secret in the URL that the payer returns to, browser_hash that of the secret in the browser's cookie.
+-- amount is the amount to arrive. pending is encrypted: the consent request in progress, and the token. In state
+-- 'returned' the browser has come back and nothing was created; in 'made' the payer's server was sent the creation of
+-- the payment, and received_before is the amount received by then. payment is the URL of that payment; null in state 'made' while
+-- it is not known whether it was created. changed_at is the time of the state. At due_at the next step is tried, after so
+-- many attempts since the last progress; silent is the server that did not answer the last one.
+create table checkout (
+  id_hash blob primary key,
+  incoming_payment_id text not null references incoming_payment,
+  browser_hash blob not null,
+  payer text not null,
+  amount integer not null check (amount > 0),
+  state text not null check (state in ('asked', 'returned', 'made', 'paid', 'failed')),
+  changed_at integer not null,
+  purge_at integer not null,
+  failure text,
+  pending blob,
+  received_before integer,
+  due_at integer,
+  attempts integer not null default 0,
+  silent text,
+  payment text,
+  check ((state = 'failed') = (failure is not null)),
+  check ((state in ('asked', 'returned', 'made')) = (pending is not null))
+) strict, without rowid;
+create index checkout_purge on checkout (purge_at);
+create index checkout_paid on checkout (incoming_payment_id, payer) where state = 'paid';
+create index checkout_due on checkout (due_at) where due_at is not null;
+create index checkout_of_payment on checkout (incoming_payment_id, changed_at);

@@ -22,9 +22,8 @@ from payres.operator.shapes import Column, Shape
 from payres.store import accounts, audit, packets, peers, runs
 from payres.store.accounts import ACCOUNTS, Cause
 from payres.store.assets import ASSETS
-from payres.store.packets import PACKETS, PacketRecord
+from payres.store.packets import PACKETS, PacketRecord, TakenPacket
 from payres.store.peers import PeerRecord
-from payres.store.runs import TakenPacket
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
 from payres.wire import Resource
@@ -121,14 +120,14 @@ PACKET: Final = Shape(
 def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacket]:
     """List the unresolved packets of a peer and those to compare."""
     peer = require_peer(work, name)
-    return [*packets.unresolved_packets(work, peer.id), *runs.unsure_packets(work, peer, work.now)]
+    return [*packets.unresolved_packets(work, peer.id), *packets.unsure_packets(work, peer, work.now)]
 
 
 def begin_run(work: Work, token: str | None = None) -> Sequence[str]:
     """Records the start of a run of the server (see runs.begin); returns warnings if the last did not end in order."""
     if not runs.begin(work, token):
         return []
-    found = ((peer.name, len(runs.unsure_packets(work, peer, work.now))) for peer in peers.list_peers(work))
+    found = ((peer.name, len(packets.unsure_packets(work, peer, work.now))) for peer in peers.list_peers(work))
     return [
         f"the server was killed: {count} packets from the peer {name} may be accepted here and not counted there;"
         f" `payres peer unresolved {name}` lists them"

@@ -15,11 +15,10 @@ from payres.operator.declarations import endpoint, lists
 from payres.operator.peers import require_peer
 from payres.operator.shapes import Column, Shape
 from payres.operator.unresolved_packets import NONE, RECEIVED, list_unresolved
-from payres.store import packets, runs
-from payres.store.packets import PacketRecord
+from payres.store import packets
+from payres.store.packets import PacketRecord, TakenPacket
 from payres.store.payments import Direction
 from payres.store.peers import PeerRecord
-from payres.store.runs import TakenPacket
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
 from payres.wire import Resource
@@ -71,7 +70,7 @@ def unresolved_payment(work: Work, group: Group) -> UnresolvedPayment:
         payment, wallet, forwarded_to = one.incoming_payment_id, one.wallet, one.forwarded_to
         if payment is not None:
             receiver = work.urls.resource("incoming-payments", payment)
-            least = runs.received_amount(work, peer, payment) - amount
+            least = packets.received_amount(work, peer, payment) - amount
     return UnresolvedPayment(
         peer=peer.name,
         direction="incoming" if isinstance(one, TakenPacket) else "outgoing",

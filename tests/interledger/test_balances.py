@@ -14,14 +14,15 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset
 from payres.interledger import balances
 from payres.interledger.packets import Code, Rejected
-from payres.interledger.settlement import end_remote
+from payres.interledger.settlement import end_remote, payment_hold
+from payres.interledger.unanswered import find_standing
 from payres.operator import assets, invariant_checks, wallets
 from payres.operator.peers import require_peer
 from payres.store import accounts, clients, packets
 from payres.store.connections import connect_writer
 from payres.store.packets import PacketRecord
 from payres.store.payments import OUTGOING
-from payres.store.work import Transaction, Work
+from payres.store.work import Damaged, Transaction, Work
 from payres.terms import Path as Way
 from payres.terms import Terms
 from tests.works import add_usd_peer, savepoint, sending_payment, work_at
@@ -225,3 +226,38 @@ def test_packets_in_any_order_keep_the_books_and_never_overspend(
         assert invariant_checks.first_broken(invariant_checks.check(book)) is None
     finally:
         book.execute("ROLLBACK")
+
+
+@pytest.fixture
+def machine(book: Transaction) -> Iterator[Machine]:
+    book.execute("BEGIN")
+    yield Machine(book)
+    book.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize(
+    ("reported", "least", "most"),
+    [
+        (None, 100, 199),  # nothing was sent before: by the probed rate
+        (0, 100, 199),  # a report of nothing says nothing of the rate
+        (50, 50, 199),
+        (150, 100, 199),
+        (300, 100, 300),
+    ],
+)
+def test_packet_in_flight_may_deliver_by_the_probed_rate_or_the_payments_own(
+    machine: Machine, reported: int | None, least: int, most: int
+) -> None:
+    if reported is not None:
+        machine.do(("send", "payment-1", "dollars", 100))
+        machine.do(("decide", "fulfilled", 0, reported))
+    machine.do(("send", "payment-1", "dollars", 100))
+    standing = find_standing(machine.work(), "payment-1")
+    assert standing is not None
+    assert [(one.least, one.most) for one in standing.in_flight] == [(least, most)]
+
+
+def test_payment_without_its_hold_means_that_the_database_is_damaged(book: Transaction) -> None:
+    assert payment_hold(book, "payment-1").remaining == DEBIT
+    with pytest.raises(Damaged, match="outgoing payment payment-0 has no hold"):
+        payment_hold(book, "payment-0")

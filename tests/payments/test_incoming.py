@@ -1,7 +1,9 @@
 import pytest
 
-from payres.payments.incoming import fits, fits_with_tolerance
+from payres.errors import InvalidReceiver
+from payres.payments.incoming import fits, fits_with_tolerance, open_receiver
 from payres.store.payments import IncomingRecord
+from payres.store.work import Work
 
 
 def wanting(value: int | None, received: int) -> IncomingRecord:
@@ -40,3 +42,18 @@ def test_everything_fits_what_names_no_amount() -> None:
     payment = wanting(None, 5)
     assert fits(payment.remaining, 2**63)
     assert fits_with_tolerance(payment, 2**63, 0)
+
+
+@pytest.mark.parametrize(
+    ("url", "why", "reason"),
+    [
+        ("bob", "it must be the URL of an incoming payment", None),
+        ("https://elsewhere.example/bob", "it must be the URL of an incoming payment", None),
+        ("https://elsewhere.example/incoming-payments/1", "it is not an incoming payment of this server", "not_found"),
+        ("{base}/incoming-payments/1", "there is no such incoming payment", "not_found"),
+    ],
+)
+def test_receiver_that_is_not_here_is_refused_with_the_reason(tx: Work, url: str, why: str, reason: str | None) -> None:
+    with pytest.raises(InvalidReceiver, match=f"^receiver cannot be paid: {why}$") as caught:
+        open_receiver(tx, url.format(base=tx.urls.base), "receiver")
+    assert caught.value.details.get("reason") == reason
