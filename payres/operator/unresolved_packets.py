@@ -19,7 +19,7 @@ from payres.interledger.settlement import payment_of, release_unresolved, warn_o
 from payres.operator.declarations import endpoint, form, lists
 from payres.operator.peers import require_peer
 from payres.operator.shapes import Column, Shape
-from payres.store import accounts, audit, packets, peers, runs
+from payres.store import accounts, audit, packets, peers
 from payres.store.accounts import ACCOUNTS, Cause
 from payres.store.assets import ASSETS
 from payres.store.packets import PACKETS, PacketRecord, TakenPacket
@@ -121,19 +121,6 @@ def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacke
     """List the unresolved packets of a peer and those to compare."""
     peer = require_peer(work, name)
     return [*packets.unresolved_packets(work, peer.id), *packets.unsure_packets(work, peer, work.now)]
-
-
-def begin_run(work: Work, token: str | None = None) -> Sequence[str]:
-    """Records the start of a run of the server (see runs.begin); returns warnings if the last did not end in order."""
-    if not runs.begin(work, token):
-        return []
-    found = ((peer.name, len(packets.unsure_packets(work, peer, work.now))) for peer in peers.list_peers(work))
-    return [
-        f"the server was killed: {count} packets from the peer {name} may be accepted here and not counted there;"
-        f" `payres peer unresolved {name}` lists them"
-        for name, count in found
-        if count
-    ]
 
 
 @endpoint("PUT /packets/{id}/outcome", "peers:write")

@@ -1,6 +1,7 @@
 """Packets of one peer that are passed on to another, and the money that follows them."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -14,15 +15,17 @@ from payres.interledger import connector
 from payres.interledger.carrying import NoReply
 from payres.interledger.outbound import ASKED_AT_ONCE_OF_CLIENT, Outbound, WalletPackets
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_prepare
+from payres.interledger.part import warn_of_unsure_packets
 from payres.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
 from payres.operator import assets
 from payres.operator import peers as operator_peers
 from payres.operator.assets import set_rate
-from payres.operator.unresolved_packets import PACKET, begin_run, list_unresolved
+from payres.operator.unresolved_packets import PACKET, list_unresolved
 from payres.operator.unresolved_payments import UNRESOLVED_PAYMENT, list_unresolved_payments
 from payres.store import peers, runs, status
 from payres.store.accounts import ACCOUNTS
 from payres.store.peers import PeerRecord, account_of_peer
+from payres.store.work import Work
 from tests.federation.conftest import Request
 from tests.helpers import TIMEOUT
 from tests.interledger.node import (
@@ -44,6 +47,11 @@ from tests.interledger.node import (
 )
 
 FAR_REJECT = Reject("F99", "test.far.receiver", "Not now", b"sealed")
+
+
+def begin_run(work: Work) -> Sequence[str]:
+    """As a server does at its start."""
+    return warn_of_unsure_packets(work) if runs.begin(work, None) else []
 
 
 async def pair(node: Node, far: FakePeer, **terms: Any) -> PeerRecord:

@@ -14,6 +14,7 @@ import pytest
 
 from payres.errors import Unavailable
 from payres.limits import MIN_FREE_BYTES
+from payres.operator import services
 from payres.routes import monitoring
 from payres.store.work import FailStop, Transaction
 from tests.instance import Instance, run_instance
@@ -70,7 +71,7 @@ def test_ready_commits_and_not_for_each_who_asks(payres: Instance, monkeypatch: 
     statements: list[str] = []
     payres.write(lambda work: trace(work, statements.append))
     for seconds, commits in ((1000, 1), (0, 9)):
-        monkeypatch.setattr(monitoring, "CACHE_SECONDS", seconds)
+        monkeypatch.setattr(services, "CACHE_SECONDS", seconds)
         with ThreadPoolExecutor(8) as threads:
             assert set(threads.map(reason, [payres] * 8)) == {None}
         assert sum("user_version =" in statement for statement in statements) == commits
@@ -80,7 +81,7 @@ def test_ready_commits_and_not_for_each_who_asks(payres: Instance, monkeypatch: 
 def test_ready_wants_room_on_the_disk(
     payres: Instance, monkeypatch: pytest.MonkeyPatch, free: int, problem: str
 ) -> None:
-    monkeypatch.setattr(monitoring, "free_bytes", lambda folder: free)
+    monkeypatch.setattr(services, "free_bytes", lambda folder: free)
     assert str(reason(payres)).endswith(problem)
 
 
@@ -100,7 +101,7 @@ def test_ready_tells_why_there_is_no_commit_and_does_not_wait_long(
     payres: Instance, monkeypatch: pytest.MonkeyPatch, write: Any, problem: str
 ) -> None:
     monkeypatch.setattr(payres.context.database, "write", write)
-    monkeypatch.setattr(monitoring, "COMMIT_SECONDS", 0.01)
+    monkeypatch.setattr(services, "COMMIT_SECONDS", 0.01)
     assert reason(payres) == problem
     monkeypatch.undo()
 
@@ -126,7 +127,7 @@ def test_ready_shows_the_log_that_a_long_reader_makes_grow(
             for number in range(300):
                 payres.create_wallet(f"w{next(numbers)}", name="x" * 100 + str(number))
     (tmp_path / "payres.db-wal").rename(tmp_path / "elsewhere")
-    monkeypatch.setattr(monitoring, "CACHE_SECONDS", 0)
+    monkeypatch.setattr(services, "CACHE_SECONDS", 0)
     assert reason(payres) is not None
     assert details() == {"walBytes": 0, "restoredAt": None}
     (tmp_path / "elsewhere").rename(tmp_path / "payres.db-wal")

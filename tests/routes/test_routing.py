@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from payres.application import PARTS
 from payres.http.admin_hosts import AdminHosts
 from payres.http.cross_origin import PREFLIGHT
 from payres.pages import consent
@@ -27,6 +28,7 @@ from payres.urls import (
 from tests.helpers import TIMEOUT
 
 ENDPOINTS = Path(__file__).parents[2] / "docs/reference/endpoints.md"
+ALL = [*ROUTES, *(route for part in PARTS for route in part.routes)]
 API = [one for one in ROUTES if one.is_json]
 FOR_LATER = {"discovery", "grant", "static"}
 CONSENT = next(one for one in page_routes() if "{nonce}" in one.path)
@@ -40,7 +42,7 @@ def first_segment(path: str) -> str:
 
 def test_reserved_segments_are_those_of_the_contract() -> None:
     """An endpoint under a new first segment takes it from wallets that may have it: that is decided here."""
-    of_endpoints = {first_segment(one.path) for one in ROUTES if not one.path.startswith("/{")} - {""}
+    of_endpoints = {first_segment(one.path) for one in ALL if not one.path.startswith("/{")} - {""}
     assert (
         of_endpoints | FOR_LATER | OF_ANY_SITE | {path[1:] for path in (ADMIN_ROOT, *PAGE_ROOTS)} == RESERVED_SEGMENTS
     )
@@ -67,7 +69,7 @@ def test_routes_say_which_segments_are_secret() -> None:
 
 def test_pages_are_closed_to_scripts_of_other_origins() -> None:
     assert set(PAGES) < set(CLOSED)
-    assert {one.path for one in ROUTES if f"{one.path}/".startswith(CLOSED)} == {"/metrics"}
+    assert {one.path for one in ALL if f"{one.path}/".startswith(CLOSED)} == {"/metrics"}
     assert all(f"{one.path}/".startswith(CLOSED) for one in page_routes())
 
 
@@ -92,7 +94,14 @@ async def test_operators_routes_are_loaded_once_and_the_loop_goes_on_meanwhile()
 
     hosts = AdminHosts("")
     operator = Router(late=[LateRoutes(load, (ADMIN_ROOT,), lambda request: hosts.let_in(request.scope))]).answer
-    scope = {"path": "/admin/one", "raw_path": b"/admin/one", "client": ("127.0.0.1", 1), "headers": [HOST]}
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/admin/one",
+        "raw_path": b"/admin/one",
+        "client": ("127.0.0.1", 1),
+        "headers": [HOST],
+    }
     unused: Any = None
     await asyncio.gather(*(operator(dict(scope), unused, unused) for _ in range(2)))
     assert (known.asked, len(loads)) == (2, 1)
@@ -130,7 +139,7 @@ def test_every_endpoint_is_documented() -> None:
     documented = [line.split("`")[1] for line in lines if line.startswith("| `")]
     expected = [
         f"{method} {one.path.replace('/{path:wallet}', '{wallet address}') if ':' in one.path else '{base}' + one.path}"
-        for one in (*ROUTES, CONSENT)
+        for one in (*ALL, CONSENT)
         for method in one.handlers
         if method != "HEAD" and "//" not in one.path  # one client's other spelling
     ]
