@@ -113,7 +113,7 @@ async def send_back(
     a request with the same reference does nothing.
     """
     wanted = refunds.Wanted(id, reference, amount, to)
-    offer = await call.context.remote_quotes.offer_for_refund(wanted)
+    offer = await call.context.remote_quotes.offer_for_refund(to, partial(refunds.plan_elsewhere, wanted=wanted))
     async with call.context.idempotency_slots.slot("refunds", id):  # each sees what the one before has sent back
         made = await payment_history.send_back(call, wanted, offer)
     call.context.remote_payments.wake()
