@@ -115,7 +115,7 @@ async def send_back(
     a request with the same reference does nothing.
     """
     wanted = refunds.Wanted(id, reference, amount, to)
-    offer = await node_of(call.context).quotes.offer_for_refund(wanted)
+    offer = await node_of(call.context).quotes.offer_for_refund(to, partial(refunds.plan_elsewhere, wanted=wanted))
     async with call.context.idempotency_slots.slot("refunds", id):  # each sees what the one before has sent back
         made = await payment_history.send_back(call, wanted, offer)
     node_of(call.context).payments.wake()

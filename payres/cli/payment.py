@@ -66,7 +66,7 @@ async def _find_offer(session: Session, wanted: refunds.Wanted) -> Offer | None:
     session.require_writable()
     try:
         async with open_quotes(session.settings) as quotes:
-            return await quotes.offer_for_refund(wanted)
+            return await quotes.offer_for_refund(wanted.to, partial(refunds.plan_elsewhere, wanted=wanted))
     except InvalidReceiver as error:
         if is_served(session.settings.database):
             raise

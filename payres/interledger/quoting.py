@@ -9,7 +9,7 @@ from typing import Final
 from payres import representations
 from payres.amounts import MAX_VALUE, Asset, Fee, convert, fee_on, minimum_send
 from payres.clock import SECOND
-from payres.errors import DomainError, InvalidAmount, Unavailable, WrongState
+from payres.errors import DomainError, InvalidAmount, Unavailable
 from payres.federation.connection import FetchFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
 from payres.federation.wallet_addresses import RemoteWallet
@@ -17,9 +17,7 @@ from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.routing import next_peer
 from payres.interledger.sending.connection import Connection, Destination, SendingFailed, monotonic
 from payres.interledger.sending.probe import max_source, min_delivery, price_of, probe, promise_of
-from payres.payments import refunds
 from payres.payments.incoming import is_remote, unpayable
-from payres.payments.outgoing import check_funds
 from payres.payments.quotes import check_amounts, check_fits, nothing_arrives, unit_rate_between, wanted_amount
 from payres.payments.settlement import check_liquidity
 from payres.store.database import Database
@@ -68,21 +66,23 @@ class RemoteQuotes:
             return None
         return await self._offer(find_payer, request.incoming_payment, "incomingPayment", request.debit_amount)
 
-    async def offer_for_refund(self, wanted: refunds.Wanted) -> Offer | None:
-        """The offer, without a fee, for a refund to a wallet address on another server; None for other refunds and for
-        those already made. Creates the incoming payment there, as any client does.
+    async def offer_for_refund(
+        self, to: str | None, plan: Callable[[Work], tuple[WalletRecord, int] | None]
+    ) -> Offer | None:
+        """The offer, without a fee, for a refund to a wallet address on another server; None for other refunds, and if
+        `plan` gives no wallet that pays and amount. Creates the incoming payment there, as any client does.
 
-        Before another server is asked, raises what `payments.refunds.plan` raises; InvalidReceiver, Unavailable.
+        Before another server is asked, raises what `plan` raises; InvalidReceiver, Unavailable.
         """
-        if wanted.to is None or self.urls.is_ours(wanted.to):
+        if to is None or self.urls.is_ours(to):
             return None
-        plan = await self._database.examine(partial(_refund_plan, wanted=wanted))
-        if plan is None:
+        planned = await self._database.examine(plan)
+        if planned is None:
             return None
-        receiver = await self.create_receiver(await self.find_wallet(wanted.to), "Refund")
-        debit = representations.amount(plan.amount, plan.receiver.asset)
-        payer = partial(active_wallet, url=self.urls.wallet(plan.receiver.path))
-        return await self._offer(payer, receiver, "to", debit, is_free=True)
+        wallet, amount = planned
+        receiver = await self.create_receiver(await self.find_wallet(to), "Refund")
+        payer = partial(active_wallet, url=self.urls.wallet(wallet.path))
+        return await self._offer(payer, receiver, "to", representations.amount(amount, wallet.asset), is_free=True)
 
     async def offer_for_owner(
         self, payer: WalletRecord, receiver: str, debit: Amount | None, receive: Amount | None
@@ -177,17 +177,6 @@ class RemoteQuotes:
             sent = min(sent, ceil(terms.receive / terms.path.low))
         rate = unit_rate_between(work, wallet.asset, peer.asset)
         check_liquidity(work, peer.asset_id, convert(sent, rate))
-
-
-def _refund_plan(work: Work, wanted: refunds.Wanted) -> refunds.Plan | None:
-    plan = refunds.plan(work, wanted)
-    if plan.made:
-        return None
-    if not plan.receiver.active:
-        path = plan.receiver.path
-        raise WrongState(f"The wallet {path} is inactive and pays no other server; activate it first", path=path)
-    check_funds(work, plan.receiver, plan.amount)
-    return plan
 
 
 def _not_payable(field: str, error: FetchFailed) -> DomainError:

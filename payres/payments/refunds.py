@@ -101,6 +101,21 @@ def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
     return found if wanted.to is not None else _with_parts(work, found, amount)
 
 
+def plan_elsewhere(work: Work, wanted: Wanted) -> tuple[WalletRecord, int] | None:
+    """The wallet that pays a refund to another server, and the amount; None if it was already made.
+
+    Raises like `plan`; WrongState, InsufficientFunds if the wallet cannot pay.
+    """
+    found = plan(work, wanted)
+    if found.made:
+        return None
+    if not found.receiver.active:
+        path = found.receiver.path
+        raise WrongState(f"The wallet {path} is inactive and pays no other server; activate it first", path=path)
+    check_funds(work, found.receiver, found.amount)
+    return found.receiver, found.amount
+
+
 def make(work: Work, found: Plan, first: int = 0, offer: Offer | None = None) -> Sequence[str]:
     """Makes the refunds of the next PARTS_AT_ONCE parts of a plan, from `first` on, or the one to its wallet address,
     with `offer` if that is on another server. Returns their ids.
