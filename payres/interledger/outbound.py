@@ -17,7 +17,16 @@ from payres.interledger.link import Link
 from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Rejected, Unanswered
 from payres.interledger.routing import Hop, next_hop
 from payres.interledger.sending.connection import Timing
-from payres.limits import DRAIN_SECONDS, MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
+from payres.limits import (
+    DRAIN_SECONDS,
+    MAX_PROBES,
+    MAX_PROBES_OF_CLIENT,
+    MAX_PROBES_OF_KEY,
+    MAX_SENT,
+    MAX_SENT_OF_WALLET,
+    MAX_UNREPEATED,
+    MAX_UNREPEATED_OF_WALLET,
+)
 from payres.payments.settlement import end_if_finished
 from payres.rate_limiter import requested_by
 from payres.slots import Slots
@@ -26,14 +35,6 @@ from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 
-# Money packets in flight to one peer; and of those from one wallet: twenty for a payment, and room for another.
-AT_ONCE: Final = 64
-AT_ONCE_FROM_WALLET: Final = 24
-# Packets without money, for quotes and for closing connections: in total; per client, or per address of unauthenticated
-# clients; and per client known only by its key. A quote sends one at a time.
-ASKED_AT_ONCE: Final = 96
-ASKED_AT_ONCE_OF_CLIENT: Final = 8
-ASKED_AT_ONCE_OF_KEY: Final = 4
 SILENT: Final = "A packet of a quote was left unanswered"
 UNANSWERED: Final = "a packet was left unanswered, and no more are sent until it is known what became of it"
 
@@ -48,12 +49,12 @@ class Outbound:
         self.clock = clock
         self.ilp_address = ilp_address
         self.timing = Timing()
-        self._slots = Slots(None, AT_ONCE, AT_ONCE_FROM_WALLET)
+        self._slots = Slots(None, MAX_SENT, MAX_SENT_OF_WALLET)
         self._unrepeated_slots = Slots(None, MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET)
         self._in_flight = 0
         self._landed = asyncio.Event()
         self._draining = False
-        self.probe_slots = Slots(None, ASKED_AT_ONCE, ASKED_AT_ONCE_OF_CLIENT, ASKED_AT_ONCE_OF_KEY)
+        self.probe_slots = Slots(None, MAX_PROBES, MAX_PROBES_OF_CLIENT, MAX_PROBES_OF_KEY)
 
     def slots_to(self, peer: PeerRecord) -> Slots:
         """The slots of money packets to a peer: fewer if the peer does not repeat lost answers."""

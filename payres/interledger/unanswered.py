@@ -93,8 +93,9 @@ class UnansweredPackets:
 
     async def settled(self, payment_id: str) -> None:
         """Returns when the payment has no packet in flight."""
+        in_flight = partial(packets.in_flight_of_payment, outgoing_payment_id=payment_id)
         while True:
-            if not await self._database.read(lambda work: packets.packets_of_payment(work, payment_id, "prepared")):
+            if not await self._database.read(in_flight):
                 return
             await asyncio.sleep(TICK_SECONDS)
 

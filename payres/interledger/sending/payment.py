@@ -164,8 +164,8 @@ class Progress:
         self._too_small = 0  # the largest amount that rounding reduced to nothing
 
     def next_round(self, size: int) -> Sequence[Packet]:
-        """Up to `size` packets to be sent at once. None while the unresolved ones may suffice, or when rounding would
-        take the rest and the promise is kept.
+        """Up to `size` packets to be sent at once. No packet while the unresolved ones may suffice, or when rounding
+        would take the rest and the promise is kept.
 
         Raises SendingFailed if no packet can deliver its minimum at this rate.
         """
