@@ -6,9 +6,7 @@ from collections.abc import Hashable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
-import msgspec
-
-from payres.federation.connection import FetchFailed, NoAnswer, Response, bad_content
+from payres.federation.connection import FetchFailed, NoAnswer, Response
 from payres.federation.ip_addresses import Lookups, RecentFailures
 from payres.federation.targets import Target, parse_target
 from payres.federation.transport import Bounds, Transport, system_tls
@@ -48,10 +46,7 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
         response = await self.request("GET", url, {"Accept": "application/json"})
         if response.status != 200:
             raise FetchFailed(f"{url} answered {response.status} instead of 200", retryable=response.is_temporary)
-        try:
-            return msgspec.json.decode(response.body), response.headers
-        except (ValueError, RecursionError) as error:
-            raise bad_content(f"{url} did not answer with JSON") from error
+        return response.decoded(object, f"{url} did not answer with JSON"), response.headers
 
     async def request(
         self,

@@ -97,10 +97,7 @@ async def request_token(
     response = await http.request("POST", auth_server, identity.sign("POST", auth_server, headers, body), body)
     if response.status not in {200, 201}:
         raise _not_granted(response, f"{auth_server} answered the grant request with {response.status}")
-    try:
-        answer = msgspec.json.decode(response.body, type=_GrantResponse)
-    except (ValueError, RecursionError) as error:
-        raise bad_content(f"{auth_server} did not answer with a grant response") from error
+    answer = response.decoded(_GrantResponse, f"{auth_server} did not answer with a grant response")
     token = answer.access_token
     if token is None and bytes(answer.interact):
         sentence = f"{auth_server} wants somebody's consent before it permits that"
