@@ -67,11 +67,12 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
         self._check_failures(target, requester)
         request = _head(method, target, headers or {}, body) + body
         limit = self._bounds.seconds if seconds is None else min(seconds, self._bounds.seconds)
-        asker: Key = ("own",) if requester is None else ("request", *requester)
+        at_host: Key = ("own", target.host) if requester is None else ("request", target.host, requester[0])
+        in_all: Key = ("own",) if requester is None else ("request", *requester)
         try:
             async with (
-                self._of_hosts.slot(asker[0], target.host, *asker[1:2], seconds=self._bounds.queue_seconds),
-                self._slots.slot(*asker, seconds=self._bounds.queue_seconds),
+                self._of_hosts.slot(*at_host, seconds=self._bounds.queue_seconds),
+                self._slots.slot(*in_all, seconds=self._bounds.queue_seconds),
             ):
                 return await self._exchange(target, request, limit, requester)
         except SlotsBusy as error:
