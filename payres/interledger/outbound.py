@@ -99,14 +99,15 @@ class WalletPackets:
         source: Asset,
         wallet_id: int,
         payment_id: str | None = None,
-        begin: Callable[[Work], None] | None = None,
+        begin: Callable[[Work], None] = lambda work: None,
     ) -> None:
         self._outbound = outbound
         self._database = outbound.database
         self._source = source
         self._wallet_id = wallet_id
         self._payment_id = payment_id
-        self._begin = begin  # None once it has run
+        self._begin = begin
+        self._has_begun = False
         self._peer: PeerRecord | None = None  # the next peer of money packets, if known
         self._unanswered = False  # whether one was left unanswered by a peer that does not repeat answers
         self.on_link = Fraction(1)  # units of the next peer's asset per unit sent, from the last probe
@@ -154,14 +155,14 @@ class WalletPackets:
         except Rejected as rejected:
             self._peer = None
             return rejected.reject(outbound.ilp_address)
-        self._begin = None
+        self._has_begun = True
         if isinstance(outcome, Unanswered) and not peer.repeats_answers:
             self._unanswered = True
         return outcome
 
     async def ensure_begun(self) -> None:
         """Runs `begin` if no money packet has left."""
-        if self._begin is not None:
+        if not self._has_begun:
             await self._database.write(self._begin)
 
     def _payer(self, peer: PeerRecord, delivered: Callable[[Fulfill], int]) -> Payer:
@@ -169,7 +170,7 @@ class WalletPackets:
             # The packet has a slot on the link to `peer`. The route may have changed since, or allow fewer slots.
             if hop.peer.id != peer.id or hop.peer.repeats_answers < peer.repeats_answers:
                 raise Rejected(Code.PEER_UNREACHABLE, "the way to the receiver has just changed")
-            if self._begin is not None:
+            if not self._has_begun:
                 self._begin(work)
 
         def land(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
