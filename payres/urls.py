@@ -81,7 +81,7 @@ class Urls:
         scheme, _, host = self.base.partition("://")
         if scheme != "https":
             return None
-        return f"${host}" if path == ROOT_WALLET_PATH and "/" not in host else f"${host}/{path}"
+        return f"${host}" if path == ROOT_WALLET_PATH else f"${host}/{path}"
 
     def wallet_path(self, url: str) -> str | None:
         """The wallet path in a wallet address of this server, in lower case; None if it is another server's."""

@@ -1,12 +1,14 @@
 """An HTTP/1.1 connection to another server, for one exchange at a time (RFC 9112), and the ways an exchange fails."""
 
 import asyncio
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeVar
 
 import httptools
 import msgspec
 
 from payres.urls import DEFAULT_PORTS
+
+T = TypeVar("T")
 
 MAX_FRAMING_BYTES: Final = 128 * 1024  # of an answer without its body: heads, interim answers, chunk framing
 
@@ -64,6 +66,13 @@ class Response(msgspec.Struct, frozen=True):
     def is_temporary(self) -> bool:
         """Whether the same request may get another answer later."""
         return self.status in {408, 425, 429} or self.status >= 500
+
+    def decoded(self, kind: type[T], failure: str, *, says_why: bool = False) -> T:
+        """The body as JSON of this kind. Otherwise raises FetchFailed, whose sentence is `failure`, and perhaps why."""
+        try:
+            return msgspec.json.decode(self.body, type=kind)
+        except (ValueError, RecursionError) as error:
+            raise bad_content(f"{failure}: {error}" if says_why else failure) from error
 
 
 class Server(NamedTuple):

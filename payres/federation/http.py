@@ -6,9 +6,7 @@ from collections.abc import Hashable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
-import msgspec
-
-from payres.federation.connection import FetchFailed, NoAnswer, Response, bad_content
+from payres.federation.connection import FetchFailed, NoAnswer, Response
 from payres.federation.ip_addresses import Lookups, RecentFailures
 from payres.federation.targets import Target, parse_target
 from payres.federation.transport import Bounds, Transport, system_tls
@@ -48,10 +46,7 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
         response = await self.request("GET", url, {"Accept": "application/json"})
         if response.status != 200:
             raise FetchFailed(f"{url} answered {response.status} instead of 200", retryable=response.is_temporary)
-        try:
-            return msgspec.json.decode(response.body), response.headers
-        except (ValueError, RecursionError) as error:
-            raise bad_content(f"{url} did not answer with JSON") from error
+        return response.decoded(object, f"{url} did not answer with JSON"), response.headers
 
     async def request(
         self,
@@ -72,11 +67,12 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
         self._check_failures(target, requester)
         request = _head(method, target, headers or {}, body) + body
         limit = self._bounds.seconds if seconds is None else min(seconds, self._bounds.seconds)
-        asker: Key = ("own",) if requester is None else ("request", *requester)
+        at_host: Key = ("own", target.host) if requester is None else ("request", target.host, requester[0])
+        in_all: Key = ("own",) if requester is None else ("request", *requester)
         try:
             async with (
-                self._of_hosts.slot(asker[0], target.host, *asker[1:2], seconds=self._bounds.queue_seconds),
-                self._slots.slot(*asker, seconds=self._bounds.queue_seconds),
+                self._of_hosts.slot(*at_host, seconds=self._bounds.queue_seconds),
+                self._slots.slot(*in_all, seconds=self._bounds.queue_seconds),
             ):
                 return await self._exchange(target, request, limit, requester)
         except SlotsBusy as error:

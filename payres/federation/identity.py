@@ -31,7 +31,7 @@ class OwnIdentity:
 
     def __init__(self, wallet_address: str, seed: bytes, clock: Clock) -> None:
         self.wallet_address = wallet_address
-        self._client: AsyncClient | None = None
+        self._clients: dict[GuardedClient, AsyncClient] = {}
         public, self._secret = crypto_sign_seed_keypair(seed)
         self._clock = clock
         self.kid = thumbprint(jwk_from_public_bytes("unnamed", public))
@@ -50,22 +50,22 @@ class OwnIdentity:
             raise FetchFailed(f"The request to {url} cannot be signed: {error}", retryable=False) from error
 
     def client(self, http: GuardedClient) -> "AsyncClient":
-        """The Open Payments client with this identity, created on first use. It never retries, because a person
-        waits."""
-        if self._client is None:
+        """The Open Payments client with this identity that sends by `http`, created on first use. It never retries,
+        because a person waits."""
+        if http not in self._clients:
             from payres.client import AsyncClient
             from payres.federation.client_transport import GuardedTransport
 
             signer, transport = self._ed25519, GuardedTransport(http)
-            self._client = AsyncClient(
+            self._clients[http] = AsyncClient(
                 self.wallet_address, signer, self.kid, max_retries=0, transport=transport, clock=self._clock
             )
-        return self._client
+        return self._clients[http]
 
     async def aclose(self) -> None:
-        """Closes the client."""
-        if self._client is not None:
-            await self._client.aclose()
+        """Closes the clients."""
+        for client in self._clients.values():
+            await client.aclose()
 
     def _ed25519(self, data: bytes) -> bytes:
         """Signs with libsodium, which takes half the time of OpenSSL."""
@@ -97,10 +97,7 @@ async def request_token(
     response = await http.request("POST", auth_server, identity.sign("POST", auth_server, headers, body), body)
     if response.status not in {200, 201}:
         raise _not_granted(response, f"{auth_server} answered the grant request with {response.status}")
-    try:
-        answer = msgspec.json.decode(response.body, type=_GrantResponse)
-    except (ValueError, RecursionError) as error:
-        raise bad_content(f"{auth_server} did not answer with a grant response") from error
+    answer = response.decoded(_GrantResponse, f"{auth_server} did not answer with a grant response")
     token = answer.access_token
     if token is None and bytes(answer.interact):
         sentence = f"{auth_server} wants somebody's consent before it permits that"

@@ -217,10 +217,7 @@ def _require_ok(url: str, response: Response, missing: Set[int], expected: int =
 
 
 def _decode(url: str, response: Response, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(response.body, type=kind)
-    except (ValueError, RecursionError) as error:
-        raise bad_content(f"{url} is not an incoming payment: {error}") from error
+    return response.decoded(kind, f"{url} is not an incoming payment", says_why=True)
 
 
 def _understood(url: str, body: _Private) -> RemoteIncomingPayment:

@@ -87,10 +87,7 @@ async def fetch_rates(http: GuardedClient, url: str, base: str, counters: Iterab
         raise FetchFailed(sentence) from error
     if response.status != 200:
         raise FetchFailed(f"The rates service answered {response.status} instead of 200")
-    try:
-        answer = msgspec.json.decode(response.body, type=_Answer)
-    except (ValueError, RecursionError) as error:
-        raise bad_content(f"The rates service did not answer with rates: {error}") from error
+    answer = response.decoded(_Answer, "The rates service did not answer with rates", says_why=True)
     if answer.base != base:
         raise bad_content(f"The rates service answered with rates of another base than {base}")
     found = {}

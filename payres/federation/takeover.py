@@ -53,8 +53,8 @@ async def find_other(http: GuardedClient, base_url: str, restored_at: int | None
     """
     try:
         response = await http.request("GET", f"{base_url}/readyz", {"Accept": "application/json"})
-        said = msgspec.json.decode(response.body, type=_Answer).details
-    except (FetchFailed, ValueError, RecursionError):
+        said = response.decoded(_Answer, "It is another program").details
+    except FetchFailed:
         return None
     own = format_time_if_any(restored_at)
     if said.read_only or said.restored_at == own:

@@ -197,8 +197,7 @@ async def _sending(
     path = await probe(connection)
     fee = fee_on(debit, pricing)
     net = debit - fee
-    # Two units, one of which rounding may take, or the price of one unit, in whole units of the link.
-    least = max(2, ceil(ceil(packets.on_link / path.low) / packets.on_link)) if path.low else 2
+    least = _least_net(path, packets.on_link)
     if net < least:
         min_delivery(least, path, rate)  # raises if no amount would arrive
         is_taken = receiver.remaining is None or path.least(least) <= receiver.remaining
@@ -207,6 +206,15 @@ async def _sending(
     # More than promised will arrive, and the receiver must have room for it.
     check_fits(receiver.remaining, max(promised, path.least(net)))
     return _terms(receiver, debit, fee, promised, path, sends_all=True)
+
+
+def _least_net(path: Path, on_link: Fraction) -> int:
+    """The least net amount: two units, of which rounding may take one, or if it is more, what delivers one unit, in
+    whole units of the first link. One unit sent is `on_link` of these."""
+    if not path.low:
+        return 2
+    delivering_one = ceil(on_link / path.low)
+    return max(2, ceil(delivering_one / on_link))
 
 
 async def _delivering(

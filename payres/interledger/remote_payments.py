@@ -22,6 +22,7 @@ from payres.interledger.sending.connection import Connection, Destination, Sendi
 from payres.interledger.sending.payment import Plan, pay
 from payres.interledger.settlement import end_sending, is_finished
 from payres.interledger.unanswered import UnansweredPackets
+from payres.limits import MAX_SENDING_PAYMENTS, MAX_SENDING_PAYMENTS_OF_WALLET
 from payres.payments.incoming import PAID_MEANWHILE, overpay_tolerance
 from payres.slots import Slots
 from payres.store import packets, payments
@@ -32,8 +33,6 @@ from payres.store.work import Work
 from payres.worker import Worker, cancel_all, retry
 
 BATCH: Final = 128
-AT_ONCE: Final = 64  # payments that send packets at once; others wait
-AT_ONCE_FROM_WALLET: Final = 16  # so that slow receivers of one wallet's payments do not delay other wallets
 # After it a payment ends with what it has sent, long before the 2^31 packets that one key may encrypt (RFC 29).
 LONGEST: Final = 7 * DAY
 # Seconds that a payment keeps its slot: a receiver may accept a little only from time to time.
@@ -87,7 +86,7 @@ class RemotePayments:
         self._unanswered = unanswered
         self.backoff = Backoff()
         self._worker = Worker("the search for payments to send", database, self._start, RETRY_SECONDS)
-        self._slots = Slots(AT_ONCE, AT_ONCE_FROM_WALLET)
+        self._slots = Slots(MAX_SENDING_PAYMENTS, MAX_SENDING_PAYMENTS_OF_WALLET)
         self._is_running = False
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._closings: set[asyncio.Task[None]] = set()

@@ -44,7 +44,7 @@ from payres.store.payments import OUTGOING, OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
-from payres.worker import cancel_all, retry
+from payres.worker import Worker, cancel_all, retry
 
 # After a packet's expiry: the peer's clock may be a little behind, or the clocks on the way to the receiver.
 PEER_MARGIN: Final = SECOND
@@ -68,6 +68,10 @@ UNPROVED: Final = (
 
 log = logging.getLogger("payres.interledger")
 
+# What a choice of packets has delivered, from and to; its cost, and how many packets of each amount it has.
+Bounds = tuple[int, int]
+Choice = tuple[int, tuple[int, ...]]
+
 
 class UnansweredPackets:
     """Call `run`. A case is our own payment with its packets in flight, or one packet from another peer."""
@@ -85,18 +89,20 @@ class UnansweredPackets:
     async def run(self) -> None:
         """Runs until cancelled, or the database is in fail-stop."""
         try:
-            while not self._database.stopped:
-                name = "the search for unresolved packets"
-                await pause(self._clock, await retry(name, self._database, self._look, RETRY_SECONDS))
+            await Worker("the search for unresolved packets", self._database, self._search, RETRY_SECONDS).run()
         finally:
             await cancel_all(self._tasks.values())
 
     async def settled(self, payment_id: str) -> None:
         """Returns when the payment has no packet in flight."""
+        in_flight = partial(packets.in_flight_of_payment, outgoing_payment_id=payment_id)
         while True:
-            if not await self._database.read(lambda work: packets.packets_of_payment(work, payment_id, "prepared")):
+            if not await self._database.read(in_flight):
                 return
             await asyncio.sleep(TICK_SECONDS)
+
+    async def _search(self) -> float:
+        return seconds_until(self._clock, await self._look())
 
     async def _look(self) -> int | None:
         """Starts the due cases of one page. Returns when to look again, or None for a second from now."""
@@ -192,10 +198,9 @@ class UnansweredPackets:
         return receiver.received if receiver.asset == terms.asset else None
 
 
-async def pause(clock: Clock, due: int | None) -> None:
-    """Waits for the next look: a second, or less if something is due earlier."""
-    seconds = TICK_SECONDS if due is None else (due - clock.now()) / SECOND
-    await asyncio.sleep(min(max(seconds, 0), TICK_SECONDS))
+def seconds_until(clock: Clock, due: int | None) -> float:
+    """The seconds until the next look: one, or less if something is due earlier."""
+    return TICK_SECONDS if due is None else min(max((due - clock.now()) / SECOND, 0), TICK_SECONDS)
 
 
 def next_look(now: int, expired_at: int) -> int:
@@ -301,30 +306,38 @@ def _conclude(work: Work, before: Standing, received: int | None) -> str | None:
 def arrived(in_flight: Sequence[InFlight], increase: int) -> Sequence[InFlight] | None:
     """The packets that explain the increase of the receiver's amount; None if none do.
 
-    If exchange rates allow several answers, the one that costs the payer least.
+    If exchange rates allow several answers, the one that costs the payer least. An example: packets of 100, 100 and 30
+    are in flight, of which each delivers nine tenths, or one less. The receiver has 116 more than before.
+
+    | of 100 | of 30 | cost | have delivered | |
+    |---|---|---|---|---|
+    | 0 | 0 | 0 | 0 | too little |
+    | 0 | 1 | 30 | 26 to 27 | too little |
+    | 1 | 0 | 100 | 89 to 90 | too little |
+    | 1 | 1 | 130 | 115 to 117 | this is the answer |
+    | 2 | any | 200 or more | 178 or more | too much: no further packet is added |
     """
     alike: dict[int, list[InFlight]] = {}
     for one in in_flight:
         alike.setdefault(one.packet.source_amount, []).append(one)
-    # For each pair of bounds on the delivery: the lowest cost, and the number of packets of each amount.
-    sums: dict[tuple[int, int], tuple[int, ...]] = {(0, 0): (0,)}
-    for amount, packets_alike in alike.items():
-        one, grown = packets_alike[0], dict[tuple[int, int], tuple[int, ...]]()
-        for (least, most), (spent, *counts) in sums.items():
-            for count in range(len(packets_alike) + 1):
-                bounds = least + count * one.least, most + count * one.most
+    rows: dict[Bounds, Choice] = {(0, 0): (0, ())}
+    for amount, some in alike.items():
+        grown: dict[Bounds, Choice] = {}
+        for (least, most), (spent, counts) in rows.items():
+            for count in range(len(some) + 1):
+                bounds = least + count * some[0].least, most + count * some[0].most
                 if bounds[0] > increase:
                     break
-                found = spent + count * amount, *counts, count
-                grown[bounds] = min(found, grown.get(bounds, found))
+                choice = spent + count * amount, (*counts, count)
+                grown[bounds] = min(choice, grown.get(bounds, choice))
             if len(grown) > MAX_SUMS:
                 return None
-        sums = grown
-    fitting = [found for (least, most), found in sums.items() if least <= increase <= most]
+        rows = grown
+    fitting = [choice for (least, most), choice in rows.items() if least <= increase <= most]
     if not fitting:
         return None
-    cheapest = min(fitting)
-    return [one for some, count in zip(alike.values(), cheapest[1:], strict=True) for one in some[:count]]
+    _, counts = min(fitting)
+    return [one for some, count in zip(alike.values(), counts, strict=True) for one in some[:count]]
 
 
 def cost(some: Sequence[InFlight]) -> int:

@@ -282,11 +282,12 @@ class WriteLane(ThreadLane):
         connection = self._connection.raw
         try:
             connection.execute("BEGIN IMMEDIATE")
-            outcomes: list[Any] = []
-            while len(outcomes) < len(batch):
-                outcomes += attempt(units_of(batch[len(outcomes) :]), connection, self._environment, changed)
+            outcomes, joining = list[Any](), batch
+            while joining:
+                outcomes += attempt(units_of(joining), connection, self._environment, changed)
                 await asyncio.sleep(0)  # lets units of the same turn join the commit
-                batch += self.take(MAX_UNITS_PER_COMMIT - len(batch))
+                joining = self.take(MAX_UNITS_PER_COMMIT - len(batch))
+                batch += joining
         except (Unfinished, sqlite3.Error):
             roll_back(connection)
             run = partial(run_units, units_of(batch), changed=changed)

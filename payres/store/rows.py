@@ -75,7 +75,7 @@ class Table(Generic[R]):
         return (*values[: place.start], *embedded.write(values[place.start]), *values[place.start + 1 :])
 
     def find(self, tx: Transaction, where: str, *values: Any) -> R | None:
-        """The first row; `where` is everything after FROM."""
+        """The first row; `where` is everything after the source: conditions, order, limit."""
         row = tx.execute(self._select + where, values).fetchone()
         return self.record(row) if row else None
 
@@ -91,7 +91,7 @@ class Table(Generic[R]):
         return record
 
     def list(self, tx: Transaction, where: str, *values: Any) -> Sequence[R]:
-        """The rows; `where` is everything after FROM."""
+        """The rows; `where` as in `find`."""
         return [self.record(row) for row in tx.execute(self._select + where, values)]
 
     def insert(self, tx: Transaction, record: R) -> None:
@@ -107,9 +107,9 @@ class Table(Generic[R]):
         return insert_row(tx, self._table, **values)
 
     def update(self, tx: Transaction, row_id: int | str, **values: Any) -> None:
-        """Sets columns of the row with this id."""
-        columns = ", ".join(f"{column} = ?" for column in values)
-        tx.execute(f"UPDATE {self._table} SET {columns} WHERE id = ?", (*values.values(), row_id))
+        """Sets columns of the row with this key."""
+        columns, key = ", ".join(f"{column} = ?" for column in values), self.key.rpartition(".")[2]
+        tx.execute(f"UPDATE {self._table} SET {columns} WHERE {key} = ?", (*values.values(), row_id))
 
 
 def find_number(tx: Transaction, sql: str, *values: Any) -> int | None:

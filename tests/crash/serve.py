@@ -1,6 +1,5 @@
 """What the processes run that are forked as servers; some by a clock that is moved when a payment only waits for it."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from functools import partial
@@ -64,7 +63,7 @@ def serve_by(file: Path) -> None:
         patch.object(remote_payments, "Backoff", partial(Backoff, after_failure=0.02)),
         patch.object(remote_payments, "MAX_ATTEMPTS", 1000),
         patch.object(unanswered, "TICK_SECONDS", TICK_SECONDS),
-        patch.object(unanswered, "pause", clock.pause),
+        patch.object(unanswered, "seconds_until", clock.seconds_until),
         patch.object(checkout_worker, "POLL_SECONDS", TICK_SECONDS),
     ):
         serve()
@@ -82,11 +81,11 @@ class SharedClock:
     def now(self) -> int:
         return SystemClock().now() + self._values[OFFSET]
 
-    async def pause(self, clock: Clock, due: int | None) -> None:
-        """Waits as `unanswered.pause` does, and says in the file for what time."""
+    def seconds_until(self, clock: Clock, due: int | None) -> float:
+        """Like `unanswered.seconds_until`; says in the file for what time a server waits."""
         if due is not None and due > clock.now():
             self._values[AWAITED] = due
-        await asyncio.sleep(TICK_SECONDS)
+        return TICK_SECONDS
 
     def advance(self, microseconds: int) -> None:
         """Moves the clock of all servers that run by it."""

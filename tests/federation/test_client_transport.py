@@ -46,6 +46,15 @@ async def test_requests_are_those_of_the_guarded_client(site: Site) -> None:
         assert not {"connection", "cookie"} & request.headers.keys()
 
 
+async def test_each_guarded_client_has_its_own() -> None:
+    http, other = loopback(), loopback()
+    identity = OwnIdentity(OWN, bytes(range(32)), MovableClock())
+    async with http, other:
+        first = identity.client(http)
+        assert identity.client(other) is not first is identity.client(http)
+        await identity.aclose()
+
+
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [

@@ -16,7 +16,7 @@ from payres.interledger import quoting, unanswered
 from payres.interledger.node import node_of
 from payres.interledger.sending import payment, probe
 from payres.interledger.sending.connection import monotonic as monotonic_now
-from payres.interledger.unanswered import UnansweredPackets, pause
+from payres.interledger.unanswered import UnansweredPackets, seconds_until
 from payres.operator import assets
 from payres.operator.assets import require_asset
 from payres.operator.peer_terms import PeerChange
@@ -128,13 +128,13 @@ class Waits:
             finally:
                 self._settling.discard(payment_id)
 
-        async def noted_pause(clock: Clock, due: int | None) -> None:
+        def noted_seconds(clock: Clock, due: int | None) -> float:
             self._until[clock] = due
-            await pause(clock, due)
+            return seconds_until(clock, due)
 
         monkeypatch.setattr(UnansweredPackets, "settled", noted_settled)
         monkeypatch.setattr(unanswered, "TICK_SECONDS", 0.01)
-        monkeypatch.setattr(unanswered, "pause", noted_pause)
+        monkeypatch.setattr(unanswered, "seconds_until", noted_seconds)
 
     def has(self, instance: Instance, created: Json) -> bool:
         """Whether the payment waits, and with it all that the server sends."""

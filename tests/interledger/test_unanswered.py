@@ -107,17 +107,17 @@ async def settled(node: Node, seconds: float = 0) -> None:
 async def looked(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Returns after recovery has looked a few times."""
     looks, enough = 0, asyncio.Event()
-    pause = module.pause
+    seconds_until = module.seconds_until
 
-    async def counted(*arguments: Any) -> None:
+    def counted(*arguments: Any) -> float:
         nonlocal looks
         looks += 1
         if looks == 3:
             enough.set()
-        await pause(*arguments)
+        return seconds_until(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "pause", counted)
+        patch.setattr(module, "seconds_until", counted)
         async with recovering(node), asyncio.timeout(TIMEOUT):
             await enough.wait()
 

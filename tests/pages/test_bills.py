@@ -269,7 +269,6 @@ def test_wallet_that_is_not_there_is_not_there_for_browsers_either(
     [
         ("https://pay.example", "alice", "$pay.example/alice"),
         ("https://pay.example/", ".well-known/pay", "$pay.example"),
-        ("https://pay.example/wallets", ".well-known/pay", "$pay.example/wallets/.well-known/pay"),
         ("http://127.0.0.1:8080", "alice", None),
     ],
 )
