@@ -122,7 +122,7 @@ def test_brand_is_on_every_page(tmp_path: Path) -> None:
 
 
 def test_logo_is_served_as_an_inert_image_and_a_new_one_has_a_new_url(tmp_path: Path) -> None:
-    file, urls = tmp_path / "logo", set()
+    file, urls = tmp_path / "logo", set[str]()
     for content, media_type in ((LOGO, "image/svg+xml"), (PNG, "image/png"), (WEBP, "image/webp")):
         file.write_bytes(content)
         brand_settings.logo.cache_clear()  # as at a start of the process
