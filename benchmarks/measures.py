@@ -81,7 +81,7 @@ class Measurement(msgspec.Struct, frozen=True):
     def run(self) -> None:
         """Adds to the figures. Raises CannotMeasure."""
         few = self._subject("payres")
-        grown = self._subject("grown", self.extent.payments, self.cache)
+        grown = self._subject("grown")
         # The bare application is sent the very same requests.
         bare = msgspec.structs.replace(few, side="bare", database=self.directory / "bare.db")
         for turn in self._rounds("start-up, cold reads"):
@@ -110,9 +110,12 @@ class Measurement(msgspec.Struct, frozen=True):
             self.tell(f"{title}, round {turn + 1} of {self.extent.rounds}")
             yield turn
 
-    def _subject(self, side: Side, payments: int = FEW_PAYMENTS, cache: Path | None = None, name: str = "") -> Subject:
+    def _subject(self, side: Side, name: str = "") -> Subject:
         path = self.directory / f"{name or side}.db"
-        population = populate(path, BASE_URL, payments, cache, self.tell)
+        if side == "grown":
+            population = populate(path, BASE_URL, self.extent.payments, self.cache, self.tell)
+        else:
+            population = populate(path, BASE_URL, FEW_PAYMENTS)
         files: dict[Replayed, Path] = {}
         for kind, requests in REPLAYED.items():
             files[kind] = path.with_suffix(f".{kind}")
