@@ -16,17 +16,20 @@ SHIELD: Final = (
 )
 
 MAX_LOGO_BYTES: Final = 128 * 1024
-PNG: Final = b"\x89PNG\r\n\x1a\n"
-WEBP: Final = re.compile(rb"RIFF....WEBP", re.DOTALL)
-SVG_ROOT: Final = "{http://www.w3.org/2000/svg}svg"
+LOGO_TYPES: Final = {
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
+    # After declarations and comments; browsers show no image without the namespace.
+    "image/svg+xml": re.compile(rb"[^<]*(?:<[?!][^>]*>[^<]*)*<svg\s[^>]*xmlns=[\"']http://www\.w3\.org/2000/svg[\"']"),
+}
 
 
 class Logo(NamedTuple):
-    """An image; `version` differs if its content does."""
+    """An image, and its path, which differs if its content does: browsers keep it for a day."""
 
     content: bytes
     media_type: str
-    version: str
+    path: str
 
 
 def check_accent(text: str, *, dark: bool = False) -> str:
@@ -86,24 +89,10 @@ def logo(path: str) -> Logo:
         raise ValueError(f"cannot be read: {error}") from error
     if len(content) > MAX_LOGO_BYTES:
         raise ValueError(f"has more than {MAX_LOGO_BYTES} bytes")
-    return Logo(content, _media_type(content), hashlib.sha256(content).hexdigest()[:8])
-
-
-def _media_type(content: bytes) -> str:
-    """The type of an image by its content. Raises ValueError."""
-    if content.startswith(PNG):
-        return "image/png"
-    if WEBP.match(content):
-        return "image/webp"
-    from xml.etree import ElementTree  # few have a logo
-
-    try:
-        root = ElementTree.fromstring(content)  # noqa: S314 - the file is the operator's, and short
-    except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise ValueError(f"is neither PNG nor WebP, and cannot be read as SVG: {error}") from error
-    if root.tag != SVG_ROOT:
-        raise ValueError('is not an SVG file: it must begin with <svg xmlns="http://www.w3.org/2000/svg"')
-    return "image/svg+xml"
+    for media_type, beginning in LOGO_TYPES.items():
+        if beginning.match(content):
+            return Logo(content, media_type, f"/favicon.ico?{hashlib.sha256(content).hexdigest()[:8]}")
+    raise ValueError('is neither PNG nor WebP nor SVG, which begins with <svg xmlns="http://www.w3.org/2000/svg"')
 
 
 def _channels(colour: str) -> tuple[int, int, int]:

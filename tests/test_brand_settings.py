@@ -69,7 +69,14 @@ def test_every_light_accent_has_one_for_the_dark(accent: str) -> None:
         (PNG, "image/png"),
         (WEBP, "image/webp"),
         (b'<svg xmlns="http://www.w3.org/2000/svg"><path d="M0 0h8v8z"/></svg>', "image/svg+xml"),
-        (b'\xef\xbb\xbf<?xml version="1.0"?><!-- x --><s:svg xmlns:s="http://www.w3.org/2000/svg"/>', "image/svg+xml"),
+        (
+            b"""\xef\xbb\xbf<?xml version='1.0'?>\n<svg width='8' xmlns='http://www.w3.org/2000/svg'/>""",
+            "image/svg+xml",
+        ),
+        (
+            b'<!DOCTYPE svg [<!ENTITY a "b">]><!-- <b> > --><svg\nxmlns="http://www.w3.org/2000/svg"/>',
+            "image/svg+xml",
+        ),
     ],
 )
 def test_type_of_a_logo_is_that_of_its_content(tmp_path: Path, content: bytes, media_type: str) -> None:
@@ -82,17 +89,13 @@ def test_type_of_a_logo_is_that_of_its_content(tmp_path: Path, content: bytes, m
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"", "is neither PNG nor WebP, and cannot be read as SVG: no element found"),
-        (b"\xff\xd8\xff\xe0\x00\x10JFIF", "is neither PNG nor WebP, and cannot be read as SVG"),
-        (PNG[:7], "is neither PNG nor WebP, and cannot be read as SVG"),
-        (b"RIFF\x24\x00\x00\x00WAVEfmt ", "is neither PNG nor WebP, and cannot be read as SVG"),
-        (b'<svg xmlns="http://www.w3.org/2000/svg"><path></svg>', "cannot be read as SVG: mismatched tag"),
-        (b'<?xml version="1.0" encoding="none"?><svg/>', "cannot be read as SVG: unknown encoding"),
-        (
-            b'<svg viewBox="0 0 8 8"><path/></svg>',
-            'not an SVG file: it must begin with <svg xmlns="http://www.w3.org/2000',
-        ),
-        (b'<html xmlns="http://www.w3.org/1999/xhtml"/>', "is not an SVG file"),
+        (b"", "is neither PNG nor WebP nor SVG, which begins with <svg xmlns="),
+        (b"\xff\xd8\xff\xe0\x00\x10JFIF", "is neither PNG nor WebP nor SVG"),
+        (PNG[:7], "is neither PNG nor WebP nor SVG"),
+        (b"RIFF\x24\x00\x00\x00WAVEfmt ", "is neither PNG nor WebP nor SVG"),
+        (b'<svg viewBox="0 0 8 8"><path/></svg>', "is neither PNG nor WebP nor SVG"),
+        (b'<html><svg xmlns="http://www.w3.org/2000/svg"/></html>', "is neither PNG nor WebP nor SVG"),
+        (b"<!--" + b"<! " * 40_000, "is neither PNG nor WebP nor SVG"),
         (PNG.ljust(128 * 1024 + 1), "has more than 131072 bytes"),
     ],
 )

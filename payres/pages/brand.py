@@ -12,13 +12,13 @@ from payres.settings import Settings
 
 
 class Brand(msgspec.Struct, frozen=True):
-    """`name` defaults to the host; `icon` is the URL of the logo; `links` are in the footer; `style` is CSS."""
+    """`name` defaults to the host; `icon` is the path of the `logo`; `links` are in the footer; `style` is CSS."""
 
     name: str
     has_name: bool
     icon: str
-    icon_type: str
-    picture: Markup
+    media_type: str
+    logo: Markup
     links: Sequence[tuple[str, str]]
     help_url: str
     style: str
@@ -32,17 +32,13 @@ def brand_of(settings: Settings) -> Brand:
         (settings.terms_url, marked("Terms")),
         (settings.privacy_url, marked("Privacy")),
     ]
-    icon, icon_type, picture = "/favicon.ico", "image/svg+xml", Markup(SHIELD)  # noqa: S704 - it is ours
-    if settings.logo:
-        found = logo(settings.logo)
-        icon, icon_type = f"{icon}?{found.version}", found.media_type  # browsers keep it for a day
-        picture = Markup('<img src="{}" alt="">').format(icon)
+    found = logo(settings.logo) if settings.logo else None
     return Brand(
         name=settings.name or settings.base_url.partition("://")[2],
         has_name=bool(settings.name),
-        icon=icon,
-        icon_type=icon_type,
-        picture=picture,
+        icon=found.path if found else "/favicon.ico",
+        media_type=found.media_type if found else "image/svg+xml",
+        logo=Markup('<img src="{}" alt="">').format(found.path) if found else Markup(SHIELD),  # noqa: S704 - ours
         links=[(url, label) for url, label in links if url],
         help_url=settings.help_url,
         style=_style(settings.accent, settings.accent_dark),
