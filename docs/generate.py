@@ -100,7 +100,7 @@ OTHERS: Final = {
     "GET {base}/metrics": "Figures for the [operator](../operating.md#metrics).",
     "GET {base}/healthz": "Whether the server [lives](../operating.md#watch).",
     "GET {base}/readyz": "Whether it can take payments.",
-    "GET {base}/favicon.ico": "The icon of this server's pages, as SVG.",
+    "GET {base}/favicon.ico": "The logo in the settings, or a shield as SVG: the icon of this server's pages.",
     "GET {base}/.well-known/security.txt": "Whom to tell of a weakness (RFC 9116), where the operator has set it.",
 }
 LIMITS: Final = """\

@@ -1,11 +1,9 @@
-"""Validation of the operator's colours, for contrast, and logo, for SVG with shapes only."""
+"""Validation of the operator's colours, for contrast, and of the logo, a file that is served as an image."""
 
+import hashlib
 import re
 from functools import lru_cache
-from html import escape
-from pathlib import Path
-from typing import Final
-from xml.etree import ElementTree
+from typing import Final, NamedTuple
 
 COLOUR: Final = re.compile(r"#[0-9a-f]{6}")
 LEAST_CONTRAST: Final = 4.5  # WCAG 2.2, 1.4.3
@@ -17,15 +15,21 @@ SHIELD: Final = (
     '<path class="tick" d="m8.2 12 2.7 2.7 5-5.2"/></svg>'
 )
 
-MAX_LOGO_BYTES: Final = 32 * 1024
-SHAPES: Final = {"g", "path", "circle", "ellipse", "rect", "line", "polyline", "polygon"}
-ATTRIBUTES: Final = {
-    *("d", "cx", "cy", "r", "rx", "ry", "x", "y", "x1", "y1", "x2", "y2", "width", "height", "points", "transform"),
-    *("fill", "fill-rule", "fill-opacity", "opacity", "stroke", "stroke-width", "stroke-linecap", "stroke-linejoin"),
-    *("stroke-miterlimit", "stroke-dasharray", "stroke-opacity"),
+MAX_LOGO_BYTES: Final = 128 * 1024
+LOGO_TYPES: Final = {
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
+    # After declarations and comments; browsers show no image without the namespace.
+    "image/svg+xml": re.compile(rb"[^<]*(?:<[?!][^>]*>[^<]*)*<svg\s[^>]*xmlns=[\"']http://www\.w3\.org/2000/svg[\"']"),
 }
-VALUE: Final = re.compile(r"[\w\s.,#%()+-]*", re.ASCII)  # numbers, paths, colours and transformations
-BOX: Final = re.compile(r"[\d\s.,-]+", re.ASCII)
+
+
+class Logo(NamedTuple):
+    """An image, and its path, which differs if its content does: browsers keep it for a day."""
+
+    content: bytes
+    media_type: str
+    path: str
 
 
 def check_accent(text: str, *, dark: bool = False) -> str:
@@ -76,42 +80,19 @@ def check_logo(path: str) -> str:
 
 
 @lru_cache(maxsize=2)
-def logo(path: str) -> str:
-    """The SVG of a file for inlining in pages, reduced to shapes: no scripts, links, texts or images.
-
-    Raises ValueError.
-    """
+def logo(path: str) -> Logo:
+    """The image in a file, which is read once: a new one counts from the next start on. Raises ValueError."""
     try:
-        content = Path(path).read_bytes()
-        if len(content) > MAX_LOGO_BYTES:
-            raise ValueError(f"has more than {MAX_LOGO_BYTES} bytes")
-        if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
-            raise ValueError("has a document type; save it as plain SVG")
-        root = ElementTree.fromstring(content)  # noqa: S314 - it is the operator's, and has no entities
-    except (OSError, ElementTree.ParseError) as error:
-        raise ValueError(f"cannot be read as SVG: {error}") from error
-    box = root.get("viewBox") or f"0 0 {root.get('width', '')} {root.get('height', '')}"
-    shapes = "".join(map(_cleaned, root))
-    if _name(root) != "svg" or not BOX.fullmatch(box) or len(box.split()) != 4 or not shapes:
-        raise ValueError("must be an SVG file with a viewBox and shapes")
-    return f'<svg viewBox="{box}" aria-hidden="true">{shapes}</svg>'
-
-
-def _cleaned(element: ElementTree.Element) -> str:
-    """A shape with its children; an empty string for other elements."""
-    name = _name(element)
-    if name not in SHAPES:
-        return ""
-    kept = "".join(
-        f' {key}="{escape(value)}"'
-        for key, value in element.attrib.items()
-        if key in ATTRIBUTES and VALUE.fullmatch(value) and "url" not in value.lower()
-    )
-    return f"<{name}{kept}>{''.join(map(_cleaned, element))}</{name}>"
-
-
-def _name(element: ElementTree.Element) -> str:
-    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+        with open(path, "rb") as file:
+            content = file.read(MAX_LOGO_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character
+        raise ValueError(f"cannot be read: {error}") from error
+    if len(content) > MAX_LOGO_BYTES:
+        raise ValueError(f"has more than {MAX_LOGO_BYTES} bytes")
+    for media_type, beginning in LOGO_TYPES.items():
+        if beginning.match(content):
+            return Logo(content, media_type, f"/favicon.ico?{hashlib.sha256(content).hexdigest()[:8]}")
+    raise ValueError('is neither PNG nor WebP nor SVG, which begins with <svg xmlns="http://www.w3.org/2000/svg"')
 
 
 def _channels(colour: str) -> tuple[int, int, int]:

@@ -7,6 +7,7 @@ from payres import brand_settings
 from payres.brand_settings import ACCENTS
 from payres.settings import SettingsError, load_settings
 from tests.helpers import ROOT
+from tests.pictures import PNG, WEBP
 
 STYLE = (ROOT / "payres/templates/style.css").read_text(encoding="utf-8")
 
@@ -38,7 +39,9 @@ def test_contrast_is_that_of_the_guidelines() -> None:
             r"cannot be read on #f3f5f4: the contrast is \d\.\d, and 4.5 is needed; choose a darker one",
         ),
         ("accent_dark", "#0b6b57", r"cannot be read on #101514: .*; choose a lighter one"),
-        ("logo", "nowhere.svg", "cannot be read as SVG"),
+        ("logo", "nowhere.svg", "cannot be read: .*No such file or directory: 'nowhere.svg'"),
+        ("logo", ".", "cannot be read: .*Is a directory"),
+        ("logo", "a\0b", "cannot be read: embedded null"),
         ("help_url", "javascript:alert(1)", "must be an http or https URL"),
         ("terms_url", "/terms", "must be an http or https URL"),
         ("name", "a\nb", "must be a name of at most 60 characters"),
@@ -60,41 +63,48 @@ def test_every_light_accent_has_one_for_the_dark(accent: str) -> None:
     assert brand_settings.check_accent(dark, dark=True) == dark
 
 
-def logo(folder: Path, text: str) -> str:
-    path = folder / "logo.svg"
-    path.write_text(text, encoding="utf-8")
-    brand_settings.logo.cache_clear()
-    return brand_settings.logo(str(path))
-
-
-def test_logo_has_shapes_alone(tmp_path: Path) -> None:
-    found = logo(
-        tmp_path,
-        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="0 0 8 8"'
-        ' onload="x()">'
-        '<script>alert(1)</script><style>*{fill:red}</style><title>T</title><text>hi</text><image xlink:href="http://a/"/>'
-        '<a href="http://evil.example"><path d="M0 0"/></a><use href="#x"/><foreignObject><b>x</b></foreignObject>'
-        '<g onclick="x()" style="fill:red" fill="#fff" class="tick"><path d="M1 1h2" fill="url(http://a/)" id="x"/>'
-        '<circle r="2" cx="1" fill="&quot;&gt;&lt;script&gt;"/></g></svg>',
-    )
-    assert found == (
-        '<svg viewBox="0 0 8 8" aria-hidden="true"><g fill="#fff"><path d="M1 1h2"></path>'
-        '<circle r="2" cx="1"></circle></g></svg>'
-    )
+@pytest.mark.parametrize(
+    ("content", "media_type"),
+    [
+        (PNG, "image/png"),
+        (WEBP, "image/webp"),
+        (b'<svg xmlns="http://www.w3.org/2000/svg"><path d="M0 0h8v8z"/></svg>', "image/svg+xml"),
+        (
+            b"""\xef\xbb\xbf<?xml version='1.0'?>\n<svg width='8' xmlns='http://www.w3.org/2000/svg'/>""",
+            "image/svg+xml",
+        ),
+        (
+            b'<!DOCTYPE svg [<!ENTITY a "b">]><!-- <b> > --><svg\nxmlns="http://www.w3.org/2000/svg"/>',
+            "image/svg+xml",
+        ),
+    ],
+)
+def test_type_of_a_logo_is_that_of_its_content(tmp_path: Path, content: bytes, media_type: str) -> None:
+    path = tmp_path / "logo.gif"
+    path.write_bytes(content)
+    found = brand_settings.logo(str(path))
+    assert (found.content, found.media_type) == (content, media_type)
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("content", "sentence"),
     [
-        ("", "cannot be read as SVG"),
-        ("<html><path/></html>", "must be an SVG file with a viewBox and shapes"),
-        ('<svg viewBox="0 0 8 8"><text>x</text></svg>', "must be an SVG file with a viewBox and shapes"),
-        ("<svg><path/></svg>", "must be an SVG file with a viewBox and shapes"),
-        ('<svg viewBox="0 0 8 8&quot;"><path/></svg>', "must be an SVG file with a viewBox and shapes"),
-        ('<!DOCTYPE svg [<!ENTITY a "b">]><svg viewBox="0 0 8 8"><path/></svg>', "has a document type"),
-        (f'<svg viewBox="0 0 8 8"><path d="{"M" * 40000}"/></svg>', "has more than 32768 bytes"),
+        (b"", "is neither PNG nor WebP nor SVG, which begins with <svg xmlns="),
+        (b"\xff\xd8\xff\xe0\x00\x10JFIF", "is neither PNG nor WebP nor SVG"),
+        (PNG[:7], "is neither PNG nor WebP nor SVG"),
+        (b"RIFF\x24\x00\x00\x00WAVEfmt ", "is neither PNG nor WebP nor SVG"),
+        (b'<svg viewBox="0 0 8 8"><path/></svg>', "is neither PNG nor WebP nor SVG"),
+        (b'<html><svg xmlns="http://www.w3.org/2000/svg"/></html>', "is neither PNG nor WebP nor SVG"),
+        (b"<!--" + b"<! " * 40_000, "is neither PNG nor WebP nor SVG"),
+        (PNG.ljust(128 * 1024 + 1), "has more than 131072 bytes"),
     ],
 )
-def test_file_that_is_no_logo_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        logo(tmp_path, text)
+def test_file_that_is_no_logo_stops_the_start(tmp_path: Path, content: bytes, sentence: str) -> None:
+    (tmp_path / "logo.svg").write_bytes(content)
+    with pytest.raises(SettingsError, match=re.escape(sentence)):
+        load_settings({"logo": str(tmp_path / "logo.svg")}, {})
+
+
+def test_logo_may_have_the_most_bytes(tmp_path: Path) -> None:
+    (tmp_path / "logo.png").write_bytes(PNG.ljust(128 * 1024))
+    assert len(brand_settings.logo(str(tmp_path / "logo.png")).content) == 128 * 1024

@@ -12,10 +12,12 @@ from payres.settings import Settings
 
 
 class Brand(msgspec.Struct, frozen=True):
-    """`name` defaults to the host; `links` are in the footer; `style` is CSS with the colours."""
+    """`name` defaults to the host; `icon` is the path of the `logo`; `links` are in the footer; `style` is CSS."""
 
     name: str
     has_name: bool
+    icon: str
+    media_type: str
     logo: Markup
     links: Sequence[tuple[str, str]]
     help_url: str
@@ -30,10 +32,13 @@ def brand_of(settings: Settings) -> Brand:
         (settings.terms_url, marked("Terms")),
         (settings.privacy_url, marked("Privacy")),
     ]
+    found = logo(settings.logo) if settings.logo else None
     return Brand(
         name=settings.name or settings.base_url.partition("://")[2],
         has_name=bool(settings.name),
-        logo=Markup(logo(settings.logo) if settings.logo else SHIELD),  # noqa: S704 - it was cleaned
+        icon=found.path if found else "/favicon.ico",
+        media_type=found.media_type if found else "image/svg+xml",
+        logo=Markup('<img src="{}" alt="">').format(found.path) if found else Markup(SHIELD),  # noqa: S704 - ours
         links=[(url, label) for url, label in links if url],
         help_url=settings.help_url,
         style=_style(settings.accent, settings.accent_dark),

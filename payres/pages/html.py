@@ -1,7 +1,8 @@
 """HTML pages: rendering of templates, headers, and error pages.
 
-Pages load only their icon. The style is inline, and so is the one line of script that consent pages have, each with its
-hash in the Content-Security-Policy; no other script runs. The headers forbid framing, caching and referrers.
+Pages load only their icon, which is the logo. The style is inline, and so is the one line of script that consent pages
+have, each with its hash in the Content-Security-Policy; no other script runs. The headers forbid framing, caching and
+referrers.
 """
 
 import base64

@@ -11,16 +11,20 @@ from payres.errors import nothing_here
 from payres.routes.context import context_of
 
 CACHED: Final = {"Cache-Control": "public, max-age=86400", "X-Content-Type-Options": "nosniff"}
+# An operator's SVG file may contain scripts and links; opened as a page of its own, it must do nothing.
+INERT: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 VALID: Final = 180 * DAY  # RFC 9116 recommends less than a year
 
 
 async def read_icon(request: Request) -> Response:
-    """GET /favicon.ico: the logo, or the shield, in the accent colour."""
+    """GET /favicon.ico: the logo, or the shield in the accent colour."""
     settings = context_of(request).settings
-    picture = logo(settings.logo) if settings.logo else SHIELD
+    if settings.logo:
+        found = logo(settings.logo)
+        return Response(found.content, headers=CACHED | INERT, media_type=found.media_type)
     accent = settings.accent or ACCENTS[0]
     tick = 'fill="none" stroke="#fff" stroke-width="2" stroke-linecap="round" stroke-linejoin="round"'
-    icon = picture.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" fill="{accent}" ', 1)
+    icon = SHIELD.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" fill="{accent}" ', 1)
     return Response(icon.replace('class="tick"', tick), headers=CACHED, media_type="image/svg+xml")
 
 

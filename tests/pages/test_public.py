@@ -5,13 +5,24 @@ from pathlib import Path
 
 import pytest
 
+from payres import brand_settings
 from payres.limits import MAX_URL_LENGTH
 from tests.helpers import refusal
 from tests.instance import Instance, run_instance
 from tests.pages.account.browser import signed_out
 from tests.pages.admin.browser import words_of
+from tests.pictures import PNG, WEBP
 
-LOGO = '<svg viewBox="0 0 8 8"><rect width="8" height="8"/></svg>'
+LOGO = (
+    b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8" onload="alert(1)"><script>alert(2)</script>'
+    b'<rect width="8" height="8"/></svg>'
+)
+INERT = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+SHOWN = re.compile(
+    r'<link rel="icon" href="(/favicon\.ico\?[0-9a-f]{8})" type="(image/[a-z+]+)">.*'
+    r'<a class="brand" href="/"><img src="\1" alt=""><span>',
+    re.DOTALL,
+)
 
 
 def test_front_page_says_what_this_is_and_leads_to_sign_in(shared: Instance) -> None:
@@ -74,6 +85,8 @@ def test_icon_is_a_shield_in_the_accent_colour(shared: Instance) -> None:
         assert (icon.status_code, icon.headers["content-type"]) == (200, "image/svg+xml")
         assert icon.headers["cache-control"] == "public, max-age=86400"
         assert 'fill="#0b6b57"' in icon.text
+        assert '<link rel="icon" href="/favicon.ico" type="image/svg+xml">' in http.get("/").text
+        assert '<a class="brand" href="/"><svg viewBox="0 0 24 24" aria-hidden="true"><path' in http.get("/").text
         assert "img-src 'self'" in http.get("/").headers["content-security-policy"]
 
 
@@ -83,7 +96,7 @@ def test_nobody_is_to_be_told_where_the_operator_has_not_said_whom(shared: Insta
 
 
 def test_brand_is_on_every_page(tmp_path: Path) -> None:
-    (tmp_path / "logo.svg").write_text(LOGO)
+    (tmp_path / "logo.svg").write_bytes(LOGO)
     settings = {"name": "Harbour & Co", "logo": str(tmp_path / "logo.svg"), "accent": "#4338ca"}
     links = {name: f"https://harbour.example/{name}" for name in ("help_url", "terms_url", "privacy_url")}
     contact = {"security_contact": "mailto:safe@harbour.example"}
@@ -93,13 +106,12 @@ def test_brand_is_on_every_page(tmp_path: Path) -> None:
             page = http.get(path).text
             assert f"Harbour &amp; Co<small>{host}</small>" in page
             assert "Harbour &amp; Co</title>" in page
-            assert '<rect width="8" height="8">' in page
+            assert SHOWN.search(page)
+            assert "<rect" not in page
+            assert "alert(" not in page
             assert ":root{--accent:#4338ca;--on-accent:#ffffff}@media" in page
             assert re.findall(r'<li><a href="([^"]+)" rel="noreferrer">', page) == [*links.values()]
         assert '<a href="https://harbour.example/help_url" rel="noreferrer">whoever runs Harbour' in http.get("/").text
-        icon = http.get("/favicon.ico").text
-        assert 'fill="#4338ca"' in icon
-        assert "<rect" in icon
         told = http.get("/.well-known/security.txt")
         assert told.headers["content-type"] == "text/plain; charset=utf-8"
         assert re.fullmatch(
@@ -107,6 +119,28 @@ def test_brand_is_on_every_page(tmp_path: Path) -> None:
             rf"Canonical: {instance.base_url}/.well-known/security.txt\n",
             told.text,
         )
+
+
+def test_logo_is_served_as_an_inert_image_and_a_new_one_has_a_new_url(tmp_path: Path) -> None:
+    file, urls = tmp_path / "logo", set[str]()
+    for content, media_type in ((LOGO, "image/svg+xml"), (PNG, "image/png"), (WEBP, "image/webp")):
+        file.write_bytes(content)
+        brand_settings.logo.cache_clear()  # as at a start of the process
+        with run_instance(tmp_path / f"{len(urls)}.db", logo=str(file)) as instance, signed_out(instance) as http:
+            page = http.get("/")
+            file.unlink()  # it was read
+            assert "img-src 'self'; " in page.headers["content-security-policy"]
+            shown = SHOWN.search(page.text)
+            assert shown is not None
+            assert shown[2] == media_type
+            image = http.get(shown[1])
+            assert (image.status_code, image.content) == (200, content)
+            assert image.headers["content-type"] == media_type
+            assert image.headers["content-security-policy"] == INERT
+            assert image.headers["x-content-type-options"] == "nosniff"
+            assert http.get("/favicon.ico").content == content
+            urls.add(shown[1])
+    assert len(urls) == 3
 
 
 def test_page_of_an_error_is_as_short_for_a_long_address(shared: Instance) -> None:

@@ -16,7 +16,7 @@ from payres.store.copies import copied
 from payres.store.database import Database
 from payres.store.migrations import FIRST, UnusableDatabase, execute_script, first_difference, migrate, version_of
 from tests.helpers import TIMEOUT
-from tests.versions import NEWEST, make_newest, make_up, plain
+from tests.versions import NEWEST, SCHEMA, make_newest, make_up, make_version, plain
 
 KEPT = "INSERT INTO secret (name, value) VALUES ('kept', x'01')"
 
@@ -31,12 +31,55 @@ def names(path: str) -> set[str]:
 
 def test_versions_count_up_and_all_files_together_give_the_schema() -> None:
     steps = migrations.migrations()
-    assert list(steps) == list(range(FIRST, NEWEST + 1))
+    assert list(steps) == list(range(FIRST + 1, NEWEST + 1))
     with plain(":memory:") as connection:
-        for number in sorted(steps):
-            execute_script(connection, steps[number])
-        connection.execute(f"PRAGMA user_version = {NEWEST}")
+        make_version(connection, NEWEST)
         assert first_difference(connection) is None
+
+
+@pytest.mark.parametrize("number", range(FIRST, NEWEST))
+def test_database_of_each_version_is_migrated_to_the_schema(path: str, number: int) -> None:
+    with plain(path) as connection:
+        make_version(connection, number)
+        connection.execute(KEPT)
+        assert first_difference(connection) is None
+    with closing(connect_writer(path)) as connection:
+        assert (version_of(connection), first_difference(connection)) == (NEWEST, None)
+        assert connection.execute("SELECT name FROM secret").fetchall() == [("kept",)]
+
+
+@pytest.mark.parametrize(
+    ("alteration", "sentence"),
+    [
+        ("DROP INDEX wallet_key_in_force", "the index 'wallet_key_in_force' is missing"),
+        ("CREATE TABLE extra (x)", "the table 'extra' is not one of payres"),
+        ("DROP TABLE api_key", f"its tables cannot be migrated from version {FIRST}: no such table: api_key"),
+    ],
+)
+def test_database_of_the_first_version_that_was_altered_is_not_migrated(
+    path: str, alteration: str, sentence: str
+) -> None:
+    with plain(path) as connection:
+        make_version(connection, FIRST)
+        connection.execute(alteration)
+    before = Path(path).read_bytes()
+    with plain(path) as connection, pytest.raises(UnusableDatabase, match=f"not as payres made it: {sentence}. Undo"):
+        migrate(connection)
+    assert Path(path).read_bytes() == before
+    assert names(path) == {"payres.db"}
+
+
+def test_steps_that_do_not_give_the_schema_change_nothing(
+    path: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_newest(path, KEPT)
+    before = Path(path).read_bytes()
+    make_up(monkeypatch, tmp_path_factory.mktemp("versions") / "migrations", "alter table secret add column note text;")
+    monkeypatch.setattr(migrations, "schema", lambda: SCHEMA)
+    with plain(path) as connection, pytest.raises(UnusableDatabase, match="the table 'secret' is not the one that"):
+        migrate(connection)
+    assert Path(path).read_bytes() == before
+    assert names(path) == {"payres.db"}
 
 
 def test_every_table_is_strict(path: str) -> None:
@@ -85,9 +128,7 @@ def test_empty_payments_that_expired_before_the_upgrade_are_purged_too(
     path: str, columns: str, purge_at: int | None
 ) -> None:
     with plain(path) as connection:
-        for number in range(FIRST, 24):
-            connection.executescript(migrations.migrations()[number])
-        connection.execute("PRAGMA user_version = 23")
+        make_version(connection, 23)
         connection.executescript(
             "INSERT INTO asset (id, code, scale) VALUES (1, 'EUR', 2);"
             "INSERT INTO account (id, kind, asset_id) VALUES (1, 'wallet', 1);"
@@ -103,8 +144,7 @@ def test_empty_payments_that_expired_before_the_upgrade_are_purged_too(
 def test_database_of_the_first_version_keeps_its_rows(path: str) -> None:
     key = "INSERT INTO api_key (id, name, secret_hash, scopes, created_at) VALUES ('1', 'Mine', x'01', '[]', 1)"
     with plain(path) as connection:
-        connection.executescript(migrations.migrations()[FIRST])
-        connection.execute(f"PRAGMA user_version = {FIRST}")
+        make_version(connection, FIRST)
         for statement in (KEPT, key):
             connection.execute(statement)
     with closing(connect_writer(path)) as connection:
@@ -120,18 +160,16 @@ NEWER = (
 
 def test_checkouts_of_the_version_before_may_have_paid(path: str) -> None:
     """It did not store whether it had sent the creation of a payment."""
-    steps = migrations.migrations()
     row = "VALUES (?, '1', x'01', 'https://wallet.example/a', 1, ?, 5, 9, ?, ?)"
     columns = "id_hash, incoming_payment_id, browser_hash, payer, amount, state, changed_at, purge_at, failure, pending"
     states = ("asked", "returned", "made", "paid", "failed")
     with plain(path) as connection:
-        for number in range(FIRST, 27):
-            execute_script(connection, steps[number])
+        make_version(connection, 26)
         for state in states:
             failure = "denied" if state == "failed" else None
             pending = None if state in {"paid", "failed"} else b"x"
             connection.execute(f"INSERT INTO checkout ({columns}) {row}", (state.encode(), state, failure, pending))
-        execute_script(connection, steps[27])
+        execute_script(connection, migrations.migrations()[27])
         found = connection.execute("SELECT CAST(id_hash AS TEXT), state, due_at, attempts FROM checkout").fetchall()
     after = {"returned": "made"}
     expected = {(one, after.get(one, one), 5 if one in {"returned", "made"} else None, 0) for one in states}
@@ -214,14 +252,18 @@ def test_failed_migration_names_the_copy_and_makes_no_more_of_them(
     make_newest(path, "PRAGMA journal_mode = WAL", KEPT)
     before = Path(path).read_bytes()
     folder = tmp_path_factory.mktemp("versions") / "migrations"
-    newest = make_up(monkeypatch, folder, "create table extra (x integer) strict; \ndelete from secret;", "nonsense;")
+    steps = (
+        "create table extra (x integer) strict; \nupdate secret set name = 'x';",
+        "update secret set value = null;",
+    )
+    newest = make_up(monkeypatch, folder, *steps)
     for _ in range(2):  # as by a service manager that starts the server again and again
-        with pytest.raises(sqlite3.OperationalError) as failure:
+        with pytest.raises(sqlite3.IntegrityError) as failure:
             connect_writer(path)
     kept = f"{path}.before-version-{newest}"
     sentence = f"the migration to version {newest} failed and nothing was changed; {kept} is a copy: "
     assert str(failure.value).startswith(sentence)
-    assert "nonsense" in str(failure.value)
+    assert "NOT NULL constraint failed: secret.value" in str(failure.value)
     assert Path(path).read_bytes() == before
     assert names(path) == {"payres.db", "payres.db.lock", Path(kept).name}
     monkeypatch.undo()

@@ -1,10 +1,9 @@
 """Migrations: numbered SQL files in this folder that take a database from one `PRAGMA user_version` to the next.
 
 A new database is created from `schema.sql`. A version higher than the newest known is an error. Before an older
-database is changed, it is copied.
+database is changed, its tables are copied without rows and migrated, which must give `schema.sql`; then it is copied.
 
-`0019_first.sql` creates the first known version from nothing. A change of `schema.sql` needs a new file with the
-statements that make the change.
+A change of `schema.sql` needs a new file with the statements that make the change.
 """
 
 import logging
@@ -20,7 +19,7 @@ from payres.store.copies import copied, examine, remove_partial, rename, side_fi
 log = logging.getLogger("payres.store")
 
 FOLDER = Path(__file__).parent
-FIRST: Final = 19  # lower versions were never released
+FIRST: Final = 19  # the oldest version that is migrated; lower ones were never released
 
 Schema = dict[tuple[str, str], str]  # definitions by kind and name
 _OF_LITESTREAM = {("table", "_litestream_seq"), ("table", "_litestream_lock")}  # Litestream adds these
@@ -128,14 +127,16 @@ def first_fault(connection: sqlite3.Connection) -> str | None:
 
 
 def first_difference(connection: sqlite3.Connection) -> str | None:
-    """The first table, index, trigger or view that is missing, unknown or different; or None."""
-    version, steps = version_of(connection), migrations()
+    """The first table, index, trigger or view that is missing, unknown or different, if need be after the migration; or
+    None."""
+    version = version_of(connection)
     if version == 0:
         return None
-    # The schema of an older version is the result of its steps.
-    made_by = [schema()] if version == max(steps) else [steps[n] for n in range(min(steps), version + 1)]
-    expected = _schema_made_by(*made_by)
-    found = _schema_of(connection)
+    expected = _schema_made_by(schema())
+    try:
+        found = _migrated_schema(connection) if version < max(migrations()) else _schema_of(connection)
+    except sqlite3.Error as error:
+        return f"its tables cannot be migrated from version {version}: {error}"
     for kind, name in sorted(expected.keys() | found.keys(), key=lambda key: (key[0] != "table", key)):
         if (kind, name) not in found:
             return f"the {kind} {name!r} is missing"
@@ -155,7 +156,7 @@ def schema() -> str:
 
 @cache
 def migrations() -> dict[int, str]:
-    """The scripts by the version that they lead to; the lowest creates the first version from nothing."""
+    """The scripts by the version that they lead to, in order."""
     named = ((_STEP.fullmatch(file.name), file) for file in sorted(FOLDER.iterdir()))
     return {int(match[1]): file.read_text(encoding="utf-8") for match, file in named if match}
 
@@ -182,12 +183,23 @@ def execute_script(connection: sqlite3.Connection, script: str) -> None:
     connection.execute(statement)  # a last statement without a semicolon is not skipped
 
 
-@lru_cache(maxsize=8)
-def _schema_made_by(*scripts: str) -> Schema:
+@lru_cache(maxsize=1)
+def _schema_made_by(script: str) -> Schema:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
-        for script in scripts:
-            execute_script(fresh, script)
+        execute_script(fresh, script)
         return _schema_of(fresh)
+
+
+def _migrated_schema(connection: sqlite3.Connection) -> Schema:
+    """The schema that the migration of a database will give, found without its rows. Raises sqlite3.Error."""
+    found = version_of(connection)
+    ours = "sql <> '' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+    made = connection.execute(f"SELECT sql FROM sqlite_schema WHERE {ours} ORDER BY type <> 'table'").fetchall()
+    steps = [script for version, script in migrations().items() if version > found]
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
+        for script in [*(statement for (statement,) in made), *steps]:
+            execute_script(empty, script)
+        return _schema_of(empty)
 
 
 def _schema_of(connection: sqlite3.Connection) -> Schema:

@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.figures import Figures, Series, last_before, load, store
-from benchmarks.goals import GOALS, GROWTH
-from benchmarks.report import LOADS, Report, write_page
+from benchmarks.figures import GOALS, GROWTH, LOADS, Figures, Report, Series, last_before, load, put_into, store
 
 
 def figures(taken: str = "20260102T030405Z", node: str = "here", factor: float = 1, quick: bool = False) -> Figures:
@@ -75,7 +73,7 @@ def test_page_has_one_place_for_figures(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# Figures\n")
     with pytest.raises(ValueError, match="no place for figures"):
-        write_page(page, "| a table |")
+        put_into(page, "| a table |")
     page.write_text("# Figures\n<!-- figures -->\n| old |\n<!-- end of figures -->\nafter\n")
-    write_page(page, "| another |\n| table |")
+    put_into(page, "| another |\n| table |")
     assert page.read_text() == "# Figures\n<!-- figures -->\n| another |\n| table |\n<!-- end of figures -->\nafter\n"

@@ -1,4 +1,4 @@
--- The whole current schema of a payres database, readable from top to bottom.
+-- The schema of version 19, the oldest that is migrated.
 --
 -- Times are integer microseconds since the Unix epoch, UTC. Amounts that clients ask for are decimal text (the full
 -- unsigned 64-bit range); what the ledger moves is integer, in the asset's minor unit. Identifiers of resources are
@@ -6,9 +6,6 @@
 --
 -- Tables with many inserts check a state with `=` and `or`: for `in` with more than two values, SQLite builds a table in
 -- memory at each insert, which doubles its time.
---
--- A change here is also a new numbered file in payres/store/migrations/, whose __init__.py says how. A test checks that
--- those files together give this schema.
 
 -- The server's own secrets, such as the STREAM secret.
 create table secret (
