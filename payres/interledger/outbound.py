@@ -28,7 +28,6 @@ from payres.limits import (
     MAX_UNREPEATED,
     MAX_UNREPEATED_OF_WALLET,
 )
-from payres.payments.settlement import end_if_finished
 from payres.rate_limiter import requested_by
 from payres.slots import Slots
 from payres.store.database import Database
