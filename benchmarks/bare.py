@@ -23,8 +23,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from payres.store.database import Database
-from payres.store.work import Transaction
+from payres.core.store.database import Database
+from payres.core.store.work import Transaction
 
 # As many bytes as the signature base of a signed GET, and as an incoming payment.
 MESSAGE = b"signed " * 60

@@ -17,7 +17,7 @@ from benchmarks import CannotMeasure
 from benchmarks.population import Node, Population, add_peer, populate, reading
 from benchmarks.raw_requests import payment, quote
 from benchmarks.servers import PAYRES, Server, free_port, running
-from payres.identifiers import new_secret
+from payres.core.protocol.identifiers import new_secret
 
 SCRIPT = Path(__file__).with_name("replay.lua")
 CONNECTIONS = 32

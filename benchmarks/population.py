@@ -12,24 +12,24 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from payres.clock import DAY
-from payres.gnap import Access, IncomingPaymentAccess, OutgoingPaymentAccess, QuoteAccess
-from payres.grants import clients
-from payres.grants.tokens import issue_token
-from payres.identifiers import hash_secret
+from payres.core.grants import clients
+from payres.core.grants.tokens import issue_token
+from payres.core.process.settings import Settings
+from payres.core.protocol.clock import DAY
+from payres.core.protocol.gnap import Access, IncomingPaymentAccess, OutgoingPaymentAccess, QuoteAccess
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.urls import Urls, canonical
+from payres.core.protocol.wire import encode
+from payres.core.signatures.jwk import jwk_from_public_bytes
+from payres.core.store.clients import Client, ClientRecord
+from payres.core.store.connections import connect_writer
+from payres.core.store.grants import GRANTS, GrantRecord
+from payres.core.store.migrations import schema
+from payres.core.store.work import Environment, Transaction, Work
 from payres.operator import peers, webhooks
 from payres.operator.keys import add_key
 from payres.operator.peer_terms import NewPeer
 from payres.operator.wallets import create_wallet, deposit
-from payres.settings import Settings
-from payres.signatures.jwk import jwk_from_public_bytes
-from payres.store.clients import Client, ClientRecord
-from payres.store.connections import connect_writer
-from payres.store.grants import GRANTS, GrantRecord
-from payres.store.migrations import schema
-from payres.store.work import Environment, Transaction, Work
-from payres.urls import Urls, canonical
-from payres.wire import encode
 
 WALLETS = 100
 CLIENTS = 50

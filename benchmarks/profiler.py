@@ -25,7 +25,7 @@ from benchmarks.servers import BASE_URL, running
 MOST_PER_SECOND = 2000  # payments; more than the server takes
 SAMPLER = str(Path(__file__).with_name("sampler.py"))
 PACKAGE = f"{Path(payres.__file__).parent}/"
-SERVER = f"{PACKAGE}http/server.py"
+SERVER = f"{PACKAGE}core/http/server.py"
 ELSEWHERE = "the server and the event loop"
 
 

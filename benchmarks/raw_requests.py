@@ -12,16 +12,16 @@ from urllib.parse import quote as percent_encoded
 import msgspec
 
 from benchmarks.population import KID, Caller, Node, Population, add_peer, reading
-from payres.amounts import Asset
-from payres.clock import DAY, SystemClock
-from payres.identifiers import new_id, new_secret
+from payres.core.process.settings import Settings
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.clock import DAY, SystemClock
+from payres.core.protocol.identifiers import new_id, new_secret
+from payres.core.signatures.sign import Message, sign
+from payres.core.store.connections import connect_writer
+from payres.core.store.secrets import ensure_secret
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.packets import Prepare, encode
 from payres.interledger.stream import PacketType, SharedSecret, StreamMoney, StreamPacket
-from payres.settings import Settings
-from payres.signatures.sign import Message, sign
-from payres.store.connections import connect_writer
-from payres.store.secrets import ensure_secret
 
 PACKET_AMOUNT = 100
 CREATIONS = 500

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from benchmarks import CannotMeasure
-from payres.settings import Settings
+from payres.core.process.settings import Settings
 
 BASE_URL = "http://wallet.example"  # what requests are signed for; the servers' ports differ
 TIMEOUT_SECONDS = 60.0

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 PARTS: Final = (
     *("payres.admin", "payres.application", "payres.cli", "payres.client", "payres.interledger", "payres.operator"),
-    *("payres.owner", "payres.pages", "payres.testing", "payres.events.sender", "payres.events.deliveries"),
+    *("payres.owner", "payres.pages", "payres.testing", "payres.webhooks.sender", "payres.webhooks.deliveries"),
 )
 
 
@@ -37,17 +37,17 @@ sys.meta_path.insert(0, Barrier())
 import httpx2
 import uvicorn
 
-from payres import ledger
-from payres.clock import SECOND, SystemClock
-from payres.grants.consent import decide, find_pending
-from payres.http.server import settings_of
-from payres.routes.serving import application
-from payres.settings import Settings
-from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
-from payres.signatures.sign import Message, sign
-from payres.store.assets import ensure_asset
-from payres.store.wallets import KEYS, WALLETS
-from payres.store.work import Work
+from payres.core.grants.consent import decide, find_pending
+from payres.core.http.server import settings_of
+from payres.core.http.serving import application
+from payres.core.payments import ledger
+from payres.core.process.settings import Settings
+from payres.core.protocol.clock import SECOND, SystemClock
+from payres.core.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
+from payres.core.signatures.sign import Message, sign
+from payres.core.store.assets import ensure_asset
+from payres.core.store.wallets import KEYS, WALLETS
+from payres.core.store.work import Work
 
 KEY: Final = generate_private_key()
 JWK_OF_KEY: Final = jwk_from_public_bytes("key-1", KEY.public_key().public_bytes_raw())

@@ -18,15 +18,15 @@ VALUES = {
 }
 # What runs on other threads beside the event loop, and what bounds how much of it there is at a time.
 THREADS = {
-    "payres/grants/passwords.py": "the slots of PasswordGate, with threads of its own",
-    "payres/store/database.py": "one batch of a lane at a time, on the lane's own thread",
-    "payres/admin/serving.py": "the document, which is cached",
-    "payres/routes/routing.py": "imports, under a lock; the document, which is cached",
-    "payres/admin/steps.py": "one backup at a time, under a slot",
-    "payres/routes/monitoring.py": "milliseconds for each answer of /metrics, to permitted hosts",
+    "payres/core/grants/passwords.py": "the slots of PasswordGate, with threads of its own",
+    "payres/core/store/database.py": "one batch of a lane at a time, on the lane's own thread",
+    "payres/operator/api.py": "the document, which is cached",
+    "payres/core/http/routing.py": "imports, under a lock; the document, which is cached",
+    "payres/operator/steps.py": "one backup at a time, under a slot",
+    "payres/operator/monitoring.py": "milliseconds for each answer of /metrics, to permitted hosts",
     "payres/testing/actions.py": "the document, which is cached",
     "payres/testing/sandbox.py": "one reset at a time, under a lock",
-    "payres/federation/ip_addresses.py": "the slots of Lookups",
+    "payres/core/remote/ip_addresses.py": "the slots of Lookups",
     "payres/client/deadlines.py": "a lookup for each new connection of a client for threads, which the server is not",
 }
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
@@ -103,12 +103,22 @@ ENTRANCES: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 BEGINS_TRANSACTIONS = {
-    *("payres/cli/session.py", "payres/store/connections.py", "payres/store/copies.py", "payres/store/lanes.py"),
-    "payres/store/transactions.py",
+    *(
+        "payres/cli/session.py",
+        "payres/core/store/connections.py",
+        "payres/core/store/copies.py",
+        "payres/core/store/lanes.py",
+    ),
+    "payres/core/store/transactions.py",
     "payres/store/migrations/__init__.py",
 }
 MONEY = (
-    *("payres/amounts.py", "payres/interledger/settlement.py", "payres/ledger.py", "payres/payments/"),
+    *(
+        "payres/core/protocol/amounts.py",
+        "payres/interledger/settlement.py",
+        "payres/core/payments/ledger.py",
+        "payres/payments/",
+    ),
     "payres/store/",
 )
 LEDGER_WRITES = {
@@ -242,7 +252,7 @@ def test_units_leave_their_transaction_alone() -> None:
 
 def test_nobody_awaits_single_statements() -> None:
     found = []
-    for module in set(MODULES) - {"payres/store/lanes.py"}:
+    for module in set(MODULES) - {"payres/core/store/lanes.py"}:
         for node in nodes(module):
             if isinstance(node, ast.Await) and called(node.value) in STATEMENT_METHODS:
                 found.append(place(module, node.lineno))
@@ -253,9 +263,9 @@ def test_nobody_awaits_single_statements() -> None:
 
 
 def test_money_moves_in_the_ledger_alone() -> None:
-    others = set(MODULES) - {"payres/ledger.py", "payres/store/accounts.py"}
+    others = set(MODULES) - {"payres/core/payments/ledger.py", "payres/core/store/accounts.py"}
     assert not [place(module, line) for module in others for name, line in calls(module) if name in LEDGER_WRITES]
-    assert {name for name, _ in calls("payres/ledger.py")} >= LEDGER_WRITES
+    assert {name for name, _ in calls("payres/core/payments/ledger.py")} >= LEDGER_WRITES
 
 
 def test_money_is_never_a_float() -> None:

@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from payres.cli.server import StaysStopped
-from payres.limits import KEEP_ALIVE_SECONDS
-from payres.routes.routing import ROUTES
-from payres.settings import Settings
+from payres.core.http.routing import ROUTES
+from payres.core.process.settings import Settings
+from payres.core.protocol.limits import KEEP_ALIVE_SECONDS
 from tests.helpers import ROOT, TIMEOUT, child, free_of_settings
 
 DEPLOY = ROOT / "deploy"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from payres.store import migrations
+from payres.core.store import migrations
 from tests.helpers import ROOT
 
 NEWEST = max(migrations.migrations())

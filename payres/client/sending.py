@@ -32,8 +32,8 @@ import msgspec
 
 from payres import __version__
 from payres.client import errors
-from payres.clock import SECOND, Clock
-from payres.signatures.sign import Message, Unsigned, prepare
+from payres.core.protocol.clock import SECOND, Clock
+from payres.core.signatures.sign import Message, Unsigned, prepare
 
 log = logging.getLogger("payres.client")
 P = ParamSpec("P")

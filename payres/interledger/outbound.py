@@ -8,17 +8,12 @@ from typing import Final
 
 import msgspec
 
-from payres.amounts import Asset
-from payres.clock import Clock
-from payres.identifiers import new_id
-from payres.interledger import balances
-from payres.interledger.carrying import MARGIN, Carrier, Payer
-from payres.interledger.link import Link
-from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Rejected, Unanswered
-from payres.interledger.routing import Hop, next_hop
-from payres.interledger.sending.connection import Timing
-from payres.interledger.settlement import end_if_finished
-from payres.limits import (
+from payres.core.process.rate_limiter import requested_by
+from payres.core.process.slots import Slots
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.clock import Clock
+from payres.core.protocol.identifiers import new_id
+from payres.core.protocol.limits import (
     DRAIN_SECONDS,
     MAX_PROBES,
     MAX_PROBES_OF_CLIENT,
@@ -28,12 +23,17 @@ from payres.limits import (
     MAX_UNREPEATED,
     MAX_UNREPEATED_OF_WALLET,
 )
-from payres.rate_limiter import requested_by
-from payres.slots import Slots
-from payres.store.database import Database
-from payres.store.packets import PacketRecord
-from payres.store.peers import PeerRecord
-from payres.store.work import Work
+from payres.core.store.database import Database
+from payres.core.store.work import Work
+from payres.interledger import balances
+from payres.interledger.carrying import MARGIN, Carrier, Payer
+from payres.interledger.link import Link
+from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Rejected, Unanswered
+from payres.interledger.routing import Hop, next_hop
+from payres.interledger.sending.connection import Timing
+from payres.interledger.settlement import end_if_finished
+from payres.interledger.store.packets import PacketRecord
+from payres.interledger.store.peers import PeerRecord
 
 SILENT: Final = "A packet of a quote was left unanswered"
 UNANSWERED: Final = "a packet was left unanswered, and no more are sent until it is known what became of it"

@@ -6,26 +6,26 @@ from functools import partial
 from math import ceil
 from typing import Final
 
-from payres import representations
-from payres.amounts import MAX_VALUE, Asset, Fee, convert, fee_on, minimum_send
-from payres.clock import SECOND
-from payres.errors import DomainError, InvalidAmount, Unavailable
-from payres.federation.connection import FetchFailed
-from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
-from payres.federation.wallet_addresses import RemoteWallet
+from payres.core.payments.incoming import is_remote, unpayable
+from payres.core.payments.quotes import check_amounts, check_fits, nothing_arrives, unit_rate_between, wanted_amount
+from payres.core.payments.settlement import check_liquidity
+from payres.core.protocol.amounts import MAX_VALUE, Asset, Fee, convert, fee_on, minimum_send
+from payres.core.protocol.clock import SECOND
+from payres.core.protocol.errors import DomainError, InvalidAmount, Unavailable
+from payres.core.protocol.terms import Offer, Path, Terms
+from payres.core.protocol.urls import Urls, canonical
+from payres.core.protocol.wire import Amount, OutgoingPaymentRequest, QuoteRequest, value_in
+from payres.core.remote.connection import FetchFailed
+from payres.core.remote.wallet_addresses import RemoteWallet
+from payres.core.store import representations
+from payres.core.store.database import Database
+from payres.core.store.wallets import WalletRecord, active_wallet
+from payres.core.store.work import Work
 from payres.interledger.outbound import Outbound, WalletPackets
+from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.routing import next_peer
 from payres.interledger.sending.connection import Connection, Destination, SendingFailed, monotonic
 from payres.interledger.sending.probe import max_source, min_delivery, price_of, probe, promise_of
-from payres.payments.incoming import is_remote, unpayable
-from payres.payments.quotes import check_amounts, check_fits, nothing_arrives, unit_rate_between, wanted_amount
-from payres.payments.settlement import check_liquidity
-from payres.store.database import Database
-from payres.store.wallets import WalletRecord, active_wallet
-from payres.store.work import Work
-from payres.terms import Offer, Path, Terms
-from payres.urls import Urls, canonical
-from payres.wire import Amount, OutgoingPaymentRequest, QuoteRequest, value_in
 
 # How much the rate may change between quote and payment, or differ from our own.
 SLIPPAGE: Final = Fraction(1, 100)

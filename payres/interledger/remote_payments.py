@@ -13,24 +13,25 @@ from typing import Final, Literal
 
 import msgspec
 
-from payres.amounts import MAX_LEDGER
-from payres.clock import DAY, Clock
-from payres.federation.connection import FetchFailed
-from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
+from payres.core.payments.incoming import PAID_MEANWHILE, overpay_tolerance
+from payres.core.process.slots import Slots
+from payres.core.process.worker import Worker, cancel_all, retry
+from payres.core.protocol.amounts import MAX_LEDGER
+from payres.core.protocol.clock import DAY, Clock
+from payres.core.protocol.limits import MAX_SENDING_PAYMENTS, MAX_SENDING_PAYMENTS_OF_WALLET
+from payres.core.remote.connection import FetchFailed
+from payres.core.store import payments
+from payres.core.store.database import Database
+from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.wallets import WALLETS, WalletRecord
+from payres.core.store.work import Work
 from payres.interledger.outbound import Outbound, WalletPackets
+from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.sending.connection import Connection, Destination, SendingFailed, close
 from payres.interledger.sending.payment import Plan, pay
 from payres.interledger.settlement import end_sending, is_finished
+from payres.interledger.store import packets
 from payres.interledger.unanswered import UnansweredPackets
-from payres.limits import MAX_SENDING_PAYMENTS, MAX_SENDING_PAYMENTS_OF_WALLET
-from payres.payments.incoming import PAID_MEANWHILE, overpay_tolerance
-from payres.slots import Slots
-from payres.store import packets, payments
-from payres.store.database import Database
-from payres.store.payments import OUTGOING, OutgoingRecord
-from payres.store.wallets import WALLETS, WalletRecord
-from payres.store.work import Work
-from payres.worker import Worker, cancel_all, retry
 
 BATCH: Final = 128
 # After it a payment ends with what it has sent, long before the 2^31 packets that one key may encrypt (RFC 29).

@@ -26,25 +26,26 @@ from typing import Final
 
 import msgspec
 
-from payres.amounts import format_decimal
-from payres.clock import HOUR, MILLISECOND, MINUTE, SECOND, Clock
-from payres.federation.connection import FetchFailed
-from payres.federation.incoming_payments import RemoteReceivers
+from payres.core.process.slots import Slots
+from payres.core.process.worker import Worker, cancel_all, retry
+from payres.core.protocol.amounts import format_decimal
+from payres.core.protocol.clock import HOUR, MILLISECOND, MINUTE, SECOND, Clock
+from payres.core.remote.connection import FetchFailed
+from payres.core.store import payments
+from payres.core.store.database import Database
+from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.wallets import WALLETS
+from payres.core.store.work import Work
 from payres.interledger import balances
 from payres.interledger.carrying import Carrier, land_forwarded
 from payres.interledger.connector import LONGEST_LIFE
 from payres.interledger.link import BOUNDS
 from payres.interledger.packets import Code, Fulfill, Outcome, Reject, Rejected, Unanswered, decode_prepare, fulfills
+from payres.interledger.remote_receivers import RemoteReceivers
 from payres.interledger.settlement import end_remote, has_arrived, payment_of
-from payres.slots import Slots
-from payres.store import packets, payments, peers
-from payres.store.database import Database
-from payres.store.packets import PacketRecord
-from payres.store.payments import OUTGOING, OutgoingRecord
-from payres.store.peers import PeerRecord
-from payres.store.wallets import WALLETS
-from payres.store.work import Work
-from payres.worker import Worker, cancel_all, retry
+from payres.interledger.store import packets, peers
+from payres.interledger.store.packets import PacketRecord
+from payres.interledger.store.peers import PeerRecord
 
 # After a packet's expiry: the peer's clock may be a little behind, or the clocks on the way to the receiver.
 PEER_MARGIN: Final = SECOND

@@ -10,13 +10,18 @@ from contextlib import closing
 import httpx2
 import pytest
 
-from payres.clock import SECOND
+from payres.core.protocol.clock import SECOND
+from payres.core.protocol.limits import (
+    MAX_EXCHANGES,
+    MAX_EXCHANGES_OF_CLIENT,
+    MAX_EXCHANGES_OF_KEY,
+    MAX_PROBES_OF_CLIENT,
+)
 from payres.interledger.carrying import NoReply
 from payres.interledger.connector import Connector
 from payres.interledger.node import node_of
 from payres.interledger.packets import decode_prepare
-from payres.limits import MAX_EXCHANGES, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY, MAX_PROBES_OF_CLIENT
-from payres.store.peers import PeerRecord
+from payres.interledger.store.peers import PeerRecord
 from tests.attacks.conftest import Trap
 from tests.attacks.test_ssrf import QUOTE, ask_for_quote
 from tests.helpers import TIMEOUT, client_with_key, last_segment, wait_until

@@ -8,15 +8,15 @@ from pathlib import Path
 from unittest.mock import patch
 
 from payres.cli import main
-from payres.clock import SECOND, Clock, SystemClock
-from payres.events import deliveries
+from payres.core.protocol.clock import SECOND, Clock, SystemClock
+from payres.core.store import lanes, work
+from payres.core.store.connections import connect_writer
 from payres.interledger import outbound, remote_payments, unanswered
 from payres.interledger.remote_payments import Backoff
 from payres.interledger.sending.connection import Timing
-from payres.owner import checkout_worker
-from payres.routes import monitoring
-from payres.store import lanes, work
-from payres.store.connections import connect_writer
+from payres.operator import monitoring
+from payres.people.rules import checkout_worker
+from payres.webhooks import deliveries
 
 LIFETIME = 3 * SECOND
 OFFSET, AWAITED = range(2)  # what the file has, in microseconds

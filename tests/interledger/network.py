@@ -9,24 +9,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from payres import ledger
-from payres.amounts import Asset, format_decimal
-from payres.clock import SECOND, Clock
+from payres.core.payments import ledger
+from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.protocol.clock import SECOND, Clock
+from payres.core.store.accounts import ACCOUNTS, AccountRecord
+from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord
+from payres.core.store.work import Work
 from payres.interledger import quoting, unanswered
 from payres.interledger.node import node_of
 from payres.interledger.sending import payment, probe
 from payres.interledger.sending.connection import monotonic as monotonic_now
+from payres.interledger.store import packets, peers
+from payres.interledger.store.peers import PeerRecord
 from payres.interledger.unanswered import UnansweredPackets, seconds_until
 from payres.operator import assets
 from payres.operator.assets import require_asset
 from payres.operator.peer_terms import PeerChange
 from payres.operator.peers import change_peer, require_peer
 from payres.operator.wallets import require_wallet
-from payres.store import packets, peers
-from payres.store.accounts import ACCOUNTS, AccountRecord
-from payres.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord
-from payres.store.peers import PeerRecord
-from payres.store.work import Work
 from tests.helpers import TIMEOUT, last_segment, wait_until
 from tests.instance import Instance, run_instance
 

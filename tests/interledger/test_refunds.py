@@ -10,15 +10,13 @@ import httpx2
 import msgspec
 import pytest
 
-from payres.federation.incoming_payments import RemoteIncomingPayment
+from payres.core.store import events, payments
+from payres.core.store.work import Work
 from payres.interledger.node import node_of
+from payres.interledger.remote_receivers import RemoteIncomingPayment
 from payres.operator import exports, wallets
-from payres.payments.refunds import Wanted, plan_elsewhere
-from payres.store import events, payments
-from payres.store.work import Work
+from payres.operator.refunds import Wanted, plan_elsewhere
 from payres.testing.peering import peer
-from tests.admin.conftest import Program
-from tests.admin.test_serving import error_of
 from tests.helpers import TIMEOUT, Json, last_segment
 from tests.instance import Instance
 from tests.interledger.network import (
@@ -35,6 +33,8 @@ from tests.interledger.network import (
     set_rate,
     wallet_money,
 )
+from tests.operator.api.conftest import Program
+from tests.operator.api.test_api import error_of
 from tests.works import refund
 
 Three = Sequence[Instance]

@@ -7,16 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from payres import ledger
-from payres.clock import SECOND
-from payres.identifiers import new_id
-from payres.interledger import unanswered
-from payres.interledger.carrying import NoReply
-from payres.interledger.link import BOUNDS
-from payres.interledger.node import node_of
-from payres.interledger.outbound import SILENT
-from payres.interledger.packets import decode_prepare
-from payres.limits import (
+from payres.core.payments import ledger
+from payres.core.protocol.clock import SECOND
+from payres.core.protocol.identifiers import new_id
+from payres.core.protocol.limits import (
     MAX_PACKETS_IN_FLIGHT,
     MAX_PASSED_ON,
     MAX_PROBES,
@@ -24,11 +18,17 @@ from payres.limits import (
     MAX_SENT,
     MAX_SENT_OF_WALLET,
 )
+from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.work import Work
+from payres.interledger import unanswered
+from payres.interledger.carrying import NoReply
+from payres.interledger.link import BOUNDS
+from payres.interledger.node import node_of
+from payres.interledger.outbound import SILENT
+from payres.interledger.packets import decode_prepare
+from payres.interledger.store import packets
+from payres.interledger.store.peers import PeerRecord
 from payres.operator.wallets import require_wallet
-from payres.store import packets
-from payres.store.payments import OUTGOING, OutgoingRecord
-from payres.store.peers import PeerRecord
-from payres.store.work import Work
 from tests.helpers import last_segment, refusal, wait_until
 from tests.instance import Instance
 from tests.interledger.network import amount, bill, change, hurried, pay, peer_of, quote, received

@@ -15,15 +15,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from payres.clock import HOUR
-from payres.federation.connection import FetchFailed
-from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
+from payres.core.protocol.clock import HOUR
+from payres.core.protocol.limits import MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
+from payres.core.remote.connection import FetchFailed
 from payres.interledger.remote_payments import NOT_IN_FULL
+from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
+from payres.interledger.store import packets
+from payres.interledger.store.packets import PacketRecord
 from payres.interledger.unanswered import UNPROVED
-from payres.limits import MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
 from payres.operator import unresolved_packets
-from payres.store import packets
-from payres.store.packets import PacketRecord
 from payres.testing.peering import peer
 from tests.helpers import last_segment, wait_until
 from tests.instance import Instance

@@ -26,7 +26,8 @@ from math import ceil
 
 import msgspec
 
-from payres.clock import SECOND
+from payres.core.protocol.clock import SECOND
+from payres.core.protocol.terms import Path, RateBounds
 from payres.interledger.packets import Fulfill, Reject, Unanswered
 from payres.interledger.sending.connection import (
     Answer,
@@ -39,7 +40,6 @@ from payres.interledger.sending.connection import (
     pause,
 )
 from payres.interledger.sending.probe import is_small, rounded_up, sendable
-from payres.terms import Path, RateBounds
 
 
 class Plan(msgspec.Struct, frozen=True):
