@@ -104,8 +104,8 @@ OTHERS: Final = {
     "GET {base}/.well-known/security.txt": "Whom to tell of a weakness (RFC 9116), where the operator has set it.",
 }
 LIMITS: Final = """\
-All limits that clients and peers can reach, by their names in [`payres/core/protocol/limits.py`](../../payres/limits.py). A request
-above a limit gets an [error](errors.md) that says so, and nothing of it is stored."""
+All limits that clients and peers can reach, by their names in [`limits.py`](../../payres/core/protocol/limits.py). A
+request above a limit gets an [error](errors.md) that says so, and nothing of it is stored."""
 
 
 def pages() -> Mapping[str, str]:
@@ -191,7 +191,7 @@ def _unindented(example: str, shown: str) -> list[str]:
 
 def _settings() -> str:
     """What `payres init` writes, setting by setting."""
-    text = (ROOT / "payres/html/templates/payres.toml").read_text(encoding="utf-8")
+    text = (ROOT / "payres/cli/payres.toml").read_text(encoding="utf-8")
     rows = []
     for block in text.split("\n\n")[1:]:
         lines = [line.removeprefix("# ") for line in block.splitlines()]
@@ -202,7 +202,7 @@ def _settings() -> str:
 
 
 def _limit_sections() -> Iterator[str]:
-    """Each section of payres/core/protocol/limits.py as a table; the comment above or beside a constant is its meaning."""
+    """Each section of limits.py as a table; the comment above or beside a constant is its meaning."""
     values: dict[str, Any] = vars(limits)
     comment: list[str] = []
     rows: list[tuple[str, ...]] = []

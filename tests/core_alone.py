@@ -16,8 +16,8 @@ from types import ModuleType
 from typing import Any, Final
 
 PARTS: Final = (
-    *("payres.admin", "payres.application", "payres.cli", "payres.client", "payres.interledger", "payres.operator"),
-    *("payres.owner", "payres.pages", "payres.testing", "payres.webhooks.sender", "payres.webhooks.deliveries"),
+    *("payres.application", "payres.cli", "payres.client", "payres.html", "payres.interledger", "payres.operator"),
+    *("payres.people", "payres.testing", "payres.webhooks"),
 )
 
 

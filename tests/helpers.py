@@ -189,7 +189,7 @@ def free_of_settings(**variables: str) -> dict[str, str]:
 
 def set_system_config(patch: pytest.MonkeyPatch, path: Path) -> None:
     """Lets a file stand for /etc/payres/payres.toml in this process."""
-    for module in ("settings", "cli.session", "cli.server"):
+    for module in ("core.process.settings", "cli.session", "cli.server"):
         patch.setattr(f"payres.{module}.SYSTEM_CONFIG", path)
 
 

@@ -185,7 +185,7 @@ def _allow_connections() -> None:
 def _write_config(path: Path, database: str) -> bool:
     """Writes the settings file if there is none, readable only by this user, since it may come to hold a secret.
     Returns whether it was written."""
-    text = (Path(__file__).parents[1] / "templates" / "payres.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("payres.toml").read_text(encoding="utf-8")
     default = Settings().database
     if database != default:  # so that the next command finds the same file; a JSON string is a TOML string too
         text = text.replace(f'# database = "{default}"', f"database = {json.dumps(database, ensure_ascii=False)}")

@@ -1,4 +1,4 @@
-"""Resources as the client gives them: those of `payres.core.protocol.wire`, with times as datetimes and metadata as plain objects."""
+"""Resources as the client gives them: those of the wire, with times as datetimes and metadata as plain objects."""
 
 import json
 from datetime import datetime

@@ -33,6 +33,8 @@ from payres.html.zones import zone_of
 if TYPE_CHECKING:  # it loads slowly
     from jinja2 import Environment
 
+# Each part has the templates of its pages, and all extend those here.
+TEMPLATES: Final = tuple(Path(__file__).parents[1] / part / "templates" for part in ("html", "operator", "people"))
 STYLE_SHEETS: Final = ("style.css",)
 # The folder of the operator's templates, which are English only and have a further style sheet.
 OPERATORS: Final = "admin/"
@@ -178,4 +180,5 @@ def _hash_source(text: str) -> str:
 
 
 def _read(name: str) -> str:
-    return (Path(__file__).parents[1] / "templates" / name).read_text(encoding="utf-8")
+    [file] = [one for folder in TEMPLATES if (one := folder / name).is_file()]
+    return file.read_text(encoding="utf-8")

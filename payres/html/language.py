@@ -1,6 +1,6 @@
 """The reader's language: sentences, amounts and times.
 
-Code and templates pass English sentences to `say` and `count`. `html/templates/sentences.toml` has the translations; a test
+Code and templates pass English sentences to `say` and `count`. `templates/sentences.toml` has the translations; a test
 finds missing ones. Sentences are HTML; values are escaped.
 """
 
@@ -168,7 +168,7 @@ def preferred(accept_language: str) -> tuple[Code, str]:
 @lru_cache(maxsize=1)
 def sentences() -> Mapping[Code, Mapping[str, str]]:
     """The translations by language and English sentence."""
-    path = Path(__file__).parents[1] / "templates" / "sentences.toml"
+    path = Path(__file__).parent / "templates" / "sentences.toml"
     tables = tomllib.loads(path.read_text(encoding="utf-8")).values()
     rows = [(english, others) for table in tables for english, others in table.items()]
     return {code: {english: others[n] for english, others in rows} for n, code in enumerate(TRANSLATED)}

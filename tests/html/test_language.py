@@ -15,7 +15,7 @@ from payres.html.language import CODES, TRANSLATED, Language, preferred, sentenc
 from tests.helpers import ROOT
 
 SAID = {"say": (0,), "count": (1, 2), "marked": (0,)}  # which arguments are sentences
-TEMPLATES = ROOT / "payres" / "templates"
+TEMPLATES = sorted((ROOT / "payres").glob("*/templates"))
 USD = Asset("USD", 2)
 NOW = parse_time("2026-11-23T14:02:00Z")
 
@@ -31,7 +31,7 @@ def said_in_modules() -> Iterator[tuple[str, str]]:
 
 
 def said_in_templates() -> Iterator[tuple[str, str]]:
-    for path in TEMPLATES.rglob("*.html"):
+    for path in (path for folder in TEMPLATES for path in folder.rglob("*.html")):
         for call in _environment().parse(path.read_text(encoding="utf-8")).find_all(nodes.Call):
             for place in SAID.get(getattr(call.node, "name", getattr(call.node, "attr", "")), ()):
                 for part in call.args[place : place + 1]:
@@ -47,7 +47,7 @@ def fields(sentence: str) -> set[str]:
 
 
 def test_every_sentence_is_in_the_catalogue_in_each_language_and_none_besides() -> None:
-    catalogue = tomllib.loads((TEMPLATES / "sentences.toml").read_text(encoding="utf-8"))
+    catalogue = tomllib.loads((ROOT / "payres/html/templates/sentences.toml").read_text(encoding="utf-8"))
     rows = [(english, others) for table in catalogue.values() for english, others in table.items()]
     assert len({english for english, _ in rows}) == len(rows), "one sentence stands in two tables"
     said = [*said_in_modules(), *said_in_templates()]

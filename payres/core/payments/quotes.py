@@ -132,7 +132,7 @@ def wanted_amount(asset: Asset, remaining: int | None, receive: Amount | None) -
 
 
 def check_fits(remaining: int | None, amount: int) -> None:
-    """Raises InvalidAmount if the amount exceeds the receiver's remaining amount (`payres.core.payments.incoming.fits`)."""
+    """Raises InvalidAmount if the amount exceeds the receiver's remaining amount (`incoming.fits`)."""
     if not fits(remaining, amount):
         raise InvalidAmount(
             f"The receiver takes at most {remaining} more, this would deliver {amount}",

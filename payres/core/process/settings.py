@@ -1,4 +1,4 @@
-"""Settings: flags over `PAYRES_*` environment over `payres.toml` over defaults. `html/templates/payres.toml` explains each.
+"""Settings: flags over `PAYRES_*` environment over `payres.toml` over defaults. `cli/payres.toml` explains each.
 
 An unknown key or an invalid value stops the start with a sentence that names the key, the value and what is allowed.
 """

@@ -21,8 +21,8 @@ from payres.core.protocol.wire import Amount, Body, Resource, Text, Url, UrlText
 
 Nonce = Annotated[str, Meta(min_length=1, max_length=MAX_NONCE_LENGTH)]
 AccessType = Literal["incoming-payment", "outgoing-payment", "quote"]
-# The actions of each type of access item (Specification 2.7). A new one is also an Action of `payres.core.grants.access`, or
-# the -all form of one, and needs its words in `payres.core.protocol.visible`; tests compare them.
+# The actions of each type of access item (Specification 2.7). A new one is also an Action of `grants.access`, or
+# the -all form of one, and needs its words in `visible`; tests compare them.
 INCOMING_ACTIONS = Literal["create", "complete", "read", "read-all", "list", "list-all"]
 OUTGOING_ACTIONS = Literal["create", "read", "read-all", "list", "list-all"]
 QUOTE_ACTIONS = Literal["create", "read", "read-all"]

@@ -1,8 +1,8 @@
 """The database: one writer with group commit, and readers that never wait for it.
 
 A unit of work is a plain function over one open transaction. Units for the writer queue up; all that are waiting run in
-one SQLite transaction and share one durable commit. No caller gets a result before that commit. `payres.core.store.lanes`
-has the queues and threads, `payres.core.store.transactions` the transactions.
+one SQLite transaction and share one durable commit. No caller gets a result before that commit. `lanes`
+has the queues and threads, `transactions` the transactions.
 """
 
 import asyncio

@@ -31,7 +31,7 @@ def test_grant_spending_stays_with_the_grant_when_its_token_is_rotated(shared: I
 
 def test_grant_spending_counts_for_the_window_of_now(payres: Instance) -> None:
     alice, lifetime = payres.wallet("alice"), payres.context.settings.access_token_lifetime
-    interval = f"R1/{format_time(payres.core.protocol.clock.now())}/PT{lifetime // 3}S"
+    interval = f"R1/{format_time(payres.clock.now())}/PT{lifetime // 3}S"
     token = payres.client.grant(spending(alice, debitAmount=usd(500), interval=interval))
     body = {"walletAddress": alice, "incomingPayment": receiver_of(payres), "debitAmount": usd(400)}
     nothing = {"spentDebitAmount": None, "spentReceiveAmount": None}

@@ -20,7 +20,7 @@ from payres.people import consent
 from payres.people.serving import page_routes
 from tests.helpers import TIMEOUT
 
-ENDPOINTS = Path(__file__).parents[2] / "docs/reference/endpoints.md"
+ENDPOINTS = Path(__file__).parents[3] / "docs/reference/endpoints.md"
 ALL = [*ROUTES, *(route for part in PARTS for route in part.routes)]
 API = [one for one in ROUTES if one.is_json]
 FOR_LATER = {"discovery", "grant", "static"}

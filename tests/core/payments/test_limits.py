@@ -1,6 +1,6 @@
 """What grants may spend: long histories against an independent reckoning.
 
-Each refusal over HTTP, and a hundred payments at once, are in tests/core/payments/test_outgoing.py, 200 requests at once in
+Each refusal over HTTP, and a hundred payments at once, are in test_outgoing.py, 200 requests at once in
 tests/attacks/test_money.py; the windows by themselves are in tests/core/grants/test_intervals.py.
 """
 

@@ -27,11 +27,14 @@ from payres.people.store import activity
 from payres.webhooks.store import webhooks
 
 Query = Callable[[Transaction], object]
-WITH_QUERIES = (
-    *("accounts", "activity", "assets", "clients", "entries", "events", "grants", "operators", "packets", "payments"),
-    *("peers", "quotes", "sessions", "wallets", "webhooks"),
-)
-MODULES = [import_module(f"payres.store.{name}") for name in WITH_QUERIES]
+WITH_QUERIES = {
+    "core": ("accounts", "assets", "clients", "events", "grants", "payments", "quotes", "sessions", "wallets"),
+    "interledger": ("packets", "peers"),
+    "webhooks": ("webhooks",),
+    "operator": ("entries", "operators"),
+    "people": ("activity",),
+}
+MODULES = [import_module(f"payres.{part}.store.{name}") for part, names in WITH_QUERIES.items() for name in names]
 NEWEST = PageQuery(5)
 TOWARDS: Sequence[Literal["older", "newer"]] = ("older", "newer")
 # What functions are called with, by the types that they ask for.

@@ -150,7 +150,7 @@ def first_difference(connection: sqlite3.Connection) -> str | None:
 @cache
 def schema() -> str:
     """The text of schema.sql: next to the package in a wheel, at the top of the tree in a checkout."""
-    packaged, in_checkout = (Path(__file__).parents[up] / "schema.sql" for up in (2, 3))
+    packaged, in_checkout = (Path(__file__).parents[up] / "schema.sql" for up in (3, 4))
     return (packaged if packaged.is_file() else in_checkout).read_text(encoding="utf-8")
 
 
