@@ -379,7 +379,6 @@ def test_certificate_that_is_not_trusted_is_named(sender: Sender, tmp_path: Path
 
 def test_other_servers_that_misbehave(payres: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """What they say is not shown, and none can hold the owner up."""
-    monkeypatch.setattr(node_of(payres.context).receivers, "_seconds", 0.2)
     wallet = {"id": "{base}/wallet", "publicName": "<b>Eve</b>", "assetCode": "USD", "assetScale": 2}
     wallet |= {"authServer": "{base}/auth", "resourceServer": "{base}"}
     pages: dict[str, tuple[int, str]] = {
@@ -410,6 +409,8 @@ def test_other_servers_that_misbehave(payres: Instance, monkeypatch: pytest.Monk
 
     with serving(answer) as port, Sender(payres) as sender:
         for path, sentence in said.items():
+            if path == "/silent":  # the last: the others may take their time on a busy machine
+                monkeypatch.setattr(node_of(payres.context).receivers, "_seconds", 0.2)
             page = sender.ask(f"http://127.0.0.1:{port}{path}", "1")
             assert problem(page, "to").startswith(sentence.format(host=f"127.0.0.1:{port}")), path
             assert "<script" not in page.text
