@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 import click
 from msgspec import UNSET
 
-from payres.cli.commands import Command
+from payres.cli import Command
 from payres.cli.options import TimeText, WholeNumber, limit_option, require_secret, secret_option
 from payres.cli.session import Session, with_session
 from payres.core.protocol.errors import InvalidRequest
@@ -29,39 +29,43 @@ def commands_of(modules: Sequence[str], group: str) -> Mapping[str, click.Comman
 
 
 def _command(operation: Operation) -> click.Command:
+    """The command of an operation such as `wallet deposit PATH AMOUNT`: a word in capitals, in brackets if it may be
+    missing, is an argument, and takes the next input. The other inputs are options."""
     words = operation.command.split()
     capitals = [word for word in words if word.strip("[]").isupper()]
-    name = " ".join(words[: len(words) - len(capitals)])
     inputs = list(operation.inputs.values())
     arguments, options = inputs[: len(capitals)], inputs[len(capitals) :]
-
-    def run(session: Session, /, **given: Any) -> None:
-        _check(operation, options, given)
-        asked = {key: value for key, value in given.items() if value is not None and value != ()}
-        if operation.answer_type is Export:
-            _write(session, _export(session, operation, asked))
-            return
-        if operation.is_async:
-            found = session.in_steps(partial(operation.function, **_typed(session.environment, operation, asked)))
-        else:
-            unit = partial(_unit, operation, asked)
-            found = (session.read if operation.only_reads else session.write)(unit)
-        _show(session, operation, found, given)
-
-    found: Callable[..., Any] = with_session(run)
-    if operation.is_paged:
-        found = limit_option(found)
-    for option in reversed(options):
-        found = limit_option(found) if option.name == "limit" else _option(option)(found)
-    for argument, word in zip(reversed(arguments), reversed(capitals), strict=True):
-        is_required = not word.startswith("[")
-        found = click.argument(argument.name, metavar=word, type=_type(argument), required=is_required)(found)
+    decorators: list[Decorator] = [
+        *(
+            click.argument(one.name, metavar=word, type=_type(one), required=not word.startswith("["))
+            for one, word in zip(arguments, capitals, strict=True)
+        ),
+        *(limit_option if one.name == "limit" else _option(one) for one in options),
+        *([limit_option] if operation.is_paged else []),
+        with_session,
+    ]
+    found: Callable[..., Any] = partial(_run, operation, options)
+    for decorate in reversed(decorators):
+        found = decorate(found)
+    params = list(reversed(getattr(found, "__click_params__", [])))  # in the order of the decorators
+    name = " ".join(words[: len(words) - len(capitals)])
     # A line that continues the one above begins with spaces.
     lines = operation.example.split("\n")
     example = "\n".join(line if line.startswith(" ") else f"payres {name} {line}".rstrip() for line in lines)
-    # The parameters that click's decorators have collected, in the order of the lines above the function.
-    params = list(reversed(getattr(found, "__click_params__", [])))
     return Command(words[1], callback=found, params=params, help=operation.docstring, example=example)
+
+
+def _run(operation: Operation, options: Sequence[Input], session: Session, /, **given: Any) -> None:
+    _check(operation, options, given)
+    asked = {key: value for key, value in given.items() if value is not None and value != ()}
+    if operation.answer_type is Export:
+        _write(session, _export(session, operation, asked))
+        return
+    if operation.is_async:
+        found = session.in_steps(partial(operation.function, **_typed(session.environment, operation, asked)))
+    else:
+        found = (session.read if operation.only_reads else session.write)(partial(_unit, operation, asked))
+    _show(session, operation, found, given)
 
 
 def _unit(operation: Operation, given: Mapping[str, Any], work: Work) -> Any:

@@ -22,7 +22,7 @@ import click
 import msgspec
 
 from payres import __version__
-from payres.cli.commands import Command
+from payres.cli import Command
 from payres.cli.options import WholeNumber
 from payres.cli.session import JsonObject, Session, warn, with_session
 from payres.core.grants.passwords import hash_password, verify_password

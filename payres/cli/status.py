@@ -3,7 +3,7 @@
 import click
 from msgspec.structs import asdict
 
-from payres.cli.commands import Command, Group
+from payres.cli import Command, Group
 from payres.cli.session import Session, with_session
 from payres.core.store import runs
 from payres.core.store.connections import is_served

@@ -5,7 +5,7 @@ from getpass import GetPassWarning
 
 import click
 
-from payres.cli.commands import Group
+from payres.cli import Group
 from payres.cli.options import WholeNumber, secret_option
 from payres.cli.session import Session, with_session
 from payres.core.grants.passwords import hash_password

@@ -5,7 +5,7 @@ from functools import partial
 
 import click
 
-from payres.cli.commands import Group
+from payres.cli import Group
 from payres.cli.options import TimeText
 from payres.cli.session import Session, with_session
 from payres.core.store.events import EventRecord
