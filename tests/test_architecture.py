@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 
 from tests.helpers import ROOT
 
@@ -20,7 +21,7 @@ THREADS = {
     "payres/core/http/routing.py": "imports, under a lock; the document, which is cached",
     "payres/operator/steps.py": "one backup at a time, under a slot",
     "payres/operator/monitoring.py": "milliseconds for each answer of /metrics, to permitted hosts",
-    "payres/testing/actions.py": "the document, which is cached",
+    "payres/testing/control.py": "the document, which is cached",
     "payres/testing/sandbox.py": "one reset at a time, under a lock",
     "payres/core/remote/ip_addresses.py": "the slots of Lookups",
     "payres/client/deadlines.py": "a lookup for each new connection of a client for threads, which the server is not",
@@ -148,6 +149,15 @@ def test_core_imports_no_part_and_no_part_one_above_it() -> None:
 def test_client_uses_the_protocol_and_signatures_alone() -> None:
     used = {room_of(name) for module in MODULES if room(module) == "client" for name, _ in imported(module)}
     assert used - {"client", "__version__"} == OF_CLIENT
+
+
+def test_modules_of_testing_import_one_another_in_no_circle() -> None:
+    own = {module.removesuffix(".py").replace("/", "."): module for module in MODULES if room(module) == "testing"}
+    used = {
+        name: {found for one, _ in imported(module) for found in (one, one.rpartition(".")[0])} & own.keys()
+        for name, module in own.items()
+    }
+    assert len([*TopologicalSorter(used).static_order()]) == len(own)
 
 
 def test_core_is_small() -> None:

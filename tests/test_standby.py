@@ -15,11 +15,12 @@ import pytest
 
 from payres.application import create_app
 from payres.core.process.settings import Settings
-from payres.core.protocol.clock import SECOND, MovableClock
+from payres.core.protocol.clock import SECOND
 from payres.core.store.connections import connect_writer
 from payres.core.store.database import READ_ONLY
 from payres.core.store.migrations import migrations
 from payres.operator import api_keys
+from payres.testing.clock import MovableClock
 from payres.testing.instance import _Server
 from tests.conftest import Refused
 from tests.helpers import sign_by_hand

@@ -9,7 +9,6 @@ from typing import Any, Final, TypeVar
 from payres.core.grants.access import Caller, Holder
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import MAX_LEDGER, Asset
-from payres.core.protocol.clock import MovableClock
 from payres.core.protocol.gnap import Access, IncomingPaymentAccess
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.terms import Offer, Path, Terms
@@ -23,6 +22,7 @@ from payres.interledger.store.peers import PeerRecord
 from payres.operator import refunds
 from payres.operator.peer_terms import NewPeer
 from payres.operator.peers import add_peer
+from payres.testing.clock import MovableClock
 
 T = TypeVar("T")
 USD: Final = Asset("USD", 2)

@@ -1,7 +1,7 @@
 """Packets of our own quotes and payments: their slots, purposes and payers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from fractions import Fraction
 from typing import Final
@@ -35,16 +35,21 @@ from payres.interledger.settlement import end_if_finished
 from payres.interledger.store.packets import PacketRecord
 from payres.interledger.store.peers import PeerRecord
 
+Carry = Callable[[Payer, Prepare], Awaitable[Outcome]]
+Post = Callable[..., Awaitable[Outcome]]
+
 SILENT: Final = "A packet of a quote was left unanswered"
 UNANSWERED: Final = "a packet was left unanswered, and no more are sent until it is known what became of it"
 
 
 class Outbound:
-    """Sends the packets of local wallets, within their slots. `timing` may be changed."""
+    """Sends the packets of local wallets, within their slots. `timing` may be changed; `carry` and `post`, which send
+    packets with and without money, may be replaced by functions that interfere."""
 
     def __init__(self, database: Database, carrier: Carrier, probe_link: Link, clock: Clock, ilp_address: str) -> None:
         self.database = database
-        self.carrier = carrier
+        self.carry: Carry = carrier.carry
+        self.post: Post = carrier.post
         self.probe_link = probe_link  # separate, because anyone may request quotes, whose probes may hang
         self.clock = clock
         self.ilp_address = ilp_address
@@ -131,9 +136,7 @@ class WalletPackets:
             left_at = outbound.clock.now()
             try:
                 # The packet is not stored, but the answer to its Request-Id shows whether the peer repeats answers.
-                return await outbound.carrier.post(
-                    hop, outbound.leaving(prepare), new_id(), MARGIN, outbound.probe_link
-                )
+                return await outbound.post(hop, outbound.leaving(prepare), new_id(), MARGIN, outbound.probe_link)
             except asyncio.CancelledError:
                 self.silent = hop.peer.ilp_address
                 # The end of a probe may cancel a packet that has just left, which is not the peer's failure.
@@ -151,7 +154,7 @@ class WalletPackets:
                 if self._unanswered:
                     raise Rejected(Code.BAD_REQUEST, UNANSWERED)
                 async with outbound.departure():
-                    outcome = await outbound.carrier.carry(self._payer(peer, delivered), outbound.leaving(prepare))
+                    outcome = await outbound.carry(self._payer(peer, delivered), outbound.leaving(prepare))
         except Rejected as rejected:
             self._peer = None
             return rejected.reject(outbound.ilp_address)

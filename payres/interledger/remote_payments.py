@@ -5,6 +5,7 @@ The rows suffice to continue after a crash: the sent amount, packets without an 
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context
 from fractions import Fraction
@@ -69,7 +70,8 @@ def next_step(
 class RemotePayments:
     """Sends payments. Call `send` after each creation, and `run` until cancelled.
 
-    `backoff` and the timing of `outbound` may be changed at any time; changes apply from the next attempt.
+    `backoff` and the timing of `outbound` may be changed at any time; changes apply from the next attempt. `before`, if
+    set, is awaited with the id of each payment before it is sent.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class RemotePayments:
         self.outbound = outbound
         self._unanswered = unanswered
         self.backoff = Backoff()
+        self.before: Callable[[str], Awaitable[None]] | None = None
         self._worker = Worker("the search for payments to send", database, self._start, RETRY_SECONDS)
         self._slots = Slots(MAX_SENDING_PAYMENTS, MAX_SENDING_PAYMENTS_OF_WALLET)
         self._is_running = False
@@ -130,6 +133,8 @@ class RemotePayments:
 
     async def _continue(self, payment_id: str) -> None:
         """Continues the payment until it has ended."""
+        if self.before is not None:
+            await self.before(payment_id)
         failure: SendingFailed | None = None
         while found := await self._database.read(partial(_in_progress, payment_id=payment_id)):
             payment, wallet, in_flight = found

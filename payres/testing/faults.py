@@ -1,11 +1,14 @@
-"""Faults that tests inject into future requests, to see how an app handles them. `payres.testing.interference` applies
-them."""
+"""Faults that tests inject into a sandbox server, to see how an app handles them: in its responses, and in the events
+and packets that it sends."""
 
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from decimal import Decimal
 from functools import partial
-from typing import Annotated, Any, Final, Literal, Protocol
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -13,15 +16,33 @@ from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from payres.core.grants import tokens
+from payres.core.http.context import Context
 from payres.core.http.responses import CutShort, json_error
+from payres.core.protocol.amounts import Asset
 from payres.core.protocol.errors import DomainError, InvalidRequest, ServerFailed, TooManyRequests, Unavailable
+from payres.core.protocol.urls import Urls
+from payres.core.store.clients import CLIENTS
+from payres.core.store.events import EventRecord
 from payres.core.store.grants import TOKENS
-from payres.core.store.work import Work
-from payres.testing.asked import Asked
-from payres.testing.rules import Rule
+from payres.core.store.payments import OUTGOING
+from payres.core.store.wallets import WALLETS
+from payres.core.store.work import Units, Work
+from payres.interledger.carrying import Payer
+from payres.interledger.node import node_of
+from payres.interledger.outbound import Carry, Post
+from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Rejected, too_large_data
+from payres.testing.asked import Asked, find_asked
+from payres.testing.journal import Journal
+from payres.testing.rules import Rule, Rules
+from payres.webhooks.sender import Sender
 
 SENTENCE: Final = "A fault of the sandbox, as the test has asked for"
 AMOUNT: Final = r"^[0-9]{1,15}(\.[0-9]{1,15})?$"
+HASH: Final = re.compile(r"(?<=[?&]hash=)[^&#]*")
+FALSE_HASH: Final = "ZmFsc2U%3D"
+NOTED: Final = "sandbox_fault"  # the key in a request's state
+# The current request and its scope.
+ANSWERED: ContextVar[tuple[Asked, Scope] | None] = ContextVar("answered", default=None)
 # The target of a fault: a request, the redirect after a decision, an event, or the packets of a quote or payment.
 Moment = Literal["request", "redirect", "event", "quote", "payment"]
 
@@ -54,16 +75,12 @@ class Fault(Rule, frozen=True, kw_only=True):
         return moment in self.kind.moments and is_there and is_asked and self.fits(asked.wallet, asked.client)
 
 
-class Writer(Protocol):
-    async def write(self, unit: Callable[[Work], None]) -> None: ...
-
-
 class Met(msgspec.Struct):
     """A request affected by a fault; `answer` is its normal handler."""
 
     fault: Fault
     asked: Asked
-    server: Writer
+    server: Units
     answer: ASGIApp
     scope: Scope
     receive: Receive
@@ -189,7 +206,125 @@ def check(fault: Fault) -> None:
         raise InvalidRequest("deliver is for partial_failure, which needs it", field="deliver")
 
 
-async def read_body(receive: Receive, most: int) -> tuple[bytes, Receive]:
+class Sending(msgspec.Struct, eq=False):
+    """A payment affected by a fault. Packets may still deliver `left`, in minor units."""
+
+    fault: Fault
+    left: int
+    lock: asyncio.Lock
+
+
+class Interference:
+    """The faults of one server."""
+
+    def __init__(self, server: Units, max_body_bytes: int, journal: Journal) -> None:
+        self.rules: Rules[Fault] = Rules("fault")
+        self._server = server
+        self._max_body_bytes = max_body_bytes
+        self._journal = journal
+        self._payments: dict[str, Sending | None] = {}
+
+    def remove(self) -> None:
+        self.rules.remove()
+        self._payments.clear()
+
+    def attach(self, context: Context) -> None:
+        """Fills the hooks of a newly opened server, with which it sends events and packets."""
+        payments, sender = node_of(context).payments, context.part(Sender)
+        payments.before = partial(self._begin_payment, context.database)
+        payments.outbound.carry = partial(self._carry, payments.outbound.carry)
+        payments.outbound.post = partial(self._post, payments.outbound.post)
+        sender.repeats = partial(self._repeats, context.urls)
+
+    async def serve(self, answer: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request, perhaps with a fault."""
+        if not self.rules:
+            await answer(scope, receive, send)
+            return
+        body, receive = await _read_body(receive, self._max_body_bytes)
+        asked = Asked()
+        with suppress(DomainError):  # during a reset
+            asked = await self._server.read(partial(find_asked, scope=scope, body=body))
+        ANSWERED.set((asked, scope))
+        fault = self._use("request", asked)
+        if fault is None or fault.kind.act is None:
+            await answer(scope, receive, partial(self._send, send, asked, scope))
+        else:
+            _note(scope, fault)
+            await fault.kind.act(Met(fault, asked, self._server, answer, scope, receive, send))
+
+    def falsified(self, redirect: str, asked: Asked) -> str | None:
+        """The redirect after an approval with a wrong hash, if a fault applies."""
+        if HASH.search(redirect) and self._use("redirect", asked):
+            return HASH.sub(FALSE_HASH, redirect)
+        return None
+
+    def _use(self, moment: Moment, asked: Asked) -> Fault | None:
+        return self.rules.use(lambda fault: fault.acts(moment, asked))
+
+    async def _send(self, send: Send, asked: Asked, scope: Scope, message: Message) -> None:
+        for number, (name, value) in enumerate(message.get("headers", ())):
+            if name == b"location" and (changed := self.falsified(value.decode("latin-1"), asked)) is not None:
+                message["headers"][number] = name, changed.encode("latin-1")
+                scope.setdefault("state", {})[NOTED] = "wrong_hash"
+        await send(message)
+
+    def _repeats(self, urls: Urls, event: EventRecord) -> bool:
+        if not self.rules:
+            return False
+        address = msgspec.json.decode(event.data).get("walletAddress")
+        return self._use("event", Asked(wallet=urls.wallet_path(address) if address else None)) is not None
+
+    async def _begin_payment(self, database: Units, payment_id: str) -> None:
+        if payment_id in self._payments or not self.rules:
+            return
+        asked, asset = await database.read(partial(_of_payment, payment_id=payment_id))
+        fault = self._use("payment", asked)
+        self._payments[payment_id] = None
+        if fault is not None:
+            left = int(Decimal(fault.deliver or "0").scaleb(asset.scale))  # rounds down
+            self._payments[payment_id] = Sending(fault, left, asyncio.Lock())
+            self._journal.note_fault(payment_id, fault.fault)
+            await asyncio.sleep(fault.wait)
+
+    async def _carry(self, carry: Carry, payer: Payer, prepare: Prepare) -> Outcome:
+        sending = self._payments.get(payer.payment_id or "")
+        if sending is None or sending.fault.fault == "slow_settlement":
+            return await carry(payer, prepare)
+        async with sending.lock:
+            if sending.left == 0:
+                raise Rejected(Code.UNREACHABLE, SENTENCE)
+            if prepare.amount > sending.left:
+                raise Rejected(Code.AMOUNT_TOO_LARGE, SENTENCE, too_large_data(prepare.amount, sending.left))
+            outcome = await carry(payer, prepare)
+            if isinstance(outcome, Fulfill):
+                sending.left -= prepare.amount
+            return outcome
+
+    async def _post(self, post: Post, *packet: Any) -> Outcome:
+        answered = ANSWERED.get()
+        if answered is not None and answered[0].operation == "create-quote":
+            asked, scope = answered
+            if NOTED not in scope.get("state", {}) and (fault := self._use("quote", asked)):
+                _note(scope, fault)
+            if scope.get("state", {}).get(NOTED) == "receiver_unreachable":
+                return Reject(Code.UNREACHABLE, message=SENTENCE)
+        return await post(*packet)
+
+
+def _of_payment(work: Work, payment_id: str) -> tuple[Asked, Asset]:
+    """A payment's creation request, and the asset of its wallet."""
+    payment = OUTGOING.by_id(work, payment_id)
+    wallet = WALLETS.by_id(work, payment.wallet_address_id)
+    client = None if payment.client_id is None else CLIENTS.by_id(work, payment.client_id)
+    return Asked("create-outgoing-payment", wallet.path, client), wallet.asset
+
+
+def _note(scope: Scope, fault: Fault) -> None:
+    scope.setdefault("state", {})[NOTED] = fault.fault
+
+
+async def _read_body(receive: Receive, most: int) -> tuple[bytes, Receive]:
     """The body, of one longer than `most` bytes a part, and a `receive` that replays it."""
     messages, body, more = list[Message](), bytearray(), True
     while more and len(body) <= most:

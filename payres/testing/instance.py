@@ -23,7 +23,6 @@ from payres.core.http.context import Context
 from payres.core.http.server import settings_of
 from payres.core.process.logs import RequestLog
 from payres.core.process.settings import Settings
-from payres.core.protocol.clock import MovableClock
 from payres.core.protocol.gnap import Access
 from payres.core.protocol.wire import IncomingPayment, OutgoingPayment
 from payres.core.store import representations
@@ -32,7 +31,9 @@ from payres.core.store.payments import OUTGOING
 from payres.core.store.work import Transaction, Work
 from payres.operator import invariant_checks, wallets
 from payres.testing import set_up
-from payres.testing.defaults import BALANCE, CLIENT, CLIENT_NAME, SETTINGS, WALLETS, shorten_timeouts
+from payres.testing.clock import MovableClock
+from payres.testing.rules import Decision
+from payres.testing.set_up import BALANCE, CLIENT, CLIENT_NAME, SETTINGS, WALLETS, shorten_timeouts
 
 T = TypeVar("T")
 START_SECONDS = 60
@@ -151,11 +152,11 @@ class Instance:
 
     def approve(self, redirect: str) -> str | None:
         """Approves a grant as the wallet's owner, and returns the finish URL, if any."""
-        return self._decide(set_up.Decided(redirect=redirect, decision="approve"))
+        return self._decide(redirect, "approve")
 
     def deny(self, redirect: str) -> str | None:
         """Denies a grant as the wallet's owner, and returns the finish URL, if any."""
-        return self._decide(set_up.Decided(redirect=redirect, decision="deny"))
+        return self._decide(redirect, "deny")
 
     def wait_for(self, payment: OutgoingPayment, seconds: float = 10) -> OutgoingPayment:
         """Waits until an outgoing payment to another server has ended, and returns it.
@@ -203,9 +204,9 @@ class Instance:
                 raise AssertionError(f"{url} is still in progress after {seconds:g} s: {shown}")
             await asyncio.sleep(POLL_SECONDS)
 
-    def _decide(self, given: set_up.Decided) -> str | None:
-        shown, _ = self.write(partial(set_up.decide, given=given))
-        return shown["redirect"]
+    def _decide(self, redirect: str, decision: Decision) -> str | None:
+        given = set_up.Decided(redirect=redirect, decision=decision)
+        return self.write(partial(set_up.decide, given=given))[0]["redirect"]
 
 
 run_instance = Instance.run

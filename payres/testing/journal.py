@@ -1,14 +1,17 @@
-"""The journal of a sandbox server: its requests and responses, with the verdicts on their signatures."""
+"""The journal of a sandbox server: its requests and responses, with the verdicts on their signatures; and the search in
+it and in the events."""
 
+import asyncio
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import Meta
 from starlette.types import Message, Receive, Scope, Send
 
 from payres.core.grants.clients import find_keys
@@ -16,17 +19,26 @@ from payres.core.http.authorize import read_signature
 from payres.core.http.changes import Changes
 from payres.core.http.observation import OBSERVATION, Observation
 from payres.core.http.request_head import header
-from payres.core.protocol.clock import format_time
-from payres.core.protocol.errors import ClientUnproven, DomainError
+from payres.core.protocol.clock import Clock, format_time
+from payres.core.protocol.errors import ClientUnproven, DomainError, InvalidClient, InvalidRequest
+from payres.core.protocol.event_types import EVENT_TYPES
+from payres.core.protocol.limits import MAX_WAIT_SECONDS
 from payres.core.protocol.reasons import MEANINGS, Rejected
 from payres.core.signatures.sign import Message as Signed
 from payres.core.signatures.sign import field_value, header_fields
-from payres.core.signatures.verify import describe, verify
-from payres.core.store.work import Work
+from payres.core.signatures.verify import Unverified, Verified, describe, verify
+from payres.core.store import events
+from payres.core.store.work import Units, Work
 from payres.testing.asked import Asked, find_asked
+from payres.testing.set_up import Given
+from payres.webhooks.deliveries import matches
+from payres.webhooks.sender import EventView, event_view
 
-if TYPE_CHECKING:
-    from payres.testing.server import Server
+FILTERS: Final = ("operation", "client", "wallet", "status", "fault")
+MOST_EVENTS: Final = 10_000  # read for one response
+Seconds = Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS)]
+Found = tuple[Sequence[Any], int]  # the matches, and the number of the last entry read
+Verdict = Literal["valid", "refused", "unsigned"]
 
 KEPT: Final = 1000
 ADDED: Final = "requests"  # the key of change notifications
@@ -42,7 +54,7 @@ class Verifier(msgspec.Struct, kw_only=True):
     """The verdict on the first signature: the server's, or the one it would have given if the request was refused
     earlier. An unneeded signature of an unknown client counts as `unsigned`."""
 
-    verdict: Literal["valid", "refused", "unsigned"] = "unsigned"
+    verdict: Verdict = "unsigned"
     reason: str | None = None
     kid: str | None = None
     created: int | None = None
@@ -72,10 +84,10 @@ class Entry(msgspec.Struct, kw_only=True):
 
 
 class Journal:
-    """The last thousand requests of a server. `changes` is notified of each new one."""
+    """The last thousand requests of the server at a base URL. `changes` is notified of each new one."""
 
-    def __init__(self, server: "Server") -> None:
-        self.server = server
+    def __init__(self, base_url: str, clock: Clock, units: Units) -> None:
+        self.base_url, self.clock, self.units = base_url, clock, units
         self.entries: deque[Entry] = deque(maxlen=KEPT)
         self._payments: dict[str, Entry] = {}
         self._faults: dict[str, str] = {}  # by the payment that met it
@@ -108,7 +120,7 @@ class Exchange:
     def __init__(self, journal: Journal, scope: Scope, receive: Receive, send: Send) -> None:
         self._journal, self._scope, self._receive, self._send = journal, scope, receive, send
         self._headers = scope["headers"]  # before a fault alters them
-        self._at, self._begun = format_time(journal.server.clock.now()), perf_counter()
+        self._at, self._begun = format_time(journal.clock.now()), perf_counter()
         self._body = self._error = b""
         self._status: int | None = None
         self._is_noted = False
@@ -136,7 +148,7 @@ class Exchange:
         self._is_noted, asked, verifier = True, Asked(), Verifier()
         milliseconds = round((perf_counter() - self._begun) * 1000, 1)
         with suppress(DomainError):  # during a reset
-            asked, verifier = await self._journal.server.read(self._look)
+            asked, verifier = await self._journal.units.read(self._look)
         self._journal.add(self._entry(asked, verifier, milliseconds), self._seen.payment)
 
     @property
@@ -148,28 +160,29 @@ class Exchange:
         verdict, reason = self._judge(work, asked)
         return asked, Verifier(verdict=verdict, reason=reason)
 
-    def _judge(self, work: Work, asked: Asked) -> tuple[Literal["valid", "refused", "unsigned"], str | None]:
-        """The verdict, and the reason of a refusal."""
-        code, reason = _code_and_reason(self._error)
-        fields = header_fields(self._headers)
+    def _judge(self, work: Work, asked: Asked) -> tuple[Verdict, str | None]:
+        """The server's verdict, or else the one that it would have given, and the reason of a refusal."""
+        fields, seen = header_fields(self._headers), self._seen
         is_signed = b"signature" in fields or b"signature-input" in fields
-        if code == ClientUnproven.code and reason in MEANINGS:
-            return "refused" if is_signed else "unsigned", reason
-        if not is_signed or self._seen.is_proven:
+        if isinstance(seen.error, ClientUnproven | InvalidClient) and seen.error.details.get("reason") in MEANINGS:
+            return "refused" if is_signed else "unsigned", seen.error.details["reason"]
+        if not is_signed or seen.is_proven:
             return "valid" if is_signed else "unsigned", None
         scope = {**self._scope, "headers": self._headers}
-        found = read_signature(self._journal.server.context, scope, self._body)
+        max_age = work.settings.signature_max_age
+        found: Unverified | Verified | Rejected = read_signature(
+            work.urls.base, max_age, self._journal.clock, scope, self._body
+        )
+        if isinstance(found, Unverified) and asked.client is not None:
+            found = verify(found, find_keys(work, asked.client, found.keyids))
         if isinstance(found, Rejected):
             return "refused", found.reason
-        if asked.client is None:
-            return ("refused" if self._error else "unsigned"), None
-        known = verify(found, find_keys(work, asked.client, found.keyids))
-        return ("refused", known.reason) if isinstance(known, Rejected) else ("valid", None)
+        return "valid" if isinstance(found, Verified) else "refused" if self._error else "unsigned", None
 
     def _entry(self, asked: Asked, verifier: Verifier, milliseconds: float) -> Entry:
         scope, seen = self._scope, self._seen
         target: bytes = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-        url = self._journal.server.settings.base_url + target.decode("utf-8", "replace")
+        url = self._journal.base_url + target.decode("utf-8", "replace")
         signed = Signed(scope["method"], url, self._headers, self._body)
         read = describe(signed)
         verifier.kid, verifier.created, verifier.components = read.keyid, read.created, read.components
@@ -195,6 +208,65 @@ class Exchange:
             fault=scope.get("state", {}).get("sandbox_fault"),
             replayed=has_key and creates and seen.payment is None,  # only new payments are noted
         )
+
+
+class EventsWanted(Given, frozen=True):
+    """Events after a cursor, or else after the baseline; `type` may end with a *, `wallet` is a path."""
+
+    after: str | None = None
+    type: str | None = None
+    wallet: str | None = None
+    count: Annotated[int, Meta(ge=1, le=1000)] = 1
+    wait: Seconds = 10
+
+
+class RequestsWanted(Given, frozen=True):
+    """Requests after a cursor, or else all in the journal."""
+
+    after: str | None = None
+    operation: str | None = None
+    client: str | None = None
+    wallet: str | None = None
+    status: int | None = None
+    fault: str | None = None
+    wait: Seconds = 0
+
+
+def check(wanted: EventsWanted) -> None:
+    """Raises InvalidRequest for an unknown event type."""
+    if wanted.type is not None and not any(matches(wanted.type, name) for name in EVENT_TYPES):
+        raise InvalidRequest(f"There are no such events, but: {', '.join(EVENT_TYPES)}", field="type")
+
+
+async def find_requests(journal: Journal, wanted: RequestsWanted, after: int) -> Found:
+    def fits(one: Entry) -> bool:
+        return one.seq > after and all(getattr(wanted, name) in {None, getattr(one, name)} for name in FILTERS)
+
+    return [one for one in journal.entries if fits(one)], journal.last
+
+
+def find_events(work: Work, wanted: EventsWanted, after: int) -> tuple[list[EventView], int]:
+    found, last = [], after
+    wallet = None if wanted.wallet is None else work.urls.wallet(wanted.wallet)
+    for event in events.events_after(work, after, MOST_EVENTS):
+        last = event.sequence
+        data: dict[str, Any] = msgspec.json.decode(event.data)
+        if matches(wanted.type or "*", event.type) and wallet in {None, data.get("walletAddress")}:
+            found.append(event_view(event))
+    return found, last
+
+
+async def wait_for(
+    changes: Changes, key: str, seconds: float, look: Callable[[], Awaitable[Found]], count: int
+) -> Found:
+    """Calls `look` after each change until it finds `count` matches, or until `seconds` have passed."""
+    with changes.watch(key) as change, suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while len((found := await look())[0]) < count:
+                await change.wait()
+                change.clear()
+            return found
+    return await look()
 
 
 def _code_and_reason(error: bytes) -> tuple[str | None, str | None]:

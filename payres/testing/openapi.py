@@ -12,8 +12,7 @@ from payres.core.http import openapi
 from payres.core.http.responses import JSON
 from payres.testing import set_up
 from payres.testing.faults import Fault
-from payres.testing.journal import Entry
-from payres.testing.looking import EventsWanted, RequestsWanted
+from payres.testing.journal import Entry, EventsWanted, RequestsWanted
 from payres.testing.rules import ConsentRule
 from payres.testing.sandbox import ROOT
 from payres.webhooks.sender import EventView

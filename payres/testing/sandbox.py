@@ -1,20 +1,19 @@
 """A disposable payres for tests in any language, or several peers, which share a token, a clock and resets."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
 from payres.core.process.logs import RequestLog
-from payres.core.process.settings import SettingsError, settings_of_texts
+from payres.core.process.settings import Settings, SettingsError, settings_of_texts
 from payres.core.process.worker import RUNNING
-from payres.core.protocol.clock import MovableClock, SystemClock
 from payres.core.protocol.identifiers import new_secret
 from payres.core.store.events import last_sequence
 from payres.core.store.work import EVENTS, Work
@@ -22,16 +21,20 @@ from payres.operator import api_keys
 from payres.operator.admin_hosts import AdminHosts
 from payres.operator.peers import add_peer
 from payres.testing import set_up
-from payres.testing.defaults import BALANCE, CLIENT, CLIENT_NAME, SETTINGS, WALLETS
+from payres.testing.clock import SandboxClock
 from payres.testing.peering import peers_of
 from payres.testing.rules import ConsentRule
 from payres.testing.server import Server
+from payres.testing.set_up import BALANCE, CLIENT, CLIENT_NAME, SETTINGS, WALLETS
 from payres.webhooks.deliveries import is_all_sent
 
 ROOT: Final = "/_sandbox"
 CREDIT_LIMIT: Final = "1000000.00"
 SETTLE_SECONDS: Final = 5
 LOOK_SECONDS: Final = 0.005
+
+
+Answer = tuple[int, Any]  # status and content of the control API
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -45,11 +48,12 @@ class Options(msgspec.Struct, frozen=True):
     settings: dict[str, str] = {}
 
 
-class SandboxClock(MovableClock):
-    """A movable clock; the app under test signs by its machine's clock, which `outside` returns."""
+class Made(NamedTuple):
+    """A request of the control API with an Idempotency-Key, and the task that answers it."""
 
-    def outside(self) -> int:
-        return SystemClock().now()
+    path: str
+    body: bytes
+    task: asyncio.Task[Answer]
 
 
 class Sandbox:
@@ -63,26 +67,21 @@ class Sandbox:
         self.clock = SandboxClock()
         self.generation = 1
         self._webhook = options.webhook
-        # Control requests in progress; and by server and Idempotency-Key, the path and body, and the task with the
-        # response.
-        self.under_way: set[asyncio.Task[Any]] = set()
-        self.made: dict[tuple[Server, str | None], tuple[tuple[str, bytes], asyncio.Task[tuple[int, Any]] | None]] = {}
+        self.under_way: set[asyncio.Task[Answer]] = set()  # control requests
+        self.made: dict[tuple[Server, str], Made] = {}  # by Idempotency-Key
         self._changing = asyncio.Lock()
         names = {urlsplit(url).hostname or "" for url in base_urls}
         admin_hosts = ",".join(filter(None, [options.control_from, *sorted(names)]))
         always = None if options.consent == "ask" else ConsentRule(decision=options.consent)
         self.servers: list[Server] = []
         for number, url in enumerate(base_urls, start=1):
-            own = {
-                "base_url": url,
-                "database": str(folder / f"payres-{number}.db"),
-                "ilp_address": f"test.payres-{number}",
-                "admin_hosts": admin_hosts,
-            }
-            if fixed := own.keys() & options.settings.keys():
-                raise SettingsError(f"{min(fixed)} is the sandbox's own and cannot be set")
-            usual = {name: str(value).lower() for name, value in SETTINGS.items()}
-            settings = settings_of_texts(usual | options.settings | own)
+            settings = _settings(
+                options.settings,
+                base_url=url,
+                database=str(folder / f"payres-{number}.db"),
+                ilp_address=f"test.payres-{number}",
+                admin_hosts=admin_hosts,
+            )
             self.servers.append(Server(settings, self.clock, always, request_log))
         self.hosts = AdminHosts(self.servers[0].settings.admin_hosts)
 
@@ -162,3 +161,11 @@ class Sandbox:
             "peers": [],
             **webhook,
         }
+
+
+def _settings(given: Mapping[str, str], **own: str) -> Settings:
+    """The settings of a server; `own` ones cannot be given. Raises SettingsError."""
+    if fixed := own.keys() & given.keys():
+        raise SettingsError(f"{min(fixed)} is the sandbox's own and cannot be set")
+    usual = {name: str(value).lower() for name, value in SETTINGS.items()}
+    return settings_of_texts({**usual, **given, **own})

@@ -26,10 +26,10 @@ from payres.core.store.clients import CLIENTS
 from payres.core.store.copies import change, copied
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
-from payres.testing.defaults import shorten_timeouts
-from payres.testing.interference import Interference
+from payres.testing.faults import Interference
 from payres.testing.journal import Exchange, Journal
 from payres.testing.rules import CONSENT_PAGE, ConsentRule, Rules
+from payres.testing.set_up import shorten_timeouts
 
 T = TypeVar("T")
 
@@ -70,10 +70,10 @@ class Server:
         self.line: dict[str, Any] = {}
         self.api_key = ""
         self.last_event = 0
-        self.journal = Journal(self)
-        self.rules: Rules[ConsentRule] = Rules("rule")
-        self.faults = Interference(self)
         self.clock = clock
+        self.journal = Journal(settings.base_url, clock, self)
+        self.rules: Rules[ConsentRule] = Rules("rule")
+        self.faults = Interference(self, settings.max_body_bytes, self.journal)
         self._always = always
         self._request_log = request_log
         self._stack = AsyncExitStack()
@@ -98,7 +98,7 @@ class Server:
         app = create_app(self.settings, self.clock, self._request_log, is_disposable=True)
         await self._stack.enter_async_context(app.router.lifespan_context(app))
         shorten_timeouts(app.state.context)
-        self.faults.surround(app.state.context)
+        self.faults.attach(app.state.context)
         self._app = app
 
     async def close(self) -> None:

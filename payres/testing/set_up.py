@@ -1,4 +1,4 @@
-"""Test set-up in a sandbox: wallets with balances, clients with keys, decisions, the clock, and expiry."""
+"""Set-up of test servers: defaults, wallets with balances, clients with keys, decisions, the clock, and expiry."""
 
 import re
 from collections.abc import Mapping
@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 
 from payres.core.grants import consent
+from payres.core.http.context import Context
+from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset, format_decimal
-from payres.core.protocol.clock import SECOND, MovableClock, parse_time
+from payres.core.protocol.clock import MILLISECOND, SECOND, parse_time
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import require_wallet_path
@@ -28,11 +30,21 @@ from payres.core.store.quotes import QUOTES
 from payres.core.store.secrets import encrypt
 from payres.core.store.wallets import find_valid_key, find_wallet
 from payres.core.store.work import Work
+from payres.interledger.node import node_of
+from payres.interledger.remote_payments import Backoff
 from payres.operator import keys, wallets, webhooks
 from payres.testing.asked import Asked, of_grant
+from payres.testing.clock import MovableClock
 from payres.testing.rules import CONSENT_PAGE, Decision
 from payres.webhooks.store.webhooks import WEBHOOK_SECRETS, WEBHOOKS
 
+# Tests send many requests from one address, so rate limits are off.
+RATE_LIMITS = [name for name in Settings.__struct_fields__ if name.startswith("rate_limit_")]
+SETTINGS = {"continue_wait": 0, "allow_private_hosts": True, **dict.fromkeys(RATE_LIMITS, 0)}
+WALLETS = {"alice": "Alice", "bob": "Bob"}
+BALANCE = "1000.00"
+CLIENT = "shop"
+CLIENT_NAME = "Example Shop"
 DOLLARS = Asset("USD", 2)
 MOST_SECONDS = 100 * 365 * 86_400
 TABLES: Mapping[str, Any] = {"quotes": QUOTES, "incoming-payments": INCOMING, "interact": INTERACTIONS}
@@ -87,6 +99,19 @@ class Expired(Given, frozen=True):
 
     url: str | None = None
     token: str | None = None
+
+
+def shorten_timeouts(context: Context) -> None:
+    """Shortens timeouts, so that payments to other servers fail within two seconds, and the pauses between packets."""
+    payments = node_of(context).payments
+    payments.backoff = Backoff(after_failure=0.02, after_fault=0.02)
+    payments.outbound.timing = msgspec.structs.replace(
+        payments.outbound.timing,
+        idle_timeout=SECOND,
+        close_timeout=SECOND,
+        first_pause=MILLISECOND,
+        interval=MILLISECOND,
+    )
 
 
 def show_wallet(work: Work, path: str) -> dict[str, Any]:

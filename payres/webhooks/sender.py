@@ -3,7 +3,7 @@
 import base64
 import hmac
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Final
 
@@ -70,15 +70,21 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Sender:
-    """Sends events. Close it at the end."""
+    """Sends events, those twice that `repeats`, which may be replaced, picks. Close it at the end."""
 
     def __init__(self, clock: Clock, allow_private_hosts: bool, metrics: Metrics) -> None:
         self._clock = clock
         self._deliveries = metrics.deliveries
+        self.repeats: Callable[[EventRecord], bool] = lambda event: False
         self._clients = {private: GuardedClient(private or allow_private_hosts, BOUNDS) for private in (False, True)}
 
     async def send(self, target: Target, event: EventRecord) -> Attempt:
         """Makes one attempt. Raises nothing."""
+        if self.repeats(event):
+            await self._count_and_send(target, event)
+        return await self._count_and_send(target, event)
+
+    async def _count_and_send(self, target: Target, event: EventRecord) -> Attempt:
         attempt = await self._send(target, event)
         self._deliveries["taken" if attempt.error is None else "failed"] += 1
         return attempt

@@ -12,8 +12,9 @@ import pytest
 from payres.client import errors, webhooks
 from payres.client.resources import IncomingPayment
 from payres.core.protocol import event_types, wire
-from payres.core.protocol.clock import SECOND, MovableClock
+from payres.core.protocol.clock import SECOND
 from payres.core.protocol.event_types import EVENT_TYPES
+from payres.testing.clock import MovableClock
 from payres.webhooks.sender import _signature, signed_headers
 from tests.helpers import Json, usd
 

@@ -12,7 +12,7 @@ from payres.core.process.counters import Metrics
 from payres.core.process.rate_limiter import RateLimiter
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset, format_decimal
-from payres.core.protocol.clock import SECOND, Clock, MovableClock
+from payres.core.protocol.clock import SECOND, Clock
 from payres.core.protocol.identifiers import new_id
 from payres.core.remote.http import GuardedClient
 from payres.core.store import clients
@@ -31,6 +31,7 @@ from payres.interledger.store.peers import PeerRecord
 from payres.interledger.stream import Frame, PacketType, SharedSecret, StreamMoney, StreamPacket
 from payres.operator import invariant_checks, wallets
 from payres.operator.peers import require_peer
+from payres.testing.clock import MovableClock
 from tests.core.remote.conftest import Request, open_servers, read_request
 from tests.works import add_usd_peer
 

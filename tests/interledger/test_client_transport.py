@@ -8,13 +8,13 @@ import pytest
 
 from payres.client import AsyncClient, errors
 from payres.core.process.rate_limiter import RateLimiter, requested_by
-from payres.core.protocol.clock import MovableClock
 from payres.core.protocol.errors import TooManyRequests, Unavailable
 from payres.core.protocol.limits import BURST_SECONDS
 from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds
 from payres.interledger.client_transport import MAX_ANSWER_BYTES
 from payres.interledger.identity import OwnIdentity
+from payres.testing.clock import MovableClock
 from tests.core.remote.conftest import UNHURRIED, Answer, Elapse, Serve, Site, loopback
 
 OWN = "http://own.example/.well-known/pay"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from payres.core.process.rate_limiter import RateLimiter
 from payres.core.protocol.amounts import MAX_LEDGER, Asset
-from payres.core.protocol.clock import MILLISECOND, SECOND, MovableClock
+from payres.core.protocol.clock import MILLISECOND, SECOND
 from payres.core.protocol.limits import BURST_SECONDS, MAX_PACKETS_IN_FLIGHT
 from payres.core.store.work import Work
 from payres.interledger.carrying import NoReply, Request, store_response
@@ -44,6 +44,7 @@ from payres.interledger.stream import (
 from payres.operator import assets, wallets
 from payres.operator.assets import set_rate
 from payres.operator.peers import require_peer
+from payres.testing.clock import MovableClock
 from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, code, open_node, sender_to
 from tests.traces import commit_held
 

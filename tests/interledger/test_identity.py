@@ -6,7 +6,7 @@ import pytest
 
 from payres.application import create_app
 from payres.core.process.settings import Settings
-from payres.core.protocol.clock import SECOND, MovableClock
+from payres.core.protocol.clock import SECOND
 from payres.core.remote.connection import FetchFailed
 from payres.core.signatures.jwk import JWK, jwk_from_public_bytes
 from payres.core.signatures.sign import Message, signature_base
@@ -14,6 +14,7 @@ from payres.core.signatures.verify import is_signature
 from payres.interledger.identity import OwnIdentity
 from payres.interledger.node import node_of
 from payres.operator import keys, wallets
+from payres.testing.clock import MovableClock
 from tests.instance import Instance, run_instance
 
 SEED = bytes(range(32))

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from payres.core.protocol.clock import SECOND, MovableClock
+from payres.core.protocol.clock import SECOND
 from payres.core.remote.connection import FetchFailed
 from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds
@@ -23,6 +23,7 @@ from payres.core.store.database import Database
 from payres.interledger import rates
 from payres.interledger.rates import fetch_rates, refresh_rates, watch_rates
 from payres.operator.assets import deposit_liquidity
+from payres.testing.clock import MovableClock
 from tests.core.remote.conftest import Answer, Elapse, Request, Site
 from tests.helpers import TIMEOUT, receiver_of, refusal, settle, usd
 from tests.http_server import reply, serving

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from payres.client import AsyncClient, OpenPaymentsError
-from payres.core.protocol.clock import SECOND, MovableClock
+from payres.core.protocol.clock import SECOND
 from payres.core.protocol.wire import Amount
 from payres.core.signatures.jwk import generate_private_key, private_pem
+from payres.testing.clock import MovableClock
 from payres.testing.receiver import QuickHandler, QuickServer
 from tests.client.clients import opened
 from tests.helpers import Json

@@ -5,7 +5,7 @@ import pytest
 
 from payres.application import create_app
 from payres.core.process.settings import Settings
-from payres.core.protocol.clock import SECOND, MovableClock
+from payres.core.protocol.clock import SECOND
 from payres.core.remote.http import GuardedClient
 from payres.core.store import audit
 from payres.core.store.database import Database
@@ -14,6 +14,7 @@ from payres.core.store.work import Environment, Work
 from payres.operator import takeover
 from payres.operator.backups import record_takeover, require_current
 from payres.operator.takeover import PAUSE_SECONDS, OtherServer, find_other, look_once
+from payres.testing.clock import MovableClock
 from tests.core.remote.conftest import Answer, Site
 
 RESTORED = 1_767_225_600 * SECOND

@@ -7,12 +7,13 @@ import pytest
 from payres.core.payments import ledger
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import MAX_LEDGER, Asset
-from payres.core.protocol.clock import DAY, MovableClock
+from payres.core.protocol.clock import DAY
 from payres.core.store.accounts import find_operator_account
 from payres.core.store.database import Database
 from payres.core.store.work import Environment, Work
 from payres.operator import volume, wallets
 from payres.operator.volume import DAYS, DailyVolume
+from payres.testing.clock import MovableClock
 
 USD = Asset("USD", 2)
 START = 20_000 * DAY + 5

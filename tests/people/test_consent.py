@@ -23,7 +23,6 @@ from payres.core.grants.sign_in import Browser, csrf_token, open_session
 from payres.core.http.context import Context
 from payres.core.process.settings import Settings
 from payres.core.process.slots import Slots, SlotsBusy
-from payres.core.protocol.clock import MovableClock
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.gnap import GrantRequest, GrantResponse
 from payres.core.protocol.identifiers import hash_secret
@@ -35,6 +34,7 @@ from payres.core.store.grants import GRANTS
 from payres.core.store.sessions import OF_WALLETS
 from payres.core.store.work import Transaction, Work
 from payres.operator import grants, keys, wallets
+from payres.testing.clock import MovableClock
 from tests.helpers import Json, usd
 from tests.operator.pages.browser import hidden_fields, words_of
 

@@ -7,7 +7,8 @@ from urllib.parse import urlencode
 
 import httpx2
 
-from payres.core.protocol.clock import SECOND, MovableClock, SystemClock
+from payres.core.protocol.clock import SECOND, SystemClock
+from payres.testing.clock import MovableClock
 from tests.helpers import Json, usd, wait_until
 from tests.testing.sandboxes import Sandbox
 

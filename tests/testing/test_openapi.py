@@ -4,7 +4,7 @@ import re
 
 import httpx2
 
-from payres.testing.actions import ACTIONS
+from payres.testing.control import ACTIONS
 from payres.testing.openapi import OPERATIONS, control_document
 from tests.testing.sandboxes import Sandbox
 

@@ -9,7 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 
-from payres.core.protocol.clock import DAY, SECOND, MovableClock, SystemClock, parse_time
+from payres.core.protocol.clock import DAY, SECOND, SystemClock, parse_time
+from payres.testing.clock import MovableClock
 from payres.testing.plugin import payres as payres
 from tests.helpers import TIMEOUT, usd, wait_until
 from tests.instance import Instance

@@ -12,7 +12,8 @@ import pytest
 from standardwebhooks import Webhook
 
 from payres.client import webhooks
-from payres.core.protocol.clock import SECOND, MovableClock
+from payres.core.protocol.clock import SECOND
+from payres.testing.clock import MovableClock
 from tests.helpers import Json, wait_until
 from tests.http_server import reply, serving
 

@@ -17,7 +17,7 @@ import pytest
 from standardwebhooks import WebhookVerificationError
 
 from payres.core.process.counters import Metrics
-from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND, MovableClock, SystemClock, format_time, parse_time
+from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND, SystemClock, format_time, parse_time
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.event_types import EVENT_TYPES
 from payres.core.protocol.limits import (
@@ -32,6 +32,7 @@ from payres.core.store.work import Work
 from payres.operator import wallets, webhooks
 from payres.operator.declarations import ROWS_AT_ONCE
 from payres.operator.webhooks import DELIVERY, WEBHOOK, list_deliveries
+from payres.testing.clock import MovableClock
 from payres.webhooks import deliveries
 from payres.webhooks.deliveries import RETRY_PAUSES, Queue
 from payres.webhooks.sender import Attempt, Sender, Target, signed_headers

@@ -18,7 +18,7 @@ from payres.core.http.context import Context, context_of
 from payres.core.http.observation import observation_of
 from payres.core.http.request_head import credentials
 from payres.core.process.rate_limiter import count_for_client
-from payres.core.protocol.clock import SECOND
+from payres.core.protocol.clock import SECOND, Clock
 from payres.core.protocol.errors import (
     ClientUnproven,
     DomainError,
@@ -133,23 +133,24 @@ def parse_signature(request: Request, body: bytes) -> Unverified:
 
     The signed URL is the public base URL followed by the request target as sent.
     """
-    parsed = read_signature(context_of(request), request.scope, body)
+    context = context_of(request)
+    parsed = read_signature(context.urls.base, context.settings.signature_max_age, context.clock, request.scope, body)
     if isinstance(parsed, Rejected):
         raise _rejection(parsed)
     return parsed
 
 
-def read_signature(context: Context, scope: Scope, body: bytes) -> Unverified | Rejected:
+def read_signature(base_url: str, max_age: int, clock: Clock, scope: Scope, body: bytes) -> Unverified | Rejected:
     """Like `parse_signature`, but returns a rejection; also for requests that are only observed."""
     target: bytes = scope["raw_path"]
     if scope["query_string"]:
         target += b"?" + scope["query_string"]
-    message = Message(scope["method"], context.urls.base + target.decode("utf-8", "replace"), scope["headers"], body)
-    max_age, now = context.settings.signature_max_age, context.clock.now()
+    message = Message(scope["method"], base_url + target.decode("utf-8", "replace"), scope["headers"], body)
+    now = clock.now()
     parsed = parse(message, max_age, now)
     if isinstance(parsed, Rejected) and parsed.reason in OF_TIME:
         # Differs from `now` only in tests, where this clock has been moved but the app's has not.
-        parsed = parse(message, max_age, context.clock.outside())
+        parsed = parse(message, max_age, clock.outside())
         parsed = parsed if isinstance(parsed, Rejected) else msgspec.structs.replace(parsed, now=now)
     return parsed
 

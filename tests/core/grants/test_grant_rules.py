@@ -19,7 +19,6 @@ import pytest
 
 from payres.core.grants import clients
 from payres.core.grants.tokens import revoke_grant
-from payres.core.protocol.clock import MovableClock
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.limits import APPROVAL_SECONDS
 from payres.core.protocol.urls import Urls
@@ -27,6 +26,7 @@ from payres.core.signatures.fields import content_digest
 from payres.core.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.core.store.work import Transaction
 from payres.testing import instance as instances
+from payres.testing.clock import MovableClock
 from tests.helpers import Json, client_with_key, last_segment, refusal
 from tests.http_server import reply, serving
 from tests.instance import Instance, run_instance

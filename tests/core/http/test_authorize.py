@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from payres.core.grants.tokens import revoke_grant, revoke_token
 from payres.core.http import authorize, wallet_addresses
-from payres.core.protocol.clock import MovableClock
 from payres.core.protocol.limits import BURST_SECONDS, KEY_REFETCH_RATE
 from payres.core.remote.http import GuardedClient
 from payres.core.remote.wallet_addresses import KeySet, fetch_keys
@@ -25,6 +24,7 @@ from payres.core.signatures.jwk import generate_private_key, jwk_from_public_byt
 from payres.core.store.work import Transaction, Work
 from payres.operator import keys, wallets
 from payres.testing import instance as instances
+from payres.testing.clock import MovableClock
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT, Json, sign_by_hand, usd
 from tests.http_server import reply, serving

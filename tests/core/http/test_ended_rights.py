@@ -23,7 +23,7 @@ from payres.application import create_app
 from payres.core.grants import clients, tokens
 from payres.core.http.context import Context
 from payres.core.process.settings import Settings
-from payres.core.protocol.clock import SECOND, MovableClock
+from payres.core.protocol.clock import SECOND
 from payres.core.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.core.signatures.sign import Message, sign
 from payres.core.store.clients import Client
@@ -33,7 +33,8 @@ from payres.core.store.work import Environment, Work
 from payres.interledger.node import node_of
 from payres.interledger.remote_receivers import RemoteIncomingPayment
 from payres.operator import keys, wallets
-from payres.testing.defaults import SETTINGS
+from payres.testing.clock import MovableClock
+from payres.testing.set_up import SETTINGS
 from tests.conftest import Refused
 from tests.helpers import receiver_of, usd
 from tests.instance import Instance

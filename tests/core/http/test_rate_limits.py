@@ -11,9 +11,10 @@ from payres.core.http.admission import RateLimits
 from payres.core.http.observation import OBSERVATION, Observation
 from payres.core.process.rate_limiter import RateLimiter
 from payres.core.process.settings import Settings
-from payres.core.protocol.clock import SECOND, MovableClock
+from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import TooManyRequests
 from payres.core.protocol.limits import BURST_SECONDS, MAX_FORM_FIELDS
+from payres.testing.clock import MovableClock
 from tests.helpers import Json, client_with_key, usd
 from tests.instance import Instance, run_instance
 from tests.interledger.test_endpoint import add_peer

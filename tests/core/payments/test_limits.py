@@ -22,7 +22,6 @@ from payres.core.grants.limits import current_window, spent_in_window
 from payres.core.payments import incoming, outgoing, quotes
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset
-from payres.core.protocol.clock import MovableClock
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.gnap import IncomingPaymentAccess, Limits, OutgoingPaymentAccess
 from payres.core.protocol.wire import (
@@ -40,6 +39,7 @@ from payres.core.store.work import Transaction, Work
 from payres.interledger.settlement import end_remote
 from payres.operator import invariant_checks, wallets
 from payres.operator.assets import deposit_liquidity, set_fee, set_rate
+from payres.testing.clock import MovableClock
 from tests.helpers import Json, examples, last_segment
 from tests.works import caller_of, offer_elsewhere, savepoint, work_at
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from payres.core.process.logs import LogFormat, LogLevel, OutputHandler, RequestLog, configure
-from payres.core.protocol.clock import MovableClock
+from payres.testing.clock import MovableClock
 
 Line = tuple[str, str, int, str | None, float, dict[str, str]]
 LINE: Line = ("POST", "/quotes", 401, "invalid_token", 0.0009, {})

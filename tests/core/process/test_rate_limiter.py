@@ -2,8 +2,9 @@ import pytest
 
 from payres.core.process import rate_limiter
 from payres.core.process.rate_limiter import UNREADABLE, RateLimiter, _counted, address_of, counted_address, too_many
-from payres.core.protocol.clock import SECOND, MovableClock
+from payres.core.protocol.clock import SECOND
 from payres.core.protocol.limits import BURST_SECONDS
+from payres.testing.clock import MovableClock
 
 START = 1_800_000_000 * SECOND
 

@@ -7,7 +7,6 @@ import pytest
 
 from payres.core.process.rate_limiter import RateLimiter, Requester, requested_by
 from payres.core.process.worker import cancel_all
-from payres.core.protocol.clock import MovableClock
 from payres.core.protocol.errors import TooManyRequests
 from payres.core.protocol.limits import (
     BURST_SECONDS,
@@ -22,6 +21,7 @@ from payres.core.remote import transport
 from payres.core.remote.connection import Connection, FetchFailed, NoAnswer
 from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds, open_connection
+from payres.testing.clock import MovableClock
 from tests.core.remote.conftest import HURRY, UNHURRIED, Answer, Elapse, NameServers, Serve, Site, failure_of, loopback
 from tests.helpers import settle
 from tests.internet import Internet
