@@ -56,7 +56,7 @@ COMMANDS: Mapping[str, Noun] = {
     "rate": Noun("", "Set exchange rates.", "operator.assets"),
     "fee": Noun("", "Set the fees for sending; withdraw collected fees.", "operator.assets"),
     "peer": Noun(
-        "payment",
+        "peer",
         "Connect to other Interledger servers, and settle with them.",
         "operator.peers",
     ),
