@@ -58,7 +58,7 @@ docs: $(VENV)/.dev ## Write docs/reference again from the program
 	$(BIN)/python -m docs.generate
 
 site: $(VENV)/.dev ## Build the documents as a site in ./site
-	@rm -rf .site && mkdir .site && cp --parents *.md LICENSE docs/*.md docs/*/*.md docs/llms.txt benchmarks/*.md $$(find deploy -maxdepth 1 -type f) payres/limits.py .site
+	@rm -rf .site && mkdir .site && cp --parents *.md LICENSE docs/*.md docs/*/*.md docs/llms.txt benchmarks/*.md $$(find deploy -maxdepth 1 -type f) payres/core/protocol/limits.py .site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@# For programs that read: each page also as it was written.
 	@cd .site && cp --parents *.md docs/*.md docs/*/*.md benchmarks/*.md ../site && sed 's#](#](docs/#; s#](docs/\.\./#](#' docs/llms.txt > ../site/llms.txt

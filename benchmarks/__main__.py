@@ -16,29 +16,23 @@ import msgspec
 from nacl.bindings import crypto_sign, crypto_sign_keypair, crypto_sign_open
 
 from benchmarks import CannotMeasure
-from benchmarks.figures import Figures, last_before, load, store
+from benchmarks.figures import Figures, Report, last_before, load, put_into, store
+from benchmarks.load import require_wrk
 from benchmarks.measures import FEW_PAYMENTS, FULL, QUICK, Measurement
-from benchmarks.replay import require_wrk
-from benchmarks.report import Report, write_page
 
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / ".benchmarks"
+FILE, EXISTING = click.Path(path_type=Path), click.Path(path_type=Path, exists=True)
 BYTES_OF_A_PAYMENT = 400  # with its indexes, in the database that is kept and in the run's copy
 
 
 @click.command()
 @click.option("--quick", is_flag=True, help="Three short rounds, which judge nothing.")
 @click.option("--payments", type=click.IntRange(min=FEW_PAYMENTS), help="Incoming payments in the large database.")
-@click.option(
-    "--cache", type=click.Path(path_type=Path), default=CACHE, help="Where databases and figures are, on a disk."
-)
-@click.option(
-    "--compare", type=click.Path(path_type=Path, exists=True), help="A file of figures, instead of the last run's."
-)
-@click.option(
-    "--write-page", "writes_page", is_flag=True, help="Puts the tables into benchmarks/figures.md and README.md."
-)
-def main(quick: bool, payments: int | None, cache: Path, compare: Path | None, writes_page: bool) -> None:
+@click.option("--cache", type=FILE, default=CACHE, help="Where databases and figures are, on a disk.")
+@click.option("--compare", type=EXISTING, help="A file of figures, instead of the last run's.")
+@click.option("--write-page", is_flag=True, help="Puts the tables into benchmarks/figures.md and README.md.")
+def main(quick: bool, payments: int | None, cache: Path, compare: Path | None, write_page: bool) -> None:
     """Measure payres against a bare application and against its own growth."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and not at once: the servers must be stopped
     extent = QUICK if quick else FULL
@@ -47,16 +41,15 @@ def main(quick: bool, payments: int | None, cache: Path, compare: Path | None, w
     try:
         require_wrk()
         cache.mkdir(parents=True, exist_ok=True)
-        _require_space(cache, extent.payments * BYTES_OF_A_PAYMENT)
+        needed = extent.payments * BYTES_OF_A_PAYMENT
+        if shutil.disk_usage(cache).free < needed:
+            raise CannotMeasure(
+                f"{cache} has not the {needed / 1e9:.1f} GB free that this takes; --payments takes less"
+            )
         before = load(compare) if compare is not None else None
         with tempfile.TemporaryDirectory(prefix="run-", dir=cache) as temporary:
-            figures = Figures(
-                f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}",
-                platform.node(),
-                _machine(Path(temporary)),
-                quick,
-                extent.payments,
-            )
+            taken, machine = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}", _machine(Path(temporary))
+            figures = Figures(taken, platform.node(), machine, quick, extent.payments)
             Measurement(Path(temporary), cache, extent, figures, lambda progress: click.echo(progress, err=True)).run()
     except (CannotMeasure, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
@@ -66,15 +59,9 @@ def main(quick: bool, payments: int | None, cache: Path, compare: Path | None, w
     if before is not None:
         click.echo(f"\nThe changes are those since the run of {before.taken}.")
     click.echo(f"\nThe figures are in {file}.")
-    if writes_page:
-        write_page(ROOT / "benchmarks" / "figures.md", Report(figures).text())
-        write_page(ROOT / "README.md", Report(figures).beside_rafiki())
-
-
-def _require_space(cache: Path, needed: int) -> None:
-    """Raises CannotMeasure."""
-    if shutil.disk_usage(cache).free < needed:
-        raise CannotMeasure(f"{cache} has not the {needed / 1e9:.1f} GB free that this takes; --payments takes less")
+    if write_page:
+        put_into(ROOT / "benchmarks" / "figures.md", Report(figures).text())
+        put_into(ROOT / "README.md", Report(figures).beside_rafiki())
 
 
 def _machine(directory: Path) -> str:

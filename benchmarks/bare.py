@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-import click
 import uvicorn
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from nacl.bindings import crypto_sign, crypto_sign_keypair, crypto_sign_open
@@ -24,8 +23,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from payres.store.database import Database
-from payres.store.work import Transaction
+from payres.core.store.database import Database
+from payres.core.store.work import Transaction
 
 # As many bytes as the signature base of a signed GET, and as an incoming payment.
 MESSAGE = b"signed " * 60
@@ -61,27 +60,15 @@ async def take_packet(request: Request) -> Response:
     return Response(reply, media_type="application/octet-stream")
 
 
-@click.command()
-@click.option("--port", type=int, required=True)
-@click.option("--database", "path", required=True)
-def main(port: int, path: str) -> None:
+def main() -> None:
     """Serve until SIGTERM, with the flags of `payres serve`."""
-
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        app.state.database = await Database.open(path)
-        await app.state.database.write(_prepare)
-        yield
-        await app.state.database.close()
-
     routes = [
         Route("/ilp", take_packet, methods=["POST"]),
         Route("/{path:path}", serve_one, methods=["GET", "POST"]),
     ]
-    app = Starlette(routes=routes, lifespan=lifespan)
     uvicorn.run(
-        app,
-        port=port,
+        Starlette(routes=routes, lifespan=lifespan),
+        port=int(os.environ["PAYRES_PORT"]),
         loop="auto",
         http="httptools",
         ws="none",
@@ -92,6 +79,14 @@ def main(port: int, path: str) -> None:
         date_header=True,
         backlog=2048,
     )
+
+
+@asynccontextmanager
+async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    app.state.database = await Database.open(os.environ["PAYRES_DATABASE"])
+    await app.state.database.write(_prepare)
+    yield
+    await app.state.database.close()
 
 
 def _prepare(tx: Transaction) -> None:

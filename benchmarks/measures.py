@@ -9,17 +9,14 @@ from statistics import median, quantiles
 from typing import TypeVar
 
 import msgspec
+import uvloop
 
 from benchmarks import CannotMeasure
-from benchmarks.figures import Figures, Measure, Replayed, Side
-from benchmarks.packets import PacketSource
-from benchmarks.paying import payment_milliseconds, payments
-from benchmarks.population import Population, populate, populate_from
-from benchmarks.remote import running_pair
-from benchmarks.replay import CONNECTIONS, replay, write_requests
-from benchmarks.servers import BASE_URL, Server, bare_command, free_port, payres_command, receiver_command, running
-from benchmarks.signed import creations, lists, quotes, reads
-from benchmarks.webhooks import attempted, subscribe
+from benchmarks.figures import Figures, Measure, Quantity, Replayed, Side
+from benchmarks.load import CONNECTIONS, payment_milliseconds, replay, running_pair, write_requests
+from benchmarks.population import Population, attempted, populate, subscribe
+from benchmarks.raw_requests import PacketSource, creations, lists, payments, quotes, reads
+from benchmarks.servers import BARE, BASE_URL, PAYRES, RECEIVER, Server, free_port, running
 
 T = TypeVar("T")
 
@@ -66,35 +63,31 @@ class Subject(msgspec.Struct, frozen=True):
     packets: PacketSource
 
     def running(self) -> AbstractContextManager[Server]:
-        port = free_port()
-        command = bare_command if self.side == "bare" else payres_command
-        return running(command(self.database, port), port, self.database.with_suffix(".log"))
+        return running(BARE if self.side == "bare" else PAYRES, self.database)
 
 
 Running = tuple[Subject, Server]
 
 
-class Measurement:
+class Measurement(msgspec.Struct, frozen=True):
     """Measures everything, with databases and logs in `directory`; `tell` hears how far it is."""
 
-    def __init__(
-        self, directory: Path, cache: Path, extent: Extent, figures: Figures, tell: Callable[[str], None]
-    ) -> None:
-        self._directory = directory
-        self._cache = cache
-        self._extent = extent
-        self._figures = figures
-        self._tell = tell
+    directory: Path
+    cache: Path
+    extent: Extent
+    figures: Figures
+    tell: Callable[[str], None]
 
     def run(self) -> None:
         """Adds to the figures. Raises CannotMeasure."""
-        few, grown = self._prepare()
+        few = self._subject("payres")
+        grown = self._subject("grown")
         # The bare application is sent the very same requests.
-        bare = msgspec.structs.replace(few, side="bare", database=self._directory / "bare.db")
+        bare = msgspec.structs.replace(few, side="bare", database=self.directory / "bare.db")
         for turn in self._rounds("start-up, cold reads"):
             for subject in _in_turn((few, grown), turn):
                 with subject.running() as server:
-                    self._figures.add("start", subject.side, "start", server.start_seconds)
+                    self.figures.add("start", subject.side, "start", server.start_seconds)
             self._measure_cold(grown, "read", "cold read")
             self._measure_cold(grown, "list", "cold list")
         with ExitStack() as stack:
@@ -103,28 +96,31 @@ class Measurement:
                 self._measure_side_by_side(_in_turn(servers, turn))
                 self._measure_beside_readers(*servers[0])
         for subject in (few, grown):
-            self._tell(f"memory of {subject.side}")
+            self.tell(f"memory of {subject.side}")
             self._weigh(subject)
         self._measure_webhooks()
-        self._measure_remote()
+        with running_pair(self.directory, FEW_PAYMENTS) as pair:
+            for _ in self._rounds("payments to another server"):
+                rate, processor = uvloop.run(pair.pay(self.extent.remote_payments))
+                self.figures.add("remote", "payres", "rate", rate)
+                self.figures.add("remote", "payres", "processor", processor)
 
     def _rounds(self, title: str) -> Iterator[int]:
-        for turn in range(self._extent.rounds):
-            self._tell(f"{title}, round {turn + 1} of {self._extent.rounds}")
+        for turn in range(self.extent.rounds):
+            self.tell(f"{title}, round {turn + 1} of {self.extent.rounds}")
             yield turn
 
-    def _prepare(self) -> tuple[Subject, Subject]:
-        few = self._subject("payres", populate(self._directory / "payres.db", BASE_URL, FEW_PAYMENTS))
-        path, payments = self._directory / "grown.db", self._extent.payments
-        grown = self._subject("grown", populate_from(self._cache, path, BASE_URL, payments, self._tell))
-        return few, grown
-
-    def _subject(self, side: Side, population: Population) -> Subject:
+    def _subject(self, side: Side, name: str = "") -> Subject:
+        path = self.directory / f"{name or side}.db"
+        if side == "grown":
+            population = populate(path, BASE_URL, self.extent.payments, self.cache, self.tell)
+        else:
+            population = populate(path, BASE_URL, FEW_PAYMENTS)
         files: dict[Replayed, Path] = {}
         for kind, requests in REPLAYED.items():
-            files[kind] = self._directory / f"{side}-{kind}.requests"
+            files[kind] = path.with_suffix(f".{kind}")
             write_requests(files[kind], requests(population))
-        return Subject(side, population.path, population, files, PacketSource(population))
+        return Subject(side, path, population, files, PacketSource(population))
 
     def _measure_cold(self, subject: Subject, kind: Replayed, measure: Measure) -> None:
         """The first second of a server of whose database nothing is in memory."""
@@ -132,42 +128,43 @@ class Measurement:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         with subject.running() as server:
-            self._load(measure, subject.side, server, subject.requests[kind], seconds=1)
+            self._load((subject, server), measure, subject.requests[kind], seconds=1)
 
     def _measure_side_by_side(self, servers: Sequence[Running]) -> None:
         for kind in REPLAYED:
             for subject, server in servers:
                 if subject.side != "bare" or kind in OF_BARE:
-                    self._load(kind, subject.side, server, subject.requests[kind])
+                    self._load((subject, server), kind, subject.requests[kind])
                 if (subject.side, kind) == ("payres", "read"):
-                    self._load("wide", subject.side, server, subject.requests[kind], connections=MANY_CONNECTIONS)
+                    self._load((subject, server), "wide", subject.requests["read"], connections=MANY_CONNECTIONS)
         for subject, server in servers:
             self._measure_packets(subject, server)
         for subject, server in servers:
             if subject.side != "bare":
-                self._load("pay", subject.side, server, self._payments(subject), requests_each=2)
-                milliseconds = payment_milliseconds(subject.population, server.port, self._extent.seconds / 2)
-                self._figures.add("pay alone", subject.side, "p50", median(milliseconds))
-                self._figures.add("pay alone", subject.side, "p99", quantiles(milliseconds, n=100)[-1])
+                self._load((subject, server), "pay", self._payments(subject), requests_each=2)
+                seconds = self.extent.seconds / 2
+                milliseconds = uvloop.run(payment_milliseconds(subject.population, server.port, seconds))
+                self.figures.add("pay alone", subject.side, "p50", median(milliseconds))
+                self.figures.add("pay alone", subject.side, "p99", quantiles(milliseconds, n=100)[-1])
 
     def _measure_beside_readers(self, subject: Subject, server: Server) -> None:
         payments = self._payments(subject)
         with ThreadPoolExecutor(max_workers=1) as beside:
-            readers = beside.submit(replay, server.port, subject.requests["read"], self._extent.seconds)
-            found = replay(server.port, payments, self._extent.seconds)
+            readers = beside.submit(replay, server.port, subject.requests["read"], self.extent.seconds)
+            found = replay(server.port, payments, self.extent.seconds)
             readers.result()
-        self._figures.add("pay beside", subject.side, "rate", found.per_second / 2)
+        self.figures.add("pay beside", subject.side, "rate", found.per_second / 2)
 
     def _payments(self, subject: Subject) -> Path:
         file = subject.database.with_suffix(".payments")
-        write_requests(file, payments(subject.population, self._extent.seconds * MOST_PAYMENTS_PER_SECOND))
+        write_requests(file, payments(subject.population, self.extent.seconds * MOST_PAYMENTS_PER_SECOND))
         return file
 
     def _measure_packets(self, subject: Subject, server: Server) -> None:
         file = subject.database.with_suffix(".packets")
-        write_requests(file, subject.packets.requests(self._extent.seconds * MOST_PACKETS_PER_SECOND))
+        write_requests(file, subject.packets.requests(self.extent.seconds * MOST_PACKETS_PER_SECOND))
         before = subject.packets.fulfilled()
-        sent = self._load("packet", subject.side, server, file)
+        sent = self._load((subject, server), "packet", file)
         fulfilled = subject.packets.fulfilled() - before
         if subject.side != "bare" and fulfilled < sent:
             raise CannotMeasure(f"of {sent} packets only {fulfilled} were new and fulfilled")
@@ -176,47 +173,36 @@ class Measurement:
         """Memory after so many requests of all kinds, while no other server runs that would share it."""
         with subject.running() as server:
             sent = 0
-            while sent < self._extent.requests_before_weighing:
+            while sent < self.extent.requests_before_weighing:
                 for file in subject.requests.values():
-                    sent += replay(server.port, file, self._extent.seconds).requests
-            self._figures.add("memory", subject.side, "memory", server.memory())
+                    sent += replay(server.port, file, self.extent.seconds).requests
+            self.figures.add("memory", subject.side, "memory", server.memory())
 
     def _measure_webhooks(self) -> None:
         """Each server runs alone: one with a webhook has much to deliver when its load has ended."""
-        port = free_port()
-        without, webhook, undelivered = (self._fresh(side) for side in ("payres", "webhook", "undelivered"))
-        subscribe(webhook.population, f"http://127.0.0.1:{port}/")
+        url = f"http://127.0.0.1:{free_port()}/"
+        without = self._subject("payres", name="fresh")
+        webhook, undelivered = self._subject("webhook"), self._subject("undelivered")
+        subscribe(webhook.population, url)
         subscribe(undelivered.population, REFUSED_URL, UNDELIVERED_EVENTS)
         sent = attempted(webhook.database)
-        with running(receiver_command(port), port, self._directory / "receiver.log"):
+        with running(RECEIVER, self.directory / "receiver.db", url):
             for turn in self._rounds("webhooks"):
                 for subject in _in_turn((without, webhook, undelivered), turn):
                     with subject.running() as server:
                         # Its quotes are paid next, and all modules are loaded by then.
-                        replay(server.port, subject.requests["quote"], self._extent.seconds)
+                        replay(server.port, subject.requests["quote"], self.extent.seconds)
                         if subject is not undelivered:
-                            self._load("fresh pay", subject.side, server, self._payments(subject), requests_each=2)
+                            self._load((subject, server), "fresh pay", self._payments(subject), requests_each=2)
                         if subject is not webhook:
-                            self._load("fresh create", subject.side, server, subject.requests["create"])
+                            self._load((subject, server), "fresh create", subject.requests["create"])
         if attempted(webhook.database) == sent:
             raise CannotMeasure("the webhook got no event")
 
-    def _fresh(self, side: Side) -> Subject:
-        path = self._directory / f"fresh-{side}.db"
-        return self._subject(side, populate(path, BASE_URL, FEW_PAYMENTS))
-
-    def _measure_remote(self) -> None:
-        with running_pair(self._directory, FEW_PAYMENTS) as pair:
-            for _ in self._rounds("payments to another server"):
-                paid = pair.pay(self._extent.remote_payments)
-                self._figures.add("remote", "payres", "rate", paid.rate)
-                self._figures.add("remote", "payres", "processor", paid.processor)
-
     def _load(
         self,
+        running: Running,
         measure: Measure,
-        side: Side,
-        server: Server,
         file: Path,
         requests_each: int = 1,
         seconds: int | None = None,
@@ -226,14 +212,18 @@ class Measurement:
 
         With two requests for each payment, latencies of the one and the other would be mixed, and are left out.
         """
+        subject, server = running
         before = server.processor_seconds()
-        found = replay(server.port, file, seconds or self._extent.seconds, connections)
+        found = replay(server.port, file, seconds or self.extent.seconds, connections)
         used = server.processor_seconds() - before
-        self._figures.add(measure, side, "rate", found.per_second / requests_each)
-        self._figures.add(measure, side, "processor", used / found.requests * requests_each * 1e6)
+        figures: dict[Quantity, float] = {
+            "rate": found.per_second / requests_each,
+            "processor": used / found.requests * requests_each * 1e6,
+        }
         if requests_each == 1:
-            self._figures.add(measure, side, "p50", found.median / 1e3)
-            self._figures.add(measure, side, "p99", found.slowest_hundredth / 1e3)
+            figures |= {"p50": found.median / 1e3, "p99": found.slowest_hundredth / 1e3}
+        for quantity, figure in figures.items():
+            self.figures.add(measure, subject.side, quantity, figure)
         return found.requests
 
 

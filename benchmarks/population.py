@@ -1,31 +1,35 @@
-"""A database to measure on: wallets, clients with keys and tokens, and any number of incoming payments."""
+"""The databases to measure on: wallets, clients with keys and tokens, any number of incoming payments, peers and
+webhooks."""
 
 import hashlib
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from payres.clock import DAY
-from payres.gnap import Access, IncomingPaymentAccess, OutgoingPaymentAccess, QuoteAccess
-from payres.grants import clients
-from payres.grants.tokens import issue_token
-from payres.identifiers import hash_secret
+from payres.core.grants import clients
+from payres.core.grants.tokens import issue_token
+from payres.core.process.settings import Settings
+from payres.core.protocol.clock import DAY
+from payres.core.protocol.gnap import Access, IncomingPaymentAccess, OutgoingPaymentAccess, QuoteAccess
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.urls import Urls, canonical
+from payres.core.protocol.wire import encode
+from payres.core.signatures.jwk import jwk_from_public_bytes
+from payres.core.store.clients import Client, ClientRecord
+from payres.core.store.connections import connect_writer
+from payres.core.store.grants import GRANTS, GrantRecord
+from payres.core.store.migrations import schema
+from payres.core.store.work import Environment, Transaction, Work
+from payres.operator import peers, webhooks
 from payres.operator.keys import add_key
+from payres.operator.peer_terms import NewPeer
 from payres.operator.wallets import create_wallet, deposit
-from payres.settings import Settings
-from payres.signatures.jwk import jwk_from_public_bytes
-from payres.store.clients import Client, ClientRecord
-from payres.store.connections import connect_writer
-from payres.store.grants import GRANTS, GrantRecord
-from payres.store.migrations import schema
-from payres.store.work import Environment, Transaction, Work
-from payres.urls import Urls, canonical
-from payres.wire import encode
 
 WALLETS = 100
 CLIENTS = 50
@@ -33,6 +37,7 @@ SAMPLE = 2000  # payments that the requests read and pay
 KID = "bench"
 LIFETIME_SECONDS = 86400  # of tokens
 CHUNK = 1_000_000
+CREDIT_LIMIT = "10000000000000.00"
 START = 1_735_689_600_000_000  # 2025-01-01, when the first payment was made; the last one 20 days later
 SPAN = 20 * DAY
 
@@ -63,7 +68,10 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class Population(msgspec.Struct, frozen=True):
-    """What requests are made of. `payments` are pairs of an incoming payment's id and the caller that made it."""
+    """What requests are made of. `payments` are pairs of an incoming payment's id and the caller that made it.
+
+    The first wallet address has the most incoming payments; the last has none, and the callers may pay from it.
+    """
 
     path: Path
     urls: Urls
@@ -71,53 +79,92 @@ class Population(msgspec.Struct, frozen=True):
     wallet_addresses: Sequence[str]
     payments: Sequence[tuple[str, Caller]]
 
-    @property
-    def busy_wallet_address(self) -> str:
-        """The wallet address with the most incoming payments."""
-        return self.wallet_addresses[0]
 
-    @property
-    def paying_wallet_address(self) -> str:
-        """The wallet address that the callers may pay from; it has no incoming payments."""
-        return self.wallet_addresses[-1]
+class Node(msgspec.Struct, frozen=True):
+    """A server as its peers see it. `token` is what it shows them."""
+
+    ilp_address: str
+    url: str
+    token: str
 
 
-def populate(path: Path, base_url: str, payments: int) -> Population:
-    """A new database at `path` with this many open incoming payments, spread over wallets and clients."""
-    _build(path, base_url, payments, lambda progress: None)
-    return _introduced(path, base_url)
+def populate(
+    path: Path, base_url: str, payments: int, cache: Path | None = None, tell: Callable[[str], None] = lambda _: None
+) -> Population:
+    """A new database at `path` with this many open incoming payments, spread over wallets and clients.
 
-
-def populate_from(cache: Path, path: Path, base_url: str, payments: int, tell: Callable[[str], None]) -> Population:
-    """As `populate`, by a copy of a database that is kept in `cache`: 10,000,000 payments take minutes to insert.
-
-    It is made anew when the schema or this module has changed, and replaces the one of before.
+    With a cache it is a copy of one that is kept there: 10,000,000 payments take minutes to insert. That one is made
+    anew when the schema or this module has changed, and replaces the one of before.
     """
     made_by = schema().encode() + Path(__file__).read_bytes()
-    kept = cache / f"{payments}-{hashlib.sha256(made_by).hexdigest()[:12]}.db"
+    kept = path if cache is None else cache / f"{payments}-{hashlib.sha256(made_by).hexdigest()[:12]}.db"
     if not kept.exists():
-        for outdated in cache.glob(f"{payments}-*.db"):
+        for outdated in cache.glob(f"{payments}-*.db") if cache else ():
             outdated.unlink()
         _build(path, base_url, payments, tell)
         path.rename(kept)
-    tell(f"copying {kept}")
-    shutil.copyfile(kept, path)
+    if kept != path:
+        tell(f"copying {kept}")
+        shutil.copyfile(kept, path)
     return _introduced(path, base_url)
+
+
+def add_peer(path: Path, own: Node, peer: Node) -> None:
+    """Puts `peer` in force at the server of a database, which must not be running."""
+    new = NewPeer(
+        name=peer.ilp_address,
+        ilp_address=peer.ilp_address,
+        asset_code="USD",
+        asset_scale=2,
+        url=peer.url,
+        outgoing_token=own.token,
+        incoming_token=peer.token,
+        credit_limit=CREDIT_LIMIT,
+    )
+    with _unit(path, Settings(ilp_address=own.ilp_address)) as work:
+        peers.add_peer(work, new)
+
+
+def subscribe(population: Population, url: str, undelivered: int = 0) -> None:
+    """A webhook for all events, on this machine, and so many that it has not got. The server must not be running."""
+    with _unit(population.path, Settings(base_url=population.urls.base)) as work:
+        webhooks.add(work, url, private=True)
+        for _ in range(undelivered):
+            deposit(work, _wallet_path(1), "0.01")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection to a database whose server may be running."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        yield connection
+
+
+def attempted(database: Path) -> int:
+    """Up to which event all have been sent to the one webhook, or tried to be."""
+    with reading(database) as connection:
+        return int(connection.execute("SELECT cursor FROM webhook").fetchone()[0])
+
+
+@contextmanager
+def _unit(path: Path, settings: Settings, *pragmas: str) -> Iterator[Work]:
+    """One transaction in a database; the pragmas are of its connection."""
+    with closing(connect_writer(str(path))) as connection:
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}")
+        connection.execute("BEGIN")
+        yield Work(connection, Environment.of(settings))
+        connection.execute("COMMIT")
 
 
 def _build(path: Path, base_url: str, payments: int, tell: Callable[[str], None]) -> None:
     """Makes the file, with everything in it but what clients sign and authorize with."""
-    with closing(connect_writer(str(path))) as connection:
-        # A file that is not finished is thrown away: it need not be durable, and what refers to what is known here.
-        for pragma in ("journal_mode = OFF", "synchronous = OFF", "foreign_keys = OFF", "temp_store = FILE"):
-            connection.execute(f"PRAGMA {pragma}")
-        work = Work(connection, Environment.of(Settings(base_url=base_url)))
-        connection.execute("BEGIN")
+    # A file that is not finished is thrown away: it need not be durable, and what refers to what is known here.
+    pragmas = ("journal_mode = OFF", "synchronous = OFF", "foreign_keys = OFF", "temp_store = FILE")
+    with _unit(path, Settings(base_url=base_url), *pragmas) as work:
         wallet_ids = [_open_wallet(work, number) for number in range(WALLETS)]
         client_ids = [_client(work, number).id for number in range(CLIENTS)]
         _insert_payments(work, wallet_ids, client_ids, payments, tell)
-        connection.execute("COMMIT")
-        connection.execute("PRAGMA journal_mode = WAL")
 
 
 def _insert_payments(
@@ -140,15 +187,12 @@ def _insert_payments(
 
 def _introduced(path: Path, base_url: str) -> Population:
     """What requests are made of; gives the clients keys and tokens that are good from now on."""
-    around = Environment.of(Settings(base_url=base_url, access_token_lifetime=LIFETIME_SECONDS))
-    with closing(connect_writer(str(path))) as connection:
-        work = Work(connection, around)
-        connection.execute("BEGIN")
+    settings = Settings(base_url=base_url, access_token_lifetime=LIFETIME_SECONDS)
+    with _unit(path, settings) as work:
         callers = [_introduce(work, number) for number in range(CLIENTS)]
-        connection.execute("COMMIT")
-        payments = _sample(connection, {caller.client_id: caller for caller in callers})
-    wallet_addresses = [around.urls.wallet(_wallet_path(number)) for number in range(WALLETS)]
-    return Population(path, around.urls, callers, wallet_addresses, payments)
+        payments = _sample(work, {caller.client_id: caller for caller in callers})
+        wallet_addresses = [work.urls.wallet(_wallet_path(number)) for number in range(WALLETS)]
+        return Population(path, work.urls, callers, wallet_addresses, payments)
 
 
 def _sample(tx: Transaction, callers: Mapping[int, Caller]) -> Sequence[tuple[str, Caller]]:

@@ -14,19 +14,18 @@ import msgspec
 
 import payres
 from benchmarks import CannotMeasure
+from benchmarks.figures import table
+from benchmarks.load import replay, require_wrk, write_requests
 from benchmarks.measures import FEW_PAYMENTS
-from benchmarks.paying import payments
 from benchmarks.population import Population, populate
-from benchmarks.replay import replay, require_wrk, write_requests
-from benchmarks.report import table
+from benchmarks.raw_requests import creations, payments, quotes, reads
 from benchmarks.sampler import Function, Sample
-from benchmarks.servers import BASE_URL, free_port, payres_command, running
-from benchmarks.signed import creations, quotes, reads
+from benchmarks.servers import BASE_URL, running
 
 MOST_PER_SECOND = 2000  # payments; more than the server takes
 SAMPLER = str(Path(__file__).with_name("sampler.py"))
 PACKAGE = f"{Path(payres.__file__).parent}/"
-SERVER = f"{PACKAGE}http/server.py"
+SERVER = f"{PACKAGE}core/http/server.py"
 ELSEWHERE = "the server and the event loop"
 
 
@@ -99,16 +98,14 @@ def _profile(
     population: Population, warm_up: Iterable[bytes], requests: Callable[[], Iterable[bytes]], seconds: int
 ) -> Profile:
     """Replays the requests, which are made when those to warm up with have been answered. Raises CannotMeasure."""
-    directory, port = population.path.parent, free_port()
-    samples, file = directory / "samples", directory / "requests"
-    command = payres_command(population.path, port, program=(SAMPLER, str(samples)))
-    with running(command, port, population.path.with_suffix(".log")) as server:
+    samples, file = population.path.with_name("samples"), population.path.with_name("requests")
+    with running((SAMPLER, str(samples), "serve"), population.path) as server:
         write_requests(file, warm_up)
-        replay(port, file, max(seconds // 2, 1))
+        replay(server.port, file, max(seconds // 2, 1))
         write_requests(file, requests())
         os.kill(server.process_id, signal.SIGUSR1)
         before = server.processor_seconds()
-        counted = replay(port, file, seconds)
+        counted = replay(server.port, file, seconds)
         used = server.processor_seconds() - before
     return Profile(counted.requests, used, msgspec.json.decode(samples.read_bytes(), type=list[Sample]))
 

@@ -1,10 +1,7 @@
-"""The endpoint of a webhook: it takes every event, and keeps none.
-
-`python benchmarks/receiver.py PORT` runs it until SIGTERM.
-"""
+"""The endpoint of a webhook: it takes every event, and keeps none. It runs until SIGTERM."""
 
 import asyncio
-import sys
+import os
 from typing import cast
 
 import httptools
@@ -34,4 +31,4 @@ async def serve(port: int) -> None:
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(int(sys.argv[1])))
+        runner.run(serve(int(os.environ["PAYRES_PORT"])))

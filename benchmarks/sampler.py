@@ -10,6 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 from time import thread_time
 from types import CodeType, FrameType
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,7 +19,7 @@ from payres.cli import main
 INTERVAL_SECONDS = 0.001  # the kernel makes it a multiple of its own tick, mostly 4 ms
 
 
-class Function(msgspec.Struct, frozen=True, array_like=True):
+class Function(NamedTuple):
     """Where a function is defined."""
 
     file: str
@@ -26,7 +27,7 @@ class Function(msgspec.Struct, frozen=True, array_like=True):
     name: str
 
 
-class Sample(msgspec.Struct, frozen=True, array_like=True):
+class Sample(NamedTuple):
     """Processor time in one stack of functions, the innermost first."""
 
     seconds: float

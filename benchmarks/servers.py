@@ -4,19 +4,27 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter, sleep
+from urllib.parse import urlsplit
 
 import msgspec
 
 from benchmarks import CannotMeasure
-from payres.settings import Settings
+from payres.core.process.settings import Settings
 
 BASE_URL = "http://wallet.example"  # what requests are signed for; the servers' ports differ
 TIMEOUT_SECONDS = 60.0
-RATE_LIMITS = [name for name in Settings.__struct_fields__ if name.startswith("rate_limit_")]
+# The arguments of Python for each program; all read the settings in the environment.
+PAYRES = ("-m", "payres", "serve")
+BARE = (str(Path(__file__).with_name("bare.py")),)
+RECEIVER = (str(Path(__file__).with_name("receiver.py")),)
+SETTINGS = {"config": os.devnull, "signature_max_age": "86400"}  # requests are signed once, before everything
+SETTINGS |= {
+    name: "0" for name in Settings.__struct_fields__ if name.startswith("rate_limit_")
+}  # none: all is from one
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -38,37 +46,16 @@ class Server(msgspec.Struct, frozen=True):
         return int(proportional) * 1024 / 1e6
 
 
-def payres_command(
-    database: Path, port: int, base_url: str = BASE_URL, program: Sequence[str] = ("-m", "payres")
-) -> Sequence[str]:
-    options = ("--database", str(database), "--port", str(port), "--base-url", base_url)
-    return (sys.executable, *program, "serve", *options)
-
-
-def bare_command(database: Path, port: int) -> Sequence[str]:
-    return (sys.executable, str(Path(__file__).with_name("bare.py")), "--port", str(port), "--database", str(database))
-
-
-def receiver_command(port: int) -> Sequence[str]:
-    return (sys.executable, str(Path(__file__).with_name("receiver.py")), str(port))
-
-
 @contextmanager
-def running(
-    command: Sequence[str], port: int, log: Path, settings: Mapping[str, str] | None = None
-) -> Iterator[Server]:
-    """Runs the server for the block, in the log's directory, and without a file of settings. Raises CannotMeasure.
-
-    `settings` are variables of its environment, besides those of ours that are no settings of payres.
-    """
+def running(program: Sequence[str], database: Path, base_url: str = BASE_URL, **settings: str) -> Iterator[Server]:
+    """Runs a server for the block, in the database's directory, at the URL's port or any. Raises CannotMeasure."""
+    port, log = urlsplit(base_url).port or free_port(), database.with_suffix(".log")
+    values = SETTINGS | {"database": str(database), "port": str(port), "base_url": base_url} | settings
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
-    environment["PAYRES_CONFIG"] = os.devnull
-    environment["PAYRES_SIGNATURE_MAX_AGE"] = "86400"  # requests are signed once, before everything
-    environment |= dict.fromkeys(("PAYRES_RATE_LIMIT_PER_CLIENT", "PAYRES_RATE_LIMIT_PER_PEER"), "0")  # all is from one
-    environment |= {f"PAYRES_{name.upper()}": "0" for name in RATE_LIMITS}  # 0 is none
-    environment |= settings or {}
+    environment |= {f"PAYRES_{name.upper()}": value for name, value in values.items()}
     with log.open("wb") as output:
         began = perf_counter()
+        command = (sys.executable, *program)
         process = subprocess.Popen(command, stdout=output, stderr=output, cwd=log.parent, env=environment)
         try:
             while not _answers(port):

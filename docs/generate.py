@@ -18,14 +18,14 @@ import httpx2
 import msgspec
 import yaml
 
-from payres import limits
-from payres.admin.openapi import admin_document
 from payres.cli import main
 from payres.client.webhooks import DATA
-from payres.errors import kinds_of_errors
-from payres.event_types import EVENT_TYPES
+from payres.core.http.openapi_of_resources import public_document
+from payres.core.protocol import limits
+from payres.core.protocol.errors import kinds_of_errors
+from payres.core.protocol.event_types import EVENT_TYPES
 from payres.operator.api_keys import SCOPES
-from payres.routes.openapi import public_document
+from payres.operator.openapi import admin_document
 from payres.testing.instance import run_instance
 from payres.testing.openapi import control_document
 from payres.testing.sandbox import ROOT as CONTROL_PATH
@@ -100,12 +100,12 @@ OTHERS: Final = {
     "GET {base}/metrics": "Figures for the [operator](../operating.md#metrics).",
     "GET {base}/healthz": "Whether the server [lives](../operating.md#watch).",
     "GET {base}/readyz": "Whether it can take payments.",
-    "GET {base}/favicon.ico": "The icon of this server's pages, as SVG.",
+    "GET {base}/favicon.ico": "The logo in the settings, or a shield as SVG: the icon of this server's pages.",
     "GET {base}/.well-known/security.txt": "Whom to tell of a weakness (RFC 9116), where the operator has set it.",
 }
 LIMITS: Final = """\
-All limits that clients and peers can reach, by their names in [`payres/limits.py`](../../payres/limits.py). A request
-above a limit gets an [error](errors.md) that says so, and nothing of it is stored."""
+All limits that clients and peers can reach, by their names in [`limits.py`](../../payres/core/protocol/limits.py). A
+request above a limit gets an [error](errors.md) that says so, and nothing of it is stored."""
 
 
 def pages() -> Mapping[str, str]:
@@ -191,7 +191,7 @@ def _unindented(example: str, shown: str) -> list[str]:
 
 def _settings() -> str:
     """What `payres init` writes, setting by setting."""
-    text = (ROOT / "payres/templates/payres.toml").read_text(encoding="utf-8")
+    text = (ROOT / "payres/cli/payres.toml").read_text(encoding="utf-8")
     rows = []
     for block in text.split("\n\n")[1:]:
         lines = [line.removeprefix("# ") for line in block.splitlines()]
@@ -202,7 +202,7 @@ def _settings() -> str:
 
 
 def _limit_sections() -> Iterator[str]:
-    """Each section of payres/limits.py as a table; the comment above or beside a constant is its meaning."""
+    """Each section of limits.py as a table; the comment above or beside a constant is its meaning."""
     values: dict[str, Any] = vars(limits)
     comment: list[str] = []
     rows: list[tuple[str, ...]] = []

@@ -3,11 +3,11 @@
 from functools import partial
 from typing import Final
 
-from payres.events.part import WEBHOOKS
+from payres.core.http.serving import application
 from payres.interledger.part import INTERLEDGER
 from payres.operator.part import OPERATOR
-from payres.owner.part import PEOPLE
-from payres.routes.serving import application
+from payres.people.part import PEOPLE
+from payres.webhooks.part import WEBHOOKS
 
 # In the order in which they are opened.
 PARTS: Final = (INTERLEDGER, WEBHOOKS, OPERATOR, PEOPLE)

@@ -19,16 +19,16 @@ import pytest
 from argon2 import PasswordHasher
 from hypothesis import settings
 
-from payres.settings import Settings
-from payres.store import connections
-from payres.store.work import Work
+from payres.core.process.settings import Settings
+from payres.core.store import connections
+from payres.core.store.work import Work
 from payres.testing.peering import peer
-from tests.events.endpoint import Endpoint
 from tests.helpers import PROPERTY_EXAMPLES, ROOT, TIMEOUT, refusal, set_system_config
 from tests.instance import Instance, run_instance
 from tests.interledger.network import check_books, network
 from tests.openapi.conformance import Answer, check_answer
 from tests.versions import make_up
+from tests.webhooks.endpoint import Endpoint
 from tests.works import NOW, work_at
 
 # The examples are the same in each run, so that a test fails for what was changed. `make torture` explores: it sets
@@ -66,13 +66,13 @@ LONGEST = (
     "interop/test_official_client.py",
     "interledger/test_two_servers.py",
     "browser/test_sending.py",
-    "pages/test_checkout.py",
+    "people/test_checkout.py",
     "interop/test_interledger_receivers.py",
     "crash/test_backup.py",
     "browser/test_consent_pages.py",
-    "admin/test_openapi.py",
+    "operator/api/test_openapi.py",
     "test_pyz.py",
-    "pages/test_consent.py",
+    "people/test_consent.py",
     "cli/test_server.py",
     "interop/test_interledger_senders.py",
     "testing/test_sandbox_process.py",

@@ -20,12 +20,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import settings
 
 from payres.cli import main
-from payres.errors import kinds_of_errors
-from payres.grants.sign_in import csrf_token
-from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
-from payres.signatures.reasons import Rejected
-from payres.signatures.sign import Message
-from payres.signatures.verify import Verified, parse, verify
+from payres.core.grants.sign_in import csrf_token
+from payres.core.protocol.errors import kinds_of_errors
+from payres.core.protocol.reasons import Rejected
+from payres.core.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
+from payres.core.signatures.sign import Message
+from payres.core.signatures.verify import Verified, parse, verify
 from tests.instance import Instance
 from tests.signing_client import Client
 
@@ -189,7 +189,7 @@ def free_of_settings(**variables: str) -> dict[str, str]:
 
 def set_system_config(patch: pytest.MonkeyPatch, path: Path) -> None:
     """Lets a file stand for /etc/payres/payres.toml in this process."""
-    for module in ("settings", "cli.session", "cli.server"):
+    for module in ("core.process.settings", "cli.session", "cli.server"):
         patch.setattr(f"payres.{module}.SYSTEM_CONFIG", path)
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
+from payres.core.protocol.wire import encode
 from payres.testing import instance
-from payres.wire import encode
 from tests.signing_client import Client, Json
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from payres.federation import ip_addresses, transport
-from payres.federation.connection import Connection
+from payres.core.remote import ip_addresses, transport
+from payres.core.remote.connection import Connection
 
 PUBLIC = "93.184.216.34"
 

@@ -17,7 +17,7 @@ import httpx2
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from payres.clock import SECOND, Clock
+from payres.core.protocol.clock import SECOND, Clock
 from tests.helpers import Json, usd
 from tests.http_server import reply, serving
 

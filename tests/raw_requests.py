@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from payres.signatures.sign import Message, sign
+from payres.core.signatures.sign import Message, sign
 from tests.helpers import TIMEOUT, read_to_end
 from tests.instance import Instance
 

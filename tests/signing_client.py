@@ -11,9 +11,9 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from payres.clock import SECOND, Clock
-from payres.signatures.jwk import JWK, jwk_from_public_bytes
-from payres.signatures.sign import Message, sign
+from payres.core.protocol.clock import SECOND, Clock
+from payres.core.signatures.jwk import JWK, jwk_from_public_bytes
+from payres.core.signatures.sign import Message, sign
 
 FINISH_URI = "http://127.0.0.1/finished"
 Approve = Callable[[str], str | None]

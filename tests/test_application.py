@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from payres.application import PARTS
-from payres.routes.serving import application
-from payres.settings import Settings
+from payres.core.http.serving import application
+from payres.core.process.settings import Settings
 
 
 @pytest.mark.parametrize("count", range(len(PARTS)))

@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from payres.cli.server import StaysStopped
-from payres.limits import KEEP_ALIVE_SECONDS
-from payres.routes.routing import ROUTES
-from payres.settings import Settings
+from payres.core.process.settings import Settings
+from payres.core.protocol.limits import KEEP_ALIVE_SECONDS
+from payres.operator.part import OPERATOR
 from tests.helpers import ROOT, TIMEOUT, child, free_of_settings
 
 DEPLOY = ROOT / "deploy"
@@ -76,7 +76,7 @@ def test_health_check_of_the_image_asks_an_address_that_exists(instructions: lis
     assert command[:2] == ["python", "-c"]
     compile(command[2], "HEALTHCHECK", "exec")
     assert "/healthz'" in command[2]
-    assert any(route.path == "/healthz" for route in ROUTES)
+    assert any(route.path == "/healthz" for route in OPERATOR.routes)
 
 
 def test_unit_runs_serve_with_nothing_to_gain(unit: ConfigParser) -> None:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from payres import __version__
-from payres.settings import Settings
+from payres.core.process.settings import Settings
 from tests.helpers import ROOT, commands
 from tests.pythons import VERSIONS, find
 
@@ -95,14 +95,16 @@ def test_every_document_can_be_reached_from_the_readme_and_has_a_place_in_the_si
 
 
 def test_template_shows_every_setting_with_its_default() -> None:
-    shown = dict(re.findall(r"^# (\w+) = (.+)$", text_of("payres/templates/payres.toml"), re.M))
+    shown = dict(re.findall(r"^# (\w+) = (.+)$", text_of("payres/cli/payres.toml"), re.M))
     expected = {field.name: msgspec.json.encode(field.default).decode() for field in msgspec.structs.fields(Settings)}
     assert shown == expected
 
 
 def test_settings_file_in_deploy_is_what_init_writes_with_the_places_of_the_unit() -> None:
     lines = zip(
-        text_of("deploy/payres.toml").splitlines(), text_of("payres/templates/payres.toml").splitlines(), strict=True
+        text_of("deploy/payres.toml").splitlines(),
+        text_of("payres/cli/payres.toml").splitlines(),
+        strict=True,
     )
     changed = [deployed for deployed, written in lines if deployed != written]
     assert changed == ['base_url = "https://pay.example.com"', 'database = "/var/lib/payres/payres.db"']

@@ -7,19 +7,19 @@ import msgspec
 import pytest
 from starlette.requests import Request
 
-from payres import limits
-from payres.admin.steps import NewPassword
-from payres.errors import DomainError
-from payres.gnap import AccessTokenRequest, ContinueRequest, Interact
-from payres.grants.intervals import parse_interval
-from payres.grants.passwords import hash_password
-from payres.http.responses import check_accept
-from payres.routes.requests import idempotency_key, page_query
-from payres.signatures.fields import content_digest, digest_problem, read_parameters, read_signatures
-from payres.signatures.jwk import jwk_from_public_bytes
-from payres.signatures.reasons import SignatureError
-from payres.urls import is_http_url, require_wallet_path
-from payres.wire import decode, metadata_text
+from payres.core.grants.intervals import parse_interval
+from payres.core.grants.passwords import hash_password
+from payres.core.http.requests import idempotency_key, page_query
+from payres.core.http.responses import check_accept
+from payres.core.protocol import limits
+from payres.core.protocol.errors import DomainError
+from payres.core.protocol.gnap import AccessTokenRequest, ContinueRequest, Interact
+from payres.core.protocol.reasons import SignatureError
+from payres.core.protocol.urls import is_http_url, require_wallet_path
+from payres.core.protocol.wire import decode, metadata_text
+from payres.core.signatures.fields import content_digest, digest_problem, read_parameters, read_signatures
+from payres.core.signatures.jwk import jwk_from_public_bytes
+from payres.operator.steps import NewPassword
 from tests.instance import Instance
 
 NAMED = {name: value for name, value in vars(limits).items() if name.isupper()}

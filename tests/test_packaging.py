@@ -137,7 +137,7 @@ def test_wheel_works_from_any_folder(unpacked: Path, tmp_path: Path) -> None:
 
     assert Path(run("-c", "import payres; print(payres.__file__)").strip()).is_relative_to(unpacked)
     run("-m", "payres", "init")
-    assert (tmp_path / "payres.toml").read_bytes() == (ROOT / "payres" / "templates" / "payres.toml").read_bytes()
+    assert (tmp_path / "payres.toml").read_bytes() == (ROOT / "payres" / "cli" / "payres.toml").read_bytes()
     assert run("-m", "payres", "wallet", "create", "alice", "--asset", "USD", "--scale", "2").endswith("/alice\n")
     assert "BROKEN" not in run("-m", "payres", "ledger", "check")
 

@@ -23,9 +23,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from deploy.pyz import BUILT_FOR, PYTHON, pack, unpack
-from payres.clock import SystemClock
-from payres.signatures.jwk import jwk_from_pem
-from payres.store.migrations import migrations
+from payres.core.protocol.clock import SystemClock
+from payres.core.signatures.jwk import jwk_from_pem
+from payres.core.store.migrations import migrations
 from tests.helpers import ROOT, TIMEOUT, announced, child, free_of_settings, usd
 from tests.signing_client import Client
 

@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 from payres.application import create_app
-from payres.clock import SECOND, MovableClock
+from payres.core.process.settings import Settings
+from payres.core.protocol.clock import SECOND, MovableClock
+from payres.core.store.connections import connect_writer
+from payres.core.store.database import READ_ONLY
+from payres.core.store.migrations import migrations
 from payres.operator import api_keys
-from payres.settings import Settings
-from payres.store.connections import connect_writer
-from payres.store.database import READ_ONLY
-from payres.store.migrations import migrations
 from payres.testing.instance import _Server
 from tests.conftest import Refused
 from tests.helpers import sign_by_hand

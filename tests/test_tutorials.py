@@ -16,10 +16,10 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
-from payres.grants.sign_in import csrf_token
+from payres.core.grants.sign_in import csrf_token
 from tests.crash.server import free_port
 from tests.helpers import ROOT, TIMEOUT, child, free_of_settings, sign_in_token
-from tests.pages.account.browser import ACCEPT
+from tests.people.account.browser import ACCEPT
 from tests.test_docs import blocks, text_of
 
 TUTORIALS = {

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from payres.store.database import Database
-from payres.store.work import Transaction, Work
+from payres.core.store.database import Database
+from payres.core.store.work import Transaction, Work
 from tests.helpers import TIMEOUT
 
 

@@ -1,4 +1,4 @@
-"""Databases of the newest version, and versions after it that are made up."""
+"""Databases of the newest version and of older ones, and versions after them that are made up."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from payres.store import migrations
+from payres.core.store import migrations
+from tests.helpers import ROOT
 
 NEWEST = max(migrations.migrations())
 SCHEMA = migrations.schema()
+FIRST_SCHEMA = (ROOT / "tests/version_19.sql").read_text(encoding="utf-8")
 
 
 @contextmanager
@@ -27,6 +29,13 @@ def make_newest(path: str | Path, *statements: str) -> None:
         connection.execute(f"PRAGMA user_version = {NEWEST}")
         for statement in statements:
             connection.execute(statement)
+
+
+def make_version(connection: sqlite3.Connection, number: int) -> None:
+    """Gives an empty database the schema of a version."""
+    for script in [FIRST_SCHEMA, *(script for n, script in migrations.migrations().items() if n <= number)]:
+        migrations.execute_script(connection, script)
+    connection.execute(f"PRAGMA user_version = {number}")
 
 
 def make_up(patch: pytest.MonkeyPatch, folder: Path, *scripts: str) -> int:

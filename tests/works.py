@@ -6,23 +6,23 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
-from payres.amounts import MAX_LEDGER, Asset
-from payres.clock import MovableClock
-from payres.gnap import Access, IncomingPaymentAccess
-from payres.grants.access import Caller, Holder
-from payres.identifiers import hash_secret
+from payres.core.grants.access import Caller, Holder
+from payres.core.process.settings import Settings
+from payres.core.protocol.amounts import MAX_LEDGER, Asset
+from payres.core.protocol.clock import MovableClock
+from payres.core.protocol.gnap import Access, IncomingPaymentAccess
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.terms import Offer, Path, Terms
+from payres.core.protocol.wire import encode
+from payres.core.store.clients import Client
+from payres.core.store.grants import GRANTS, GrantRecord, TokenHolder
+from payres.core.store.payments import REFUNDS, OutgoingRecord, RefundRecord
+from payres.core.store.rows import number
+from payres.core.store.work import Environment, Transaction, Work
+from payres.interledger.store.peers import PeerRecord
+from payres.operator import refunds
 from payres.operator.peer_terms import NewPeer
 from payres.operator.peers import add_peer
-from payres.payments import refunds
-from payres.settings import Settings
-from payres.store.clients import Client
-from payres.store.grants import GRANTS, GrantRecord, TokenHolder
-from payres.store.payments import REFUNDS, OutgoingRecord, RefundRecord
-from payres.store.peers import PeerRecord
-from payres.store.rows import number
-from payres.store.work import Environment, Transaction, Work
-from payres.terms import Offer, Path, Terms
-from payres.wire import encode
 
 T = TypeVar("T")
 USD: Final = Asset("USD", 2)

@@ -96,7 +96,7 @@ class LazyGroup(Group):
         try:
             return _load(cmd_name) if cmd_name in COMMANDS else None
         except ModuleNotFoundError as error:
-            from payres.errors import explain_missing
+            from payres.core.protocol.errors import explain_missing
 
             raise click.ClickException(explain_missing(error)) from error
 

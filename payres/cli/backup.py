@@ -11,11 +11,11 @@ import click
 
 from payres.cli.commands import Command
 from payres.cli.session import Session, explain_database_denial, warn, with_session
+from payres.core.store.connections import DatabaseServed
+from payres.core.store.work import Work
 from payres.operator import backups, ended_rights
 from payres.operator.shapes import format_size
-from payres.store.connections import DatabaseServed
-from payres.store.ended_rights import EndedRight
-from payres.store.work import Work
+from payres.operator.store.ended_rights import EndedRight
 
 UNKNOWN = (
     "grants, tokens, keys and passwords that were ended after the backup was made are valid again."

@@ -9,9 +9,9 @@ import click
 from payres.cli.commands import Command
 from payres.cli.open_payments import in_words
 from payres.client import Grant, access, money
+from payres.core.protocol.wire import IncomingPayment
 from payres.operator import assets
 from payres.testing.instance import Instance, run_instance
-from payres.wire import IncomingPayment
 
 FINISH_URI = "https://shop.example/finish"
 METADATA = {"description": "Order 42"}

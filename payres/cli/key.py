@@ -10,13 +10,9 @@ import msgspec
 from payres.cli.commands import Group
 from payres.cli.options import InputFile
 from payres.cli.session import Session, with_session
-from payres.errors import InvalidRequest
-from payres.identifiers import new_id
-from payres.operator import keys
-from payres.operator.keys import KEY, WalletKey
-from payres.operator.shapes import labelled
-from payres.operator.wallets import named_wallet
-from payres.signatures.jwk import (
+from payres.core.protocol.errors import InvalidRequest
+from payres.core.protocol.identifiers import new_id
+from payres.core.signatures.jwk import (
     JWK,
     generate_private_key,
     jwk_from_pem,
@@ -25,7 +21,11 @@ from payres.signatures.jwk import (
     parse_jwk,
     private_pem,
 )
-from payres.store.work import Work
+from payres.core.store.work import Work
+from payres.operator import keys
+from payres.operator.keys import KEY, WalletKey
+from payres.operator.shapes import labelled
+from payres.operator.wallets import named_wallet
 
 
 class KeyInput(InputFile):

@@ -9,7 +9,6 @@ import click
 import httpx2
 import msgspec
 
-from payres.amounts import describe_amount
 from payres.cli.commands import Command
 from payres.cli.key import read_key
 from payres.cli.options import InputFile, WholeNumber, secret_option
@@ -20,17 +19,18 @@ from payres.client.deadlines import TimedTransport
 from payres.client.errors import AnswerLost, InvalidAnswer, NotFound
 from payres.client.resources import OutgoingPayment
 from payres.client.sending import cause_of, unsigned_request
-from payres.clock import SystemClock
+from payres.core.protocol.amounts import describe_amount
+from payres.core.protocol.clock import SystemClock
+from payres.core.protocol.reasons import Rejected
+from payres.core.protocol.urls import Urls, is_http_url, is_loopback
+from payres.core.protocol.visible import visible_text
+from payres.core.protocol.wire import Amount, WalletAddress
+from payres.core.signatures.jwk import JWK
+from payres.core.signatures.sign import Message
+from payres.core.signatures.verify import Verified, describe, parse, with_likely_cause
+from payres.core.signatures.verify import verify as verify_signature
 from payres.operator.shapes import labelled
-from payres.owner.sending import typed_url
-from payres.signatures.jwk import JWK
-from payres.signatures.reasons import Rejected
-from payres.signatures.sign import Message
-from payres.signatures.verify import Verified, describe, parse, with_likely_cause
-from payres.signatures.verify import verify as verify_signature
-from payres.urls import Urls, is_http_url, is_loopback
-from payres.visible import visible_text
-from payres.wire import Amount, WalletAddress
+from payres.people.rules.sending import typed_url
 
 REQUEST_SECONDS: Final = 60
 OWNERS_SECONDS: Final = 600

@@ -12,12 +12,12 @@ from msgspec import UNSET
 from payres.cli.commands import Command
 from payres.cli.options import TimeText, WholeNumber, limit_option, require_secret, secret_option
 from payres.cli.session import Session, with_session
-from payres.errors import InvalidRequest
+from payres.core.protocol.errors import InvalidRequest
+from payres.core.store.rows import PageQuery
+from payres.core.store.work import Environment, Work
 from payres.operator.declarations import Input, Operation, declared
 from payres.operator.exports import Export
 from payres.operator.shapes import Column
-from payres.store.rows import PageQuery
-from payres.store.work import Environment, Work
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 

@@ -8,7 +8,7 @@ from typing import IO, Any, Final
 import click
 
 from payres.cli.session import errors_in_sentences
-from payres.clock import parse_day_or_time
+from payres.core.protocol.clock import parse_day_or_time
 
 Callback = Callable[..., None]
 FILE_HELP: Final = "The same from a file, - for stdin."

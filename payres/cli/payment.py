@@ -7,11 +7,11 @@ import click
 
 from payres.cli.commands import Group
 from payres.cli.session import Session, with_session
-from payres.errors import InvalidReceiver
+from payres.core.protocol.errors import InvalidReceiver
+from payres.core.protocol.terms import Offer
+from payres.core.store.connections import is_served
+from payres.operator import refunds
 from payres.operator.payment_history import Refund, send_back
-from payres.payments import refunds
-from payres.store.connections import is_served
-from payres.terms import Offer
 
 
 @click.group(cls=Group)
@@ -66,7 +66,7 @@ async def _find_offer(session: Session, wanted: refunds.Wanted) -> Offer | None:
     session.require_writable()
     try:
         async with open_quotes(session.settings) as quotes:
-            return await quotes.offer_for_refund(wanted)
+            return await quotes.offer_for_refund(wanted.to, partial(refunds.plan_elsewhere, wanted=wanted))
     except InvalidReceiver as error:
         if is_served(session.settings.database):
             raise

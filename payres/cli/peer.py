@@ -9,11 +9,11 @@ import click
 from payres.cli.commands import Group
 from payres.cli.operations import table_text
 from payres.cli.session import Session, with_session
+from payres.core.store.work import Work
 from payres.operator import unresolved_packets
 from payres.operator.declarations import operation_of
 from payres.operator.unresolved_packets import PACKET, Outcome, list_unresolved
 from payres.operator.unresolved_payments import UNRESOLVED_PAYMENT, list_unresolved_payments
-from payres.store.work import Work
 
 
 @click.group(cls=Group, old_names={"doubts": "unresolved"})

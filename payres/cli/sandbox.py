@@ -23,11 +23,11 @@ from urllib.parse import urlsplit
 import click
 import uvicorn
 
-from payres import logs
 from payres.cli.commands import Command
-from payres.http.server import settings_of
-from payres.logs import RequestLog
-from payres.settings import SettingsError, local_url
+from payres.core.http.server import settings_of
+from payres.core.process import logs
+from payres.core.process.logs import RequestLog
+from payres.core.process.settings import SettingsError, local_url
 from payres.testing.control import Control
 from payres.testing.sandbox import Options, Sandbox
 

@@ -21,31 +21,32 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from payres import __version__, logs
+from payres import __version__
 from payres.cli.commands import Command
 from payres.cli.options import WholeNumber
 from payres.cli.session import JsonObject, Session, warn, with_session
-from payres.clock import format_time_if_any
-from payres.gnap import GrantRequest
-from payres.grants.passwords import hash_password, verify_password
-from payres.grants.requests import request_grant
-from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
-from payres.logs import RequestLog
+from payres.core.grants.passwords import hash_password, verify_password
+from payres.core.grants.requests import request_grant
+from payres.core.process import logs
+from payres.core.process.logs import RequestLog
+from payres.core.process.settings import CONFIG, SYSTEM_CONFIG, Settings, load_settings, local_url, settings_file
+from payres.core.protocol.clock import format_time_if_any
+from payres.core.protocol.gnap import GrantRequest
+from payres.core.protocol.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
+from payres.core.protocol.urls import canonical, is_loopback
+from payres.core.store.clients import Client
+from payres.core.store.connections import server_lock
+from payres.core.store.lost_commits import LostCommits
+from payres.core.store.migrations import UnusableDatabase
+from payres.core.store.wallets import count_wallets, find_wallet
+from payres.core.store.work import Work
 from payres.operator import wallets
 from payres.operator.backups import record_takeover, require_current
-from payres.settings import CONFIG, SYSTEM_CONFIG, Settings, load_settings, local_url, settings_file
-from payres.store.clients import Client
-from payres.store.connections import server_lock
-from payres.store.lost_commits import LostCommits
-from payres.store.migrations import UnusableDatabase
-from payres.store.status import last_restore
-from payres.store.wallets import count_wallets, find_wallet
-from payres.store.work import Work
-from payres.urls import canonical, is_loopback
+from payres.operator.store.status import last_restore
 
 if TYPE_CHECKING:  # it loads slowly, and only `serve` needs it
-    from payres.federation.takeover import OtherServer
-    from payres.http.server import HttpServer
+    from payres.core.http.server import HttpServer
+    from payres.operator.takeover import OtherServer
 
 DEMO_WALLETS = {"alice": "1000.00", "bob": None}
 
@@ -129,9 +130,9 @@ def _require_address(session: Session) -> None:
     session.read(_require_current)
     if settings.base_url == local_url(settings.host, settings.port):
         return
-    from payres.federation.http import GuardedClient
-    from payres.federation.takeover import find_other
-    from payres.federation.transport import Bounds
+    from payres.core.remote.http import GuardedClient
+    from payres.core.remote.transport import Bounds
+    from payres.operator.takeover import find_other
 
     restored_at = session.read(last_restore)
 
@@ -184,7 +185,7 @@ def _allow_connections() -> None:
 def _write_config(path: Path, database: str) -> bool:
     """Writes the settings file if there is none, readable only by this user, since it may come to hold a secret.
     Returns whether it was written."""
-    text = (Path(__file__).parents[1] / "templates" / "payres.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("payres.toml").read_text(encoding="utf-8")
     default = Settings().database
     if database != default:  # so that the next command finds the same file; a JSON string is a TOML string too
         text = text.replace(f'# database = "{default}"', f"database = {json.dumps(database, ensure_ascii=False)}")
@@ -312,7 +313,7 @@ def _introduced(found: Sequence[JsonObject], consent: str, pages: str) -> Sequen
 
 def _build(settings: Settings, quiet: bool) -> "HttpServer":
     from payres.application import create_app
-    from payres.http.server import HttpServer
+    from payres.core.http.server import HttpServer
 
     logs.configure(settings.log_format, settings.log_level)
     request_log = None if quiet else RequestLog(settings.log_format)

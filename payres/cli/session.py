@@ -17,8 +17,7 @@ from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 import click
 import msgspec
 
-from payres.errors import DomainError
-from payres.settings import (
+from payres.core.process.settings import (
     CONFIG,
     SYSTEM_CONFIG,
     Settings,
@@ -28,10 +27,11 @@ from payres.settings import (
     named_by,
     settings_file,
 )
-from payres.store.connections import connect_standby, connect_writer, is_followed
-from payres.store.lost_commits import LostCommits, note_command
-from payres.store.migrations import UnusableDatabase
-from payres.store.work import Environment, FailStop, Units, Work
+from payres.core.protocol.errors import DomainError
+from payres.core.store.connections import connect_standby, connect_writer, is_followed
+from payres.core.store.lost_commits import LostCommits, note_command
+from payres.core.store.migrations import UnusableDatabase
+from payres.core.store.work import Environment, FailStop, Units, Work
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -5,14 +5,14 @@ from msgspec.structs import asdict
 
 from payres.cli.commands import Command, Group
 from payres.cli.session import Session, with_session
+from payres.core.store import runs
+from payres.core.store.connections import is_served
+from payres.core.store.work import Work
 from payres.operator import invariant_checks
 from payres.operator.doctor import examine_all
 from payres.operator.invariant_checks import Finding
 from payres.operator.ledger import ledger_check
 from payres.operator.status import STATUS, read_status
-from payres.store import runs
-from payres.store.connections import is_served
-from payres.store.work import Work
 
 
 @click.command(cls=Command, example="payres status")

@@ -8,11 +8,11 @@ import click
 from payres.cli.commands import Group
 from payres.cli.options import WholeNumber, secret_option
 from payres.cli.session import Session, with_session
-from payres.grants.passwords import hash_password
+from payres.core.grants.passwords import hash_password
+from payres.core.store.work import Work
 from payres.operator import wallets
 from payres.operator.assets import MAX_SCALE
 from payres.operator.wallets import WALLET, Wallet, named_wallet
-from payres.store.work import Work
 
 
 @click.group(cls=Group)

@@ -8,10 +8,10 @@ import click
 from payres.cli.commands import Group
 from payres.cli.options import TimeText
 from payres.cli.session import Session, with_session
-from payres.events.sender import Attempt, Sender, Target
+from payres.core.store.events import EventRecord
 from payres.operator import webhooks
 from payres.operator.webhooks import WebhookTest
-from payres.store.events import EventRecord
+from payres.webhooks.sender import Attempt, Sender, Target
 
 
 @click.group(cls=Group)

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import UNSET
 
 from payres.client.checks import given, valid
-from payres.gnap import (
+from payres.core.protocol.gnap import (
     INCOMING_ACTIONS,
     OUTGOING_ACTIONS,
     QUOTE_ACTIONS,
@@ -15,8 +15,8 @@ from payres.gnap import (
     OutgoingPaymentAccess,
     QuoteAccess,
 )
-from payres.urls import pointed
-from payres.wire import Amount
+from payres.core.protocol.urls import pointed
+from payres.core.protocol.wire import Amount
 
 
 def incoming_payment(*actions: INCOMING_ACTIONS, identifier: str | None = None) -> IncomingPaymentAccess:

@@ -17,9 +17,8 @@ from payres.client.grants import Server
 from payres.client.resources import IncomingPayment, OutgoingPayment, Quote
 from payres.client.sending import Call, Http, Options, Part, Repeat, iteration, method
 from payres.client.tokens import Token, send_with_token
-from payres.signatures.jwk import JWK
-from payres.urls import pointed
-from payres.wire import (
+from payres.core.protocol.urls import pointed
+from payres.core.protocol.wire import (
     Amount,
     GrantSpending,
     IncomingPaymentRequest,
@@ -30,6 +29,7 @@ from payres.wire import (
     WalletAddress,
     WalletResource,
 )
+from payres.core.signatures.jwk import JWK
 
 Resource = TypeVar("Resource", bound=WalletResource)
 Payment = TypeVar("Payment", bound=IncomingPayment | OutgoingPayment)

@@ -14,12 +14,12 @@ import httpx2
 import msgspec
 from msgspec import UNSET, Struct
 
-from payres.amounts import Asset, parse_value
 from payres.client.errors import ConfigurationError, InvalidAnswer
 from payres.client.resources import IncomingPayment, OutgoingPayment, Quote, decode
 from payres.client.sending import Core
-from payres.urls import canonical
-from payres.wire import (
+from payres.core.protocol.amounts import Asset, parse_value
+from payres.core.protocol.urls import canonical
+from payres.core.protocol.wire import (
     Amount,
     IncomingPaymentRequest,
     OutgoingPaymentRequest,

@@ -21,9 +21,9 @@ from payres.client.deadlines import TimedTransport
 from payres.client.grants import Grant, Grants
 from payres.client.sending import Core, Http, Signer, url_of
 from payres.client.tokens import Tokens
-from payres.clock import Clock, SystemClock
-from payres.identifiers import base64url_decoded
-from payres.urls import pointed
+from payres.core.protocol.clock import Clock, SystemClock
+from payres.core.protocol.identifiers import base64url_decoded
+from payres.core.protocol.urls import pointed
 
 Key = str | bytes | Path | Mapping[str, Any] | Ed25519PrivateKey | Signer
 Transport = TypeVar("Transport")

@@ -13,9 +13,9 @@ import msgspec
 from payres.client import checks, errors
 from payres.client.resources import AccessToken, GrantResponse
 from payres.client.sending import Call, Core, Http, Options, Part, method
-from payres.gnap import Access, Limits, interaction_hash
-from payres.urls import pointed
-from payres.wire import WalletAddress
+from payres.core.protocol.gnap import Access, Limits, interaction_hash
+from payres.core.protocol.urls import pointed
+from payres.core.protocol.wire import WalletAddress
 
 Server = str | WalletAddress
 Item = Access | Mapping[str, Any]

@@ -2,8 +2,8 @@
 
 from decimal import Decimal
 
-from payres.amounts import Asset, format_decimal, parse_decimal
-from payres.wire import Amount, WalletAddress
+from payres.core.protocol.amounts import Asset, format_decimal, parse_decimal
+from payres.core.protocol.wire import Amount, WalletAddress
 
 
 def money(text: str | int | Decimal, wallet: WalletAddress | Asset) -> Amount:

@@ -1,4 +1,4 @@
-"""Resources as the client gives them: those of `payres.wire`, with times as datetimes and metadata as plain objects."""
+"""Resources as the client gives them: those of the wire, with times as datetimes and metadata as plain objects."""
 
 import json
 from datetime import datetime
@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from payres import gnap, wire
+from payres.core.protocol import gnap, wire
 
 T = TypeVar("T")
 Time = Annotated[datetime, Meta(tz=True)]

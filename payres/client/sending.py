@@ -32,8 +32,8 @@ import msgspec
 
 from payres import __version__
 from payres.client import errors
-from payres.clock import SECOND, Clock
-from payres.signatures.sign import Message, Unsigned, prepare
+from payres.core.protocol.clock import SECOND, Clock
+from payres.core.signatures.sign import Message, Unsigned, prepare
 
 log = logging.getLogger("payres.client")
 P = ParamSpec("P")
@@ -207,7 +207,14 @@ class Part(Generic[Http]):
 class Method(Generic[P, Given, Awaited]):
     """A call as a method: of a client for threads it returns the result, of an asynchronous one an awaitable of it.
 
-    As an attribute of the class it is the coroutine function, by which calls use each other.
+    As an attribute of the class it is the coroutine function, by which calls use each other. An example, where a class
+    has `@method async def get(self, url: str) -> WalletAddress`:
+
+    | written | is | because |
+    |---|---|---|
+    | `Client().wallet_address.get(url)` | a WalletAddress | the coroutine runs to its end at once: it never suspends |
+    | `AsyncClient().wallet_address.get(url)` | a coroutine | the caller awaits it |
+    | `WalletAddresses.get(self, url)` | a coroutine | another call of either client awaits it |
     """
 
     def __init__(self, function: Callable[Concatenate[Any, P], Awaited], give: Callable[[Awaited], Given]) -> None:

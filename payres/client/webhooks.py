@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from payres import event_types
 from payres.client.errors import ConfigurationError, WebhookRejected
 from payres.client.resources import IncomingPayment, OutgoingPayment, Time, decode
-from payres.clock import SECOND, Clock, SystemClock
+from payres.core.protocol import event_types
+from payres.core.protocol.clock import SECOND, Clock, SystemClock
 
 PREFIX: Final = "whsec_"
 SYSTEM_CLOCK: Final = SystemClock()

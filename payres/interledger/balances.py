@@ -9,19 +9,20 @@ the unit that records a packet. `payres.operator.peers` explains the balance of 
 
 from typing import Final
 
-from payres import ledger, representations
-from payres.amounts import MAX_LEDGER
-from payres.errors import InvalidAmount
-from payres.event_types import PacketEvent
+from payres.core.payments import ledger
+from payres.core.payments.ledger import NotEnough
+from payres.core.protocol.amounts import MAX_LEDGER
+from payres.core.protocol.errors import InvalidAmount
+from payres.core.protocol.event_types import PacketEvent
+from payres.core.store import accounts, payments, representations
+from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.payments import OUTGOING
+from payres.core.store.work import Work
 from payres.interledger.packets import Code, Rejected
 from payres.interledger.settlement import count_unresolved, payment_hold, warn_of_low
-from payres.ledger import NotEnough
-from payres.store import accounts, packets, payments, peers
-from payres.store.accounts import ACCOUNTS
-from payres.store.packets import PACKETS, PacketRecord
-from payres.store.payments import OUTGOING
-from payres.store.peers import PeerRecord
-from payres.store.work import Work
+from payres.interledger.store import packets, peers
+from payres.interledger.store.packets import PACKETS, PacketRecord
+from payres.interledger.store.peers import PeerRecord
 
 PAYMENT_ENDED: Final = "the payment has ended, or has nothing left to send"
 

@@ -16,8 +16,12 @@ from typing import Final
 
 import msgspec
 
-from payres.amounts import Asset
-from payres.clock import MILLISECOND, SECOND, Clock
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.clock import MILLISECOND, SECOND, Clock
+from payres.core.protocol.limits import MAX_REJECT_SECONDS
+from payres.core.store import retention
+from payres.core.store.database import Database
+from payres.core.store.work import Work
 from payres.interledger import balances
 from payres.interledger.link import Link
 from payres.interledger.packets import (
@@ -33,11 +37,8 @@ from payres.interledger.packets import (
     fulfills,
 )
 from payres.interledger.routing import Hop, next_hop
-from payres.limits import MAX_REJECT_SECONDS
-from payres.store import peers, retention
-from payres.store.database import Database
-from payres.store.packets import PACKETS, PacketRecord
-from payres.store.work import Work
+from payres.interledger.store import peers
+from payres.interledger.store.packets import PACKETS, PacketRecord
 
 MARGIN: Final = SECOND  # how long after its expiry our own packet may be answered
 PURGE_INTERVAL: Final = 16  # milliseconds; each purge deletes up to 32

@@ -7,9 +7,13 @@ from typing import Final
 
 import msgspec
 
-from payres.amounts import MAX_LEDGER
-from payres.clock import MILLISECOND, SECOND, Clock
-from payres.errors import Unavailable
+from payres.core.process.rate_limiter import RateLimiter
+from payres.core.process.slots import Slots, SlotsBusy
+from payres.core.protocol.amounts import MAX_LEDGER
+from payres.core.protocol.clock import MILLISECOND, SECOND, Clock
+from payres.core.protocol.errors import Unavailable
+from payres.core.protocol.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
+from payres.core.store.database import Database
 from payres.interledger import oer
 from payres.interledger.carrying import Carrier, NoReply, Payer, Request, confirm_reject
 from payres.interledger.credentials import CredentialSource
@@ -30,11 +34,7 @@ from payres.interledger.packets import (
 from payres.interledger.receiver import receive
 from payres.interledger.routing import next_hop
 from payres.interledger.sending.connection import describe
-from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
-from payres.rate_limiter import RateLimiter
-from payres.slots import Slots, SlotsBusy
-from payres.store.database import Database
-from payres.store.peers import InboundPeer
+from payres.interledger.store.peers import InboundPeer
 
 NEIGHBOURS: Final = "peer."  # addresses within a link (RFC 15)
 # IL-DCP (RFC 31): a child asks its parent connector for its address and asset.

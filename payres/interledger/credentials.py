@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from payres.amounts import Asset
-from payres.identifiers import base64url, base64url_decoded
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.identifiers import base64url, base64url_decoded
 from payres.interledger import oer
 from payres.interledger.oer import CodecError, Reader
 from payres.interledger.stream import IV_BYTES, SharedSecret, decrypt, encrypt, hmac_sha256

@@ -5,17 +5,17 @@ import re
 from functools import partial
 from typing import Final
 
-from payres.clock import SECOND
-from payres.counters import Metrics
-from payres.errors import Unavailable
-from payres.federation.connection import FetchFailed, Response
-from payres.federation.http import GuardedClient
-from payres.federation.transport import Bounds
+from payres.core.process.counters import Metrics
+from payres.core.protocol.clock import SECOND
+from payres.core.protocol.errors import Unavailable
+from payres.core.remote.connection import FetchFailed, Response
+from payres.core.remote.http import GuardedClient
+from payres.core.remote.transport import Bounds
+from payres.core.store.database import Database
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import Fulfill, Outcome, Unanswered, decode_reply
-from payres.store import peers
-from payres.store.database import Database
-from payres.store.peers import PeerRecord
+from payres.interledger.store import peers
+from payres.interledger.store.peers import PeerRecord
 
 # Wider than for unknown servers. Slots bound the packets to each peer before they are recorded; these bounds have room
 # for all of them even if several peers hang.

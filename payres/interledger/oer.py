@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from payres.clock import MILLISECOND, SECOND, format_time, parse_time
+from payres.core.protocol.clock import MILLISECOND, SECOND, format_time, parse_time
 
 MAX_UINT64: Final = 2**64 - 1
 TIMESTAMP_BYTES: Final = 17

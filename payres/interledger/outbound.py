@@ -8,9 +8,23 @@ from typing import Final
 
 import msgspec
 
-from payres.amounts import Asset
-from payres.clock import Clock
-from payres.identifiers import new_id
+from payres.core.process.rate_limiter import requested_by
+from payres.core.process.slots import Slots
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.clock import Clock
+from payres.core.protocol.identifiers import new_id
+from payres.core.protocol.limits import (
+    DRAIN_SECONDS,
+    MAX_PROBES,
+    MAX_PROBES_OF_CLIENT,
+    MAX_PROBES_OF_KEY,
+    MAX_SENT,
+    MAX_SENT_OF_WALLET,
+    MAX_UNREPEATED,
+    MAX_UNREPEATED_OF_WALLET,
+)
+from payres.core.store.database import Database
+from payres.core.store.work import Work
 from payres.interledger import balances
 from payres.interledger.carrying import MARGIN, Carrier, Payer
 from payres.interledger.link import Link
@@ -18,22 +32,9 @@ from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Rejected
 from payres.interledger.routing import Hop, next_hop
 from payres.interledger.sending.connection import Timing
 from payres.interledger.settlement import end_if_finished
-from payres.limits import DRAIN_SECONDS, MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
-from payres.rate_limiter import requested_by
-from payres.slots import Slots
-from payres.store.database import Database
-from payres.store.packets import PacketRecord
-from payres.store.peers import PeerRecord
-from payres.store.work import Work
+from payres.interledger.store.packets import PacketRecord
+from payres.interledger.store.peers import PeerRecord
 
-# Money packets in flight to one peer; and of those from one wallet: twenty for a payment, and room for another.
-AT_ONCE: Final = 64
-AT_ONCE_FROM_WALLET: Final = 24
-# Packets without money, for quotes and for closing connections: in total; per client, or per address of unauthenticated
-# clients; and per client known only by its key. A quote sends one at a time.
-ASKED_AT_ONCE: Final = 96
-ASKED_AT_ONCE_OF_CLIENT: Final = 8
-ASKED_AT_ONCE_OF_KEY: Final = 4
 SILENT: Final = "A packet of a quote was left unanswered"
 UNANSWERED: Final = "a packet was left unanswered, and no more are sent until it is known what became of it"
 
@@ -48,12 +49,12 @@ class Outbound:
         self.clock = clock
         self.ilp_address = ilp_address
         self.timing = Timing()
-        self._slots = Slots(None, AT_ONCE, AT_ONCE_FROM_WALLET)
+        self._slots = Slots(None, MAX_SENT, MAX_SENT_OF_WALLET)
         self._unrepeated_slots = Slots(None, MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET)
         self._in_flight = 0
         self._landed = asyncio.Event()
         self._draining = False
-        self.probe_slots = Slots(None, ASKED_AT_ONCE, ASKED_AT_ONCE_OF_CLIENT, ASKED_AT_ONCE_OF_KEY)
+        self.probe_slots = Slots(None, MAX_PROBES, MAX_PROBES_OF_CLIENT, MAX_PROBES_OF_KEY)
 
     def slots_to(self, peer: PeerRecord) -> Slots:
         """The slots of money packets to a peer: fewer if the peer does not repeat lost answers."""
@@ -98,14 +99,15 @@ class WalletPackets:
         source: Asset,
         wallet_id: int,
         payment_id: str | None = None,
-        begin: Callable[[Work], None] | None = None,
+        begin: Callable[[Work], None] = lambda work: None,
     ) -> None:
         self._outbound = outbound
         self._database = outbound.database
         self._source = source
         self._wallet_id = wallet_id
         self._payment_id = payment_id
-        self._begin = begin  # None once it has run
+        self._begin = begin
+        self._has_begun = False
         self._peer: PeerRecord | None = None  # the next peer of money packets, if known
         self._unanswered = False  # whether one was left unanswered by a peer that does not repeat answers
         self.on_link = Fraction(1)  # units of the next peer's asset per unit sent, from the last probe
@@ -153,14 +155,14 @@ class WalletPackets:
         except Rejected as rejected:
             self._peer = None
             return rejected.reject(outbound.ilp_address)
-        self._begin = None
+        self._has_begun = True
         if isinstance(outcome, Unanswered) and not peer.repeats_answers:
             self._unanswered = True
         return outcome
 
     async def ensure_begun(self) -> None:
         """Runs `begin` if no money packet has left."""
-        if self._begin is not None:
+        if not self._has_begun:
             await self._database.write(self._begin)
 
     def _payer(self, peer: PeerRecord, delivered: Callable[[Fulfill], int]) -> Payer:
@@ -168,7 +170,7 @@ class WalletPackets:
             # The packet has a slot on the link to `peer`. The route may have changed since, or allow fewer slots.
             if hop.peer.id != peer.id or hop.peer.repeats_answers < peer.repeats_answers:
                 raise Rejected(Code.PEER_UNREACHABLE, "the way to the receiver has just changed")
-            if self._begin is not None:
+            if not self._has_begun:
                 self._begin(work)
 
         def land(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from payres.identifiers import is_ilp_address
+from payres.core.protocol.identifiers import is_ilp_address
 from payres.interledger import oer
 from payres.interledger.oer import CodecError, Reader
 

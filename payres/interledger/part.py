@@ -5,17 +5,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
-from payres.federation.http import GuardedClient
-from payres.federation.rates import watch_rates
-from payres.federation.transport import Bounds
+from payres.core.http.context import Context
+from payres.core.http.parts import Opening, Part, Worker
+from payres.core.http.routing import Route
+from payres.core.protocol.urls import ILP
+from payres.core.remote.http import GuardedClient
+from payres.core.remote.transport import Bounds
+from payres.core.store.work import Work
+from payres.interledger import endpoint as ilp
 from payres.interledger.node import Node, node_of, open_node
-from payres.routes import ilp
-from payres.routes.context import Context
-from payres.routes.parts import Opening, Part, Worker
-from payres.routes.routing import Route
-from payres.store import packets, peers
-from payres.store.work import Work
-from payres.urls import ILP
+from payres.interledger.rates import watch_rates
+from payres.interledger.store import packets, peers
 
 log = logging.getLogger("payres.operator")
 

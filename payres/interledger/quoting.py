@@ -6,28 +6,26 @@ from functools import partial
 from math import ceil
 from typing import Final
 
-from payres import representations
-from payres.amounts import MAX_VALUE, Asset, Fee, convert, fee_on, minimum_send
-from payres.clock import SECOND
-from payres.errors import DomainError, InvalidAmount, Unavailable, WrongState
-from payres.federation.connection import FetchFailed
-from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
-from payres.federation.wallet_addresses import RemoteWallet
+from payres.core.payments.incoming import is_remote, unpayable
+from payres.core.payments.quotes import check_amounts, check_fits, nothing_arrives, unit_rate_between, wanted_amount
+from payres.core.payments.settlement import check_liquidity
+from payres.core.protocol.amounts import MAX_VALUE, Asset, Fee, convert, fee_on, minimum_send
+from payres.core.protocol.clock import SECOND
+from payres.core.protocol.errors import DomainError, InvalidAmount, Unavailable
+from payres.core.protocol.terms import Offer, Path, Terms
+from payres.core.protocol.urls import Urls, canonical
+from payres.core.protocol.wire import Amount, OutgoingPaymentRequest, QuoteRequest, value_in
+from payres.core.remote.connection import FetchFailed
+from payres.core.remote.wallet_addresses import RemoteWallet
+from payres.core.store import representations
+from payres.core.store.database import Database
+from payres.core.store.wallets import WalletRecord, active_wallet
+from payres.core.store.work import Work
 from payres.interledger.outbound import Outbound, WalletPackets
+from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.routing import next_peer
 from payres.interledger.sending.connection import Connection, Destination, SendingFailed, monotonic
 from payres.interledger.sending.probe import max_source, min_delivery, price_of, probe, promise_of
-from payres.payments import refunds
-from payres.payments.incoming import is_remote, unpayable
-from payres.payments.outgoing import check_funds
-from payres.payments.quotes import check_amounts, check_fits, nothing_arrives, unit_rate_between, wanted_amount
-from payres.payments.settlement import check_liquidity
-from payres.store.database import Database
-from payres.store.wallets import WalletRecord, active_wallet
-from payres.store.work import Work
-from payres.terms import Offer, Path, Terms
-from payres.urls import Urls, canonical
-from payres.wire import Amount, OutgoingPaymentRequest, QuoteRequest, value_in
 
 # How much the rate may change between quote and payment, or differ from our own.
 SLIPPAGE: Final = Fraction(1, 100)
@@ -68,21 +66,23 @@ class RemoteQuotes:
             return None
         return await self._offer(find_payer, request.incoming_payment, "incomingPayment", request.debit_amount)
 
-    async def offer_for_refund(self, wanted: refunds.Wanted) -> Offer | None:
-        """The offer, without a fee, for a refund to a wallet address on another server; None for other refunds and for
-        those already made. Creates the incoming payment there, as any client does.
+    async def offer_for_refund(
+        self, to: str | None, plan: Callable[[Work], tuple[WalletRecord, int] | None]
+    ) -> Offer | None:
+        """The offer, without a fee, for a refund to a wallet address on another server; None for other refunds, and if
+        `plan` gives no wallet that pays and amount. Creates the incoming payment there, as any client does.
 
-        Before another server is asked, raises what `payments.refunds.plan` raises; InvalidReceiver, Unavailable.
+        Before another server is asked, raises what `plan` raises; InvalidReceiver, Unavailable.
         """
-        if wanted.to is None or self.urls.is_ours(wanted.to):
+        if to is None or self.urls.is_ours(to):
             return None
-        plan = await self._database.examine(partial(_refund_plan, wanted=wanted))
-        if plan is None:
+        planned = await self._database.examine(plan)
+        if planned is None:
             return None
-        receiver = await self.create_receiver(await self.find_wallet(wanted.to), "Refund")
-        debit = representations.amount(plan.amount, plan.receiver.asset)
-        payer = partial(active_wallet, url=self.urls.wallet(plan.receiver.path))
-        return await self._offer(payer, receiver, "to", debit, is_free=True)
+        wallet, amount = planned
+        receiver = await self.create_receiver(await self.find_wallet(to), "Refund")
+        payer = partial(active_wallet, url=self.urls.wallet(wallet.path))
+        return await self._offer(payer, receiver, "to", representations.amount(amount, wallet.asset), is_free=True)
 
     async def offer_for_owner(
         self, payer: WalletRecord, receiver: str, debit: Amount | None, receive: Amount | None
@@ -179,17 +179,6 @@ class RemoteQuotes:
         check_liquidity(work, peer.asset_id, convert(sent, rate))
 
 
-def _refund_plan(work: Work, wanted: refunds.Wanted) -> refunds.Plan | None:
-    plan = refunds.plan(work, wanted)
-    if plan.made:
-        return None
-    if not plan.receiver.active:
-        path = plan.receiver.path
-        raise WrongState(f"The wallet {path} is inactive and pays no other server; activate it first", path=path)
-    check_funds(work, plan.receiver, plan.amount)
-    return plan
-
-
 def _not_payable(field: str, error: FetchFailed) -> DomainError:
     """The error for a remote receiver that cannot be read or created."""
     return Unavailable(error.sentence) if error.reason == "busy" else unpayable(field, error.sentence, error.reason)
@@ -208,8 +197,7 @@ async def _sending(
     path = await probe(connection)
     fee = fee_on(debit, pricing)
     net = debit - fee
-    # Two units, one of which rounding may take, or the price of one unit, in whole units of the link.
-    least = max(2, ceil(ceil(packets.on_link / path.low) / packets.on_link)) if path.low else 2
+    least = _least_net(path, packets.on_link)
     if net < least:
         min_delivery(least, path, rate)  # raises if no amount would arrive
         is_taken = receiver.remaining is None or path.least(least) <= receiver.remaining
@@ -218,6 +206,15 @@ async def _sending(
     # More than promised will arrive, and the receiver must have room for it.
     check_fits(receiver.remaining, max(promised, path.least(net)))
     return _terms(receiver, debit, fee, promised, path, sends_all=True)
+
+
+def _least_net(path: Path, on_link: Fraction) -> int:
+    """The least net amount: two units, of which rounding may take one, or if it is more, what delivers one unit, in
+    whole units of the first link. One unit sent is `on_link` of these."""
+    if not path.low:
+        return 2
+    delivering_one = ceil(on_link / path.low)
+    return max(2, ceil(delivering_one / on_link))
 
 
 async def _delivering(

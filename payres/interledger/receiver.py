@@ -1,15 +1,22 @@
 """The receiving end of STREAM (RFC 29): answers Prepares for our addresses, and moves their money from the peer to a
 wallet in the same unit.
 
-`payres.payments.incoming.fits_with_tolerance` limits how much more than the incoming amount may arrive.
+`payres.core.payments.incoming.fits_with_tolerance` limits how much more than the incoming amount may arrive.
 """
 
 import logging
 from functools import partial
 
-from payres import ledger
-from payres.amounts import Asset
-from payres.errors import InvalidAmount
+from payres.core.payments import ledger
+from payres.core.payments.incoming import credit, fits_with_tolerance
+from payres.core.payments.ledger import NotEnough, Side
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.errors import InvalidAmount
+from payres.core.store import wallets
+from payres.core.store.database import Database
+from payres.core.store.payments import INCOMING, IncomingRecord
+from payres.core.store.wallets import WALLETS, WalletRecord
+from payres.core.store.work import Work
 from payres.interledger.balances import insufficient
 from payres.interledger.carrying import Request, require_new, store_response
 from payres.interledger.credentials import Opened, wallet_of
@@ -17,6 +24,8 @@ from payres.interledger.oer import CodecError
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Rejected, Reply, fulfills
 from payres.interledger.routing import converted
 from payres.interledger.settlement import warn_of_low
+from payres.interledger.store import peers
+from payres.interledger.store.peers import InboundPeer
 from payres.interledger.stream import (
     ConnectionAssetDetails,
     ConnectionClose,
@@ -25,14 +34,6 @@ from payres.interledger.stream import (
     PacketType,
     StreamPacket,
 )
-from payres.ledger import NotEnough, Side
-from payres.payments.incoming import credit, fits_with_tolerance
-from payres.store import peers, wallets
-from payres.store.database import Database
-from payres.store.payments import INCOMING, IncomingRecord
-from payres.store.peers import InboundPeer
-from payres.store.wallets import WALLETS, WalletRecord
-from payres.store.work import Work
 
 log = logging.getLogger("payres.interledger")
 

@@ -13,27 +13,27 @@ from typing import Final, Literal
 
 import msgspec
 
-from payres.amounts import MAX_LEDGER
-from payres.clock import DAY, Clock
-from payres.federation.connection import FetchFailed
-from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
+from payres.core.payments.incoming import PAID_MEANWHILE, overpay_tolerance
+from payres.core.process.slots import Slots
+from payres.core.process.worker import Worker, cancel_all, retry
+from payres.core.protocol.amounts import MAX_LEDGER
+from payres.core.protocol.clock import DAY, Clock
+from payres.core.protocol.limits import MAX_SENDING_PAYMENTS, MAX_SENDING_PAYMENTS_OF_WALLET
+from payres.core.remote.connection import FetchFailed
+from payres.core.store import payments
+from payres.core.store.database import Database
+from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.wallets import WALLETS, WalletRecord
+from payres.core.store.work import Work
 from payres.interledger.outbound import Outbound, WalletPackets
+from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.sending.connection import Connection, Destination, SendingFailed, close
 from payres.interledger.sending.payment import Plan, pay
 from payres.interledger.settlement import end_sending, is_finished
+from payres.interledger.store import packets
 from payres.interledger.unanswered import UnansweredPackets
-from payres.payments.incoming import PAID_MEANWHILE, overpay_tolerance
-from payres.slots import Slots
-from payres.store import packets, payments
-from payres.store.database import Database
-from payres.store.payments import OUTGOING, OutgoingRecord
-from payres.store.wallets import WALLETS, WalletRecord
-from payres.store.work import Work
-from payres.worker import Worker, cancel_all, retry
 
 BATCH: Final = 128
-AT_ONCE: Final = 64  # payments that send packets at once; others wait
-AT_ONCE_FROM_WALLET: Final = 16  # so that slow receivers of one wallet's payments do not delay other wallets
 # After it a payment ends with what it has sent, long before the 2^31 packets that one key may encrypt (RFC 29).
 LONGEST: Final = 7 * DAY
 # Seconds that a payment keeps its slot: a receiver may accept a little only from time to time.
@@ -87,7 +87,7 @@ class RemotePayments:
         self._unanswered = unanswered
         self.backoff = Backoff()
         self._worker = Worker("the search for payments to send", database, self._start, RETRY_SECONDS)
-        self._slots = Slots(AT_ONCE, AT_ONCE_FROM_WALLET)
+        self._slots = Slots(MAX_SENDING_PAYMENTS, MAX_SENDING_PAYMENTS_OF_WALLET)
         self._is_running = False
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._closings: set[asyncio.Task[None]] = set()

@@ -9,13 +9,13 @@ from math import floor
 
 import msgspec
 
-from payres.amounts import MAX_LEDGER, Asset, convert
-from payres.errors import NoRate
+from payres.core.payments.quotes import unit_rate_between
+from payres.core.protocol.amounts import MAX_LEDGER, Asset, convert
+from payres.core.protocol.errors import NoRate
+from payres.core.store.work import Work
 from payres.interledger.packets import Code, Prepare, Rejected, too_large_data
-from payres.payments.quotes import unit_rate_between
-from payres.store import peers
-from payres.store.peers import PeerRecord
-from payres.store.work import Work
+from payres.interledger.store import peers
+from payres.interledger.store.peers import PeerRecord
 
 
 class Hop(msgspec.Struct, frozen=True):

@@ -4,18 +4,18 @@ from collections.abc import Iterable
 
 import msgspec
 
-from payres import ledger, representations
-from payres.amounts import MAX_LEDGER
-from payres.event_types import PeerEvent
-from payres.ledger import free_balance
-from payres.payments import settlement
-from payres.store import accounts, grants, packets, payments, peers
-from payres.store.accounts import ACCOUNTS, AccountRecord, HoldRecord
-from payres.store.assets import ASSETS
-from payres.store.packets import PacketRecord
-from payres.store.payments import OUTGOING, OutgoingRecord
-from payres.store.wallets import WALLETS
-from payres.store.work import Damaged, Transaction, Work
+from payres.core.payments import ledger, settlement
+from payres.core.payments.ledger import free_balance
+from payres.core.protocol.amounts import MAX_LEDGER
+from payres.core.protocol.event_types import PeerEvent
+from payres.core.store import accounts, grants, payments, representations
+from payres.core.store.accounts import ACCOUNTS, AccountRecord, HoldRecord
+from payres.core.store.assets import ASSETS
+from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.wallets import WALLETS
+from payres.core.store.work import Damaged, Transaction, Work
+from payres.interledger.store import packets, peers
+from payres.interledger.store.packets import PacketRecord
 
 
 def payment_hold(tx: Transaction, payment_id: str) -> HoldRecord:

@@ -26,25 +26,26 @@ from typing import Final
 
 import msgspec
 
-from payres.amounts import format_decimal
-from payres.clock import HOUR, MILLISECOND, MINUTE, SECOND, Clock
-from payres.federation.connection import FetchFailed
-from payres.federation.incoming_payments import RemoteReceivers
+from payres.core.process.slots import Slots
+from payres.core.process.worker import Worker, cancel_all, retry
+from payres.core.protocol.amounts import format_decimal
+from payres.core.protocol.clock import HOUR, MILLISECOND, MINUTE, SECOND, Clock
+from payres.core.remote.connection import FetchFailed
+from payres.core.store import payments
+from payres.core.store.database import Database
+from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.wallets import WALLETS
+from payres.core.store.work import Work
 from payres.interledger import balances
 from payres.interledger.carrying import Carrier, land_forwarded
 from payres.interledger.connector import LONGEST_LIFE
 from payres.interledger.link import BOUNDS
 from payres.interledger.packets import Code, Fulfill, Outcome, Reject, Rejected, Unanswered, decode_prepare, fulfills
+from payres.interledger.remote_receivers import RemoteReceivers
 from payres.interledger.settlement import end_remote, has_arrived, payment_of
-from payres.slots import Slots
-from payres.store import packets, payments, peers
-from payres.store.database import Database
-from payres.store.packets import PacketRecord
-from payres.store.payments import OUTGOING, OutgoingRecord
-from payres.store.peers import PeerRecord
-from payres.store.wallets import WALLETS
-from payres.store.work import Work
-from payres.worker import cancel_all, retry
+from payres.interledger.store import packets, peers
+from payres.interledger.store.packets import PacketRecord
+from payres.interledger.store.peers import PeerRecord
 
 # After a packet's expiry: the peer's clock may be a little behind, or the clocks on the way to the receiver.
 PEER_MARGIN: Final = SECOND
@@ -68,6 +69,10 @@ UNPROVED: Final = (
 
 log = logging.getLogger("payres.interledger")
 
+# What a choice of packets has delivered, from and to; its cost, and how many packets of each amount it has.
+Bounds = tuple[int, int]
+Choice = tuple[int, tuple[int, ...]]
+
 
 class UnansweredPackets:
     """Call `run`. A case is our own payment with its packets in flight, or one packet from another peer."""
@@ -85,18 +90,20 @@ class UnansweredPackets:
     async def run(self) -> None:
         """Runs until cancelled, or the database is in fail-stop."""
         try:
-            while not self._database.stopped:
-                name = "the search for unresolved packets"
-                await pause(self._clock, await retry(name, self._database, self._look, RETRY_SECONDS))
+            await Worker("the search for unresolved packets", self._database, self._search, RETRY_SECONDS).run()
         finally:
             await cancel_all(self._tasks.values())
 
     async def settled(self, payment_id: str) -> None:
         """Returns when the payment has no packet in flight."""
+        in_flight = partial(packets.in_flight_of_payment, outgoing_payment_id=payment_id)
         while True:
-            if not await self._database.read(lambda work: packets.packets_of_payment(work, payment_id, "prepared")):
+            if not await self._database.read(in_flight):
                 return
             await asyncio.sleep(TICK_SECONDS)
+
+    async def _search(self) -> float:
+        return seconds_until(self._clock, await self._look())
 
     async def _look(self) -> int | None:
         """Starts the due cases of one page. Returns when to look again, or None for a second from now."""
@@ -192,10 +199,9 @@ class UnansweredPackets:
         return receiver.received if receiver.asset == terms.asset else None
 
 
-async def pause(clock: Clock, due: int | None) -> None:
-    """Waits for the next look: a second, or less if something is due earlier."""
-    seconds = TICK_SECONDS if due is None else (due - clock.now()) / SECOND
-    await asyncio.sleep(min(max(seconds, 0), TICK_SECONDS))
+def seconds_until(clock: Clock, due: int | None) -> float:
+    """The seconds until the next look: one, or less if something is due earlier."""
+    return TICK_SECONDS if due is None else min(max((due - clock.now()) / SECOND, 0), TICK_SECONDS)
 
 
 def next_look(now: int, expired_at: int) -> int:
@@ -301,30 +307,38 @@ def _conclude(work: Work, before: Standing, received: int | None) -> str | None:
 def arrived(in_flight: Sequence[InFlight], increase: int) -> Sequence[InFlight] | None:
     """The packets that explain the increase of the receiver's amount; None if none do.
 
-    If exchange rates allow several answers, the one that costs the payer least.
+    If exchange rates allow several answers, the one that costs the payer least. An example: packets of 100, 100 and 30
+    are in flight, of which each delivers nine tenths, or one less. The receiver has 116 more than before.
+
+    | of 100 | of 30 | cost | have delivered | |
+    |---|---|---|---|---|
+    | 0 | 0 | 0 | 0 | too little |
+    | 0 | 1 | 30 | 26 to 27 | too little |
+    | 1 | 0 | 100 | 89 to 90 | too little |
+    | 1 | 1 | 130 | 115 to 117 | this is the answer |
+    | 2 | any | 200 or more | 178 or more | too much: no further packet is added |
     """
     alike: dict[int, list[InFlight]] = {}
     for one in in_flight:
         alike.setdefault(one.packet.source_amount, []).append(one)
-    # For each pair of bounds on the delivery: the lowest cost, and the number of packets of each amount.
-    sums: dict[tuple[int, int], tuple[int, ...]] = {(0, 0): (0,)}
-    for amount, packets_alike in alike.items():
-        one, grown = packets_alike[0], dict[tuple[int, int], tuple[int, ...]]()
-        for (least, most), (spent, *counts) in sums.items():
-            for count in range(len(packets_alike) + 1):
-                bounds = least + count * one.least, most + count * one.most
+    rows: dict[Bounds, Choice] = {(0, 0): (0, ())}
+    for amount, some in alike.items():
+        grown: dict[Bounds, Choice] = {}
+        for (least, most), (spent, counts) in rows.items():
+            for count in range(len(some) + 1):
+                bounds = least + count * some[0].least, most + count * some[0].most
                 if bounds[0] > increase:
                     break
-                found = spent + count * amount, *counts, count
-                grown[bounds] = min(found, grown.get(bounds, found))
+                choice = spent + count * amount, (*counts, count)
+                grown[bounds] = min(choice, grown.get(bounds, choice))
             if len(grown) > MAX_SUMS:
                 return None
-        sums = grown
-    fitting = [found for (least, most), found in sums.items() if least <= increase <= most]
+        rows = grown
+    fitting = [choice for (least, most), choice in rows.items() if least <= increase <= most]
     if not fitting:
         return None
-    cheapest = min(fitting)
-    return [one for some, count in zip(alike.values(), cheapest[1:], strict=True) for one in some[:count]]
+    _, counts = min(fitting)
+    return [one for some, count in zip(alike.values(), counts, strict=True) for one in some[:count]]
 
 
 def cost(some: Sequence[InFlight]) -> int:

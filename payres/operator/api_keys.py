@@ -9,17 +9,18 @@ from typing import Annotated, Final
 
 from msgspec.structs import asdict
 
-from payres.clock import MINUTE, format_time
-from payres.errors import InsufficientAccess, InvalidRequest, TokenInvalid, require
-from payres.identifiers import hash_secret
+from payres.core.protocol.clock import MINUTE, format_time
+from payres.core.protocol.errors import InsufficientAccess, InvalidRequest, TokenInvalid, require
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.wire import Resource
+from payres.core.store import audit
+from payres.core.store.rows import PageBounds, PageQuery, select_page
+from payres.core.store.work import Work
 from payres.operator.declarations import command, endpoint, form, lists
 from payres.operator.inputs import Name, TimeText, check_name, require_time, said
 from payres.operator.shapes import Column, Shape, represent
-from payres.store import audit, operators
-from payres.store.operators import API_KEYS, ApiKeyRecord
-from payres.store.rows import PageBounds, PageQuery, select_page
-from payres.store.work import Work
-from payres.wire import Resource
+from payres.operator.store import operators
+from payres.operator.store.operators import API_KEYS, ApiKeyRecord
 
 # The scopes of keys; each endpoint needs one of them.
 SCOPES: Final[Mapping[str, str]] = {

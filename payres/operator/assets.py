@@ -8,23 +8,24 @@ from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from payres import amounts, ledger
-from payres.amounts import MAX_RATE_LENGTH, Fee, format_decimal, parse_decimal, parse_rate
-from payres.clock import format_time
-from payres.errors import InvalidRequest, NotFound, require
+from payres.core.payments import ledger
+from payres.core.payments.quotes import rate_between
+from payres.core.protocol import amounts
+from payres.core.protocol.amounts import MAX_RATE_LENGTH, Fee, format_decimal, parse_decimal, parse_rate
+from payres.core.protocol.clock import format_time
+from payres.core.protocol.errors import InvalidRequest, NotFound, require
+from payres.core.protocol.wire import MAX_ASSET_CODE_LENGTH, Resource, require_amount
+from payres.core.store import assets, audit
+from payres.core.store.accounts import find_operator_account
+from payres.core.store.assets import ASSETS, AssetRecord, RateRecord
+from payres.core.store.rows import PageBounds, PageQuery
+from payres.core.store.work import Work
 from payres.operator import movements
 from payres.operator.declarations import command, endpoint, lists
 from payres.operator.inputs import Amount, DecimalText, Reference, said
 from payres.operator.movements import MOVEMENT, NamedAccount
 from payres.operator.shapes import Column, Shape, represent
-from payres.payments.quotes import rate_between
-from payres.store import assets, audit
-from payres.store.accounts import find_operator_account
-from payres.store.assets import ASSETS, AssetRecord, RateRecord
-from payres.store.entries import MovementRecord, page_of_movements
-from payres.store.rows import PageBounds, PageQuery
-from payres.store.work import Work
-from payres.wire import MAX_ASSET_CODE_LENGTH, Resource, require_amount
+from payres.operator.store.entries import MovementRecord, page_of_movements
 
 MAX_SCALE: Final = 255
 AssetScale = Annotated[int, said(least=0, most=MAX_SCALE)]

@@ -1,17 +1,17 @@
-"""The audit log, as operators read it. Changes are written by `payres.store.audit`."""
+"""The audit log, as operators read it. Changes are written by `payres.core.store.audit`."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from msgspec import UNSET, UnsetType
 
+from payres.core.protocol.wire import Resource, encode
+from payres.core.store.audit import AUDIT, AuditRecord
+from payres.core.store.rows import PageBounds, PageQuery, select_page
+from payres.core.store.work import Work
 from payres.operator.declarations import command, endpoint, lists
 from payres.operator.inputs import FROM, Name, Query, TimeText, require_time, said
 from payres.operator.shapes import Cell, Column, Shape, path_of, represent
-from payres.store.audit import AUDIT, AuditRecord
-from payres.store.rows import PageBounds, PageQuery, select_page
-from payres.store.work import Work
-from payres.wire import Resource, encode
 
 # The section with the page of an action's object, by the noun of the action.
 OWN: Final = ("wallet", "peer", "grant", "payment", "webhook")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from payres.clock import SECOND, format_time
-from payres.operator.invariant_checks import check_ledger, first_broken
-from payres.store import audit, status
-from payres.store.connections import check_not_linked, is_followed, require_complete, server_lock
-from payres.store.copies import (
+from payres.core.protocol.clock import SECOND, format_time
+from payres.core.protocol.wire import Resource
+from payres.core.store import audit
+from payres.core.store.connections import check_not_linked, is_followed, require_complete, server_lock
+from payres.core.store.copies import (
     LOGS,
     SIDE_FILES,
     DatabaseOpen,
@@ -26,9 +26,8 @@ from payres.store.copies import (
     rename,
     side_file,
 )
-from payres.store.ended_rights import EndedRight, ended_rights, is_same_database
-from payres.store.lost_commits import LostCommits, has_log, remove_token, remove_token_if_complete
-from payres.store.migrations import (
+from payres.core.store.lost_commits import LostCommits, has_log, remove_token, remove_token_if_complete
+from payres.core.store.migrations import (
     UnusableDatabase,
     first_fault,
     is_outdated,
@@ -36,10 +35,12 @@ from payres.store.migrations import (
     require_payres,
     version_of,
 )
-from payres.store.operators import end_all
-from payres.store.status import Takeover, note_check
-from payres.store.work import Transaction, Work
-from payres.wire import Resource
+from payres.core.store.work import Transaction, Work
+from payres.operator.invariant_checks import check_ledger, first_broken
+from payres.operator.store import status
+from payres.operator.store.ended_rights import EndedRight, ended_rights, is_same_database
+from payres.operator.store.operators import end_all
+from payres.operator.store.status import Takeover, note_check
 
 PAUSE_MILLISECONDS = 5  # lets the server commit; copying a gigabyte takes about ten seconds
 AFTER_TAKEOVER = (
@@ -120,7 +121,7 @@ def record_backup(work: Work, made: Backup) -> None:
 
 def record_restore(work: Work, source: Path) -> None:
     """Records a restore in the audit log of the restored database, which makes it the latest state of that database:
-    see `payres.federation.takeover`."""
+    see `payres.operator.takeover`."""
     audit.record(work, "database.restore", str(source))
 
 

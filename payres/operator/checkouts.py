@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from payres.amounts import format_decimal
-from payres.clock import format_time
+from payres.core.protocol.amounts import format_decimal
+from payres.core.protocol.clock import format_time
+from payres.core.protocol.visible import visible_url
+from payres.core.protocol.wire import Resource
+from payres.core.store.payments import IncomingRecord
+from payres.core.store.wallets import WALLETS
+from payres.core.store.work import Work
+from payres.interledger.store.checkouts import State, checkouts_of
 from payres.operator.shapes import represent
-from payres.store.checkouts import State, checkouts_of
-from payres.store.payments import IncomingRecord
-from payres.store.wallets import WALLETS
-from payres.store.work import Work
-from payres.visible import visible_url
-from payres.wire import Resource
 
 SENTENCES: Final = {
     "returned": "{payer} has consented, and nothing was created there yet. It is tried again.",

@@ -27,11 +27,11 @@ from typing import (
 import msgspec
 from msgspec import Meta, UnsetType
 
+from payres.core.protocol.wire import Body, List, Page
+from payres.core.store.representations import page_of
+from payres.core.store.work import Work
 from payres.operator.inputs import Query
 from payres.operator.shapes import Shape
-from payres.representations import page_of
-from payres.store.work import Work
-from payres.wire import Body, List, Page
 
 P = ParamSpec("P")
 T = TypeVar("T")

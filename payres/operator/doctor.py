@@ -16,18 +16,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from payres.amounts import Asset, format_decimal
-from payres.clock import DAY, SECOND, format_time
-from payres.limits import MIN_FREE_BYTES
+from payres.core.process.settings import Settings, local_url, settings_file
+from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.protocol.clock import DAY, SECOND, format_time
+from payres.core.protocol.limits import MIN_FREE_BYTES
+from payres.core.protocol.urls import is_loopback
+from payres.core.store import assets, wallets
+from payres.core.store.accounts import LOW_PART
+from payres.core.store.connections import changed_at, free_bytes, is_served, log_bytes
+from payres.core.store.work import Environment, Work
+from payres.interledger.store import peers
+from payres.interledger.store.peers import PeerRecord
 from payres.operator.backups import AFTER_TAKEOVER, describe
 from payres.operator.shapes import MEBIBYTE, format_size
-from payres.settings import Settings, local_url, settings_file
-from payres.store import assets, peers, status, wallets, webhooks
-from payres.store.accounts import LOW_PART
-from payres.store.connections import changed_at, free_bytes, is_served, log_bytes
-from payres.store.peers import PeerRecord
-from payres.store.work import Environment, Work
-from payres.urls import is_loopback
+from payres.operator.store import status
+from payres.webhooks.store import webhooks
 
 if TYPE_CHECKING:  # it loads slowly, and only checks over HTTP need it
     import httpx2

@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from payres.errors import WrongState
-from payres.grants import tokens
+from payres.core.grants import tokens
+from payres.core.protocol.errors import WrongState
+from payres.core.protocol.wire import Resource
+from payres.core.store import audit
+from payres.core.store.work import Work
+from payres.interledger.store.peers import PEERS
 from payres.operator import api_keys, grants, keys, operators, peers, wallets
 from payres.operator.peer_terms import PeerChange
-from payres.store import audit
-from payres.store.ended_rights import EndedRight, Kind
-from payres.store.peers import PEERS
-from payres.store.webhooks import WEBHOOKS
-from payres.store.work import Work
-from payres.wire import Resource
+from payres.operator.store.ended_rights import EndedRight, Kind
+from payres.webhooks.store.webhooks import WEBHOOKS
 
 Row = Mapping[str, Any]
 SHOWN: Final = 20  # of each kind; with --json all are

@@ -12,19 +12,19 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from payres.amounts import Asset, format_decimal
-from payres.clock import DAY, LATEST, format_time, format_time_if_any
-from payres.errors import InvalidRequest
-from payres.identifiers import first_identifier
+from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.protocol.clock import DAY, LATEST, format_time, format_time_if_any
+from payres.core.protocol.errors import InvalidRequest
+from payres.core.protocol.identifiers import first_identifier
+from payres.core.store.wallets import WALLETS, WalletRecord
+from payres.core.store.work import Work
 from payres.operator.declarations import command, endpoint
 from payres.operator.inputs import FROM, MAX_NAME_LENGTH, Query, TimeText, require_time, said
 from payres.operator.shapes import inert
+from payres.operator.store import entries
+from payres.operator.store.all_payments import PaymentRecord, payments_in_order
+from payres.operator.store.entries import TransferLine
 from payres.operator.wallets import named_wallet, require_wallet
-from payres.store import entries
-from payres.store.all_payments import PaymentRecord, payments_in_order
-from payres.store.entries import TransferLine
-from payres.store.wallets import WALLETS, WalletRecord
-from payres.store.work import Work
 
 Row = Mapping[str, str | int | None]
 Format = Literal["csv", "jsonl"]

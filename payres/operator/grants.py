@@ -7,25 +7,25 @@ from typing import Annotated, Any, Final, cast
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from payres.amounts import Asset, format_decimal, parse_value
-from payres.errors import InvalidRequest, WrongState, require
-from payres.gnap import OutgoingPaymentAccess
-from payres.grants import consent, tokens
-from payres.grants.access import granted_access
-from payres.grants.consent import Pending
-from payres.grants.limits import current_window, spent_in_window
+from payres.core.grants import consent, tokens
+from payres.core.grants.access import granted_access
+from payres.core.grants.consent import Pending
+from payres.core.grants.limits import current_window, spent_in_window
+from payres.core.protocol.amounts import Asset, format_decimal, parse_value
+from payres.core.protocol.errors import InvalidRequest, WrongState, require
+from payres.core.protocol.gnap import OutgoingPaymentAccess
+from payres.core.protocol.urls import canonical
+from payres.core.protocol.visible import visible_name
+from payres.core.protocol.wire import Amount, Resource
+from payres.core.store import audit, grants
+from payres.core.store.clients import CLIENTS
+from payres.core.store.grants import GRANTS, Decider, GrantRecord, InteractionRecord, State, page_of_grants
+from payres.core.store.rows import PageBounds, PageQuery
+from payres.core.store.wallets import WALLETS
+from payres.core.store.work import Work
 from payres.operator.declarations import command, endpoint, form, lists
 from payres.operator.inputs import said
 from payres.operator.shapes import Column, Shape, fact, represent
-from payres.store import audit, grants
-from payres.store.clients import CLIENTS
-from payres.store.grants import GRANTS, Decider, GrantRecord, InteractionRecord, State, page_of_grants
-from payres.store.rows import PageBounds, PageQuery
-from payres.store.wallets import WALLETS
-from payres.store.work import Work
-from payres.urls import canonical
-from payres.visible import visible_name
-from payres.wire import Amount, Resource
 
 
 def named_grant(work: Work, ref: str) -> str:

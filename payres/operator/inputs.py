@@ -10,13 +10,13 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from payres.amounts import MAX_DECIMAL_LENGTH
-from payres.clock import parse_day_or_time
-from payres.errors import InvalidRequest
-from payres.payments.idempotency import MAX_REFERENCE_LENGTH
-from payres.store.work import Work
-from payres.visible import is_visible
-from payres.wire import AssetCode
+from payres.core.payments.idempotency import MAX_REFERENCE_LENGTH
+from payres.core.protocol.amounts import MAX_DECIMAL_LENGTH
+from payres.core.protocol.clock import parse_day_or_time
+from payres.core.protocol.errors import InvalidRequest
+from payres.core.protocol.visible import is_visible
+from payres.core.protocol.wire import AssetCode
+from payres.core.store.work import Work
 
 MAX_NAME_LENGTH: Final = 200
 

@@ -15,12 +15,12 @@ from typing import Final
 
 import msgspec
 
-from payres.ledger import LedgerBroken
-from payres.store import invariants, status
-from payres.store.database import Database
-from payres.store.invariants import FILE, LEDGER_INVARIANTS, MAX_BREACHES, Invariant, Key
-from payres.store.work import Transaction, Work
-from payres.worker import Worker
+from payres.core.payments.ledger import LedgerBroken
+from payres.core.process.worker import Worker
+from payres.core.store.database import Database
+from payres.core.store.work import Transaction, Work
+from payres.operator.store import invariants, status
+from payres.operator.store.invariants import FILE, LEDGER_INVARIANTS, MAX_BREACHES, Invariant, Key
 
 BATCH_ROWS: Final = 1000
 BATCH_ACCOUNTS: Final = 100_000  # the accounts whose transfers are summed in memory at once

@@ -5,16 +5,16 @@ from typing import Annotated, Final
 
 import msgspec
 
-from payres.errors import NotFound, WrongState, require
+from payres.core.protocol.errors import NotFound, WrongState, require
+from payres.core.protocol.wire import Resource
+from payres.core.signatures.jwk import JWK
+from payres.core.store import audit, wallets
+from payres.core.store.wallets import KEYS, WALLETS, KeyRecord
+from payres.core.store.work import Work
 from payres.operator.declarations import command, endpoint, form, lists
 from payres.operator.inputs import Name, check_name, said
 from payres.operator.shapes import Column, Shape, fact, represent
 from payres.operator.wallets import WalletName, require_wallet
-from payres.signatures.jwk import JWK
-from payres.store import audit, wallets
-from payres.store.wallets import KEYS, WALLETS, KeyRecord
-from payres.store.work import Work
-from payres.wire import Resource
 
 Revoked = Annotated[bool, said("Revoked keys too.")]
 

@@ -5,8 +5,12 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, UnsetType
 
-from payres.amounts import format_decimal
-from payres.errors import InvalidRequest, require
+from payres.core.protocol.amounts import format_decimal
+from payres.core.protocol.errors import InvalidRequest, require
+from payres.core.protocol.wire import Resource
+from payres.core.store import accounts
+from payres.core.store.rows import PageBounds, PageQuery
+from payres.core.store.work import Work
 from payres.operator.assets import require_asset
 from payres.operator.declarations import endpoint
 from payres.operator.inputs import Name
@@ -14,12 +18,8 @@ from payres.operator.invariant_checks import Finding, first_broken
 from payres.operator.payments import require_payment
 from payres.operator.peers import require_peer
 from payres.operator.shapes import Shape, represent
+from payres.operator.store.entries import EntryRecord, page_of_entries
 from payres.operator.wallets import require_wallet
-from payres.store import accounts
-from payres.store.entries import EntryRecord, page_of_entries
-from payres.store.rows import PageBounds, PageQuery
-from payres.store.work import Work
-from payres.wire import Resource
 
 # In the form of an entry: `wallet alice`, `peer second` or `liquidity USD 2`.
 AccountName = Annotated[str, Meta(max_length=300)]

@@ -10,20 +10,21 @@ from typing import Final, Literal
 import msgspec
 from msgspec import UNSET
 
-from payres import ledger, representations
-from payres.amounts import format_decimal
-from payres.errors import InsufficientFunds, WrongState
-from payres.event_types import WalletEvent
+from payres.core.payments import ledger
+from payres.core.payments.idempotency import check_reference
+from payres.core.protocol.amounts import format_decimal
+from payres.core.protocol.errors import InsufficientFunds, WrongState
+from payres.core.protocol.event_types import WalletEvent
+from payres.core.protocol.wire import Resource, require_amount
+from payres.core.store import audit, representations
+from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.assets import ASSETS, AssetRecord
+from payres.core.store.wallets import find_wallet
+from payres.core.store.work import Work
 from payres.interledger.settlement import warn_of_low
 from payres.operator.shapes import Column, Shape, represent
-from payres.payments.idempotency import check_reference
-from payres.store import audit, entries
-from payres.store.accounts import ACCOUNTS
-from payres.store.assets import ASSETS, AssetRecord
-from payres.store.entries import MOVEMENTS, MovementRecord
-from payres.store.wallets import find_wallet
-from payres.store.work import Work
-from payres.wire import Resource, require_amount
+from payres.operator.store import entries
+from payres.operator.store.entries import MOVEMENTS, MovementRecord
 
 Kind = Literal["deposit", "withdrawal"]
 

@@ -6,21 +6,22 @@ operator's password.
 
 from typing import Annotated, Final, NamedTuple
 
-from payres.clock import MINUTE, format_time, lasts
-from payres.errors import NotFound
-from payres.grants import sign_in
-from payres.grants.passwords import Account
-from payres.grants.sign_in import Browser, SignedIn
-from payres.identifiers import hash_secret
+from payres.core.grants import sign_in
+from payres.core.grants.passwords import Account
+from payres.core.grants.sign_in import Browser, SignedIn
+from payres.core.process.settings import local_url
+from payres.core.protocol.clock import MINUTE, format_time, lasts
+from payres.core.protocol.errors import NotFound
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.urls import LINK_PATH, is_loopback
+from payres.core.protocol.wire import Resource
+from payres.core.store import audit
+from payres.core.store.sessions import delete_browsers, delete_sessions
+from payres.core.store.work import Work
 from payres.operator.declarations import command
 from payres.operator.inputs import check_name, said
-from payres.settings import local_url
-from payres.store import audit, operators
-from payres.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord
-from payres.store.sessions import delete_browsers, delete_sessions
-from payres.store.work import Work
-from payres.urls import LINK_PATH, is_loopback
-from payres.wire import Resource
+from payres.operator.store import operators
+from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord
 
 LINK_LIFETIME: Final = 15 * MINUTE
 ReadOnly = Annotated[bool, said("The operator can see everything and change nothing.")]

@@ -6,20 +6,20 @@ from typing import Final
 
 from starlette.requests import Request
 
-from payres.federation.http import GuardedClient
-from payres.federation.takeover import watch_base_url
-from payres.federation.transport import Bounds
-from payres.grants.sign_in import SignInGuard
-from payres.http.admin_hosts import AdminHosts
+from payres.core.grants.sign_in import SignInGuard
+from payres.core.http.context import Context, context_of
+from payres.core.http.parts import Opening, Part, Worker
+from payres.core.http.routing import LateRoutes, Route
+from payres.core.protocol.urls import ADMIN_ROOT, is_loopback
+from payres.core.remote.http import GuardedClient
+from payres.core.remote.transport import Bounds
+from payres.operator import monitoring
+from payres.operator.admin_hosts import AdminHosts
 from payres.operator.backups import record_takeover, require_current
 from payres.operator.invariant_checks import PAUSE_SECONDS, BackgroundCheck
 from payres.operator.services import OperatorServices, Readiness, operator_of
-from payres.routes import monitoring
-from payres.routes.context import Context, context_of
-from payres.routes.parts import Opening, Part, Worker
-from payres.routes.routing import LateRoutes, Route
-from payres.store.operators import OF_OPERATORS
-from payres.urls import ADMIN_ROOT, is_loopback
+from payres.operator.store.operators import OF_OPERATORS
+from payres.operator.takeover import watch_base_url
 
 
 async def _open(opening: Opening) -> None:
@@ -38,8 +38,8 @@ def _workers(context: Context, stack: AsyncExitStack) -> Iterator[Worker]:
 
 
 def _late_routes() -> Sequence[Route]:
-    from payres.admin.serving import admin_routes
-    from payres.pages.admin.serving import page_routes
+    from payres.operator.api import admin_routes
+    from payres.operator.pages.serving import page_routes
 
     return [*admin_routes(), *page_routes()]
 

@@ -4,31 +4,31 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from payres.amounts import Asset, format_decimal
-from payres.clock import format_time
-from payres.identifiers import moment_of
-from payres.operator import grants, ledger
+from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.protocol.clock import format_time
+from payres.core.protocol.identifiers import moment_of
+from payres.core.protocol.terms import Offer
+from payres.core.protocol.urls import Urls
+from payres.core.protocol.wire import List, Resource
+from payres.core.store import events, payments
+from payres.core.store.events import EventRecord
+from payres.core.store.grants import GRANTS
+from payres.core.store.payments import INCOMING, OUTGOING, REFUNDS, RefundRecord, RefundState
+from payres.core.store.quotes import QUOTES, QuoteRecord
+from payres.core.store.rows import PageQuery
+from payres.core.store.wallets import WALLETS
+from payres.core.store.work import Units, Work
+from payres.interledger.store import packets
+from payres.operator import grants, ledger, refunds
 from payres.operator.checkouts import Checkout, list_checkouts, sentence_of
 from payres.operator.declarations import command, endpoint
 from payres.operator.grants import Grant
 from payres.operator.ledger import LedgerEntry
 from payres.operator.payments import Payment, PaymentName, payment, require_payment
 from payres.operator.shapes import Cell, Shape, fact, labelled, path_of, represent
+from payres.operator.store.all_payments import PaymentRecord
+from payres.operator.store.entries import EntryRecord, page_of_entries
 from payres.operator.webhooks import EventDelivery, deliveries_of, event_delivery
-from payres.payments import refunds
-from payres.store import events, packets, payments
-from payres.store.all_payments import PaymentRecord
-from payres.store.entries import EntryRecord, page_of_entries
-from payres.store.events import EventRecord
-from payres.store.grants import GRANTS
-from payres.store.payments import INCOMING, OUTGOING, REFUNDS, RefundRecord, RefundState
-from payres.store.quotes import QUOTES, QuoteRecord
-from payres.store.rows import PageQuery
-from payres.store.wallets import WALLETS
-from payres.store.work import Units, Work
-from payres.terms import Offer
-from payres.urls import Urls
-from payres.wire import List, Resource
 
 MAX_SHOWN: Final = 100  # payers, refunds, ledger entries and packets of one payment: there may be many thousands
 OUTCOMES: Final = {

@@ -6,21 +6,22 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Raw, UnsetType
 
-from payres.amounts import format_decimal
-from payres.errors import InvalidRequest, require
+from payres.core.protocol.amounts import format_decimal
+from payres.core.protocol.errors import InvalidRequest, require
+from payres.core.protocol.wire import Resource, Text, require_amount
+from payres.core.store import payments
+from payres.core.store.assets import ASSETS, AssetRecord
+from payres.core.store.clients import CLIENTS
+from payres.core.store.payments import Direction
+from payres.core.store.rows import PageBounds, PageQuery
+from payres.core.store.wallets import WALLETS
+from payres.core.store.work import Work
 from payres.operator.declarations import command, endpoint, lists
 from payres.operator.inputs import FROM, DecimalText, Name, Query, TimeText, require_time, said
 from payres.operator.shapes import Cell, Column, Shape, represent
+from payres.operator.store import all_payments
+from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, State
 from payres.operator.wallets import named_wallet, require_wallet
-from payres.store import all_payments, payments
-from payres.store.all_payments import PAYMENTS, PaymentRecord, State
-from payres.store.assets import ASSETS, AssetRecord
-from payres.store.clients import CLIENTS
-from payres.store.payments import Direction
-from payres.store.rows import PageBounds, PageQuery
-from payres.store.wallets import WALLETS
-from payres.store.work import Work
-from payres.wire import Resource, Text, require_amount
 
 PaymentName = Annotated[str, said(typed=lambda work, text: text.rpartition("/")[2])]
 

@@ -6,16 +6,17 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from payres.amounts import MAX_LEDGER
-from payres.errors import InvalidRequest, WrongState
-from payres.federation.ip_addresses import names_private_host
-from payres.identifiers import hash_secret, is_ilp_address
+from payres.core.protocol.amounts import MAX_LEDGER
+from payres.core.protocol.errors import InvalidRequest, WrongState
+from payres.core.protocol.identifiers import hash_secret, is_ilp_address
+from payres.core.protocol.urls import is_http_url
+from payres.core.protocol.wire import Body, Scale, Text
+from payres.core.remote.ip_addresses import names_private_host
+from payres.core.store import secrets
+from payres.core.store.work import Work
+from payres.interledger.store import peers
 from payres.operator.assets import MAX_SCALE
 from payres.operator.inputs import Code, DecimalText, Name, said
-from payres.store import peers, secrets
-from payres.store.work import Work
-from payres.urls import is_http_url
-from payres.wire import Body, Scale, Text
 
 MAX_TOKEN_LENGTH: Final = 1000
 

@@ -8,9 +8,17 @@ from typing import Any, Final
 
 import msgspec
 
-from payres import ledger
-from payres.amounts import MAX_LEDGER, Asset, format_decimal
-from payres.errors import InvalidRequest, WrongState, require
+from payres.core.payments import ledger
+from payres.core.protocol.amounts import MAX_LEDGER, Asset, format_decimal
+from payres.core.protocol.errors import InvalidRequest, WrongState, require
+from payres.core.protocol.wire import Resource, require_amount
+from payres.core.store import audit
+from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.assets import ASSETS
+from payres.core.store.rows import PageBounds, PageQuery
+from payres.core.store.work import Work
+from payres.interledger.store import packets, peers
+from payres.interledger.store.peers import PEERS, PeerRecord
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import command, endpoint, lists
@@ -27,14 +35,7 @@ from payres.operator.peer_terms import (
     hashed_token,
 )
 from payres.operator.shapes import Cell, Column, Shape, fact, represent
-from payres.store import audit, packets, peers
-from payres.store.accounts import ACCOUNTS
-from payres.store.assets import ASSETS
-from payres.store.entries import MovementRecord, page_of_movements
-from payres.store.peers import PEERS, PeerRecord
-from payres.store.rows import PageBounds, PageQuery
-from payres.store.work import Work
-from payres.wire import Resource, require_amount
+from payres.operator.store.entries import MovementRecord, page_of_movements
 
 
 class PacketSum(Resource, frozen=True, kw_only=True):

@@ -8,16 +8,16 @@ from typing import Any, Final
 import msgspec
 from msgspec import field
 
-from payres.errors import DomainError
-from payres.grants.sign_in import SignInGuard
-from payres.http.admin_hosts import AdminHosts
-from payres.limits import MAX_EXPORTS, MAX_EXPORTS_OF_CALLER, MIN_FREE_BYTES
+from payres.core.grants.sign_in import SignInGuard
+from payres.core.http.context import Context
+from payres.core.process.slots import Slots
+from payres.core.protocol.errors import DomainError
+from payres.core.protocol.limits import MAX_EXPORTS, MAX_EXPORTS_OF_CALLER, MIN_FREE_BYTES
+from payres.core.store.connections import free_bytes
+from payres.core.store.database import Database
+from payres.core.store.transactions import touch
+from payres.operator.admin_hosts import AdminHosts
 from payres.operator.volume import DailyVolume
-from payres.routes.context import Context
-from payres.slots import Slots
-from payres.store.connections import free_bytes
-from payres.store.database import Database
-from payres.store.transactions import touch
 
 COMMIT_SECONDS: Final = 2.0  # the timeout of the test commit
 CACHE_SECONDS: Final = 1.0  # between test commits

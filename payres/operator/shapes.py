@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from payres.clock import format_time
-from payres.store.work import Work
-from payres.visible import visible_text
-from payres.wire import Resource
+from payres.core.protocol.clock import format_time
+from payres.core.protocol.visible import visible_text
+from payres.core.protocol.wire import Resource
+from payres.core.store.work import Work
 
 MEBIBYTE: Final = 1024 * 1024
 GIBIBYTE: Final = 1024 * MEBIBYTE

@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import Final
 
 from payres import __version__
-from payres.amounts import Asset, format_decimal
-from payres.clock import DAY, format_time_if_any
-from payres.identifiers import first_identifier
+from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.protocol.clock import DAY, format_time_if_any
+from payres.core.protocol.identifiers import first_identifier
+from payres.core.protocol.wire import Resource
+from payres.core.store import wallets
+from payres.core.store.connections import changed_at, free_bytes, is_followed, log_bytes
+from payres.core.store.work import Work
+from payres.interledger.store import peers
 from payres.operator.declarations import endpoint
 from payres.operator.shapes import Cell, Shape, fact, format_size, represent
-from payres.store import peers, status, wallets, webhooks
-from payres.store.connections import changed_at, free_bytes, is_followed, log_bytes
-from payres.store.work import Work
-from payres.wire import Resource
+from payres.operator.store import status
+from payres.webhooks.store import webhooks
 
 KINDS: Final = {"wallet": "In wallets", "liquidity": "Liquidity", "fees": "Fees"}
 

@@ -11,22 +11,23 @@ from typing import Final, Literal
 
 from msgspec.structs import asdict
 
-from payres import ledger
-from payres.amounts import format_decimal
-from payres.clock import format_time
-from payres.errors import InsufficientFunds, WrongState, require
+from payres.core.payments import ledger
+from payres.core.protocol.amounts import format_decimal
+from payres.core.protocol.clock import format_time
+from payres.core.protocol.errors import InsufficientFunds, WrongState, require
+from payres.core.protocol.wire import Resource
+from payres.core.store import accounts, audit
+from payres.core.store.accounts import ACCOUNTS, Cause
+from payres.core.store.assets import ASSETS
+from payres.core.store.wallets import WALLETS
+from payres.core.store.work import Work
 from payres.interledger.settlement import payment_of, release_unresolved, warn_of_low
+from payres.interledger.store import packets, peers
+from payres.interledger.store.packets import PACKETS, PacketRecord, TakenPacket
+from payres.interledger.store.peers import PeerRecord
 from payres.operator.declarations import endpoint, form, lists
 from payres.operator.peers import require_peer
 from payres.operator.shapes import Column, Shape
-from payres.store import accounts, audit, packets, peers
-from payres.store.accounts import ACCOUNTS, Cause
-from payres.store.assets import ASSETS
-from payres.store.packets import PACKETS, PacketRecord, TakenPacket
-from payres.store.peers import PeerRecord
-from payres.store.wallets import WALLETS
-from payres.store.work import Work
-from payres.wire import Resource
 
 Outcome = Literal["delivered", "returned"]
 NONE: Final = "No packet is unresolved"

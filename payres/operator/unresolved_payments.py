@@ -8,20 +8,20 @@ from typing import Final
 
 import msgspec
 
-from payres.amounts import format_decimal
-from payres.clock import format_time
+from payres.core.protocol.amounts import format_decimal
+from payres.core.protocol.clock import format_time
+from payres.core.protocol.wire import Resource
+from payres.core.store.payments import Direction
+from payres.core.store.wallets import WALLETS
+from payres.core.store.work import Work
 from payres.interledger.settlement import payment_of
+from payres.interledger.store import packets
+from payres.interledger.store.packets import PacketRecord, TakenPacket
+from payres.interledger.store.peers import PeerRecord
 from payres.operator.declarations import endpoint, lists
 from payres.operator.peers import require_peer
 from payres.operator.shapes import Column, Shape
 from payres.operator.unresolved_packets import NONE, RECEIVED, list_unresolved
-from payres.store import packets
-from payres.store.packets import PacketRecord, TakenPacket
-from payres.store.payments import Direction
-from payres.store.peers import PeerRecord
-from payres.store.wallets import WALLETS
-from payres.store.work import Work
-from payres.wire import Resource
 
 
 class Group(msgspec.Struct, frozen=True):

@@ -8,12 +8,12 @@ from typing import Final
 
 import msgspec
 
-from payres.amounts import Asset
-from payres.clock import DAY
-from payres.store.database import Database
-from payres.store.entries import Flow, last_transfer, sums_by_day
-from payres.store.rows import first_row_from
-from payres.store.work import Work
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.clock import DAY
+from payres.core.store.database import Database
+from payres.core.store.rows import first_row_from
+from payres.core.store.work import Work
+from payres.operator.store.entries import Flow, last_transfer, sums_by_day
 
 DAYS: Final = 90
 BATCH: Final = 100_000  # the most transfers that one call counts

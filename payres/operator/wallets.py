@@ -5,26 +5,26 @@ from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, UnsetType
 
-from payres import ledger
-from payres.amounts import format_decimal
-from payres.clock import HOUR, format_time
-from payres.errors import InvalidRequest, WrongState, require
-from payres.identifiers import hash_secret
+from payres.core.payments import ledger
+from payres.core.protocol.amounts import format_decimal
+from payres.core.protocol.clock import HOUR, format_time
+from payres.core.protocol.errors import InvalidRequest, WrongState, require
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.urls import RESET_PATH, new_wallet_path, require_wallet_path
+from payres.core.protocol.wire import Resource, Scale
+from payres.core.store import audit, sessions, wallets
+from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.assets import ASSETS
+from payres.core.store.rows import PageBounds, PageQuery, select_page
+from payres.core.store.wallets import WALLETS, WalletRecord
+from payres.core.store.work import Environment, Work
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import command, endpoint, form, lists
 from payres.operator.inputs import Amount, Code, Name, Reference, check_name, said
 from payres.operator.movements import MOVEMENT, NamedAccount
 from payres.operator.shapes import Column, Shape, fact, represent
-from payres.store import audit, sessions, wallets
-from payres.store.accounts import ACCOUNTS
-from payres.store.assets import ASSETS
-from payres.store.entries import MovementRecord, page_of_movements
-from payres.store.rows import PageBounds, PageQuery, select_page
-from payres.store.wallets import WALLETS, WalletRecord
-from payres.store.work import Environment, Work
-from payres.urls import RESET_PATH, new_wallet_path, require_wallet_path
-from payres.wire import Resource, Scale
+from payres.operator.store.entries import MovementRecord, page_of_movements
 
 
 def named_wallet(work: Work | Environment, text: str) -> str:

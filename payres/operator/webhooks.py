@@ -8,24 +8,24 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict
 
-from payres.clock import HOUR, format_time_if_any
-from payres.errors import InvalidRequest, NotFound, WrongState, require
-from payres.event_types import EVENT_TYPES, WebhookEvent
-from payres.events.deliveries import ALL, TEST, matches, note_attempt, wants
-from payres.events.sender import Attempt, Target, new_secret, target_of
-from payres.federation.ip_addresses import names_private_host
-from payres.limits import MAX_PAGE, MAX_WEBHOOKS, ROTATION_HOURS
+from payres.core.protocol.clock import HOUR, format_time_if_any
+from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState, require
+from payres.core.protocol.event_types import EVENT_TYPES, WebhookEvent
+from payres.core.protocol.limits import MAX_PAGE, MAX_WEBHOOKS, ROTATION_HOURS
+from payres.core.protocol.urls import is_http_url
+from payres.core.protocol.wire import Resource, Text
+from payres.core.remote.ip_addresses import names_private_host
+from payres.core.store import audit, secrets
+from payres.core.store.events import EVENTS, EventRecord, events_after, find_event, last_sequence
+from payres.core.store.work import ACTIVE_WEBHOOK, Units, Work
+from payres.core.store.work import EVENTS as NEWS
 from payres.operator.declarations import ROWS_AT_ONCE, command, endpoint, form, lists
 from payres.operator.inputs import Name, TimeText, require_time, said
 from payres.operator.shapes import Column, Shape, fact, represent
-from payres.store import audit, secrets
-from payres.store import webhooks as stored
-from payres.store.events import EVENTS, EventRecord, events_after, find_event, last_sequence
-from payres.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord, WebhookRecord
-from payres.store.work import ACTIVE_WEBHOOK, Units, Work
-from payres.store.work import EVENTS as NEWS
-from payres.urls import is_http_url
-from payres.wire import Resource, Text
+from payres.webhooks.deliveries import ALL, TEST, matches, note_attempt, wants
+from payres.webhooks.sender import Attempt, Target, new_secret, target_of
+from payres.webhooks.store import webhooks as stored
+from payres.webhooks.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord, WebhookRecord
 
 DeliveryState = Literal["pending", "failed", "delivered"]
 Patterns = Annotated[

@@ -9,18 +9,18 @@ from typing import Any, Final, TypeVar
 import msgspec
 from starlette.requests import Request
 
-from payres.clock import format_time
-from payres.errors import InvalidRequest, WrongState
-from payres.identifiers import new_secret
-from payres.routes.requests import other_parameters
-from payres.store.work import EVENTS
+from payres.core.http.requests import other_parameters
+from payres.core.protocol.clock import format_time
+from payres.core.protocol.errors import InvalidRequest, WrongState
+from payres.core.protocol.identifiers import new_secret
+from payres.core.protocol.wire import decode
+from payres.core.store.work import EVENTS
 from payres.testing import looking, set_up
 from payres.testing.faults import Fault, check
 from payres.testing.journal import ADDED
 from payres.testing.rules import ConsentRule, Rules
 from payres.testing.sandbox import Sandbox
 from payres.testing.server import Server
-from payres.wire import decode
 
 T = TypeVar("T", bound=msgspec.Struct)
 Answer = tuple[int, Any]

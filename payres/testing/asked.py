@@ -7,18 +7,18 @@ import msgspec
 from starlette.datastructures import QueryParams
 from starlette.types import Scope
 
-from payres.errors import DomainError
-from payres.gnap import ClientInstance, GrantRequest
-from payres.grants import clients
-from payres.http.request_head import credentials, header
-from payres.identifiers import hash_secret
-from payres.routes.routing import Route, Router
-from payres.store.clients import CLIENTS, Client
-from payres.store.grants import GRANTS, INTERACTIONS, TOKENS, GrantRecord, find_holder
-from payres.store.payments import INCOMING, OUTGOING
-from payres.store.quotes import QUOTES
-from payres.store.wallets import WALLETS
-from payres.store.work import Work
+from payres.core.grants import clients
+from payres.core.http.request_head import credentials, header
+from payres.core.http.routing import Route, Router
+from payres.core.protocol.errors import DomainError
+from payres.core.protocol.gnap import ClientInstance, GrantRequest
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.store.clients import CLIENTS, Client
+from payres.core.store.grants import GRANTS, INTERACTIONS, TOKENS, GrantRecord, find_holder
+from payres.core.store.payments import INCOMING, OUTGOING
+from payres.core.store.quotes import QUOTES
+from payres.core.store.wallets import WALLETS
+from payres.core.store.work import Work
 from payres.testing.rules import CONSENT_PAGE
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ def _asked(work: Work, scope: Scope, body: bytes) -> Asked:
 
 def _operation(scope: Scope) -> tuple[str | None, str, Mapping[str, str]]:
     """The operationId, the first segment of the path, and the path parameters."""
-    from payres.routes.openapi import OPERATIONS  # loads slowly
+    from payres.core.http.openapi_of_resources import OPERATIONS  # loads slowly
 
     path, method = scope["path"].rstrip("/") or "/", "GET" if scope["method"] == "HEAD" else scope["method"]
     route, named = ROUTER.find(path)

@@ -12,7 +12,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from payres.errors import (
+from payres.core.http.request_head import credentials
+from payres.core.http.requests import idempotency_key
+from payres.core.http.responses import json_error, json_response
+from payres.core.protocol.errors import (
     BearerTokenInvalid,
     DomainError,
     InvalidRequest,
@@ -21,13 +24,10 @@ from payres.errors import (
     WrongState,
     nothing_here,
 )
-from payres.http.request_head import credentials
-from payres.http.responses import json_error, json_response
-from payres.routes.requests import idempotency_key
+from payres.core.protocol.urls import ADMIN_API
 from payres.testing.actions import ACTIONS, UNCUT, Action, Answer, Call, read_query
 from payres.testing.sandbox import ROOT, Sandbox
 from payres.testing.server import Server
-from payres.urls import ADMIN_API
 
 log: Final = logging.getLogger("payres.testing")
 DOCUMENT: Final = f"{ROOT}/openapi.json"

@@ -2,11 +2,11 @@
 
 import msgspec
 
-from payres.clock import MILLISECOND, SECOND
+from payres.core.http.context import Context
+from payres.core.process.settings import Settings
+from payres.core.protocol.clock import MILLISECOND, SECOND
 from payres.interledger.node import node_of
 from payres.interledger.remote_payments import Backoff
-from payres.routes.context import Context
-from payres.settings import Settings
 
 # Tests send many requests from one address, so rate limits are off.
 RATE_LIMITS = [name for name in Settings.__struct_fields__ if name.startswith("rate_limit_")]

@@ -12,11 +12,11 @@ from msgspec import Meta
 from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from payres.errors import DomainError, InvalidRequest, ServerFailed, TooManyRequests, Unavailable
-from payres.grants import tokens
-from payres.http.responses import CutShort, json_error
-from payres.store.grants import TOKENS
-from payres.store.work import Work
+from payres.core.grants import tokens
+from payres.core.http.responses import CutShort, json_error
+from payres.core.protocol.errors import DomainError, InvalidRequest, ServerFailed, TooManyRequests, Unavailable
+from payres.core.store.grants import TOKENS
+from payres.core.store.work import Work
 from payres.testing.asked import Asked
 from payres.testing.rules import Rule
 
@@ -173,7 +173,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 def check(fault: Fault) -> None:
     """Raises InvalidRequest for a fault that can never occur."""
-    from payres.routes.openapi import OPERATIONS  # loads slowly
+    from payres.core.http.openapi_of_resources import OPERATIONS  # loads slowly
 
     kind = KINDS.get(fault.fault)
     if kind is None:

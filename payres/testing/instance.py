@@ -16,23 +16,23 @@ import msgspec
 import uvicorn
 from starlette.applications import Starlette
 
-from payres import representations
 from payres.application import create_app
 from payres.client import Client, Grant, access, money
-from payres.clock import MovableClock
-from payres.gnap import Access
-from payres.grants.passwords import hash_password
-from payres.http.server import settings_of
-from payres.logs import RequestLog
+from payres.core.grants.passwords import hash_password
+from payres.core.http.context import Context
+from payres.core.http.server import settings_of
+from payres.core.process.logs import RequestLog
+from payres.core.process.settings import Settings
+from payres.core.protocol.clock import MovableClock
+from payres.core.protocol.gnap import Access
+from payres.core.protocol.wire import IncomingPayment, OutgoingPayment
+from payres.core.store import representations
+from payres.core.store import wallets as stored_wallets
+from payres.core.store.payments import OUTGOING
+from payres.core.store.work import Transaction, Work
 from payres.operator import invariant_checks, wallets
-from payres.routes.context import Context
-from payres.settings import Settings
-from payres.store import wallets as stored_wallets
-from payres.store.payments import OUTGOING
-from payres.store.work import Transaction, Work
 from payres.testing import set_up
 from payres.testing.defaults import BALANCE, CLIENT, CLIENT_NAME, SETTINGS, WALLETS, shorten_timeouts
-from payres.wire import IncomingPayment, OutgoingPayment
 
 T = TypeVar("T")
 START_SECONDS = 60

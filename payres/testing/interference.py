@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from payres.amounts import Asset
-from payres.errors import DomainError
-from payres.events.sender import Attempt, Sender, Target
+from payres.core.http.context import Context
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.errors import DomainError
+from payres.core.store.clients import CLIENTS
+from payres.core.store.events import EventRecord
+from payres.core.store.payments import OUTGOING
+from payres.core.store.wallets import WALLETS
+from payres.core.store.work import Work
 from payres.interledger.carrying import Payer
 from payres.interledger.node import node_of
 from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Rejected, too_large_data
-from payres.routes.context import Context
-from payres.store.clients import CLIENTS
-from payres.store.events import EventRecord
-from payres.store.payments import OUTGOING
-from payres.store.wallets import WALLETS
-from payres.store.work import Work
 from payres.testing.asked import Asked, find_asked
 from payres.testing.faults import SENTENCE, Fault, Met, Moment, read_body
 from payres.testing.rules import Rules
+from payres.webhooks.sender import Attempt, Sender, Target
 
 if TYPE_CHECKING:
     from payres.testing.server import Server

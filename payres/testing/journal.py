@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
-from payres.clock import format_time
-from payres.errors import ClientUnproven, DomainError
-from payres.events.changes import Changes
-from payres.grants.clients import find_keys
-from payres.http.observation import OBSERVATION, Observation
-from payres.http.request_head import header
-from payres.routes.authorize import read_signature
-from payres.signatures.reasons import MEANINGS, Rejected
-from payres.signatures.sign import Message as Signed
-from payres.signatures.sign import field_value, header_fields
-from payres.signatures.verify import describe, verify
-from payres.store.work import Work
+from payres.core.grants.clients import find_keys
+from payres.core.http.authorize import read_signature
+from payres.core.http.changes import Changes
+from payres.core.http.observation import OBSERVATION, Observation
+from payres.core.http.request_head import header
+from payres.core.protocol.clock import format_time
+from payres.core.protocol.errors import ClientUnproven, DomainError
+from payres.core.protocol.reasons import MEANINGS, Rejected
+from payres.core.signatures.sign import Message as Signed
+from payres.core.signatures.sign import field_value, header_fields
+from payres.core.signatures.verify import describe, verify
+from payres.core.store.work import Work
 from payres.testing.asked import Asked, find_asked
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from payres.errors import InvalidRequest
-from payres.event_types import EVENT_TYPES
-from payres.events.changes import Changes
-from payres.events.deliveries import matches
-from payres.events.sender import EventView, event_view
-from payres.limits import MAX_WAIT_SECONDS
-from payres.store import events
-from payres.store.work import Work
+from payres.core.http.changes import Changes
+from payres.core.protocol.errors import InvalidRequest
+from payres.core.protocol.event_types import EVENT_TYPES
+from payres.core.protocol.limits import MAX_WAIT_SECONDS
+from payres.core.store import events
+from payres.core.store.work import Work
 from payres.testing.journal import Entry, Journal
 from payres.testing.set_up import Given
+from payres.webhooks.deliveries import matches
+from payres.webhooks.sender import EventView, event_view
 
 FILTERS: Final = ("operation", "client", "wallet", "status", "fault")
 MOST_EVENTS: Final = 10_000  # read for one response

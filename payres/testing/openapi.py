@@ -8,15 +8,15 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from payres import openapi
-from payres.events.sender import EventView
-from payres.http.responses import JSON
+from payres.core.http import openapi
+from payres.core.http.responses import JSON
 from payres.testing import set_up
 from payres.testing.faults import Fault
 from payres.testing.journal import Entry
 from payres.testing.looking import EventsWanted, RequestsWanted
 from payres.testing.rules import ConsentRule
 from payres.testing.sandbox import ROOT
+from payres.webhooks.sender import EventView
 
 ERRORS: Final = {
     400: "The body or the query breaks a rule; an unknown member too",

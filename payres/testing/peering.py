@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from payres.amounts import MAX_LEDGER, Asset, format_decimal, parse_decimal
+from payres.core.process.settings import Settings
+from payres.core.protocol.amounts import MAX_LEDGER, Asset, format_decimal, parse_decimal
 from payres.operator.peer_terms import NewPeer
 from payres.operator.peers import add_peer
-from payres.settings import Settings
 
 if TYPE_CHECKING:
     from payres.testing.instance import Instance

@@ -49,7 +49,7 @@ def _instance(folder: Path) -> "Iterator[Instance]":
     try:
         from payres.testing.instance import run_instance
     except ModuleNotFoundError as error:
-        from payres.errors import explain_missing
+        from payres.core.protocol.errors import explain_missing
 
         raise pytest.fail.Exception(explain_missing(error), pytrace=False) from None
     with run_instance(folder / "payres.db") as instance:

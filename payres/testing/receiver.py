@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from payres.clock import SECOND
-from payres.events.sender import signed_headers
+from payres.core.protocol.clock import SECOND
 from payres.operator import webhooks
 from payres.testing.instance import Instance
+from payres.webhooks.sender import signed_headers
 
 MAX_AGE_SECONDS = 300  # of a webhook-timestamp, as in the Standard Webhooks libraries
 ACCEPTED = 204

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import asdict
 
-from payres.errors import require
-from payres.store.clients import Client
+from payres.core.protocol.errors import require
+from payres.core.store.clients import Client
 
 CONSENT_PAGE = re.compile(r"/interact/([^/]+)/([^/]+)/?$")
 Decision = Literal["approve", "deny"]

@@ -11,22 +11,22 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from payres.clock import MovableClock, SystemClock
-from payres.events.deliveries import is_all_sent
-from payres.http.admin_hosts import AdminHosts
-from payres.identifiers import new_secret
-from payres.logs import RequestLog
+from payres.core.process.logs import RequestLog
+from payres.core.process.settings import SettingsError, settings_of_texts
+from payres.core.process.worker import RUNNING
+from payres.core.protocol.clock import MovableClock, SystemClock
+from payres.core.protocol.identifiers import new_secret
+from payres.core.store.events import last_sequence
+from payres.core.store.work import EVENTS, Work
 from payres.operator import api_keys
+from payres.operator.admin_hosts import AdminHosts
 from payres.operator.peers import add_peer
-from payres.settings import SettingsError, settings_of_texts
-from payres.store.events import last_sequence
-from payres.store.work import EVENTS, Work
 from payres.testing import set_up
 from payres.testing.defaults import BALANCE, CLIENT, CLIENT_NAME, SETTINGS, WALLETS
 from payres.testing.peering import peers_of
 from payres.testing.rules import ConsentRule
 from payres.testing.server import Server
-from payres.worker import RUNNING
+from payres.webhooks.deliveries import is_all_sent
 
 ROOT: Final = "/_sandbox"
 CREDIT_LIMIT: Final = "1000000.00"

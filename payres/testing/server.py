@@ -14,18 +14,18 @@ from starlette.responses import RedirectResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from payres.application import create_app
-from payres.clock import Clock
-from payres.errors import DomainError, Unavailable
-from payres.grants import consent
-from payres.http.responses import CutShort, json_error
-from payres.logs import RequestLog
-from payres.routes.context import Context
-from payres.settings import Settings
-from payres.store import runs
-from payres.store.clients import CLIENTS
-from payres.store.copies import change, copied
-from payres.store.wallets import WALLETS
-from payres.store.work import Work
+from payres.core.grants import consent
+from payres.core.http.context import Context
+from payres.core.http.responses import CutShort, json_error
+from payres.core.process.logs import RequestLog
+from payres.core.process.settings import Settings
+from payres.core.protocol.clock import Clock
+from payres.core.protocol.errors import DomainError, Unavailable
+from payres.core.store import runs
+from payres.core.store.clients import CLIENTS
+from payres.core.store.copies import change, copied
+from payres.core.store.wallets import WALLETS
+from payres.core.store.work import Work
 from payres.testing.defaults import shorten_timeouts
 from payres.testing.interference import Interference
 from payres.testing.journal import Exchange, Journal

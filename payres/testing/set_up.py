@@ -6,25 +6,32 @@ from typing import Any
 
 import msgspec
 
-from payres.amounts import Asset, format_decimal
-from payres.clock import SECOND, MovableClock, parse_time
-from payres.errors import InvalidRequest, WrongState, require
-from payres.grants import consent
-from payres.identifiers import hash_secret
+from payres.core.grants import consent
+from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.protocol.clock import SECOND, MovableClock, parse_time
+from payres.core.protocol.errors import InvalidRequest, WrongState, require
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.urls import require_wallet_path
+from payres.core.protocol.wire import require_amount
+from payres.core.signatures.jwk import (
+    JWK,
+    generate_private_key,
+    jwk_from_pem,
+    jwk_from_public_bytes,
+    parse_jwk,
+    private_pem,
+)
+from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.grants import GRANTS, INTERACTIONS, TOKENS, find_holder, interaction_of_grant
+from payres.core.store.payments import INCOMING
+from payres.core.store.quotes import QUOTES
+from payres.core.store.secrets import encrypt
+from payres.core.store.wallets import find_valid_key, find_wallet
+from payres.core.store.work import Work
 from payres.operator import keys, wallets, webhooks
-from payres.signatures.jwk import JWK, generate_private_key, jwk_from_pem, jwk_from_public_bytes, parse_jwk, private_pem
-from payres.store.accounts import ACCOUNTS
-from payres.store.grants import GRANTS, INTERACTIONS, TOKENS, find_holder, interaction_of_grant
-from payres.store.payments import INCOMING
-from payres.store.quotes import QUOTES
-from payres.store.secrets import encrypt
-from payres.store.wallets import find_valid_key, find_wallet
-from payres.store.webhooks import WEBHOOK_SECRETS, WEBHOOKS
-from payres.store.work import Work
 from payres.testing.asked import Asked, of_grant
 from payres.testing.rules import CONSENT_PAGE, Decision
-from payres.urls import require_wallet_path
-from payres.wire import require_amount
+from payres.webhooks.store.webhooks import WEBHOOK_SECRETS, WEBHOOKS
 
 DOLLARS = Asset("USD", 2)
 MOST_SECONDS = 100 * 365 * 86_400

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
-from payres.http.protocol import HttpProtocol
+from payres.core.http.protocol import HttpProtocol
 from tests.helpers import ROOT, child, free_of_settings, settle
 from tests.instance import Instance, run_instance
 

@@ -10,9 +10,9 @@ from http.server import BaseHTTPRequestHandler
 import httpx2
 import pytest
 
-from payres.federation.transport import Bounds
-from payres.limits import MAX_FETCHED_BYTES, MAX_JWKS_KEYS
-from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
+from payres.core.protocol.limits import MAX_FETCHED_BYTES, MAX_JWKS_KEYS
+from payres.core.remote.transport import Bounds
+from payres.core.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT
 from tests.http_server import serving

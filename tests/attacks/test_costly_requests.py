@@ -11,19 +11,19 @@ import httpx2
 import pytest
 from starlette.requests import Request
 
-from payres.amounts import parse_value
-from payres.clock import parse_time
-from payres.errors import DomainError
-from payres.federation.connection import FetchFailed
-from payres.federation.targets import parse_target
-from payres.grants.intervals import parse_interval
-from payres.http.responses import asks_for, check_accept
-from payres.limits import MAX_ACCEPT_BYTES, MAX_FORM_BYTES, MAX_HOST_LENGTH, MAX_QUERY_BYTES
-from payres.pages.forms import browser_of
-from payres.rate_limiter import counted_address
-from payres.routes.requests import idempotency_key, page_query
-from payres.urls import Urls, canonical_url, is_http_url
-from payres.wire import UNPAIRED_SURROGATE
+from payres.core.grants.intervals import parse_interval
+from payres.core.http.requests import idempotency_key, page_query
+from payres.core.http.responses import asks_for, check_accept
+from payres.core.process.rate_limiter import counted_address
+from payres.core.protocol.amounts import parse_value
+from payres.core.protocol.clock import parse_time
+from payres.core.protocol.errors import DomainError
+from payres.core.protocol.limits import MAX_ACCEPT_BYTES, MAX_FORM_BYTES, MAX_HOST_LENGTH, MAX_QUERY_BYTES
+from payres.core.protocol.urls import Urls, canonical_url, is_http_url
+from payres.core.protocol.wire import UNPAIRED_SURROGATE
+from payres.core.remote.connection import FetchFailed
+from payres.core.remote.targets import parse_target
+from payres.html.forms import browser_of
 from tests.instance import Instance
 from tests.raw_requests import ask
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import httpx2
 import pytest
 
-from payres.store.work import Transaction
+from payres.core.store.work import Transaction
 from tests.attacks.conftest import Metered
 from tests.conftest import Refused
 from tests.helpers import usd

@@ -15,22 +15,28 @@ import httpx2
 import msgspec
 import pytest
 
-from payres.errors import DomainError
-from payres.gnap import GrantRequest
-from payres.grants.intervals import parse_interval
-from payres.http.responses import check_accept
+from payres.core.grants.intervals import parse_interval
+from payres.core.http.requests import idempotency_key
+from payres.core.http.responses import check_accept
+from payres.core.protocol.errors import DomainError
+from payres.core.protocol.gnap import GrantRequest
+from payres.core.protocol.reasons import Rejected
+from payres.core.protocol.wire import (
+    IncomingPaymentRequest,
+    OutgoingPaymentRequest,
+    QuoteRequest,
+    decode,
+    metadata_text,
+)
+from payres.core.signatures.fields import content_digest
+from payres.core.signatures.jwk import generate_private_key, jwk_from_public_bytes, parse_jwk
+from payres.core.signatures.sign import Message, sign
+from payres.core.signatures.verify import Verified
+from payres.html.grant_words import length_words
+from payres.html.language import Language
 from payres.interledger import packets, stream
 from payres.interledger.oer import CodecError, Reader, parse_timestamp
 from payres.interledger.stream import SharedSecret, encrypt
-from payres.pages.grant_words import length_words
-from payres.pages.language import Language
-from payres.routes.requests import idempotency_key
-from payres.signatures.fields import content_digest
-from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes, parse_jwk
-from payres.signatures.reasons import Rejected
-from payres.signatures.sign import Message, sign
-from payres.signatures.verify import Verified
-from payres.wire import IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest, decode, metadata_text
 from tests.conftest import Refused
 from tests.helpers import verify_message
 from tests.instance import Instance

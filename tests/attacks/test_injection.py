@@ -12,10 +12,10 @@ import httpx2
 import msgspec
 import pytest
 
-from payres.limits import MAX_URL_LENGTH
-from payres.routes import resources
-from payres.store import wallets
-from payres.store.work import Transaction
+from payres.core.http import resources
+from payres.core.protocol.limits import MAX_URL_LENGTH
+from payres.core.store import wallets
+from payres.core.store.work import Transaction
 from tests.attacks.conftest import PASSWORD
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT, sign_in_token, usd

@@ -9,8 +9,8 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from payres.limits import MAX_KEYID_LENGTH, MAX_METADATA_BYTES, MAX_PAGE
-from payres.signatures.jwk import parse_jwk, thumbprint
+from payres.core.protocol.limits import MAX_KEYID_LENGTH, MAX_METADATA_BYTES, MAX_PAGE
+from payres.core.signatures.jwk import parse_jwk, thumbprint
 from tests.helpers import Json, client_with_key
 from tests.instance import Instance
 from tests.signing_client import Client

@@ -11,14 +11,14 @@ from functools import partial
 import httpx2
 import pytest
 
-from payres.grants.passwords import hash_password
-from payres.limits import MAX_WRONG_PASSWORDS_PER_WALLET, PASSWORDS_AT_ONCE, PASSWORDS_WAITING
+from payres.core.grants.passwords import hash_password
+from payres.core.protocol.limits import MAX_WRONG_PASSWORDS_PER_WALLET, PASSWORDS_AT_ONCE, PASSWORDS_WAITING
 from payres.operator import operators, wallets
 from payres.operator.api_keys import create_api_key
 from tests.attacks.conftest import PASSWORD
 from tests.helpers import TIMEOUT, sign_in_token, wait_until
 from tests.instance import Instance
-from tests.pages.account.browser import OwnersBrowser
+from tests.people.account.browser import OwnersBrowser
 
 NEW_PASSWORD = "battery staple"
 FLOOD = 40
@@ -146,7 +146,7 @@ def test_flood_of_new_passwords(
         return "hash"
 
     url, ask = made_by(shared, owner.path)
-    monkeypatch.setattr("payres.grants.passwords.hash_password", hashed_later)
+    monkeypatch.setattr("payres.core.grants.passwords.hash_password", hashed_later)
     with (
         OwnersBrowser(shared, owner.path) as page,
         httpx2.Client(timeout=TIMEOUT) as http,

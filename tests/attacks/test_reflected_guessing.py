@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from payres.http import admission
-from payres.limits import BURST_SECONDS, FAILED_READS_PART
+from payres.core.http import admission
+from payres.core.protocol.limits import BURST_SECONDS, FAILED_READS_PART
 from payres.testing.peering import peer
 from tests.attacks.test_ssrf import QUOTE, ask_for_quote
 from tests.instance import Instance, run_instance

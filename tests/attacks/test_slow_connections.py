@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from payres.limits import SPARE_FILES
+from payres.core.protocol.limits import SPARE_FILES
 from tests.attacks.conftest import Metered, process, with_alice
 from tests.helpers import TIMEOUT, announced, read_to_end, wait_until
 

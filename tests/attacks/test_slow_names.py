@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from payres import application
-from payres.federation import ip_addresses, rates
-from payres.federation.connection import FetchFailed
-from payres.federation.transport import Bounds
+from payres.core.protocol.limits import MAX_LOOKUPS_OF_CLIENT, MAX_LOOKUPS_OF_REQUESTS
+from payres.core.remote import ip_addresses
+from payres.core.remote.connection import FetchFailed
+from payres.core.remote.transport import Bounds
+from payres.interledger import rates
 from payres.interledger.node import node_of
-from payres.limits import MAX_LOOKUPS_OF_CLIENT, MAX_LOOKUPS_OF_REQUESTS
 from tests.attacks.test_ssrf import QUOTE, as_payment, as_receiver
 from tests.attacks.test_ssrf_by_configuration import TOKEN, asking_rates, forwarded, link
 from tests.helpers import TIMEOUT, wait_until

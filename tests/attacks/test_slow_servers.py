@@ -10,14 +10,18 @@ from contextlib import closing
 import httpx2
 import pytest
 
-from payres.clock import SECOND
-from payres.interledger import outbound
+from payres.core.protocol.clock import SECOND
+from payres.core.protocol.limits import (
+    MAX_EXCHANGES,
+    MAX_EXCHANGES_OF_CLIENT,
+    MAX_EXCHANGES_OF_KEY,
+    MAX_PROBES_OF_CLIENT,
+)
 from payres.interledger.carrying import NoReply
 from payres.interledger.connector import Connector
 from payres.interledger.node import node_of
 from payres.interledger.packets import decode_prepare
-from payres.limits import MAX_EXCHANGES, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY
-from payres.store.peers import PeerRecord
+from payres.interledger.store.peers import PeerRecord
 from tests.attacks.conftest import Trap
 from tests.attacks.test_ssrf import QUOTE, ask_for_quote
 from tests.helpers import TIMEOUT, client_with_key, last_segment, wait_until
@@ -64,7 +68,7 @@ def test_slow_servers_named_in_quotes_fail_no_payment_and_no_quote_of_others(
         assert a.client.create_quote(a.wallet("alice"), second, debitAmount=amount(100))["receiver"] == second
         with closing(client_with_key(a)) as other:
             assert ask_for_quote(other, other.grant(QUOTE), a.wallet("alice"), second).status_code == 201
-        assert len(silent.taken) == MAX_EXCHANGES_OF_KEY
+        assert len(silent.taken) == MAX_EXCHANGES_OF_KEY, MAX_PROBES_OF_CLIENT
         silent.close()
         assert statuses(answers).keys() == {400, 503}
 
@@ -119,8 +123,8 @@ def test_slow_servers_behind_quotes_in_other_wallets_names_stop_no_quote_of_othe
     token = attacker.grant(QUOTE)
 
     answers = [attackers.submit(ask_for_quote, attacker, token, wallet, slow) for wallet in wallets]
-    wait_until(lambda: len(held) == outbound.ASKED_AT_ONCE_OF_CLIENT)
+    wait_until(lambda: len(held) == MAX_PROBES_OF_CLIENT)
     assert ask_for_quote(a.client, a.client.grant(QUOTE), wallets[0], quick).status_code == 201
-    assert len(held) == outbound.ASKED_AT_ONCE_OF_CLIENT
+    assert len(held) == MAX_PROBES_OF_CLIENT
     opened.set()
     assert statuses(answers).keys() <= {201, 503}

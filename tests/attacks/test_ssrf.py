@@ -112,7 +112,7 @@ def test_ssrf_by_a_name_that_points_inside(tmp_path: Path, monkeypatch: pytest.M
     def find(host: str, port: int) -> list[str]:
         return {"inside.example": ["127.0.0.1", "::1"], "cloud.example": ["169.254.169.254", "fd00:ec2::254"]}[host]
 
-    monkeypatch.setattr("payres.federation.ip_addresses.find_addresses", find)
+    monkeypatch.setattr("payres.core.remote.ip_addresses.find_addresses", find)
     with run_instance(tmp_path / "payres.db", allow_private_hosts=False) as instance:
         for way in WAYS_IN:
             for name in ("inside.example", "cloud.example"):
@@ -130,7 +130,7 @@ def test_ssrf_does_not_tell_which_names_there_are_inside(tmp_path: Path, monkeyp
             return ["10.0.0.7"]
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr("payres.federation.ip_addresses.find_addresses", find)
+    monkeypatch.setattr("payres.core.remote.ip_addresses.find_addresses", find)
     with run_instance(tmp_path / "payres.db", allow_private_hosts=False) as instance:
         for way in WAYS_IN:
             inside, nowhere = (way(instance, f"https://{name}.corp.example") for name in ("wiki", "none"))

@@ -11,14 +11,14 @@ import httpx2
 import pytest
 from click.testing import CliRunner
 
-from payres.amounts import Asset
 from payres.cli import main
-from payres.clock import SECOND
-from payres.federation.incoming_payments import IlpMethod, RemoteIncomingPayment
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.clock import SECOND
+from payres.core.store import assets as asset_store
+from payres.core.store.connections import connect_writer
 from payres.interledger.node import node_of
 from payres.interledger.packets import Code, Prepare, Reject, decode_reply, encode
-from payres.store import assets as asset_store
-from payres.store.connections import connect_writer
+from payres.interledger.remote_receivers import IlpMethod, RemoteIncomingPayment
 from tests.attacks.conftest import Trap
 from tests.helpers import TIMEOUT, wait_until
 from tests.http_server import reply, serving
@@ -91,7 +91,7 @@ def outside(internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """`outside.example` at a public address, with a certificate that counts."""
     tls, answer = Tls(tmp_path), Redirecting()
     internet.point("outside.example", [PUBLIC])
-    monkeypatch.setattr("payres.federation.http.system_tls", lambda: tls.client)
+    monkeypatch.setattr("payres.core.remote.http.system_tls", lambda: tls.client)
     with serving(answer, tls.server("outside.example")) as port:
         internet.reached[PUBLIC] = port
         yield answer

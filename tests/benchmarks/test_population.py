@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.measures import FEW_PAYMENTS
 from benchmarks.population import CLIENTS, SAMPLE, populate
-from payres.limits import DEFAULT_PAGE
+from payres.core.protocol.limits import DEFAULT_PAGE
 
 
 def test_each_client_has_a_page_of_payments_in_the_busiest_wallet(tmp_path: Path) -> None:

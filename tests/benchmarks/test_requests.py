@@ -10,15 +10,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import uvloop
 
-from benchmarks.packets import PacketSource
-from benchmarks.paying import payment_milliseconds, payments
-from benchmarks.population import SAMPLE, Population, populate
+from benchmarks.load import payment_milliseconds
+from benchmarks.population import SAMPLE, Population, attempted, populate, subscribe
 from benchmarks.profiler import SAMPLER
+from benchmarks.raw_requests import PacketSource, creations, lists, payments, quotes, reads
 from benchmarks.sampler import Sample
-from benchmarks.servers import BASE_URL, Server, bare_command, free_port, payres_command, receiver_command, running
-from benchmarks.signed import creations, lists, quotes, reads
-from benchmarks.webhooks import attempted, subscribe
+from benchmarks.servers import BARE, BASE_URL, RECEIVER, Server, free_port, running
 from tests.helpers import TIMEOUT, wait_until
 
 EACH = 3
@@ -50,13 +49,12 @@ def statuses(server: Server, requests: Iterable[bytes]) -> set[int]:
 def test_payres_does_what_is_asked_and_is_sampled(
     population: Population, packets: PacketSource, tmp_path: Path
 ) -> None:
-    port, receiver_port, file = free_port(), free_port(), tmp_path / "samples"
-    subscribe(population, f"http://127.0.0.1:{receiver_port}/", undelivered=EACH)
+    url, file = f"http://127.0.0.1:{free_port()}/", tmp_path / "samples"
+    subscribe(population, url, undelivered=EACH)
     sent = attempted(population.path)
-    command = payres_command(population.path, port, program=(SAMPLER, str(file)))
     with (
-        running(receiver_command(receiver_port), receiver_port, tmp_path / "receiver.log"),
-        running(command, port, tmp_path / "log") as server,
+        running(RECEIVER, tmp_path / "receiver.db", url),
+        running((SAMPLER, str(file), "serve"), population.path) as server,
     ):
         os.kill(server.process_id, signal.SIGUSR1)
         began = server.processor_seconds()
@@ -66,7 +64,7 @@ def test_payres_does_what_is_asked_and_is_sampled(
         assert statuses(server, quotes(population)) == {201}
         assert len(list(payments(population, most=EACH))) == EACH * 2
         assert statuses(server, payments(population, most=EACH)) == {201}
-        assert payment_milliseconds(population, port, seconds=0.01)
+        assert uvloop.run(payment_milliseconds(population, server.port, seconds=0.01))
         assert statuses(server, packets.requests(EACH)) == {200}
         assert packets.fulfilled() == EACH
         wait_until(lambda: attempted(population.path) > sent + EACH, "the webhook gets no events")
@@ -80,8 +78,7 @@ def test_payres_does_what_is_asked_and_is_sampled(
 def test_bare_application_answers_the_same_requests(
     population: Population, packets: PacketSource, tmp_path: Path
 ) -> None:
-    port = free_port()
-    with running(bare_command(tmp_path / "bare.db", port), port, tmp_path / "log") as server:
+    with running(BARE, tmp_path / "bare.db") as server:
         assert statuses(server, reads(population)) == {200}
         assert statuses(server, creations(population)) == {201}
         assert statuses(server, packets.requests(EACH)) == {200}

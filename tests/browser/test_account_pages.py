@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 from playwright.async_api import Page, expect
 
-from payres.clock import DAY
+from payres.core.protocol.clock import DAY
+from payres.core.store.work import Work
+from payres.html.language import CODES
 from payres.operator import keys
 from payres.operator.wallets import require_wallet
-from payres.owner import requests
-from payres.pages.language import CODES
-from payres.store.work import Work
+from payres.people.rules import requests
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.screens import AXE, check
 from tests.helpers import Json, last_segment, new_jwk, usd

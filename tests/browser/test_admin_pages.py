@@ -9,7 +9,7 @@ from payres.operator import operators
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.screens import AXE, check
 from tests.instance import Instance, run_instance
-from tests.pages.admin.seed import Seeded, fill
+from tests.operator.pages.seed import Seeded, fill
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

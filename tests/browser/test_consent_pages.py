@@ -9,13 +9,13 @@ import playwright.async_api
 import pytest
 from playwright.async_api import Page, Response, expect
 
-from payres.clock import SECOND
-from payres.grants.sign_in import Browser, open_session
+from payres.core.grants.sign_in import Browser, open_session
+from payres.core.protocol.clock import SECOND
+from payres.core.store.grants import GRANTS
+from payres.core.store.sessions import OF_WALLETS
 from payres.operator import grants
 from payres.operator.wallets import require_wallet
-from payres.pages import consent
-from payres.store.grants import GRANTS
-from payres.store.sessions import OF_WALLETS
+from payres.people import consent
 from tests.browser.conftest import PASSWORD, ClientSite, OpenPage
 from tests.helpers import Json, usd
 from tests.instance import Instance

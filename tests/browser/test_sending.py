@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
+from payres.core.store.payments import OUTGOING
 from payres.interledger.node import node_of
 from payres.operator import assets
-from payres.pages.account import payment
-from payres.store.payments import OUTGOING
+from payres.people.account import payment
 from payres.testing.peering import peer
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.screens import AXE, check

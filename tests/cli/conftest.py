@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from payres.cli import main
-from payres.settings import Settings
-from payres.store.connections import connect_writer
-from payres.store.work import Environment, Work
+from payres.core.process.settings import Settings
+from payres.core.store.connections import connect_writer
+from payres.core.store.work import Environment, Work
 from tests.helpers import set_system_config
 
 

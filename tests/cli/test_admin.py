@@ -2,8 +2,8 @@ import re
 
 import pytest
 
+from payres.core.store.work import Work
 from payres.operator import operators
-from payres.store.work import Work
 from tests.cli.conftest import AsJson, Command
 
 

@@ -1,7 +1,7 @@
 import pytest
 
+from payres.core.store.work import Work
 from payres.operator.api_keys import authenticate
-from payres.store.work import Work
 from tests.cli.conftest import AsJson, Command, rows_of
 
 

@@ -1,8 +1,8 @@
 import pytest
 
-from payres.clock import SECOND, SystemClock, format_time
-from payres.store.assets import RateRecord, find_rate, refresh_rate
-from payres.store.work import Transaction
+from payres.core.protocol.clock import SECOND, SystemClock, format_time
+from payres.core.store.assets import RateRecord, find_rate, refresh_rate
+from payres.core.store.work import Transaction
 from tests.cli.conftest import AsJson, Command
 
 

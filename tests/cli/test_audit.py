@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
+from payres.core.signatures.jwk import encode_jwk
+from payres.core.store import events, grants
+from payres.core.store.rows import PageQuery
+from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.operator import assets, webhooks
-from payres.signatures.jwk import encode_jwk
-from payres.store import events, grants
-from payres.store.packets import PACKETS, PacketRecord
-from payres.store.rows import PageQuery
 from tests.cli.conftest import CREATE, AsJson, Command, rows_of
 from tests.helpers import Json, commands, last_segment, new_jwk, receiver_of
 from tests.instance import Instance, run_instance

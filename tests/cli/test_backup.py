@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from payres.store.connections import server_lock
+from payres.core.store.connections import server_lock
 from tests.cli.conftest import CREATE, AsJson, Command, one_sentence, rows_of
 from tests.versions import NEWEST, make_newest
 

@@ -4,13 +4,13 @@ from typing import Any, get_args
 
 import pytest
 
-from payres.clock import SECOND, SystemClock
-from payres.identifiers import new_id, new_secret
-from payres.limits import APPROVAL_SECONDS
+from payres.core.protocol.clock import SECOND, SystemClock
+from payres.core.protocol.identifiers import new_id, new_secret
+from payres.core.protocol.limits import APPROVAL_SECONDS
+from payres.core.store import clients
+from payres.core.store.grants import GRANTS, INTERACTIONS, TOKENS, GrantRecord, InteractionRecord, State, TokenRecord
+from payres.core.store.work import Transaction, Work
 from payres.operator import wallets
-from payres.store import clients
-from payres.store.grants import GRANTS, INTERACTIONS, TOKENS, GrantRecord, InteractionRecord, State, TokenRecord
-from payres.store.work import Transaction, Work
 from tests.cli.conftest import AsJson, Command, facts_of, one_sentence, rows_of
 
 BASE, FINISH = "http://127.0.0.1:8080", "https://shop.example/finish?order=7"

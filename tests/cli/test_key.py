@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from payres.signatures.jwk import generate_private_key, jwk_from_pem, parse_jwk, private_pem
-from payres.store.wallets import find_key
-from payres.store.work import Transaction
+from payres.core.signatures.jwk import generate_private_key, jwk_from_pem, parse_jwk, private_pem
+from payres.core.store.wallets import find_key
+from payres.core.store.work import Transaction
 from tests.cli.conftest import CREATE, AsJson, Command, rows_of
 
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from payres.store.work import Transaction
+from payres.core.store.work import Transaction
 from tests.cli.conftest import CREATE, AsJson, Command
 
 

@@ -15,7 +15,7 @@ from payres.client import Grant, PendingGrant, sending
 from payres.client.calls import OutgoingPayments
 from payres.client.errors import AnswerLost, NotSent, WaitTimeout
 from payres.client.grants import Grants
-from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes, private_pem
+from payres.core.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes, private_pem
 from payres.testing.instance import Instance, run_instance
 from tests.cli.conftest import AsJson, Command, facts_of, one_sentence
 from tests.helpers import TIMEOUT, Json, child, free_of_settings, usd

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
-from payres.store.connections import connect_writer
+from payres.core.store.connections import connect_writer
 from tests.cli.conftest import facts_in, rows_in
 from tests.helpers import Json, usd
 from tests.instance import run_instance

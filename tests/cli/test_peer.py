@@ -5,10 +5,11 @@ import msgspec
 import pytest
 from click.testing import Result
 
-from payres.identifiers import hash_secret
-from payres.store import peers, secrets
-from payres.store.packets import PACKETS, PacketRecord
-from payres.store.work import Transaction
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.store import secrets
+from payres.core.store.work import Transaction
+from payres.interledger.store import peers
+from payres.interledger.store.packets import PACKETS, PacketRecord
 from tests.cli.conftest import AsJson, Command, facts_of, rows_of
 
 OUT, IN = "outgoing-0123456789abcdef", "incoming-0123456789abcdef"

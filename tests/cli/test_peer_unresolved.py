@@ -5,20 +5,20 @@ from fractions import Fraction
 import msgspec
 import pytest
 
-from payres import ledger
-from payres.amounts import Asset
+from payres.core.payments import ledger
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.terms import Path as Way
+from payres.core.protocol.terms import Terms
+from payres.core.store import clients, grants
+from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.grants import GRANTS, GrantRecord
+from payres.core.store.payments import OUTGOING
+from payres.core.store.work import Work
 from payres.interledger import balances
 from payres.interledger.settlement import end_remote
+from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.operator import assets, peers, wallets
 from payres.operator.unresolved_packets import SENT as TO_COMPARE
-from payres.store import clients, grants
-from payres.store.accounts import ACCOUNTS
-from payres.store.grants import GRANTS, GrantRecord
-from payres.store.packets import PACKETS, PacketRecord
-from payres.store.payments import OUTGOING
-from payres.store.work import Work
-from payres.terms import Path as Way
-from payres.terms import Terms
 from tests.cli.conftest import AsJson, Command, rows_of
 from tests.works import add_usd_peer, sending_payment
 

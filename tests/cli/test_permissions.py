@@ -102,7 +102,7 @@ def test_settings_of_the_service_count_in_a_folder_that_cannot_be_entered(
     assert line.endswith(f": change to a folder that {user} may use, or name the file with its whole path")
     config = made.parent / "service.toml"
     config.write_text(f'database = "{made}"')
-    monkeypatch.setattr("payres.settings.SYSTEM_CONFIG", config)
+    monkeypatch.setattr("payres.core.process.settings.SYSTEM_CONFIG", config)
     with powerless():
         assert payres("wallet", "list").exit_code == 0
 

@@ -19,7 +19,7 @@ import pytest
 
 from payres import __version__
 from payres.cli.server import _bound
-from payres.settings import Settings, load_settings
+from payres.core.process.settings import Settings, load_settings
 from tests.cli.conftest import CREATE, AsJson, Command, one_sentence
 from tests.helpers import (
     TIMEOUT,
@@ -82,7 +82,7 @@ def test_init_of_a_database_that_other_commands_do_not_use_is_warned_of(payres: 
 
 
 def test_template_shows_every_setting_with_its_default() -> None:
-    text = (files("payres") / "templates" / "payres.toml").read_text(encoding="utf-8")
+    text = (files("payres.cli") / "payres.toml").read_text(encoding="utf-8")
     shown = "\n".join(line.removeprefix("# ") for line in text.splitlines() if " = " in line)
     assert msgspec.convert(tomllib.loads(shown), Settings) == Settings()
     assert tomllib.loads(shown).keys() == {field.name for field in msgspec.structs.fields(Settings)}

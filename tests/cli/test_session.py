@@ -5,8 +5,8 @@ import click
 import pytest
 
 from payres.cli import main
-from payres.store import connections as store
-from payres.store.work import Transaction
+from payres.core.store import connections as store
+from payres.core.store.work import Transaction
 from tests.cli.conftest import CREATE, AsJson, Command, one_sentence, rows_of
 
 

@@ -1,7 +1,7 @@
 from pathlib import Path
 from typing import Any
 
-from payres.store.connections import server_lock
+from payres.core.store.connections import server_lock
 from tests.cli.conftest import CREATE, AsJson, Command, facts_of
 
 

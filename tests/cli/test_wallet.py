@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from payres.grants.passwords import verify_password
-from payres.store.connections import connect_writer
-from payres.store.wallets import find_wallet
+from payres.core.grants.passwords import verify_password
+from payres.core.store.connections import connect_writer
+from payres.core.store.wallets import find_wallet
 from tests.cli.conftest import CREATE, AsJson, Command, rows_of
 from tests.helpers import TIMEOUT, free_of_settings
 

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from payres.cli import main
-from payres.events import deliveries
-from payres.store.connections import connect_writer
-from tests.events.endpoint import Endpoint, answering
+from payres.core.store.connections import connect_writer
+from payres.webhooks import deliveries
 from tests.helpers import Json, wait_until
 from tests.instance import run_instance
+from tests.webhooks.endpoint import Endpoint, answering
 
 Run = Callable[..., Result]
 

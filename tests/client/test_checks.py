@@ -10,10 +10,10 @@ import httpx2
 import pytest
 from msgspec import UNSET
 
-from payres.amounts import Asset
 from payres.client import Client, access, errors, money
-from payres.gnap import Limits, OutgoingPaymentAccess
-from payres.wire import Amount
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.gnap import Limits, OutgoingPaymentAccess
+from payres.core.protocol.wire import Amount
 from tests.client.clients import Script
 from tests.client.test_client import BASE, BILL, FIVE, GRANTED, MADE, ONE, QUOTE, WALLET, answer, scripted
 from tests.helpers import Json, usd

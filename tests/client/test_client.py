@@ -14,10 +14,10 @@ from urllib.parse import quote_plus
 import httpx2
 import pytest
 
-from payres.amounts import Asset
 from payres.client import AsyncClient, Client, Grant, PendingGrant, access, decimal, errors, money, sending
-from payres.signatures.jwk import generate_private_key, private_pem
-from payres.wire import Amount
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.wire import Amount
+from payres.core.signatures.jwk import generate_private_key, private_pem
 from tests.client.clients import Script, opened
 from tests.helpers import TIMEOUT, Json, amount, usd
 from tests.instance import Instance

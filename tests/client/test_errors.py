@@ -11,18 +11,7 @@ import pytest
 
 from payres.client import Client, Grant, errors
 from tests.client.clients import Script
-from tests.client.test_client import (
-    BASE,
-    BY_AMOUNT,
-    BY_QUOTE,
-    MADE,
-    ONE,
-    TOKEN,
-    WALLET,
-    answer,
-    error,
-    scripted,
-)
+from tests.client.test_client import BASE, BY_AMOUNT, BY_QUOTE, MADE, ONE, TOKEN, WALLET, answer, error, scripted
 from tests.helpers import Json
 
 OF: Json = {"wallet_address": WALLET}

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from payres.client import AsyncClient
+from payres.core.signatures.jwk import private_pem
 from payres.operator import wallets
-from payres.signatures.jwk import private_pem
 from tests.helpers import Json
 from tests.instance import Instance, run_instance
 from tests.test_docs import blocks, text_of

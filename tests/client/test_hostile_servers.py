@@ -17,7 +17,7 @@ import httpx2
 import pytest
 
 from payres.client import AsyncClient, PendingGrant, access, checks, errors
-from payres.wire import WalletAddress
+from payres.core.protocol.wire import WalletAddress
 from tests.client.clients import Script, opened
 from tests.client.test_client import BASE, MADE, NEXT, TOKEN, WALLET, answer, scripted
 from tests.http_server import serving

@@ -9,12 +9,12 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from payres import event_types, wire
 from payres.client import errors, webhooks
 from payres.client.resources import IncomingPayment
-from payres.clock import SECOND, MovableClock
-from payres.event_types import EVENT_TYPES
-from payres.events.sender import _signature, signed_headers
+from payres.core.protocol import event_types, wire
+from payres.core.protocol.clock import SECOND, MovableClock
+from payres.core.protocol.event_types import EVENT_TYPES
+from payres.webhooks.sender import _signature, signed_headers
 from tests.helpers import Json, usd
 
 NOW: Final = 1_790_000_000

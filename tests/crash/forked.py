@@ -15,8 +15,8 @@ CONTEXT.set_forkserver_preload(
         "tests.crash.serve",
         "payres.application",
         "payres.cli.server",
-        "payres.http.server",
-        "payres.pages.serving",
+        "payres.core.http.server",
+        "payres.people.serving",
         "uvloop",
     ]
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from payres.store.copies import side_file
+from payres.core.store.copies import side_file
 from tests.crash.server import FILES
 
 Order = Literal["database first", "log first"]

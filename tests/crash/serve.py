@@ -1,6 +1,5 @@
 """What the processes run that are forked as servers; some by a clock that is moved when a payment only waits for it."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from functools import partial
@@ -9,15 +8,15 @@ from pathlib import Path
 from unittest.mock import patch
 
 from payres.cli import main
-from payres.clock import SECOND, Clock, SystemClock
-from payres.events import deliveries
+from payres.core.protocol.clock import SECOND, Clock, SystemClock
+from payres.core.store import lanes, work
+from payres.core.store.connections import connect_writer
 from payres.interledger import outbound, remote_payments, unanswered
 from payres.interledger.remote_payments import Backoff
 from payres.interledger.sending.connection import Timing
-from payres.owner import checkout_worker
-from payres.routes import monitoring
-from payres.store import lanes, work
-from payres.store.connections import connect_writer
+from payres.operator import monitoring
+from payres.people.rules import checkout_worker
+from payres.webhooks import deliveries
 
 LIFETIME = 3 * SECOND
 OFFSET, AWAITED = range(2)  # what the file has, in microseconds
@@ -64,7 +63,7 @@ def serve_by(file: Path) -> None:
         patch.object(remote_payments, "Backoff", partial(Backoff, after_failure=0.02)),
         patch.object(remote_payments, "MAX_ATTEMPTS", 1000),
         patch.object(unanswered, "TICK_SECONDS", TICK_SECONDS),
-        patch.object(unanswered, "pause", clock.pause),
+        patch.object(unanswered, "seconds_until", clock.seconds_until),
         patch.object(checkout_worker, "POLL_SECONDS", TICK_SECONDS),
     ):
         serve()
@@ -82,11 +81,11 @@ class SharedClock:
     def now(self) -> int:
         return SystemClock().now() + self._values[OFFSET]
 
-    async def pause(self, clock: Clock, due: int | None) -> None:
-        """Waits as `unanswered.pause` does, and says in the file for what time."""
+    def seconds_until(self, clock: Clock, due: int | None) -> float:
+        """Like `unanswered.seconds_until`; says in the file for what time a server waits."""
         if due is not None and due > clock.now():
             self._values[AWAITED] = due
-        await asyncio.sleep(TICK_SECONDS)
+        return TICK_SECONDS
 
     def advance(self, microseconds: int) -> None:
         """Moves the clock of all servers that run by it."""

@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from payres.cli import main
-from payres.clock import SystemClock
-from payres.signatures.jwk import jwk_from_pem
-from payres.store.connections import connect_reader, connect_writer
+from payres.core.protocol.clock import SystemClock
+from payres.core.signatures.jwk import jwk_from_pem
+from payres.core.store.connections import connect_reader, connect_writer
 from tests.crash.forked import Forked
 from tests.crash.serve import serve
 from tests.helpers import TIMEOUT, Json, free_of_settings, kill, spawn, wait_until

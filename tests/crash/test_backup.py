@@ -18,10 +18,10 @@ from time import monotonic
 
 import pytest
 
-from payres.clock import SECOND
+from payres.core.protocol.clock import SECOND
+from payres.core.store.connections import connect_writer
 from payres.operator.backups import BackupError, make_backup, restore_backup
 from payres.operator.wallets import create_wallet, deposit
-from payres.store.connections import connect_writer
 from tests.crash.conftest import Compile
 from tests.crash.load import TABLES, Asked, Load
 from tests.crash.server import PAYRES, Server

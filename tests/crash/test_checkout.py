@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from payres.clock import SystemClock
-from payres.store.checkouts import LEASE
+from payres.core.protocol.clock import SystemClock
+from payres.interledger.store.checkouts import LEASE
 from tests.crash.serve import SharedClock, serve_by
 from tests.crash.server import Server
 from tests.helpers import TIMEOUT, Json, last_segment, sign_in_token, usd, wait_until

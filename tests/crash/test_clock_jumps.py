@@ -9,14 +9,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from payres.clock import DAY, HOUR, SECOND
-from payres.grants.sign_in import Browser, find_session, known_browser, open_session
-from payres.identifiers import hash_secret
+from payres.core.grants.sign_in import Browser, find_session, known_browser, open_session
+from payres.core.protocol.clock import DAY, HOUR, SECOND
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.store.assets import RateRecord, list_rates, refresh_rate
+from payres.core.store.sessions import OF_WALLETS
+from payres.core.store.wallets import find_wallet, wallet_of_link
+from payres.core.store.work import Work
 from payres.operator.wallets import LINK_LIFETIME, make_password_link
-from payres.store.assets import RateRecord, list_rates, refresh_rate
-from payres.store.sessions import OF_WALLETS
-from payres.store.wallets import find_wallet, wallet_of_link
-from payres.store.work import Work
 from payres.testing.peering import peer
 from tests.crash.conftest import check_ready
 from tests.instance import Instance, run_instance

@@ -24,8 +24,8 @@ from tests.crash.load import UNLIMITED, Load, drawn_by
 from tests.crash.serve import serve, serve_impatient
 from tests.crash.server import SERVE, Server
 from tests.crash.told import check_told
-from tests.events.endpoint import Endpoint
 from tests.helpers import TIMEOUT, wait_until
+from tests.webhooks.endpoint import Endpoint
 
 SECONDS = float(os.environ.get("FAULT_SECONDS", "0"))
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "1"))

@@ -18,9 +18,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from payres.clock import SystemClock
-from payres.signatures.sign import Message, sign
-from payres.store.copies import side_file
+from payres.core.protocol.clock import SystemClock
+from payres.core.signatures.sign import Message, sign
+from payres.core.store.copies import side_file
 from tests.crash.load import DEPOSIT, TABLES, Load
 from tests.crash.server import Server
 from tests.helpers import TIMEOUT, Json, check_log_of_a_clean_end, is_refused, usd, wait_until

@@ -23,7 +23,7 @@ import msgspec
 import pytest
 import yaml
 
-from payres.store.connections import connect_standby
+from payres.core.store.connections import connect_standby
 from tests.crash.load import TABLES, Asked, Load, open_server, payers_of
 from tests.crash.server import PAYRES, SERVE, Server, free_port
 from tests.helpers import ROOT, TIMEOUT, announced, child, free_of_settings, last_segment, wait_until

@@ -17,7 +17,7 @@ from tests.crash.load import UNLIMITED, Load, drawn_by
 from tests.crash.serve import serve_hurried
 from tests.crash.server import Server, check_link, make_peers
 from tests.crash.told import check_told
-from tests.events.endpoint import Endpoint
+from tests.webhooks.endpoint import Endpoint
 
 KILLS = int(os.environ.get("CRASH_KILLS", "2"))
 RECEIVERS = 4

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from payres.clock import SECOND
-from payres.federation import http, ip_addresses
+from payres.core.protocol.clock import SECOND
+from payres.core.remote import http, ip_addresses
 from payres.interledger.node import node_of
 from payres.testing.peering import peer
 from tests.crash.conftest import check_ready

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from payres.identifiers import hash_secret
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.store.connections import connect_writer
+from payres.core.store.work import Transaction
 from payres.operator import invariant_checks
-from payres.store.connections import connect_writer
-from payres.store.work import Transaction
 from tests.crash import load
 from tests.crash.load import UNLIMITED, Acknowledged, Load, drawn_by
 from tests.crash.power_cut import Remains, cut_power
 from tests.crash.server import Server
 from tests.crash.told import check_told, check_written, received
-from tests.events.endpoint import Endpoint
 from tests.helpers import Json, last_segment
+from tests.webhooks.endpoint import Endpoint
 
 CUTS = int(os.environ.get("POWER_CUTS", "6"))
 RENEWED = min(CUTS, 10)  # the last of so many gets a server, and then the journals begin anew

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from payres.clock import SystemClock
-from payres.store.connections import connect_writer
+from payres.core.protocol.clock import SystemClock
+from payres.core.store.connections import connect_writer
+from tests.core.payments.test_refunds import pay_from_remote
 from tests.crash.load import drawn_by
 from tests.crash.serve import SharedClock, serve, serve_by
 from tests.crash.server import FILES, CommandFailed, Server, check_link, make_peers
 from tests.helpers import is_refused, last_segment, usd, wait_until
 from tests.interledger.lossy_link import Fate, LossyLink, lossy_link
-from tests.payments.test_refunds import pay_from_remote
 from tests.works import work_at
 
 KILLS = int(os.environ.get("REMOTE_KILLS", "1"))

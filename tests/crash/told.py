@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 
-from payres.identifiers import event_id
-from payres.store.work import Transaction
+from payres.core.protocol.identifiers import event_id
+from payres.core.store.work import Transaction
 from tests.crash.server import Server
-from tests.events.endpoint import Endpoint
 from tests.helpers import wait_until
+from tests.webhooks.endpoint import Endpoint
 
 SINCE_WEBHOOK = "SELECT created_at, sequence FROM event WHERE created_at > (SELECT created_at FROM webhook)"
 LOOK_SECONDS = 0.1  # between two looks, which take a while with so many, in the endpoint's own process

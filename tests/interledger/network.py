@@ -9,24 +9,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from payres import ledger
-from payres.amounts import Asset, format_decimal
-from payres.clock import SECOND, Clock
+from payres.core.payments import ledger
+from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.protocol.clock import SECOND, Clock
+from payres.core.store.accounts import ACCOUNTS, AccountRecord
+from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord
+from payres.core.store.work import Work
 from payres.interledger import quoting, unanswered
 from payres.interledger.node import node_of
 from payres.interledger.sending import payment, probe
 from payres.interledger.sending.connection import monotonic as monotonic_now
-from payres.interledger.unanswered import UnansweredPackets, pause
+from payres.interledger.store import packets, peers
+from payres.interledger.store.peers import PeerRecord
+from payres.interledger.unanswered import UnansweredPackets, seconds_until
 from payres.operator import assets
 from payres.operator.assets import require_asset
 from payres.operator.peer_terms import PeerChange
 from payres.operator.peers import change_peer, require_peer
 from payres.operator.wallets import require_wallet
-from payres.store import packets, peers
-from payres.store.accounts import ACCOUNTS, AccountRecord
-from payres.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord
-from payres.store.peers import PeerRecord
-from payres.store.work import Work
 from tests.helpers import TIMEOUT, last_segment, wait_until
 from tests.instance import Instance, run_instance
 
@@ -128,13 +128,13 @@ class Waits:
             finally:
                 self._settling.discard(payment_id)
 
-        async def noted_pause(clock: Clock, due: int | None) -> None:
+        def noted_seconds(clock: Clock, due: int | None) -> float:
             self._until[clock] = due
-            await pause(clock, due)
+            return seconds_until(clock, due)
 
         monkeypatch.setattr(UnansweredPackets, "settled", noted_settled)
         monkeypatch.setattr(unanswered, "TICK_SECONDS", 0.01)
-        monkeypatch.setattr(unanswered, "pause", noted_pause)
+        monkeypatch.setattr(unanswered, "seconds_until", noted_seconds)
 
     def has(self, instance: Instance, created: Json) -> bool:
         """Whether the payment waits, and with it all that the server sends."""

@@ -8,29 +8,30 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from payres.amounts import Asset, format_decimal
-from payres.clock import SECOND, Clock, MovableClock
-from payres.counters import Metrics
-from payres.federation.http import GuardedClient
-from payres.identifiers import new_id
+from payres.core.process.counters import Metrics
+from payres.core.process.rate_limiter import RateLimiter
+from payres.core.process.settings import Settings
+from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.protocol.clock import SECOND, Clock, MovableClock
+from payres.core.protocol.identifiers import new_id
+from payres.core.remote.http import GuardedClient
+from payres.core.store import clients
+from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.database import Database
+from payres.core.store.payments import INCOMING, IncomingRecord
+from payres.core.store.work import Environment, Transaction, Work
 from payres.interledger.carrying import Carrier, NoReply
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.link import BOUNDS, Link
 from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_reply, encode
+from payres.interledger.store import packets
+from payres.interledger.store.packets import PacketRecord
+from payres.interledger.store.peers import PeerRecord
 from payres.interledger.stream import Frame, PacketType, SharedSecret, StreamMoney, StreamPacket
 from payres.operator import invariant_checks, wallets
 from payres.operator.peers import require_peer
-from payres.rate_limiter import RateLimiter
-from payres.settings import Settings
-from payres.store import clients, packets
-from payres.store.accounts import ACCOUNTS
-from payres.store.database import Database
-from payres.store.packets import PacketRecord
-from payres.store.payments import INCOMING, IncomingRecord
-from payres.store.peers import PeerRecord
-from payres.store.work import Environment, Transaction, Work
-from tests.federation.conftest import Request, open_servers, read_request
+from tests.core.remote.conftest import Request, open_servers, read_request
 from tests.works import add_usd_peer
 
 T = TypeVar("T")

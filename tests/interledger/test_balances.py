@@ -10,21 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres import ledger
-from payres.amounts import MAX_LEDGER, Asset
+from payres.core.payments import ledger
+from payres.core.protocol.amounts import MAX_LEDGER, Asset
+from payres.core.protocol.terms import Path as Way
+from payres.core.protocol.terms import Terms
+from payres.core.store import accounts, clients
+from payres.core.store.connections import connect_writer
+from payres.core.store.payments import OUTGOING
+from payres.core.store.work import Damaged, Transaction, Work
 from payres.interledger import balances
 from payres.interledger.packets import Code, Rejected
 from payres.interledger.settlement import end_remote, payment_hold
+from payres.interledger.store import packets
+from payres.interledger.store.packets import PacketRecord
 from payres.interledger.unanswered import find_standing
 from payres.operator import assets, invariant_checks, wallets
 from payres.operator.peers import require_peer
-from payres.store import accounts, clients, packets
-from payres.store.connections import connect_writer
-from payres.store.packets import PacketRecord
-from payres.store.payments import OUTGOING
-from payres.store.work import Damaged, Transaction, Work
-from payres.terms import Path as Way
-from payres.terms import Terms
 from tests.works import add_usd_peer, savepoint, sending_payment, work_at
 
 NOW = 1_800_000_000_000_000

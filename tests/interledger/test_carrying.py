@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from payres.amounts import Asset
-from payres.clock import SECOND
-from payres.errors import Unavailable
+from payres.core.process.rate_limiter import RateLimiter
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.clock import SECOND
+from payres.core.protocol.errors import Unavailable
+from payres.core.protocol.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON_OF_PEER, MAX_REJECT_SECONDS
+from payres.core.store.rows import number
 from payres.interledger import connector
 from payres.interledger.carrying import NoReply
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply
-from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON_OF_PEER, MAX_REJECT_SECONDS
+from payres.interledger.store import peers
+from payres.interledger.store.peers import PeerRecord
 from payres.operator import assets, wallets
 from payres.operator.assets import set_rate
 from payres.operator.peer_terms import PeerChange
 from payres.operator.peers import change_peer
-from payres.rate_limiter import RateLimiter
-from payres.store import peers
-from payres.store.peers import PeerRecord
-from payres.store.rows import number
-from tests.federation.conftest import Request
+from tests.core.remote.conftest import Request
 from tests.interledger.node import (
     FULFILLMENT,
     LIFETIME,

@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.amounts import MAX_LEDGER, Asset
-from payres.clock import MILLISECOND, SECOND, MovableClock
+from payres.core.process.rate_limiter import RateLimiter
+from payres.core.protocol.amounts import MAX_LEDGER, Asset
+from payres.core.protocol.clock import MILLISECOND, SECOND, MovableClock
+from payres.core.protocol.limits import BURST_SECONDS, MAX_PACKETS_IN_FLIGHT
+from payres.core.store.work import Work
 from payres.interledger.carrying import NoReply, Request, store_response
 from payres.interledger.connector import CONFIGURATION, CONFIGURATION_CONDITION
 from payres.interledger.credentials import CredentialSource, Opened
@@ -29,6 +32,8 @@ from payres.interledger.packets import (
     parse_too_large,
 )
 from payres.interledger.receiver import Arrival
+from payres.interledger.store import peers
+from payres.interledger.store.peers import PeerRecord
 from payres.interledger.stream import (
     ConnectionAssetDetails,
     ConnectionClose,
@@ -36,14 +41,9 @@ from payres.interledger.stream import (
     PacketType,
     SharedSecret,
 )
-from payres.limits import BURST_SECONDS, MAX_PACKETS_IN_FLIGHT
 from payres.operator import assets, wallets
 from payres.operator.assets import set_rate
 from payres.operator.peers import require_peer
-from payres.rate_limiter import RateLimiter
-from payres.store import peers
-from payres.store.peers import PeerRecord
-from payres.store.work import Work
 from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, code, open_node, sender_to
 from tests.traces import commit_held
 

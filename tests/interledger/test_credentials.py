@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.amounts import Asset
-from payres.identifiers import is_ilp_address
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.identifiers import is_ilp_address
 from payres.interledger.credentials import CredentialSource, wallet_of
 from payres.interledger.stream import SharedSecret
 

@@ -8,25 +8,27 @@ from typing import Any
 import msgspec
 import pytest
 
-from payres.amounts import Asset
-from payres.clock import DAY, SECOND
-from payres.errors import Unavailable
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.clock import DAY, SECOND
+from payres.core.protocol.errors import Unavailable
+from payres.core.protocol.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER, MAX_PROBES_OF_CLIENT
+from payres.core.store import runs
+from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.work import Work
 from payres.interledger import connector
 from payres.interledger.carrying import NoReply
-from payres.interledger.outbound import ASKED_AT_ONCE_OF_CLIENT, Outbound, WalletPackets
+from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_prepare
 from payres.interledger.part import warn_of_unsure_packets
-from payres.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
+from payres.interledger.store import peers
+from payres.interledger.store.peers import PeerRecord, account_of_peer
 from payres.operator import assets
 from payres.operator import peers as operator_peers
 from payres.operator.assets import set_rate
+from payres.operator.store import status
 from payres.operator.unresolved_packets import PACKET, list_unresolved
 from payres.operator.unresolved_payments import UNRESOLVED_PAYMENT, list_unresolved_payments
-from payres.store import peers, runs, status
-from payres.store.accounts import ACCOUNTS
-from payres.store.peers import PeerRecord, account_of_peer
-from payres.store.work import Work
-from tests.federation.conftest import Request
+from tests.core.remote.conftest import Request
 from tests.helpers import TIMEOUT
 from tests.interledger.node import (
     FULFILLMENT,
@@ -345,7 +347,7 @@ async def test_packet_that_waited_has_the_whole_of_its_time_left(node: Node, out
         peer = await node.peer("far", url=far.url)
         prepare = far_prepare(node, 5, FULFILLMENT)
         async with AsyncExitStack() as places:
-            for _ in range(ASKED_AT_ONCE_OF_CLIENT):
+            for _ in range(MAX_PROBES_OF_CLIENT):
                 await places.enter_async_context(outbound.probe_slots.slot(peer.id, WALLET))
             asking = asyncio.create_task(WalletPackets(outbound, USD, WALLET).ask(prepare))
             assert await WalletPackets(outbound, USD, WALLET + 1).ask(prepare) == FAR_REJECT  # others go past

@@ -7,12 +7,12 @@ import socket
 import msgspec
 import pytest
 
-from payres.errors import Unavailable
+from payres.core.protocol.errors import Unavailable
 from payres.interledger.packets import Fulfill, Outcome, Reject, Unanswered, encode
+from payres.interledger.store import peers
+from payres.interledger.store.peers import PeerRecord
 from payres.operator.peers import require_peer
-from payres.store import peers
-from payres.store.peers import PeerRecord
-from tests.federation.conftest import Request
+from tests.core.remote.conftest import Request
 from tests.interledger.node import Behaviour, FakePeer, Node, answered, hanging_up, replying, with_status
 
 PREPARE = b"\x0c\x03abc"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.clock import EARLIEST, LATEST, parse_time
+from payres.core.protocol.clock import EARLIEST, LATEST, parse_time
 from payres.interledger import oer
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import (

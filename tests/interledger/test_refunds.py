@@ -3,21 +3,20 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import httpx2
 import msgspec
 import pytest
 
-from payres.federation.incoming_payments import RemoteIncomingPayment
+from payres.core.store import events, payments
+from payres.core.store.work import Work
 from payres.interledger.node import node_of
+from payres.interledger.remote_receivers import RemoteIncomingPayment
 from payres.operator import exports, wallets
-from payres.payments.refunds import Wanted
-from payres.store import events, payments
-from payres.store.work import Work
+from payres.operator.refunds import Wanted, plan_elsewhere
 from payres.testing.peering import peer
-from tests.admin.conftest import Program
-from tests.admin.test_serving import error_of
 from tests.helpers import TIMEOUT, Json, last_segment
 from tests.instance import Instance
 from tests.interledger.network import (
@@ -34,6 +33,8 @@ from tests.interledger.network import (
     set_rate,
     wallet_money,
 )
+from tests.operator.api.conftest import Program
+from tests.operator.api.test_api import error_of
 from tests.works import refund
 
 Three = Sequence[Instance]
@@ -147,7 +148,7 @@ def test_what_a_refund_does_not_send_can_be_sent_back_again(
     shop, to = wallet_money(a, "alice")[0], b.wallet("bob")
     change(b, "a", max_packet=1000)
     wanted = Wanted(paid, "r-1", None, to)
-    offer = a._server.call(node_of(a.context).quotes.offer_for_refund(wanted))
+    offer = a._server.call(node_of(a.context).quotes.offer_for_refund(to, partial(plan_elsewhere, wanted=wanted)))
     assert offer is not None
     receiver = last_segment(offer.terms.receiver)
     receivers = node_of(a.context).payments._receivers

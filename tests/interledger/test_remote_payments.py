@@ -11,17 +11,17 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from payres.errors import Unavailable
+from payres.core.payments.incoming import PAID_MEANWHILE
+from payres.core.process.slots import Slots
+from payres.core.protocol.errors import Unavailable
+from payres.core.protocol.terms import Terms
+from payres.core.store.work import Work
 from payres.interledger import balances, quoting, remote_payments, unanswered
 from payres.interledger.link import Link
 from payres.interledger.node import node_of
 from payres.interledger.remote_payments import LONGEST, MAX_ATTEMPTS, next_step
 from payres.interledger.sending.connection import SendingFailed
-from payres.payments.incoming import PAID_MEANWHILE
-from payres.slots import Slots
-from payres.store import packets
-from payres.store.work import Work
-from payres.terms import Terms
+from payres.interledger.store import packets
 from tests.helpers import TIMEOUT, last_segment, wait_until
 from tests.instance import Instance
 from tests.interledger.network import (

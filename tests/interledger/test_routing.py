@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.amounts import MAX_LEDGER, MAX_VALUE, Asset
+from payres.core.protocol.amounts import MAX_LEDGER, MAX_VALUE, Asset
+from payres.core.store.connections import connect_writer
+from payres.core.store.work import Transaction, Work
 from payres.interledger.packets import Code, Rejected, parse_too_large
 from payres.interledger.routing import converted, covers, next_peer
+from payres.interledger.store import peers
 from payres.operator.assets import set_rate
-from payres.store import peers
-from payres.store.connections import connect_writer
-from payres.store.work import Transaction, Work
 from tests.works import add_usd_peer, work_at
 
 OWN = "test.here"

@@ -7,27 +7,34 @@ from typing import Any
 import msgspec
 import pytest
 
-from payres import ledger
-from payres.clock import SECOND
-from payres.identifiers import new_id
-from payres.interledger import outbound, unanswered
+from payres.core.payments import ledger
+from payres.core.protocol.clock import SECOND
+from payres.core.protocol.identifiers import new_id
+from payres.core.protocol.limits import (
+    MAX_PACKETS_IN_FLIGHT,
+    MAX_PASSED_ON,
+    MAX_PROBES,
+    MAX_SENDING_PAYMENTS_OF_WALLET,
+    MAX_SENT,
+    MAX_SENT_OF_WALLET,
+)
+from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.work import Work
+from payres.interledger import unanswered
 from payres.interledger.carrying import NoReply
 from payres.interledger.link import BOUNDS
 from payres.interledger.node import node_of
+from payres.interledger.outbound import SILENT
 from payres.interledger.packets import decode_prepare
-from payres.interledger.remote_payments import AT_ONCE_FROM_WALLET
-from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON
+from payres.interledger.store import packets
+from payres.interledger.store.peers import PeerRecord
 from payres.operator.wallets import require_wallet
-from payres.store import packets
-from payres.store.payments import OUTGOING, OutgoingRecord
-from payres.store.peers import PeerRecord
-from payres.store.work import Work
 from tests.helpers import last_segment, refusal, wait_until
 from tests.instance import Instance
 from tests.interledger.network import amount, bill, change, hurried, pay, peer_of, quote, received
 
 VALUE = 100
-MORE_THAN_A_TURN = AT_ONCE_FROM_WALLET + 2
+MORE_THAN_A_TURN = MAX_SENDING_PAYMENTS_OF_WALLET + 2
 Pair = Sequence[Instance]
 Shut = Callable[..., "Gate"]
 
@@ -84,11 +91,11 @@ def test_wallet_whose_receivers_take_no_packets_keeps_no_other_waiting(pair: Pai
     made = example(pair)
     gate = shut(slow)
     stuck = begin(a, made, "alice", slow, MORE_THAN_A_TURN)
-    wait_until(lambda: gate.held == AT_ONCE_FROM_WALLET)
+    wait_until(lambda: gate.held == MAX_SENDING_PAYMENTS_OF_WALLET)
     wait_until_completed(a, begin(a, made, "bob", quick, 2))
     assert received(b, quick).received == 2 * VALUE
-    assert sorted(one.attempts for one in records(a, stuck)) == [0, 0] + [1] * AT_ONCE_FROM_WALLET
-    assert gate.held == AT_ONCE_FROM_WALLET
+    assert sorted(one.attempts for one in records(a, stuck)) == [0, 0] + [1] * MAX_SENDING_PAYMENTS_OF_WALLET
+    assert gate.held == MAX_SENDING_PAYMENTS_OF_WALLET
     gate.open()
     wait_until_completed(a, stuck)
     assert received(b, slow).received == MORE_THAN_A_TURN * VALUE
@@ -105,20 +112,20 @@ def test_wallet_whose_receivers_hold_packets_leaves_others_places_on_the_link(pa
     stuck = begin(a, made, "alice", slow)
     wait_until(lambda: gate.held == 20)
     stuck += begin(a, made, "alice", slow, 3)
-    wait_until(lambda: gate.held == outbound.AT_ONCE_FROM_WALLET)
+    wait_until(lambda: gate.held == MAX_SENT_OF_WALLET)
     wait_until_completed(a, begin(a, made, "bob", quick))
     assert received(b, quick).received == VALUE
     recorded = a.read(lambda tx: packets.prepared_packets(tx, 1000))
-    assert len(recorded) == gate.held == outbound.AT_ONCE_FROM_WALLET  # the others wait before they are recorded
+    assert len(recorded) == gate.held == MAX_SENT_OF_WALLET  # the others wait before they are recorded
     gate.open()
     wait_until_completed(a, stuck)
     assert received(b, slow).received == 4 * VALUE
 
 
 def test_packets_of_every_kind_fit_into_what_a_peer_takes() -> None:
-    money = outbound.AT_ONCE + MAX_PASSED_ON + unanswered.ASKED_AT_ONCE
+    money = MAX_SENT + MAX_PASSED_ON + unanswered.ASKED_AT_ONCE
     assert money <= BOUNDS.per_host
-    assert money + outbound.ASKED_AT_ONCE <= MAX_PACKETS_IN_FLIGHT
+    assert money + MAX_PROBES <= MAX_PACKETS_IN_FLIGHT
 
 
 def test_peer_that_leaves_the_packets_of_quotes_unanswered_has_that_as_its_last_error(pair: Pair, shut: Shut) -> None:
@@ -130,7 +137,7 @@ def test_peer_that_leaves_the_packets_of_quotes_unanswered_has_that_as_its_last_
     gate = shut(receiver)
     error = refusal(quote(a, receiver, debitAmount=amount(VALUE)), 400, "invalid_receiver", reason="no_path")
     assert error["details"]["hint"].endswith("within 1 seconds. No answer came from test.b.")
-    assert peer_of(a, "b").last_error == outbound.SILENT
+    assert peer_of(a, "b").last_error == SILENT
     gate.open()
 
 

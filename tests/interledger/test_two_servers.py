@@ -8,10 +8,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from payres.amounts import Asset
-from payres.clock import SECOND, format_time
-from payres.federation.incoming_payments import RemoteIncomingPayment
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.clock import SECOND, format_time
 from payres.interledger.node import node_of
+from payres.interledger.remote_receivers import RemoteIncomingPayment
 from payres.operator import assets
 from payres.testing.peering import peer
 from tests.conftest import Refused

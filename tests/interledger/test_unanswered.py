@@ -13,13 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.clock import DAY, HOUR, SECOND
-from payres.federation.incoming_payments import RemoteReceivers
+from payres.core.protocol.clock import DAY, HOUR, SECOND
+from payres.core.protocol.terms import Path as Way
 from payres.interledger import balances
 from payres.interledger import unanswered as module
 from payres.interledger.carrying import NoReply, land_forwarded
 from payres.interledger.connector import LONGEST_LIFE
 from payres.interledger.packets import Fulfill, Prepare, Reject, Rejected
+from payres.interledger.remote_receivers import RemoteReceivers
+from payres.interledger.store import peers
+from payres.interledger.store.packets import PACKETS, PacketRecord
+from payres.interledger.store.peers import PeerRecord
 from payres.interledger.unanswered import (
     ASKED_AT_ONCE,
     ASKED_AT_ONCE_OF_ONE,
@@ -30,11 +34,7 @@ from payres.interledger.unanswered import (
     arrived,
     cost,
 )
-from payres.store import peers
-from payres.store.packets import PACKETS, PacketRecord
-from payres.store.peers import PeerRecord
-from payres.terms import Path as Way
-from tests.federation.conftest import Request
+from tests.core.remote.conftest import Request
 from tests.helpers import TIMEOUT, examples
 from tests.interledger.node import (
     FULFILLMENT,
@@ -107,17 +107,17 @@ async def settled(node: Node, seconds: float = 0) -> None:
 async def looked(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Returns after recovery has looked a few times."""
     looks, enough = 0, asyncio.Event()
-    pause = module.pause
+    seconds_until = module.seconds_until
 
-    async def counted(*arguments: Any) -> None:
+    def counted(*arguments: Any) -> float:
         nonlocal looks
         looks += 1
         if looks == 3:
             enough.set()
-        await pause(*arguments)
+        return seconds_until(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "pause", counted)
+        patch.setattr(module, "seconds_until", counted)
         async with recovering(node), asyncio.timeout(TIMEOUT):
             await enough.wait()
 

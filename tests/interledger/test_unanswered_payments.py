@@ -15,15 +15,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from payres.clock import HOUR
-from payres.federation.connection import FetchFailed
-from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
+from payres.core.protocol.clock import HOUR
+from payres.core.protocol.limits import MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
+from payres.core.remote.connection import FetchFailed
 from payres.interledger.remote_payments import NOT_IN_FULL
+from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
+from payres.interledger.store import packets
+from payres.interledger.store.packets import PacketRecord
 from payres.interledger.unanswered import UNPROVED
-from payres.limits import MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
 from payres.operator import unresolved_packets
-from payres.store import packets
-from payres.store.packets import PacketRecord
 from payres.testing.peering import peer
 from tests.helpers import last_segment, wait_until
 from tests.instance import Instance
@@ -334,6 +334,24 @@ def test_rate_that_has_moved_since_the_quote_is_learnt_from_what_arrived(road: R
     assert paid.record.state == "completed"
     assert paid.record.delivered == received(b, receiver).received >= 1800
     assert peer_of(a, "b").balance == -peer_of(b, "a").balance == paid.record.sent < 2000
+
+
+def test_rate_that_has_fallen_since_the_quote_is_learnt_from_what_arrived(road: Road) -> None:
+    """By the quote, each lost packet would have delivered more than the receiver says."""
+    a, b = road.a, road.b
+    set_rate("USD", "EUR", "0.9", a, b)
+    add_liquidity(b, EUR)
+    change(b, "a", max_packet=500)
+    b.create_wallet("carla", asset="EUR")
+    receiver = bill(b, b.wallet("carla"), 1800, EUR)
+    quote = a.client.create_quote(a.wallet("alice"), receiver)
+    set_rate("USD", "EUR", "0.897", b)
+    hurried(a, largest_round=1)
+    road.link.script = iter(["answered", "lost after", "answered", "502 before", "lost after"])
+    paid = road.end(a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))
+    assert paid.record.state == "completed"
+    assert paid.record.delivered == received(b, receiver).received >= 1800
+    assert peer_of(a, "b").balance == -peer_of(b, "a").balance == paid.record.sent
 
 
 def test_limit_of_a_grant_counts_what_may_have_arrived(road: Road) -> None:

@@ -21,9 +21,9 @@ import msgspec
 
 from payres.client import Client, Grant, PendingGrant, access
 from payres.client.errors import ApiError, ConfigurationError
-from payres.gnap import interaction_hash
-from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
-from payres.wire import Amount, WalletAddress, encode
+from payres.core.protocol.gnap import interaction_hash
+from payres.core.protocol.wire import Amount, WalletAddress, encode
+from payres.core.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from tests.helpers import TIMEOUT, Json, wait_until
 
 Decide = Callable[[str, str], None]

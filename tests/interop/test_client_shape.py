@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from payres.client import AsyncClient, OpenPaymentsError
-from payres.clock import SECOND, MovableClock
-from payres.signatures.jwk import generate_private_key, private_pem
+from payres.core.protocol.clock import SECOND, MovableClock
+from payres.core.protocol.wire import Amount
+from payres.core.signatures.jwk import generate_private_key, private_pem
 from payres.testing.receiver import QuickHandler, QuickServer
-from payres.wire import Amount
 from tests.client.clients import opened
 from tests.helpers import Json
 from tests.interop.conftest import RunProgram

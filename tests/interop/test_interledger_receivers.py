@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from payres.core.store.payments import OutgoingRecord
 from payres.interledger.node import node_of
 from payres.interledger.remote_payments import Backoff
-from payres.store.payments import OutgoingRecord
-from payres.store.peers import PeerRecord
+from payres.interledger.store.peers import PeerRecord
 from tests.helpers import Json, amount, wait_until
 from tests.interledger.network import Waits
 from tests.interop.conftest import OpenReceiver

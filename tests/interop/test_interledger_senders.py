@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from payres.core.store.work import Transaction
 from payres.operator import peers
-from payres.store.work import Transaction
 from tests.helpers import TIMEOUT, Json, amount, last_segment, wait_until
 from tests.interop.conftest import RunProgram
 from tests.interop.node import Node, mark

@@ -5,10 +5,10 @@ import time
 import msgspec
 import pytest
 
-from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes, private_pem
-from payres.signatures.reasons import Rejected
-from payres.signatures.sign import Message, sign
-from payres.signatures.verify import Verified
+from payres.core.protocol.reasons import Rejected
+from payres.core.signatures.jwk import generate_private_key, jwk_from_public_bytes, private_pem
+from payres.core.signatures.sign import Message, sign
+from payres.core.signatures.verify import Verified
 from tests.helpers import Json, verify_message
 from tests.interop.conftest import RunScenario
 

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from payres.clock import SystemClock
-from payres.counters import Metrics
-from payres.events.sender import Sender, Target
-from payres.store.events import EventRecord
-from payres.store.webhooks import WebhookRecord
-from tests.events.endpoint import Endpoint
+from payres.core.process.counters import Metrics
+from payres.core.protocol.clock import SystemClock
+from payres.core.store.events import EventRecord
+from payres.webhooks.sender import Sender, Target
+from payres.webhooks.store.webhooks import WebhookRecord
 from tests.interop.conftest import RunScenario
+from tests.webhooks.endpoint import Endpoint
 
 NEW = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 OLD = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import jsonschema_rs
 
-from payres.http.request_head import MALFORMED
+from payres.core.http.request_head import MALFORMED
 from tests.openapi import documents
 from tests.openapi.deviations import find_deviation
 from tests.openapi.documents import JSON, Operation

@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from payres.clock import HOUR, SECOND, format_time
-from payres.errors import Unavailable
-from payres.http import admission, protocol
-from payres.http.admission import RateLimits
-from payres.limits import MAX_HEADER_BYTES
-from payres.rate_limiter import too_many
+from payres.core.http import admission, protocol
+from payres.core.http.admission import RateLimits
+from payres.core.process.rate_limiter import too_many
+from payres.core.protocol.clock import HOUR, SECOND, format_time
+from payres.core.protocol.errors import Unavailable
+from payres.core.protocol.limits import MAX_HEADER_BYTES
 from tests.helpers import TIMEOUT, Json, read_to_end, receiver_of, usd
 from tests.instance import Instance
 from tests.openapi import documents
@@ -266,6 +266,6 @@ def test_documents_are_those_of_the_official_client() -> None:
 
 
 def test_answers_of_the_test_client_are_checked(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("payres.routes.wallet_addresses.WalletAddress", lambda **members: {"id": members["id"]})
+    monkeypatch.setattr("payres.core.http.wallet_addresses.WalletAddress", lambda **members: {"id": members["id"]})
     with pytest.raises(UndocumentedAnswerError, match="assetCode"):
         shared.client.get(shared.wallet("alice"))

@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 import requests
 from schemathesis import AuthContext, Case
 
-from payres.signatures.sign import Message, sign
-from payres.urls import is_http_url
+from payres.core.protocol.urls import is_http_url
+from payres.core.signatures.sign import Message, sign
 from tests.helpers import Json, last_segment, usd
 from tests.instance import Instance
 from tests.openapi.conformance import Answer, UndocumentedAnswerError, check_answer

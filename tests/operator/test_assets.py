@@ -1,14 +1,14 @@
 import pytest
 
-from payres import ledger
-from payres.amounts import MAX_LEDGER
-from payres.errors import DomainError
+from payres.core.payments import ledger
+from payres.core.protocol.amounts import MAX_LEDGER
+from payres.core.protocol.errors import DomainError
+from payres.core.store import accounts
+from payres.core.store import assets as asset_store
+from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.assets import RateRecord
+from payres.core.store.work import Work
 from payres.operator import assets, wallets
-from payres.store import accounts
-from payres.store import assets as asset_store
-from payres.store.accounts import ACCOUNTS
-from payres.store.assets import RateRecord
-from payres.store.work import Work
 from tests.works import NOW, work_at
 
 

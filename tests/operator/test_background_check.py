@@ -10,12 +10,12 @@ from time import perf_counter
 
 import pytest
 
+from payres.core.store.database import Database
+from payres.core.store.work import Work
 from payres.operator import wallets
 from payres.operator.invariant_checks import ALL_SHARE, PAUSE_SECONDS, RECENT_SHARE, BackgroundCheck
-from payres.store.database import Database
-from payres.store.invariants import LEDGER_INVARIANTS
-from payres.store.status import last_check
-from payres.store.work import Work
+from payres.operator.store.invariants import LEDGER_INVARIANTS
+from payres.operator.store.status import last_check
 from tests.helpers import TIMEOUT, settle
 
 NOW = 1_800_000_000_000_000

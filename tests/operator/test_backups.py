@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from payres.clock import SECOND
+from payres.core.protocol.clock import SECOND
+from payres.core.store import copies
+from payres.core.store.connections import DatabaseServed, connect_writer, server_lock
+from payres.core.store.copies import examine
+from payres.core.store.migrations import FIRST, UnusableDatabase, is_outdated, version_of
 from payres.operator.backups import BackupError, make_backup, restore_backup, stamp
+from payres.operator.store.invariants import LEDGER_INVARIANTS
 from payres.operator.wallets import create_wallet, deposit
-from payres.store import copies
-from payres.store.connections import DatabaseServed, connect_writer, server_lock
-from payres.store.copies import examine
-from payres.store.invariants import LEDGER_INVARIANTS
-from payres.store.migrations import FIRST, UnusableDatabase, is_outdated, version_of
 from tests.versions import NEWEST, make_newest
 from tests.works import work_at
 

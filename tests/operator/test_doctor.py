@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from payres import ledger
-from payres.clock import DAY
-from payres.limits import MIN_FREE_BYTES
+from payres.core.payments import ledger
+from payres.core.process.settings import Settings
+from payres.core.protocol.clock import DAY
+from payres.core.protocol.limits import MIN_FREE_BYTES
+from payres.core.store import audit
+from payres.core.store.connections import connect_writer
+from payres.core.store.work import Work
 from payres.operator import assets, doctor, wallets, webhooks
 from payres.operator.doctor import Finding, examine
-from payres.settings import Settings
-from payres.store import audit
-from payres.store.connections import connect_writer
-from payres.store.status import note_check
-from payres.store.work import Work
+from payres.operator.store.status import note_check
 from tests.works import add_usd_peer, work_at
 
 NOW = 1_700_000_000_000_000

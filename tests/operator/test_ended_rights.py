@@ -9,20 +9,20 @@ from typing import Any, TypeVar
 
 import pytest
 
-from payres.clock import SECOND
-from payres.errors import DomainError
-from payres.grants import tokens
-from payres.grants.clients import remember
-from payres.grants.sign_in import Browser, open_session
+from payres.core.grants import tokens
+from payres.core.grants.clients import remember
+from payres.core.grants.sign_in import Browser, open_session
+from payres.core.protocol.clock import SECOND
+from payres.core.protocol.errors import DomainError
+from payres.core.store.clients import Client
+from payres.core.store.connections import connect_writer
+from payres.core.store.copies import side_file
+from payres.core.store.grants import GrantRecord
+from payres.core.store.sessions import OF_WALLETS
+from payres.core.store.work import Work
 from payres.operator import api_keys, ended_rights, grants, keys, operators, peers, wallets, webhooks
 from payres.operator.backups import BackupError, Comparison, make_backup, restore_backup
 from payres.operator.peer_terms import PeerChange
-from payres.store.clients import Client
-from payres.store.connections import connect_writer
-from payres.store.copies import side_file
-from payres.store.grants import GrantRecord
-from payres.store.sessions import OF_WALLETS
-from payres.store.work import Work
 from tests.helpers import new_jwk
 from tests.versions import make_newest
 from tests.works import NOW, InSteps, add_usd_peer, issued_grant, work_at

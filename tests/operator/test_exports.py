@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres import ledger
-from payres.amounts import Asset
-from payres.clock import DAY, HOUR, LATEST, MILLISECOND, format_time
-from payres.errors import InvalidRequest
+from payres.core.payments import ledger
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.clock import DAY, HOUR, LATEST, MILLISECOND, format_time
+from payres.core.protocol.errors import InvalidRequest
+from payres.core.protocol.terms import Terms
+from payres.core.store import clients
+from payres.core.store.connections import connect_writer
+from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord
+from payres.core.store.work import Work
 from payres.operator import exports, wallets
 from payres.operator.exports import Export, ExportQuery, PeriodQuery, Row, Walk
+from payres.operator.refunds import Wanted
 from payres.operator.shapes import Cell, inert
-from payres.payments.refunds import Wanted
-from payres.store import clients
-from payres.store.connections import connect_writer
-from payres.store.payments import INCOMING, OUTGOING, IncomingRecord
-from payres.store.work import Work
-from payres.terms import Terms
 from tests.helpers import examples
 from tests.works import NOW, refund, sending_payment, work_at
 

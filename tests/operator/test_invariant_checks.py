@@ -5,18 +5,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from payres import ledger
-from payres.amounts import Asset
+from payres.core.payments import ledger
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.terms import Terms
+from payres.core.store import accounts, clients, grants, payments
+from payres.core.store.connections import connect_writer
+from payres.core.store.grants import GRANTS, GrantRecord
+from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord
+from payres.core.store.wallets import WalletRecord
+from payres.core.store.work import Transaction, Work
 from payres.operator import assets, invariant_checks, wallets
-from payres.payments.refunds import Wanted
-from payres.store import accounts, clients, grants, payments
-from payres.store.connections import connect_writer
-from payres.store.grants import GRANTS, GrantRecord
-from payres.store.invariants import LEDGER_INVARIANTS
-from payres.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord
-from payres.store.wallets import WalletRecord
-from payres.store.work import Transaction, Work
-from payres.terms import Terms
+from payres.operator.refunds import Wanted
+from payres.operator.store.invariants import LEDGER_INVARIANTS
 from tests.works import NOW, refund, sending_payment, work_at
 
 MAX_DECIMAL = "92233720368547758.07"

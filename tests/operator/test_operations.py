@@ -12,17 +12,17 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from payres.admin.serving import all_operations
 from payres.cli import main
+from payres.core.signatures.jwk import jwk_from_public_bytes
+from payres.core.store.assets import set_rate
 from payres.operator import keys, peers
+from payres.operator.api import all_operations
 from payres.operator.declarations import Operation
 from payres.operator.peer_terms import NewPeer
-from payres.signatures.jwk import jwk_from_public_bytes
-from payres.store.assets import set_rate
-from tests.admin.conftest import Program
 from tests.helpers import TIMEOUT, Json, usd
 from tests.instance import Instance
-from tests.pages.admin.browser import PASSWORD, Browser, words_of
+from tests.operator.api.conftest import Program
+from tests.operator.pages.browser import PASSWORD, Browser, words_of
 
 Given = dict[str, Any]
 OPERATIONS: Final = {one.id: one for one in all_operations()}

@@ -3,15 +3,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from payres import ledger
-from payres.errors import DomainError
-from payres.identifiers import hash_secret
+from payres.core.payments import ledger
+from payres.core.protocol.errors import DomainError
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.store import accounts, secrets
+from payres.core.store.work import Transaction, Work
+from payres.interledger.store import packets
+from payres.interledger.store import peers as peer_store
+from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.operator import invariant_checks, peers
 from payres.operator.peer_terms import NewPeer, PeerChange
-from payres.store import accounts, packets, secrets
-from payres.store import peers as peer_store
-from payres.store.packets import PACKETS, PacketRecord
-from payres.store.work import Transaction, Work
 from tests.works import NOW
 
 OWN = "test.here"

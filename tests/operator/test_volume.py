@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from payres import ledger
-from payres.amounts import MAX_LEDGER, Asset
-from payres.clock import DAY, MovableClock
+from payres.core.payments import ledger
+from payres.core.process.settings import Settings
+from payres.core.protocol.amounts import MAX_LEDGER, Asset
+from payres.core.protocol.clock import DAY, MovableClock
+from payres.core.store.accounts import find_operator_account
+from payres.core.store.database import Database
+from payres.core.store.work import Environment, Work
 from payres.operator import volume, wallets
 from payres.operator.volume import DAYS, DailyVolume
-from payres.settings import Settings
-from payres.store.accounts import find_operator_account
-from payres.store.database import Database
-from payres.store.work import Environment, Work
 
 USD = Asset("USD", 2)
 START = 20_000 * DAY + 5

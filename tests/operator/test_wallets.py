@@ -2,13 +2,13 @@ from typing import Any
 
 import pytest
 
-from payres.errors import DomainError
-from payres.grants.passwords import hash_password, verify_password
+from payres.core.grants.passwords import hash_password, verify_password
+from payres.core.protocol.errors import DomainError
+from payres.core.store import sessions
+from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.wallets import WalletRecord
+from payres.core.store.work import Work
 from payres.operator import wallets
-from payres.store import sessions
-from payres.store.accounts import ACCOUNTS
-from payres.store.wallets import WalletRecord
-from payres.store.work import Work
 from tests.works import NOW, work_at
 
 

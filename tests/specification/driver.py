@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx2
 
-from payres.clock import MINUTE, SECOND, format_time
+from payres.core.protocol.clock import MINUTE, SECOND, format_time
 from payres.operator import assets
 from tests.helpers import Json, usd
 from tests.instance import Instance

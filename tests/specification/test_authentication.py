@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import httpx2
 
-from payres.clock import SECOND
-from payres.signatures.fields import content_digest
+from payres.core.protocol.clock import SECOND
+from payres.core.signatures.fields import content_digest
 from tests.helpers import sign_by_hand
 from tests.specification.driver import NOBODY, Driver
 from tests.specification.scenario import Row, breaks, keeps, play, sender, table

@@ -68,7 +68,7 @@ ROWS: list[Row] = [
         for kind in ("incoming-payment", "quote", "outgoing-payment")
         for raw in NO_BODIES
     ),
-    # 7.8; which methods each address takes is in tests/routes/test_error_answers.py
+    # 7.8; which methods each address takes is in tests/core/http/test_error_answers.py
     keeps("7.8", asked("GET", "/spec-taker"), 200),
     breaks("7.8", asked("POST", "/spec-taker"), "405 method_not_allowed"),
     breaks("7.8", asked("PATCH", f"/quotes/{NOBODY}"), "405 method_not_allowed"),

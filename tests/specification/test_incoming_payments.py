@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import httpx2
 
-from payres.clock import HOUR, format_time, parse_time
+from payres.core.protocol.clock import HOUR, format_time, parse_time
 from payres.operator import wallets
 from tests.helpers import Json, usd
 from tests.specification.driver import NOBODY, Driver

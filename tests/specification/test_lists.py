@@ -6,7 +6,7 @@ from uuid import UUID
 
 import httpx2
 
-from payres.identifiers import new_id
+from payres.core.protocol.identifiers import new_id
 from payres.operator import wallets
 from tests.helpers import usd
 from tests.specification.driver import Driver

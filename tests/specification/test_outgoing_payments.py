@@ -6,16 +6,16 @@ from typing import Any
 
 import httpx2
 
-from payres.amounts import Asset
-from payres.grants.access import permit
-from payres.grants.tokens import Holders
+from payres.core.grants.access import permit
+from payres.core.grants.tokens import Holders
+from payres.core.payments import outgoing
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.terms import Offer, Path, Terms
+from payres.core.protocol.wire import Amount, OutgoingPaymentRequest
+from payres.core.store.payments import OUTGOING
+from payres.core.store.work import Work
 from payres.interledger.settlement import end_remote
 from payres.operator import wallets
-from payres.payments import outgoing
-from payres.store.payments import OUTGOING
-from payres.store.work import Work
-from payres.terms import Offer, Path, Terms
-from payres.wire import Amount, OutgoingPaymentRequest
 from tests.helpers import Json, amount, last_segment, usd
 from tests.specification.driver import NOBODY, RACERS, Driver
 from tests.specification.scenario import ABSENT, Row, breaks, keeps, play, sender, table

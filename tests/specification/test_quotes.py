@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx2
 
-from payres.clock import SECOND, parse_time
+from payres.core.protocol.clock import SECOND, parse_time
 from payres.operator import assets, wallets
 from tests.helpers import Json, amount, usd
 from tests.specification.driver import NOBODY, Driver

@@ -12,11 +12,11 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
-from tests.events.endpoint import Endpoint
 from tests.helpers import TIMEOUT, Json, usd, wait_until
 from tests.openapi.conformance import UndocumentedAnswerError
 from tests.signing_client import Client
 from tests.testing.sandboxes import Sandbox, started
+from tests.webhooks.endpoint import Endpoint
 
 CREATE = "create-incoming-payment"
 BILLS = {"type": "incoming-payment", "actions": ["create", "read"]}

@@ -8,7 +8,7 @@ import pytest
 
 from payres.client import access
 from payres.client.errors import NotFound
-from payres.errors import DomainError
+from payres.core.protocol.errors import DomainError
 from payres.interledger.node import node_of
 from payres.operator import peers
 from payres.testing.instance import Instance, run_instance

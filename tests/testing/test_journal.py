@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import httpx2
 
-from payres.clock import SECOND, MovableClock, SystemClock
+from payres.core.protocol.clock import SECOND, MovableClock, SystemClock
 from tests.helpers import Json, usd, wait_until
 from tests.testing.sandboxes import Sandbox
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from payres.clock import SECOND
-from payres.events.sender import signed_headers
+from payres.core.protocol.clock import SECOND
 from payres.testing.plugin import payres_webhooks as payres_webhooks
 from payres.testing.receiver import WebhookReceiver, receive_webhooks
+from payres.webhooks.sender import signed_headers
 from tests.helpers import TIMEOUT, usd
 from tests.instance import Instance
 

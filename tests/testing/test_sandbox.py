@@ -9,12 +9,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 
-from payres.clock import DAY, SECOND, MovableClock, SystemClock, parse_time
+from payres.core.protocol.clock import DAY, SECOND, MovableClock, SystemClock, parse_time
 from payres.testing.plugin import payres as payres
-from tests.events.endpoint import Endpoint, answering
 from tests.helpers import TIMEOUT, usd, wait_until
 from tests.instance import Instance
 from tests.testing.sandboxes import Sandbox
+from tests.webhooks.endpoint import Endpoint, answering
 
 
 def test_line_says_all_that_a_test_needs(sandbox: Sandbox) -> None:

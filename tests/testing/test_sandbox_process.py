@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from payres.limits import MAX_WAIT_SECONDS
-from tests.events.endpoint import Endpoint
+from payres.core.protocol.limits import MAX_WAIT_SECONDS
 from tests.helpers import TIMEOUT, child, free_of_settings, is_refused, wait_until
 from tests.testing.sandboxes import Sandbox, started
+from tests.webhooks.endpoint import Endpoint
 
 
 def test_ends_with_standard_input_and_by_signals(tmp_path: Path) -> None:

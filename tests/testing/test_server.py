@@ -9,10 +9,10 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from payres.clock import SystemClock
-from payres.errors import Unavailable
-from payres.http.responses import CutShort, Stream
-from payres.settings import Settings
+from payres.core.http.responses import CutShort, Stream
+from payres.core.process.settings import Settings
+from payres.core.protocol.clock import SystemClock
+from payres.core.protocol.errors import Unavailable
 from payres.testing.server import Server
 
 SCOPE: Scope = {

@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from payres.amounts import MAX_LEDGER, Asset
-from payres.clock import MILLISECOND, SECOND
+from payres.core.protocol.amounts import MAX_LEDGER, Asset
+from payres.core.protocol.clock import MILLISECOND, SECOND
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import (
     HASH_BYTES,

@@ -26,7 +26,8 @@ from math import ceil
 
 import msgspec
 
-from payres.clock import SECOND
+from payres.core.protocol.clock import SECOND
+from payres.core.protocol.terms import Path, RateBounds
 from payres.interledger.packets import Fulfill, Reject, Unanswered
 from payres.interledger.sending.connection import (
     Answer,
@@ -39,7 +40,6 @@ from payres.interledger.sending.connection import (
     pause,
 )
 from payres.interledger.sending.probe import is_small, rounded_up, sendable
-from payres.terms import Path, RateBounds
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -164,8 +164,8 @@ class Progress:
         self._too_small = 0  # the largest amount that rounding reduced to nothing
 
     def next_round(self, size: int) -> Sequence[Packet]:
-        """Up to `size` packets to be sent at once. None while the unresolved ones may suffice, or when rounding would
-        take the rest and the promise is kept.
+        """Up to `size` packets to be sent at once. No packet while the unresolved ones may suffice, or when rounding
+        would take the rest and the promise is kept.
 
         Raises SendingFailed if no packet can deliver its minimum at this rate.
         """
@@ -231,11 +231,13 @@ class Progress:
         if packet.amount > self._too_small:
             if self._bounds.least(packet.amount) >= packet.minimum:
                 return packet
-            possible = sendable(packet.amount, self._bounds.low, self._plan.min_rate)
-            if self._too_small < possible < packet.amount:
-                return self._packet(possible, rounded_up(possible, self._plan.min_rate))
+            without_lost_units = sendable(packet.amount, self._bounds.low, self._plan.min_rate)
+            if self._too_small < without_lost_units < packet.amount:
+                return self._packet(without_lost_units, rounded_up(without_lost_units, self._plan.min_rate))
+            may_deliver = packet.most >= packet.minimum
             # All the rest may be worth one more unit of a link than the amounts tried.
-            if (packet.most >= packet.minimum or 0 < self._tried < packet.amount == available) and not before:
+            is_untried_rest = 0 < self._tried < packet.amount == available
+            if (may_deliver or is_untried_rest) and not before:
                 return packet  # trying is free, and a rejection makes the bounds exact
         if is_small(available, self._plan.min_delivery - self.delivered):
             raise SendingFailed("Rounding on the path takes more of what is left than may be lost.")

@@ -9,8 +9,9 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Final
 
-from payres.amounts import MAX_VALUE
-from payres.clock import SECOND
+from payres.core.protocol.amounts import MAX_VALUE
+from payres.core.protocol.clock import SECOND
+from payres.core.protocol.terms import Path, RateBounds
 from payres.interledger.packets import Code, Reject
 from payres.interledger.sending.connection import (
     Answer,
@@ -21,7 +22,6 @@ from payres.interledger.sending.connection import (
     monotonic,
     pause,
 )
-from payres.terms import Path, RateBounds
 
 # The answer to a smaller packet shows the rounding on the path rather than its rate.
 SHOWS_THE_RATE: Final = 100

@@ -10,7 +10,7 @@ from fractions import Fraction
 from math import floor
 from typing import Any, NamedTuple, TypeVar
 
-from payres.amounts import Asset
+from payres.core.protocol.amounts import Asset
 from payres.interledger.packets import (
     Code,
     Fulfill,

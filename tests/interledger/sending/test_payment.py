@@ -6,8 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from payres.amounts import MAX_LEDGER, MAX_VALUE, Asset
-from payres.clock import SECOND
+from payres.core.protocol.amounts import MAX_LEDGER, MAX_VALUE, Asset
+from payres.core.protocol.clock import SECOND
+from payres.core.protocol.terms import Path
 from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Reply, Unanswered, too_large_data
 from payres.interledger.sending.connection import (
     MAX_QUOTED,
@@ -32,7 +33,6 @@ from payres.interledger.stream import (
     StreamMaxMoney,
     StreamPacket,
 )
-from payres.terms import Path
 from tests.interledger.sending.simulated_path import (
     ADDRESS,
     CONNECTOR,

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.amounts import MAX_VALUE
-from payres.clock import SECOND
+from payres.core.protocol.amounts import MAX_VALUE
+from payres.core.protocol.clock import SECOND
+from payres.core.protocol.terms import Path, RateBounds
 from payres.interledger.packets import Code, Prepare, Reject, too_large_data
 from payres.interledger.sending.connection import SendingFailed, monotonic
 from payres.interledger.sending.probe import max_source, min_delivery, price_of, probe, promise_of, sendable
 from payres.interledger.stream import ConnectionClose
-from payres.terms import Path, RateBounds
 from tests.helpers import examples
 from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, TwoExchanges, connect, run
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from payres.amounts import Asset, unit_rate
-from payres.clock import MINUTE
+from payres.core.protocol.amounts import Asset, unit_rate
+from payres.core.protocol.clock import MINUTE
 from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Reply, Unanswered
 from payres.interledger.sending.connection import Connection, SendingFailed, close, monotonic
 from payres.interledger.sending.payment import Plan, Result, pay

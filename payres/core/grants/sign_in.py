@@ -1,0 +1,218 @@
+"""Signing in with a password: wallet owners on consent pages, operators on the admin pages.
+
+Sessions and known browsers are stored as hashes only.
+"""
+
+import hashlib
+import hmac
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Final, NamedTuple
+
+import msgspec
+
+from payres.core.grants.passwords import Account, Nobody, PasswordGate, password_slots, too_busy
+from payres.core.process.slots import SlotsBusy
+from payres.core.protocol.clock import MINUTE, SECOND
+from payres.core.protocol.errors import InsufficientAccess, SignInFailed, TooManyRequests
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.limits import (
+    MAX_COUNTED,
+    MAX_WRONG_PASSWORDS,
+    MAX_WRONG_PASSWORDS_PER_ADDRESS,
+    MAX_WRONG_PASSWORDS_PER_WALLET,
+)
+from payres.core.store import sessions
+from payres.core.store.sessions import OF_WALLETS, Kind, SessionRecord
+from payres.core.store.work import Work
+
+WINDOW: Final = 15 * MINUTE
+# The secret in a cookie as a regular expression: 256 bits of URL-safe base64, as `new_secret` makes them.
+COOKIE_VALUE: Final = rb"[A-Za-z0-9_-]{43}"
+
+Key = tuple[object, ...]  # that attempts are counted under
+
+
+class Guesser(NamedTuple):
+    """The source of a password attempt: the address, and the hash of the browser's secret if the account knows it."""
+
+    address: str | None = None
+    known_browser: bytes | None = None
+
+
+class SignInGuard:
+    """Limits wrong passwords in any 15 minutes.
+
+    Known browsers are counted separately and go first, so that guesses from other browsers cannot lock the owner or
+    operator out. The counts are in memory and reset by a restart: that helps a guesser less than storing each attempt
+    would cost.
+    """
+
+    def __init__(self, gate: PasswordGate, kind: Kind = OF_WALLETS) -> None:
+        self._gate = gate
+        self._noun = kind.noun
+        self._attempts: OrderedDict[Key, list[int]] = OrderedDict()  # when each was made, microseconds UTC
+        self._others = password_slots()
+
+    async def check_password(self, account: Account, password: str, now: int, guesser: Guesser) -> None:
+        """Raises SignInFailed unless the password is correct, TooManyRequests, Unavailable if too many are waiting."""
+        keys = self._count(account, guesser, now)
+        try:
+            async with AsyncExitStack() as slots:
+                if guesser.known_browser is None:  # known browsers skip this queue, except for its head
+                    await slots.enter_async_context(self._others.slot(account.id))
+                is_right = await self._gate.verify(account, password, (self._noun, account.id))
+        except SlotsBusy as busy:
+            self._take_back(keys, now)
+            raise too_busy() from busy
+        if not is_right:
+            raise wrong_password(self._noun)
+        here, *wider = keys  # the wider counts are shared, so only this attempt is removed
+        self._attempts.pop(here, None)
+        self._take_back(wider, now)
+
+    def _count(self, account: Account, guesser: Guesser, now: int) -> Sequence[Key]:
+        """Counts the attempt as wrong until it succeeds, so that concurrent attempts cannot exceed the limit. Returns
+        the keys that it was counted under, narrowest first."""
+        since = now - WINDOW
+        # A time in the future means that the clock was set back since; that must not make attempts free.
+        if account.unlocked_at is not None and account.unlocked_at <= now:
+            since = max(since, account.unlocked_at)  # the operator cleared the counts
+        limits = _limits(account, guesser)
+        for key in limits.keys() & self._attempts.keys():  # the clock was set back: nobody may be locked out
+            self._attempts[key] = [min(moment, now) for moment in self._attempts[key]]
+        recent = {key: [moment for moment in self._attempts.get(key, ()) if moment > since] for key in limits}
+        for key, moments in recent.items():
+            if len(moments) >= limits[key]:
+                whose = "from your address" if key[0] == "address" else f"for this {self._noun}"
+                raise _too_many(f"{limits[key]} wrong passwords {whose}", moments[-limits[key]] + WINDOW - now)
+        for key, moments in recent.items():
+            self._attempts.pop(key, None)
+            self._attempts[key] = [*moments, now]
+        while len(self._attempts) > MAX_COUNTED:
+            self._attempts.popitem(last=False)
+        return list(limits)
+
+    def _take_back(self, keys: Sequence[Key], now: int) -> None:
+        """Removes the attempt from the counts."""
+        for key in keys:
+            if now in self._attempts.get(key, ()):
+                self._attempts[key].remove(now)
+
+
+def _limits(account: Account, guesser: Guesser) -> dict[Key, int]:
+    """The limit of wrong attempts for each key that this one is counted under, narrowest first."""
+    if guesser.known_browser is not None:
+        return {("browser", account.id, guesser.known_browser): MAX_WRONG_PASSWORDS}
+    limits: dict[Key, int] = {
+        ("account and address", account.id, guesser.address): MAX_WRONG_PASSWORDS,
+        ("account", account.id): MAX_WRONG_PASSWORDS_PER_WALLET,
+    }
+    if guesser.address is not None:
+        limits["address", guesser.address] = MAX_WRONG_PASSWORDS_PER_ADDRESS
+    return limits
+
+
+def _too_many(wrong: str, wait: int) -> TooManyRequests:
+    minutes = -(-wait // MINUTE)  # both rounded up, so that the next attempt is accepted by then
+    unit = "minute" if minutes == 1 else "minutes"
+    says = f"There were {wrong}. Try again in {minutes} {unit}"
+    return TooManyRequests(says, retry_after=-(-wait // SECOND))
+
+
+def wrong_password(noun: str = "wallet") -> SignInFailed:
+    """The error for a wrong password."""
+    return SignInFailed(f"This is not the password of this {noun}", reason="wrong_password")
+
+
+class Browser(msgspec.Struct, frozen=True):
+    """The cookies of a browser: a session, and secrets by the ids of the accounts that may know the browser."""
+
+    session: str | None = None
+    known: Mapping[int, str] = {}
+
+
+class SignedIn(msgspec.Struct, frozen=True):
+    """The two secrets that a browser gets at sign-in."""
+
+    account_id: int
+    session: str
+    known: str
+
+
+def find_account(
+    work: Work, kind: Kind, name: str, found: Account | None, browser: Browser
+) -> tuple[Account, bytes | None]:
+    """The account that was found by a name, or Nobody, and the hash of the browser if the account knows that."""
+    if found is None:
+        return Nobody(-int.from_bytes(hashlib.sha256(name.encode("utf-8", "replace")).digest()[:8], "big")), None
+    return found, known_browser(work, kind, found.id, browser)
+
+
+def open_session(work: Work, kind: Kind, verified: Account, browser: Browser) -> SignedIn:
+    """A session for who has given the password of `verified`; the account knows the browser from now on.
+
+    It replaces the browser's old one, which ends. Both secrets are always new, to prevent session fixation. Raises
+    SignInFailed if the password was changed while it was being checked.
+    """
+    if kind.accounts.by_id(work, verified.id).password_hash != verified.password_hash:
+        raise wrong_password(kind.noun)
+    if browser.session is not None:
+        close_session(work, kind, browser.session)
+    if verified.id in browser.known:
+        sessions.delete_browser(work, kind, hash_secret(browser.known[verified.id]), verified.id)
+    signed_in = SignedIn(verified.id, work.new_secret(), work.new_secret())
+    sessions.insert_browser(work, kind, hash_secret(signed_in.known), verified.id, work.now)
+    sessions.insert_session(work, kind, hash_secret(signed_in.session), verified.id, work.now)
+    return signed_in
+
+
+def find_session(work: Work, kind: Kind, session: str) -> SessionRecord | None:
+    """The session of a browser, unless it has ended."""
+    return sessions.find_session(work, kind, hash_secret(session), work.now)
+
+
+def authenticate(work: Work, kind: Kind, session: str) -> str:
+    """Who is signed in, as the audit log names the actor. Raises SignInFailed for a session that has ended."""
+    found = find_session(work, kind, session)
+    if found is None:
+        raise signed_out()
+    actor: str = kind.accounts.by_id(work, found.account_id).actor
+    return actor
+
+
+def close_session(work: Work, kind: Kind, session: str) -> None:
+    """Signs the browser out. It stays known."""
+    sessions.delete_session(work, kind, hash_secret(session))
+
+
+def signed_out() -> SignInFailed:
+    """The error for who is not signed in any more."""
+    return SignInFailed("You are signed out by now, so nothing was done. Sign in again", reason="signed_out")
+
+
+def known_browser(work: Work, kind: Kind, account_id: int, browser: Browser) -> bytes | None:
+    """The hash of the browser's secret for the account, None unless that knows the browser."""
+    secret = browser.known.get(account_id)
+    known = hash_secret(secret) if secret is not None else None
+    return known if known and sessions.knows_browser(work, kind, known, account_id, work.now) else None
+
+
+def csrf_token(session: str) -> str:
+    """The CSRF token of a session."""
+    return keyed(session, "csrf")
+
+
+def check_csrf(session: str, token: str) -> None:
+    """Raises InsufficientAccess if the token is not of this session."""
+    if not hmac.compare_digest(csrf_token(session).encode(), token.encode()):
+        raise InsufficientAccess(
+            "This form belongs to an earlier visit, or your browser takes no cookies. Nothing was done; try again",
+            reason="csrf",
+        )
+
+
+def keyed(session: str, purpose: str, content: bytes = b"") -> str:
+    """A digest that only the holder of the session can compute."""
+    return hmac.new(session.encode(), purpose.encode() + b"\n" + content, hashlib.sha256).hexdigest()

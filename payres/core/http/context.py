@@ -1,0 +1,67 @@
+"""The services of the core for endpoints, built once at the start."""
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import field
+from starlette.requests import Request
+
+from payres.core.grants.passwords import PasswordGate
+from payres.core.grants.tokens import Holders
+from payres.core.http.admission import RateLimits
+from payres.core.http.changes import Changes
+from payres.core.http.pages import Pages
+from payres.core.payments.remote import Remote
+from payres.core.process.counters import Metrics
+from payres.core.process.settings import Settings
+from payres.core.process.slots import Slots
+from payres.core.protocol.clock import Clock
+from payres.core.protocol.limits import MAX_STREAMS_OF_KEY, MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT
+from payres.core.protocol.urls import Urls
+from payres.core.remote.http import GuardedClient
+from payres.core.store.database import Database
+
+S = TypeVar("S")
+
+CONTEXT: Final = "payres.context"  # the key in a request's scope, set on first use
+
+
+class Context(msgspec.Struct, frozen=True):
+    """The services of the core, including the clock and the network. `remote` and `pages` are the ports that parts
+    fill."""
+
+    settings: Settings
+    urls: Urls
+    database: Database
+    clock: Clock
+    metrics: Metrics
+    http: GuardedClient
+    rate_limits: RateLimits
+    changes: Changes
+    passwords: PasswordGate
+    remote: Remote
+    pages: Pages | None
+    parts: Mapping[type, Any]
+    is_disposable: bool = False  # a test's server
+    holders: Holders = field(default_factory=Holders)
+    # One slot per client and Idempotency-Key, so that copies of a request wait for its response.
+    idempotency_slots: Slots = field(default_factory=lambda: Slots(None, None, 1))
+    # For requests that wait for a change, including event streams.
+    waiting_slots: Slots = field(
+        default_factory=lambda: Slots(MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT, MAX_STREAMS_OF_KEY)
+    )
+
+    def part(self, kind: type[S]) -> S:
+        """The services of a part, which their type names."""
+        found: S = self.parts[kind]
+        return found
+
+
+def context_of(request: Request) -> Context:
+    """The context of the application that serves this request."""
+    scope = request.scope
+    found: Context | None = scope.get(CONTEXT)
+    if found is None:
+        found = scope[CONTEXT] = scope["app"].state["context"]
+    return found

@@ -1,0 +1,187 @@
+"""OpenAPI 3.1 documents, generated from operations and structs.
+
+There are three: `openapi_of_resources.py` for the Open Payments endpoints, `payres/operator/openapi.py` for the
+operator's API, and `payres/testing/openapi.py` for the control API of a sandbox.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from payres import __version__
+from payres.core.http.responses import JSON
+from payres.core.protocol.limits import DEFAULT_PAGE, MAX_IDEMPOTENCY_KEY_LENGTH, MAX_PAGE
+from payres.core.protocol.wire import Resource, encode
+
+REFERENCE: Final = "#/components/schemas/{name}"
+# The common meanings of statuses; each document adds its own.
+ERRORS: Final = {
+    400: "The request breaks a rule of form",
+    406: "Accept rules JSON out",
+    409: "The state of the resource does not allow it",
+    413: "The body is too long",
+    415: "The body is not application/json",
+    422: "The Idempotency-Key was used for another request",
+    429: "Too many requests: wait as Retry-After says",
+    503: "Storage is lacking; nothing was changed",
+}
+# What a text is, by the name of its member in any struct.
+FORMATS: Final = {
+    "date-time": re.compile(r"at|now|timestamp|\w+(At|_at)"),
+    "uri": re.compile(
+        r"(wallet|auth|resource|base|control)_?([aA]ddress|[sS]erver|[uU]rl)|url|uri|redirect|manage|address"
+        r"|quoteId|identifier"
+    ),
+}
+LICENSE: Final = {"name": "Apache 2.0", "identifier": "Apache-2.0"}
+
+Schema = Mapping[str, Any]
+
+
+class ErrorDetails(Resource, frozen=True, kw_only=True):
+    """`hint` says what to do. There may be more members; docs/reference/errors.md has all."""
+
+    hint: str
+
+
+class Error(Resource, frozen=True, kw_only=True):
+    code: str
+    description: str
+    details: ErrorDetails
+
+
+class ErrorBody(Resource, frozen=True, kw_only=True):
+    error: Error
+
+
+def document(
+    title: str,
+    description: str,
+    base_url: str,
+    operations: Iterable[tuple[str, str, Schema]],
+    tags: Mapping[str, str],
+    security_schemes: Schema,
+    security: Sequence[Schema],
+) -> dict[str, Any]:
+    """The document of these methods, paths and operations. `tags` are described; `security` is the default of
+    operations."""
+    paths: dict[str, dict[str, Any]] = {}
+    found: list[Any] = []
+    for method, path, shown in operations:
+        _with_schemas(shown, found.append)
+        paths.setdefault(path.replace(":wallet}", "}"), {})[method.lower()] = shown
+    types = [*(one for one in found if one is not ErrorBody), ErrorBody]  # the order of the components
+    schemas, components = msgspec.json.schema_components(types, ref_template=REFERENCE)
+    for component in components.values():
+        for name, schema in component.get("properties", {}).items():
+            _add_format(name, schema)
+    info = {"title": title, "version": __version__.removesuffix(".dev0"), "description": description}
+    return {
+        "openapi": "3.1.0",
+        "info": {**info, "license": LICENSE},
+        "servers": [{"url": base_url}],
+        "tags": [{"name": name, "description": what} for name, what in tags.items()],
+        "security": security,
+        "paths": _with_schemas(paths, dict(zip(types, schemas, strict=True)).__getitem__),
+        "components": {"securitySchemes": security_schemes, "schemas": components},
+    }
+
+
+def operation(
+    members: Schema,
+    parameters: Sequence[Schema],
+    status: int,
+    meaning: str,
+    answers: Mapping[str, Any],
+    errors: Mapping[int, str],
+    body: Any = None,
+    *,
+    needs_body: bool = True,
+    examples: Mapping[Any, Any] = {},
+) -> dict[str, Any]:
+    """The OpenAPI object of an operation, in which a struct stands for its schema, and a tuple for alternatives.
+
+    `members` are further members of the object. `answers` are the types of the response `status` by media type, empty
+    if it has no content. `examples` are values by their types.
+    """
+    responses = {str(status): _response(meaning, answers, examples)}
+    for error, sentence in sorted(errors.items()):
+        responses[str(error)] = _response(sentence, {JSON: ErrorBody}, {})
+    shown = {**members, "parameters": parameters, "responses": responses}
+    if body is not None:
+        shown["requestBody"] = {"required": needs_body, "content": {JSON: _content(body, examples)}}
+    return shown
+
+
+def page_parameters() -> list[Schema]:
+    """The parameters of every list (Specification 4.1)."""
+    count = {"type": "integer", "minimum": 1, "maximum": MAX_PAGE}
+    return [
+        query_parameter(
+            "first", count | {"description": f"So many that are older than the cursor; {DEFAULT_PAGE} if left out."}
+        ),
+        query_parameter(
+            "last", count | {"description": "So many that are newer than the cursor, which must be given."}
+        ),
+        query_parameter("cursor", {"type": "string", "description": "A startCursor or endCursor of another page."}),
+    ]
+
+
+def query_parameter(name: str, schema: Schema) -> Schema:
+    return {"name": name, "in": "query", "schema": schema}
+
+
+def path_parameter(name: str, schema: Schema) -> Schema:
+    return {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+def header_parameter(name: str, description: str, schema: Schema) -> Schema:
+    return {"name": name, "in": "header", "description": description, "schema": schema}
+
+
+def idempotency_key() -> Schema:
+    """The parameter of the Idempotency-Key header."""
+    what = (
+        "A text of your own for this request: a copy of it under the same key does nothing, and gets the same answer."
+    )
+    # Characters that need no quotes; quoted keys (RFC 9651 section 3.3.3) may have others.
+    schema = {"type": "string", "pattern": rf"^[A-Za-z0-9._:/=@-]{{1,{MAX_IDEMPOTENCY_KEY_LENGTH}}}$"}
+    return header_parameter("Idempotency-Key", what, schema)
+
+
+def as_text(document: Schema) -> str:
+    """The document as JSON text."""
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _with_schemas(value: Any, schema: Callable[[Any], Any]) -> Any:
+    """The value with each struct replaced by `schema` of it."""
+    if isinstance(value, Mapping):
+        return {name: _with_schemas(member, schema) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_with_schemas(one, schema) for one in value]
+    if isinstance(value, tuple):
+        return {"anyOf": [schema(one) for one in value]}
+    return value if isinstance(value, str | int) else schema(value)
+
+
+def _add_format(name: str, schema: dict[str, Any]) -> None:
+    found = [what for what, names in FORMATS.items() if names.fullmatch(name)]
+    for one in (schema, *schema.get("anyOf", ())):
+        if found and one.get("type") == "string":
+            one["format"] = found[0]
+
+
+def _response(description: str, content: Mapping[str, Any], examples: Mapping[Any, Any]) -> Schema:
+    shown = {media_type: _content(kind, examples) for media_type, kind in content.items()}
+    return {"description": description, **({"content": shown} if shown else {})}
+
+
+def _content(kind: Any, examples: Mapping[Any, Any]) -> Schema:
+    """The schema of a type, and its example; of alternatives, that of the first."""
+    first = kind[0] if isinstance(kind, tuple) else kind
+    example = None if isinstance(first, Mapping) else examples.get(first)
+    return {"schema": kind, **({} if example is None else {"example": json.loads(encode(example))})}

@@ -1,0 +1,167 @@
+"""The ASGI application: the core's services, the parts' and their workers, from start to shutdown."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Lifespan
+
+from payres.core.grants.passwords import PasswordGate
+from payres.core.http.admission import Admission, RateLimits
+from payres.core.http.changes import Changes, poll_events
+from payres.core.http.context import Context
+from payres.core.http.cross_origin import CrossOrigin
+from payres.core.http.observation import WITHOUT_SECRETS, Observer
+from payres.core.http.parts import Opening, Part, Worker
+from payres.core.http.routing import Router
+from payres.core.payments.incoming import report_expired
+from payres.core.payments.remote import LocalOnly
+from payres.core.process.logs import RequestLog
+from payres.core.process.settings import Settings
+from payres.core.protocol.clock import Clock
+from payres.core.protocol.errors import Unavailable
+from payres.core.protocol.identifiers import new_secret
+from payres.core.remote.transport import Bounds
+from payres.core.store import runs
+from payres.core.store.connections import server_lock
+from payres.core.store.database import Database
+from payres.core.store.work import Environment
+
+# A client may send many requests at a time, each of which fetches its keys if its server forbids caching them.
+KEYS_BOUNDS = Bounds(per_host=16)
+
+
+def application(
+    parts: Sequence[Part],
+    settings: Settings,
+    clock: Clock | None = None,
+    request_log: RequestLog | None = None,
+    *,
+    is_disposable: bool = False,
+) -> Starlette:
+    """The ASGI application, which opens its database at startup and closes it at shutdown."""
+    logging.getLogger("uvicorn.access").addFilter(WITHOUT_SECRETS)
+    environment = msgspec.structs.replace(Environment.of(settings, clock), is_disposable=is_disposable)
+    rate_limits = RateLimits(settings, environment.clock)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            app.state.context = context = await open_context(parts, environment, rate_limits, stack)
+            if not settings.read_only:
+                _start_workers(parts, context, stack)
+            yield
+        if request_log is not None:
+            request_log.flush()
+
+    return _Application(
+        Router([route for part in parts for route in part.routes], [part.late for part in parts if part.late]),
+        [  # outermost first
+            Middleware(Observer, environment.metrics, request_log, settings.base_url),
+            Middleware(CrossOrigin),
+            Middleware(Admission, rate_limits),
+        ],
+        lifespan,
+    )
+
+
+async def open_context(
+    parts: Sequence[Part], environment: Environment, rate_limits: RateLimits, stack: AsyncExitStack
+) -> Context:
+    """Opens the core and then each part. The stack closes them in reverse."""
+    passwords, changes = PasswordGate(), Changes()
+    database, was_killed = await _open_storage(parts, environment, stack)
+    database.notify(changes.notify)
+    stack.callback(passwords.close)
+    remote = LocalOnly(environment.urls)
+    opening = Opening(environment, database, changes, rate_limits, passwords, stack, was_killed, remote)
+    http = opening.client(KEYS_BOUNDS, rate_limits.failed_reads)
+    for part in parts:
+        if part.open is not None:
+            await part.open(opening)
+    return Context(
+        settings=environment.settings,
+        urls=environment.urls,
+        database=database,
+        clock=environment.clock,
+        metrics=environment.metrics,
+        http=http,
+        rate_limits=rate_limits,
+        changes=changes,
+        passwords=passwords,
+        remote=opening.remote,
+        pages=opening.pages,
+        parts=opening.parts,
+        is_disposable=environment.is_disposable,
+    )
+
+
+async def _open_storage(
+    parts: Sequence[Part], environment: Environment, stack: AsyncExitStack
+) -> tuple[Database, bool]:
+    """The database, with the lock that makes this process its only server, unless it only reads; and whether the last
+    server was killed."""
+    path = environment.settings.database
+    if environment.settings.read_only:
+        standby = Database.open_standby(path, environment)
+        stack.push_async_callback(standby.close)
+        return standby, False
+    stack.enter_context(server_lock(path))
+    database = await Database.open(path, environment)
+    stack.push_async_callback(database.close)
+    for part in parts:
+        if part.check is not None:
+            await database.read(part.check)
+    was_killed = False
+    with suppress(Unavailable):  # if this fails, the next start cannot report that this run did not end cleanly
+        token = None if environment.is_disposable else new_secret()
+        was_killed = await database.write(partial(runs.begin, token=token))
+        if token is not None:
+            await database.watch_commits(token)
+    stack.push_async_callback(_end_run, database)
+    return database, was_killed
+
+
+async def _end_run(database: Database) -> None:
+    with suppress(Unavailable):  # if this fails, the next start reports that this run did not end cleanly
+        await database.write(runs.end)
+
+
+def _start_workers(parts: Sequence[Part], context: Context, stack: AsyncExitStack) -> None:
+    """Workers stop before the services of any part close."""
+    for workers in (_workers, *(part.workers for part in parts if part.workers is not None)):
+        for worker in workers(context, stack):
+            stack.push_async_callback(_stop, asyncio.create_task(worker))
+
+
+def _workers(context: Context, _: AsyncExitStack) -> Iterator[Worker]:
+    yield report_expired(context.database)
+    yield poll_events(context.database, context.changes)
+
+
+async def _stop(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+class _Application(Starlette):
+    """Starlette without its error middleware; routes respond to errors."""
+
+    router: Router
+
+    def __init__(self, router: Router, middleware: Sequence[Middleware], lifespan: Lifespan[Starlette]) -> None:
+        super().__init__(middleware=middleware, lifespan=lifespan)
+        router.lifespan_context = self.router.lifespan_context
+        self.router = router
+
+    def build_middleware_stack(self) -> ASGIApp:
+        requests: ASGIApp = self.router.answer
+        for layer, arguments, options in reversed(self.user_middleware):
+            requests = layer(requests, *arguments, **options)
+        return lambda scope, receive, send: (requests if scope["type"] == "http" else self.router)(scope, receive, send)

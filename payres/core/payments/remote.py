@@ -1,0 +1,86 @@
+"""The port for payments to other servers, which the Interledger node fills. Without it, a server pays its own wallets.
+
+Nothing in the core knows how money leaves the server.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from payres.core.payments.incoming import is_remote, unpayable
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.terms import Offer
+from payres.core.protocol.urls import Urls
+from payres.core.protocol.wire import OutgoingPaymentRequest, PaymentMethod, QuoteRequest
+from payres.core.signatures.jwk import JWK
+from payres.core.store.wallets import WalletRecord
+from payres.core.store.work import Work
+
+FindPayer = Callable[[Work], WalletRecord]
+
+
+class Remote(Protocol):
+    """Payments to and from other servers."""
+
+    @property
+    def keys(self) -> Sequence[JWK]:
+        """The public keys with which this server signs as a client of others."""
+        ...
+
+    async def offer_for_quote(self, asked: QuoteRequest) -> Offer | None:
+        """The offer for a quote with a receiver on another server; None for a local receiver.
+
+        Raises InvalidRequest, InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable. Specification 4.7.
+        """
+        ...
+
+    async def offer_for_payment(self, asked: OutgoingPaymentRequest, find_payer: FindPayer) -> Offer | None:
+        """The offer for a payment without a quote; None if there is a quote or the receiver is local.
+
+        Before another server is asked, raises what `find_payer` raises; InvalidReceiver, InvalidAmount,
+        InsufficientFunds, Unavailable. Specification 4.3.
+        """
+        ...
+
+    def send(self, payment_id: str) -> None:
+        """Sends a payment that was created for a receiver on another server."""
+        ...
+
+    def methods(self, payment_id: str, asset: Asset) -> list[PaymentMethod]:
+        """How other servers can pay an open incoming payment."""
+        ...
+
+    def method_of_wallet(self, wallet: WalletRecord) -> PaymentMethod | None:
+        """How other servers can pay a wallet without an incoming payment (SPSP); None if they cannot."""
+        ...
+
+
+class LocalOnly:
+    """A server without a node: refuses receivers on other servers."""
+
+    keys: Sequence[JWK] = ()
+
+    def __init__(self, urls: Urls) -> None:
+        self._urls = urls
+
+    async def offer_for_quote(self, asked: QuoteRequest) -> Offer | None:
+        """None for a local receiver. Raises InvalidReceiver."""
+        self._require_local(asked.receiver, "receiver")
+        return None
+
+    async def offer_for_payment(self, asked: OutgoingPaymentRequest, find_payer: FindPayer) -> Offer | None:
+        """None if there is a quote or the receiver is local. Raises InvalidReceiver."""
+        self._require_local(asked.incoming_payment or "", "incomingPayment")
+        return None
+
+    def send(self, payment_id: str) -> None:
+        raise AssertionError(f"outgoing payment {payment_id} has a receiver on another server")
+
+    def methods(self, payment_id: str, asset: Asset) -> list[PaymentMethod]:
+        return []
+
+    def method_of_wallet(self, wallet: WalletRecord) -> PaymentMethod | None:
+        return None
+
+    def _require_local(self, receiver: str, field: str) -> None:
+        if is_remote(self._urls, receiver):
+            raise unpayable(field, "this server pays wallets here alone", "no_path")

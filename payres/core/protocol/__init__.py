@@ -1,0 +1,1 @@
+"""What crosses the wire: structs, errors, URLs, amounts, times."""

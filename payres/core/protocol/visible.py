@@ -1,0 +1,111 @@
+"""Makes texts and URLs of clients safe to show."""
+
+import unicodedata
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from payres.core.protocol.urls import app_scheme
+
+MAX_NAME_LENGTH = 200
+MAX_NOTE_LENGTH = 300
+# Characters that RFC 3986 allows in a URL; others are shown percent-encoded.
+URL_CHARACTERS = "%:/?#[]@!$&'()*+,;=-._~"
+# Some scripts and emoji need the joiners; other format characters are only used to deceive.
+JOINERS = "\u200c\u200d"
+FIRST_JOINED = "\u0590"  # no letter before it, such as a Latin or Cyrillic one, looks different beside a joiner
+VIRAMA = 9  # the combining class of the marks that a joiner may follow at the end of a word (RFC 5892 appendix A)
+# Invisible letters and symbols: Hangul fillers and the Braille pattern without dots.
+BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
+INVISIBLE_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Cn")
+
+
+class ShownUrl(msgspec.Struct, frozen=True):
+    """A URL in three parts, so that a page can emphasize the host.
+
+    For a URL that opens an application, `host` is the scheme, and `before` is empty.
+    """
+
+    before: str
+    host: str
+    after: str
+
+    @property
+    def is_app(self) -> bool:
+        return not self.before
+
+    @property
+    def text(self) -> str:
+        return self.before + self.host + self.after
+
+
+def visible_name(name: str | None, wallet_address: str | None) -> str | None:
+    """A client's own name, on one line, without characters that hide text or change its direction.
+
+    None if nothing is visible, or it only repeats the wallet address.
+    """
+    line = "" if name is None or name == wallet_address else " ".join(visible_text(name).split())
+    if not any(unicodedata.category(character)[0] in "LNPS" for character in line):
+        return None
+    return _shortened(line, MAX_NAME_LENGTH)
+
+
+def visible_text(text: str) -> str:
+    """A text without characters that hide text or change its direction; blanks and line breaks become spaces.
+
+    Joiners stay where they change what is seen: between letters of some scripts, and between symbols.
+    """
+    found = "".join(" " if character.isspace() else character for character in text if not _is_hidden(character))
+    if not any(joiner in found for joiner in JOINERS):
+        return found
+    around = zip(" " + found, found, found[1:] + " ", strict=False)
+    return "".join(one for before, one, after in around if one not in JOINERS or _joins(before, after))
+
+
+def is_visible(text: str) -> bool:
+    """Whether all of a text on one line can be seen: it has only printable characters, and joiners that join."""
+    return all(character.isprintable() or character in JOINERS for character in text) and visible_text(text) == text
+
+
+def note_of(metadata: str | None) -> str:
+    """The description in a payment's metadata, where clients put it, on one line and without hidden characters."""
+    try:
+        # The rest is not decoded: JSON numbers have no bounds.
+        members = msgspec.json.decode(metadata or "{}", type=dict[str, msgspec.Raw])
+        found = msgspec.json.decode(members.get("description", b'""'), type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+    return _shortened(" ".join(visible_text(found).split()), MAX_NOTE_LENGTH)
+
+
+def described(note: str) -> str | None:
+    """The metadata with this description, as JSON text; None if it is empty."""
+    return msgspec.json.encode({"description": note}).decode() if note else None
+
+
+def visible_url(url: str) -> ShownUrl:
+    """A URL in plain ASCII: look-alike letters and direction marks are percent-encoded."""
+    text = quote(url, safe=URL_CHARACTERS)
+    if app_scheme(url) is not None:
+        scheme, colon, rest = text.partition(":")
+        return ShownUrl("", scheme, colon + rest)
+    scheme, _, rest = text.partition("//")
+    host = urlsplit(text).netloc
+    return ShownUrl(f"{scheme}//", host, rest[len(host) :])
+
+
+def _shortened(line: str, length: int) -> str:
+    return line if len(line) <= length else f"{line[: length - 1].rstrip(JOINERS)}…"
+
+
+def _joins(before: str, after: str) -> bool:
+    """Whether a joiner between these characters changes how they look."""
+    if unicodedata.combining(before) == VIRAMA:
+        return True
+    return all(one >= FIRST_JOINED and unicodedata.category(one)[0] in "LMS" for one in (before, after))
+
+
+def _is_hidden(character: str) -> bool:
+    if character in JOINERS or character.isspace():
+        return False
+    return character in BLANKS or unicodedata.category(character) in INVISIBLE_CATEGORIES

@@ -1,0 +1,303 @@
+"""SQL of incoming payments, outgoing payments and refunds."""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from payres.core.protocol.amounts import MAX_LEDGER
+from payres.core.protocol.terms import Terms
+from payres.core.store.quotes import TERMS
+from payres.core.store.retention import EMPTY_PAYMENT
+from payres.core.store.rows import Table, find_number, number
+from payres.core.store.work import Transaction
+
+Direction = Literal["incoming", "outgoing"]
+
+
+class IncomingRecord(msgspec.Struct, frozen=True):
+    """A row of `incoming_payment`. incoming_value is decimal text or None; metadata is JSON text or None.
+
+    partial_event_at is when the last partial payment event was written; listed is the key in the owner's activity list.
+    """
+
+    id: str
+    wallet_address_id: int
+    client_id: int
+    incoming_value: str | None
+    received: int
+    metadata: str | None
+    created_at: int
+    expires_at: int
+    completed_at: int | None
+    partial_event_at: int | None = None
+    listed: str | None = None
+
+    @property
+    def completed(self) -> bool:
+        return self.completed_at is not None
+
+    def open_at(self, now: int) -> bool:
+        """Whether it accepts money: neither completed nor expired."""
+        return self.completed_at is None and now < self.expires_at
+
+    @property
+    def remaining(self) -> int | None:
+        """The amount still to be received, in the minor unit; None without an incomingAmount."""
+        return None if self.incoming_value is None else max(int(self.incoming_value) - self.received, 0)
+
+
+INCOMING = Table(IncomingRecord, "incoming_payment")
+
+
+def expiry_event_at(tx: Transaction, payment_id: str) -> int | None:
+    """The time of the payment's expiry event."""
+    return find_number(tx, "SELECT expiry_event_at FROM incoming_payment WHERE id = ?", payment_id)
+
+
+def add_received(
+    tx: Transaction,
+    payment_id: str,
+    amount: int,
+    completed_at: int | None,
+    partial_event_at: int | None,
+    listed: str | None = None,
+) -> None:
+    """Counts what the ledger has just credited. completed_at is given for the last amount, listed for the first."""
+    # Unchanged columns are left out, so that SQLite need not update their indexes.
+    new = {name: value for name, value in {"completed_at": completed_at, "listed": listed}.items() if value is not None}
+    columns = "".join(f", {name} = ?" for name in new)
+    tx.execute(
+        f"UPDATE incoming_payment SET received = received + ?, partial_event_at = ?{columns}"
+        " WHERE id = ? AND completed_at IS NULL",
+        (amount, partial_event_at, *new.values(), payment_id),
+    )
+
+
+def complete_incoming(tx: Transaction, payment_id: str, now: int) -> None:
+    """Completes the payment. If it has received nothing, it is no longer listed."""
+    columns = "completed_at = ?, listed = iif(received > 0, listed, NULL)"
+    tx.execute(f"UPDATE incoming_payment SET {columns} WHERE id = ? AND completed_at IS NULL", (now, payment_id))
+
+
+def expired_without_event(tx: Transaction, now: int, limit: int) -> Sequence[IncomingRecord]:
+    """Expired payments without an expiry event, earliest first."""
+    where = "WHERE completed_at IS NULL AND expiry_event_at IS NULL AND expires_at <= ? ORDER BY expires_at LIMIT ?"
+    return INCOMING.list(tx, where, now, limit)
+
+
+def note_expiry(tx: Transaction, payment_id: str, now: int) -> None:
+    """Records that the expiry event was written. A payment that received nothing is no longer listed, and without an
+    amount it is purged later."""
+    tx.execute(
+        "UPDATE incoming_payment SET expiry_event_at = ?, listed = iif(received > 0, listed, NULL),"
+        " purge_at = iif(received > 0 OR incoming_value IS NOT NULL, NULL, expires_at + ?) WHERE id = ?",
+        (now, EMPTY_PAYMENT, payment_id),
+    )
+
+
+class OutgoingRecord(msgspec.Struct, frozen=True):
+    """A row of `outgoing_payment`; `sent` is in the sender's asset, `delivered` in the receiver's.
+
+    `received_before` is what the receiver had received when the payment began, minus what the payment had delivered by
+    then; None until it begins. The unresolved amounts, in the assets of `sent` and `delivered`, are of packets without
+    a provable outcome, which were returned to the payer.
+    """
+
+    id: str
+    wallet_address_id: int
+    client_id: int
+    grant_id: str | None
+    window_start: int
+    quote_id: str | None
+    terms: Terms
+    sent: int
+    delivered: int
+    state: str
+    failure: str | None
+    metadata: str | None
+    created_at: int
+    ended_at: int | None
+    attempts: int = 0
+    received_before: int | None = None
+    unresolved_debit: int = 0
+    unresolved_receive: int = 0
+
+    @property
+    def spent_debit(self) -> int:
+        """What an ended payment counts against its grant's debit limit: sent and possibly sent."""
+        return self.sent + self.unresolved_debit
+
+    @property
+    def spent_receive(self) -> int:
+        """The same for its receive limit: delivered and possibly delivered, at most the quoted amount."""
+        return min(self.delivered + self.unresolved_receive, self.terms.receive)
+
+    @property
+    def failed(self) -> bool:
+        return self.state == "failed"
+
+
+OUTGOING = Table(OutgoingRecord, "outgoing_payment", terms=TERMS)
+
+
+def sending_remote(tx: Transaction, limit: int, after: str = "") -> Sequence[str]:
+    """Ids of payments in flight to other servers, oldest first, after id `after`."""
+    remote = "state = 'sending' AND incoming_payment_id IS NULL AND id > ? ORDER BY id LIMIT ?"
+    return [row[0] for row in tx.execute(f"SELECT id FROM outgoing_payment WHERE {remote}", (after, limit))]
+
+
+def remote_payments_since(tx: Transaction, receiver: str, since: int) -> Sequence[OutgoingRecord]:
+    """Payments to a receiver on another server that are in flight, or ended at `since` or later."""
+    there = "WHERE receiver = ? AND incoming_payment_id IS NULL AND ended_at"
+    return [*OUTGOING.list(tx, f"{there} IS NULL", receiver), *OUTGOING.list(tx, f"{there} >= ?", receiver, since)]
+
+
+def add_sent(tx: Transaction, payment_id: str, sent: int, delivered: int) -> None:
+    """Counts a packet of a payment in flight; the ledger moves its money in the same unit.
+
+    The delivered amount is the receiver's claim and may be any number, so the sum is capped at MAX_LEDGER. Any delivery
+    resets the attempts to 1, so that a payment that makes progress never runs out of them.
+    """
+    tx.execute(
+        "UPDATE outgoing_payment SET sent = sent + ?, delivered = min(delivered, ?) + ?,"
+        " attempts = iif(? > 0, 1, attempts) WHERE id = ? AND state = 'sending'",
+        (sent, MAX_LEDGER - delivered, delivered, delivered, payment_id),
+    )
+
+
+def begin_attempt(tx: Transaction, payment_id: str, number: int, received_before: int | None = None) -> None:
+    """Stores the number of attempts to reach a remote receiver since the last delivery; `received_before` only once."""
+    tx.execute(
+        "UPDATE outgoing_payment SET attempts = ?, received_before = coalesce(received_before, ?) WHERE id = ?",
+        (number, received_before, payment_id),
+    )
+
+
+def end_outgoing(tx: Transaction, payment_id: str, sent: int, delivered: int, failure: str | None, now: int) -> None:
+    """Ends a payment in flight: failed if `failure` is given, otherwise completed."""
+    tx.execute(
+        "UPDATE outgoing_payment SET sent = ?, delivered = ?, state = ?, failure = ?, ended_at = ?"
+        " WHERE id = ? AND state = 'sending'",
+        (sent, delivered, "failed" if failure else "completed", failure, now, payment_id),
+    )
+
+
+def has_completed(tx: Transaction, grant_id: str) -> bool:
+    """Whether a payment under the grant has completed."""
+    found = "SELECT EXISTS (SELECT 1 FROM outgoing_payment WHERE grant_id = ? AND state = 'completed')"
+    return bool(number(tx, found, grant_id))
+
+
+# The local outgoing payments `o` that paid an incoming payment; and the part of one not yet refunded.
+_PAYERS: Final = """(
+  SELECT DISTINCT outgoing_payment_id AS id FROM transfer
+  WHERE incoming_payment_id = ? AND outgoing_payment_id IS NOT NULL
+) payer JOIN outgoing_payment o ON o.id = payer.id"""
+_OPEN_PART: Final = "o.delivered - coalesce((SELECT sum(amount) FROM refund WHERE outgoing_payment_id = o.id), 0)"
+
+
+def payers_of(tx: Transaction, incoming_payment_id: str, limit: int) -> Sequence[str]:
+    """The ids of the local outgoing payments that paid an incoming payment, newest first."""
+    rows = tx.execute(f"SELECT o.id FROM {_PAYERS} ORDER BY o.id DESC LIMIT ?", (incoming_payment_id, limit))
+    return [payment_id for (payment_id,) in rows]
+
+
+def last_payer(tx: Transaction, incoming_payment_id: str) -> str | None:
+    """The local outgoing payment that last paid an incoming payment; None if the last payer is remote."""
+    last = "SELECT outgoing_payment_id FROM transfer WHERE incoming_payment_id = ? ORDER BY id DESC LIMIT 1"
+    row = tx.execute(last, (incoming_payment_id,)).fetchone()
+    return row[0] if row else None
+
+
+def delivered_here(tx: Transaction, incoming_payment_id: str) -> int:
+    """The sum that local outgoing payments delivered to an incoming payment."""
+    return number(tx, f"SELECT sum(o.delivered) FROM {_PAYERS}", incoming_payment_id)
+
+
+def open_parts(tx: Transaction, incoming_payment_id: str) -> Sequence[tuple[str, int]]:
+    """The ids of the local outgoing payments to an incoming payment, newest first, each with its part not yet refunded;
+    fully refunded ones are left out."""
+    found = f"SELECT o.id, {_OPEN_PART} AS part FROM {_PAYERS} WHERE part > 0 ORDER BY o.id DESC"
+    return tx.execute(found, (incoming_payment_id,)).fetchall()
+
+
+def open_part(tx: Transaction, payment_id: str) -> int:
+    """The part of an outgoing payment not yet refunded."""
+    return number(tx, f"SELECT {_OPEN_PART} FROM outgoing_payment o WHERE o.id = ?", payment_id)
+
+
+RefundState = Literal["sending", "completed", "failed"]
+
+
+class RefundRecord(msgspec.Struct, frozen=True):
+    """A refund, to the local wallet of the refunded outgoing payment, or by a return payment to a wallet address.
+
+    `amount` is to leave the receiver's wallet. `counted` is the part that counts as refunded: all of it while in
+    flight, in the end what was sent or possibly sent. `returned` has arrived, in the refunded payer's asset.
+    """
+
+    id: str
+    incoming_payment_id: str
+    outgoing_payment_id: str | None
+    return_payment_id: str | None
+    wallet_address: str | None
+    amount: int
+    counted: int
+    returned: int
+    reference: str
+    state: RefundState
+    failure: str | None
+    created_at: int
+    ended_at: int | None
+
+
+# The counted part of refund `r`, given its return payment `p`, if any.
+REFUND_COUNTED: Final = (
+    "CASE coalesce(p.state, '') WHEN '' THEN r.amount WHEN 'sending' THEN p.debit ELSE p.sent + p.unresolved_debit END"
+)
+REFUNDS: Final = Table(
+    RefundRecord,
+    "refund r LEFT JOIN outgoing_payment p ON p.id = r.return_payment_id",
+    prefix="r.",
+    counted=REFUND_COUNTED,
+    returned="coalesce(r.returned, p.delivered)",
+    state="coalesce(p.state, 'completed')",
+    failure="p.failure",
+    ended_at="iif(p.id IS NULL, r.created_at, p.ended_at)",
+)
+
+
+def refunds_of(tx: Transaction, direction: Direction, payment_id: str, limit: int) -> Sequence[RefundRecord]:
+    """The newest refunds of an incoming or outgoing payment, oldest first."""
+    newest = f"WHERE r.{direction}_payment_id = ? ORDER BY r.id DESC LIMIT ?"
+    return REFUNDS.list(tx, newest, payment_id, limit)[::-1]
+
+
+def refunds_under(tx: Transaction, payment_id: str, reference: str) -> Sequence[RefundRecord]:
+    """The refunds of an incoming payment with a reference, oldest first."""
+    found = REFUNDS.list(tx, "WHERE r.incoming_payment_id = ? AND r.reference = ?", payment_id, reference)
+    return sorted(found, key=lambda refund: refund.id)
+
+
+def count_under(tx: Transaction, payment_id: str, reference: str) -> int:
+    """The number of refunds of an incoming payment with a reference."""
+    where = "WHERE incoming_payment_id = ? AND reference = ?"
+    return number(tx, f"SELECT count(*) FROM refund {where}", payment_id, reference)
+
+
+def sent_back(tx: Transaction, payment_id: str, remote: bool = False) -> int:
+    """The counted refunds of an incoming payment; with `remote`, only those to given wallet addresses."""
+    condition = " AND r.outgoing_payment_id IS NULL" if remote else ""
+    where = f"WHERE r.incoming_payment_id = ?{condition}"
+    return number(tx, f"SELECT sum({REFUND_COUNTED}) FROM {REFUNDS.source} {where}", payment_id)
+
+
+def came_back(tx: Transaction, payment_id: str) -> int:
+    """The amount refunded to the payer of an outgoing payment."""
+    return number(tx, "SELECT sum(returned) FROM refund WHERE outgoing_payment_id = ?", payment_id)
+
+
+def refund_by_return_payment(tx: Transaction, payment_id: str) -> RefundRecord | None:
+    """The refund that an outgoing payment sends, if any."""
+    return REFUNDS.find(tx, "WHERE r.return_payment_id = ?", payment_id)

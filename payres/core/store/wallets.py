@@ -1,0 +1,158 @@
+"""SQL of wallet addresses, their keys, and links for passwords."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from payres.core.protocol.amounts import Asset, Fee
+from payres.core.protocol.clock import lasts
+from payres.core.protocol.errors import InvalidRequest
+from payres.core.protocol.visible import visible_name
+from payres.core.store.rows import R, Table, number
+from payres.core.store.work import Transaction, Work
+
+
+class WalletRecord(msgspec.Struct, frozen=True):
+    """A wallet address with its asset and sending fee; path is the part after the base URL, times are microseconds.
+
+    Wrong passwords before unlocked_at no longer count.
+    """
+
+    id: int
+    path: str
+    public_name: str | None
+    asset_id: int
+    asset_code: str
+    asset_scale: int
+    fee_fixed: int
+    fee_basis_points: int
+    account_id: int
+    password_hash: str | None
+    state: str
+    created_at: int
+    unlocked_at: int | None = None
+
+    @property
+    def active(self) -> bool:
+        return self.state == "active"
+
+    @property
+    def name(self) -> str:
+        """What its owner is called: the public name, made safe to show, or else the path."""
+        return visible_name(self.public_name, None) or self.path
+
+    @property
+    def actor(self) -> str:
+        """The owner as the audit log names the actor."""
+        return f"owner:{self.path}"
+
+    @property
+    def asset(self) -> Asset:
+        return Asset(self.asset_code, self.asset_scale)
+
+    @property
+    def fee(self) -> Fee:
+        return Fee(self.fee_fixed, self.fee_basis_points)
+
+
+class KeyRecord(msgspec.Struct, frozen=True):
+    """A public key of a wallet address; x is base64url as in its JWK, name is given by the operator."""
+
+    id: int
+    wallet_address_id: int
+    kid: str
+    x: str
+    created_at: int
+    revoked_at: int | None
+    name: str | None
+
+
+WALLETS = Table(
+    WalletRecord,
+    "wallet_address w JOIN asset a ON a.id = w.asset_id",
+    prefix="w.",
+    asset_code="a.code",
+    asset_scale="a.scale",
+    fee_fixed="a.fee_fixed",
+    fee_basis_points="a.fee_basis_points",
+)
+KEYS = Table(KeyRecord, "wallet_key")
+
+
+def find_wallet(tx: Transaction, path: str) -> WalletRecord | None:
+    return WALLETS.find(tx, "WHERE w.path = ?", path)
+
+
+def active_wallet(work: Work, url: str, field: str = "walletAddress") -> WalletRecord:
+    """The active wallet address at `url`. Raises InvalidRequest, naming `field`, if this server has none."""
+    path = work.urls.wallet_path(url)
+    wallet = find_wallet(work, path) if path is not None else None
+    if wallet is None or not wallet.active:
+        raise InvalidRequest(f"{field} is not an active wallet address of this server", field=field)
+    return wallet
+
+
+def find_with_wallet(
+    tx: Transaction, table: Table[R], record_id: str, client_id: int | None = None
+) -> tuple[R, WalletRecord] | None:
+    """A row of a table with wallet_address_id and client_id, optionally restricted to one client, with its wallet."""
+    values = (record_id,) if client_id is None else (record_id, client_id)
+    row = tx.execute(_with_wallet(table, client_id is not None), values).fetchone()
+    return (table.record(row[: table.width]), WALLETS.record(row[table.width :])) if row else None
+
+
+@cache
+def _with_wallet(table: Table[Any], is_of_client: bool) -> str:
+    mine = f"SELECT {table.columns} FROM {table.source} WHERE id = ?{' AND client_id = ?' if is_of_client else ''}"
+    its_wallet = "w.id = mine.wallet_address_id"
+    return f"SELECT mine.*, {WALLETS.columns} FROM ({mine}) mine JOIN {WALLETS.source} AND {its_wallet}"
+
+
+def list_wallets(tx: Transaction) -> Sequence[WalletRecord]:
+    return WALLETS.list(tx, "ORDER BY w.path")
+
+
+def count_wallets(tx: Transaction) -> int:
+    return number(tx, "SELECT count(*) FROM wallet_address")
+
+
+def find_key(tx: Transaction, path: str, kid: str) -> str | None:
+    """The x of a valid key of an active wallet address, or None."""
+    row = tx.execute(
+        "SELECT k.x FROM wallet_key k JOIN wallet_address w ON w.id = k.wallet_address_id"
+        " WHERE w.path = ? AND w.state = 'active' AND k.kid = ? AND k.revoked_at IS NULL",
+        (path, kid),
+    ).fetchone()
+    return row[0] if row else None
+
+
+def find_valid_key(tx: Transaction, wallet_id: int, kid: str) -> KeyRecord | None:
+    return KEYS.find(tx, "WHERE wallet_address_id = ? AND kid = ? AND revoked_at IS NULL", wallet_id, kid)
+
+
+def last_key(tx: Transaction, wallet_id: int, kid: str) -> KeyRecord | None:
+    """The last key with this kid, valid or not."""
+    return KEYS.find(tx, "WHERE wallet_address_id = ? AND kid = ? ORDER BY id DESC", wallet_id, kid)
+
+
+def list_keys(tx: Transaction, wallet_id: int, revoked: bool = False) -> Sequence[KeyRecord]:
+    """The valid keys, oldest first; with `revoked`, the revoked ones too."""
+    return KEYS.list(tx, "WHERE wallet_address_id = ? AND (revoked_at IS NULL OR ?) ORDER BY id", wallet_id, revoked)
+
+
+def set_password_link(tx: Transaction, wallet_id: int, link_hash: bytes, expires_at: int) -> None:
+    """Stores a new password link, replacing an earlier one."""
+    tx.execute("INSERT OR REPLACE INTO password_link VALUES (?, ?, ?)", (wallet_id, link_hash, expires_at))
+
+
+def wallet_of_link(tx: Transaction, link_hash: bytes, now: int, lifetime: int) -> WalletRecord | None:
+    """The wallet of a link that has not expired."""
+    found = tx.execute("SELECT wallet_address_id, expires_at FROM password_link WHERE link_hash = ?", (link_hash,))
+    row = found.fetchone()
+    return WALLETS.get(tx, row[0]) if row is not None and lasts(row[1], now, lifetime) else None
+
+
+def delete_password_link(tx: Transaction, wallet_id: int) -> None:
+    tx.execute("DELETE FROM password_link WHERE wallet_address_id = ?", (wallet_id,))

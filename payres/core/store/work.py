@@ -1,0 +1,166 @@
+"""The context of a unit of work: an open transaction, time, ids and settings; and fail-stops.
+
+A full or failing disk is no fail-stop: `payres.core.store.transactions` fails the affected units, and continues.
+"""
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from payres.core.process.counters import Metrics
+from payres.core.process.settings import Settings
+from payres.core.protocol import identifiers
+from payres.core.protocol.clock import Clock, SystemClock
+from payres.core.protocol.event_types import EVENT_TYPES
+from payres.core.protocol.urls import Urls
+from payres.core.protocol.wire import encode
+from payres.core.store.failures import Failures
+
+T = TypeVar("T")
+Values = Sequence[Any] | Mapping[str, Any]
+
+BEYOND_REPAIR: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+MISSING: Final = re.compile(r"no such (table|column)\b|has no column named\b")  # SQLite has no error code for it
+# In `Work.changed`: new events.
+EVENTS: Final = "events"
+# In `Work.changed`: a webhook was activated.
+ACTIVE_WEBHOOK: Final = "active webhook"
+INSERT_EVENT: Final = "INSERT INTO event (type, subject, data, created_at, wallet_address_id) VALUES (?, ?, ?, ?, ?)"
+
+
+class Transaction(Protocol):
+    """Runs SQL in the open transaction."""
+
+    def execute(self, sql: str, values: Values = ..., /) -> sqlite3.Cursor:
+        """Runs one statement."""
+        ...
+
+    def executemany(self, sql: str, rows: Iterable[Values], /) -> sqlite3.Cursor:
+        """Runs one statement for each row."""
+        ...
+
+
+def _ignore(sentence: str) -> None:
+    """Servers show warnings to nobody."""
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """The dependencies of the application and its units of work: settings, URLs, clock, actor, metrics, a function that
+    shows warnings to the operator, the failures of storage, and whether the data is a test's: a power loss may then
+    undo commits."""
+
+    settings: Settings
+    urls: Urls
+    clock: Clock
+    actor: str
+    metrics: Metrics
+    reading: Failures
+    writing: Failures
+    warn: Callable[[str], None] = _ignore
+    is_disposable: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        clock: Clock | None = None,
+        actor: str = "server",
+        warn: Callable[[str], None] = _ignore,
+    ) -> "Environment":
+        """The environment for these settings, with the system clock unless another is given."""
+        clock = clock or SystemClock()
+        reading, writing = (Failures(what, clock) for what in ("reading", "writing"))
+        return cls(settings, Urls(settings.base_url), clock, actor, Metrics(), reading, writing, warn)
+
+
+class Work:
+    """An open transaction, with the time, new ids, URLs and settings for a unit of work.
+
+    It is created when the unit runs, so `now` (microseconds UTC) is the one time for all its decisions. `actor` is the
+    name for the audit log. `warn` shows a warning to the user of a command. `changed` collects the keys that
+    `events.changes` wakes after the commit.
+    """
+
+    __slots__ = ("actor", "changed", "execute", "executemany", "now", "settings", "urls", "warn")
+
+    execute: Callable[..., sqlite3.Cursor]
+    executemany: Callable[..., sqlite3.Cursor]
+    new_id = staticmethod(identifiers.new_id)
+    new_secret = staticmethod(identifiers.new_secret)
+
+    def __init__(self, connection: Transaction, environment: Environment, changed: list[str] | None = None) -> None:
+        # The connection's own methods, because every statement of every unit goes through them.
+        self.execute = connection.execute
+        self.executemany = connection.executemany
+        self.actor = environment.actor
+        self.now = environment.clock.now()
+        self.urls = environment.urls
+        self.settings = environment.settings
+        self.warn = environment.warn
+        self.changed = [] if changed is None else changed
+
+    def emit(
+        self, kinds: str | Sequence[str], subject: str | None, data: msgspec.Struct, wallet_id: int | None = None
+    ) -> None:
+        """Writes an event, or several with the same data, to the outbox, in the current transaction.
+
+        Each kind is one of EVENT_TYPES; `subject` is the id of the object, `wallet_id` that of the wallet concerned:
+        webhooks get the events of wallets in turn.
+        """
+        kinds = (kinds,) if isinstance(kinds, str) else kinds
+        assert EVENT_TYPES.keys() >= set(kinds), kinds
+        shown = encode(data)
+        self.executemany(INSERT_EVENT, [(kind, subject, shown, self.now, wallet_id) for kind in kinds])
+        self.changed += (EVENTS, *kinds)
+        if subject is not None:
+            self.changed.append(subject)
+
+
+class Units(Protocol):
+    """Runs the units of work of an operation that takes several, each in a transaction of its own.
+
+    A unit that may take long only reads, and delays nobody. After a crash between two units that write, repeating the
+    operation does the rest.
+    """
+
+    async def read(self, unit: Callable[[Work], T]) -> T: ...
+    async def write(self, unit: Callable[[Work], T]) -> T: ...
+
+
+class FailStop(Exception):
+    """Raised by a unit when stored data is inconsistent: all writing stops until an operator has looked.
+
+    The text is for the operator's log; callers see `reason`.
+    """
+
+    reason = "what it has stored cannot be right"
+
+    @property
+    def message(self) -> str:
+        """The text for callers."""
+        return f"The server takes no more work: {self.reason}, and an operator must look"
+
+
+class Damaged(FailStop):
+    """The database file is unreadable, or lacks a table, a column, or a referenced row."""
+
+    reason = "its database is damaged"
+
+
+class FileGone(FailStop):
+    """The path no longer names the open database: further writes would be lost with the process."""
+
+    reason = "its database has been moved, removed or replaced"
+
+
+def damage(error: BaseException) -> Damaged | None:
+    """The fail-stop for an SQLite error; None for those that may pass: a full or failing disk, a lock."""
+    if not isinstance(error, sqlite3.DatabaseError):
+        return None
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # without the extended code
+    if code in BEYOND_REPAIR or (code == sqlite3.SQLITE_ERROR and MISSING.search(str(error))):
+        return Damaged(f"the database is unusable: {error}")
+    return None

@@ -1,1 +1,0 @@
-"""Events: waiting for changes, and webhooks."""

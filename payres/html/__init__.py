@@ -1,0 +1,1 @@
+"""What the pages of owners and of operators share."""

@@ -1,0 +1,170 @@
+"""Forms and cookies: of the session of an owner or operator, and of each wallet or operator that knows the browser."""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.core.grants.sign_in import COOKIE_VALUE, Browser, SignedIn, check_csrf, csrf_token
+from payres.core.http.context import context_of
+from payres.core.http.requests import media_type_of, read_body
+from payres.core.protocol.clock import SECOND
+from payres.core.protocol.errors import InsufficientAccess, InvalidRequest, UnsupportedMediaType
+from payres.core.protocol.identifiers import new_secret
+from payres.core.protocol.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS, MAX_JWKS_KEYS
+from payres.core.protocol.urls import canonical
+from payres.core.store.sessions import BROWSER_LIFETIME, OF_WALLETS, Kind
+from payres.html.html import render
+
+FORM_TYPE: Final = "application/x-www-form-urlencoded"
+# Over https, browsers refuse cookies with this prefix if another host or http sets them (RFC 6265bis).
+HOST_PREFIX: Final = "__Host-"
+BOXES: Final = "key_id"  # the field of checkboxes, which may be repeated
+FORM: Final = "payres_form"  # a secret that binds forms without a session to this browser
+
+
+class Cookies(NamedTuple):
+    """The cookies of a kind of account. `known` is a prefix, followed by the account's id."""
+
+    kind: Kind
+    session: str
+    known: str
+    same_site: Literal["lax", "strict"]
+
+
+# Lax: the session is sent when an owner follows a link on the client's site, but not with forms of other sites.
+OWNER: Final = Cookies(OF_WALLETS, "payres_session", "payres_known_", "lax")
+
+
+def render_sign_in(
+    request: Request,
+    template: str,
+    values: Mapping[str, object],
+    status: int,
+    form_action: str = "'self'",
+    script: str = "",
+) -> Response:
+    """A page with a form that needs no session. Its CSRF token is bound to a cookie, so that another site cannot sign
+    this browser in to an account of its own."""
+    secret = _cookies(request).get(FORM) or new_secret()
+    values = {**values, "csrf": csrf_token(secret)}
+    response = render(request, template, values, status, form_action, script)
+    # Lax: opening a page by a link from another site must not replace the secret of open pages.
+    _set(request, response, FORM, secret, None, "lax")
+    return response
+
+
+def form_secret(request: Request) -> str | None:
+    """The browser's secret for forms without a session."""
+    return _cookies(request).get(FORM)
+
+
+def check_sign_in(request: Request, form: Mapping[str, str]) -> None:
+    """Raises InsufficientAccess for a form that was not shown to this browser."""
+    check_csrf(_cookies(request).get(FORM) or new_secret(), form.get("csrf", ""))
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a form from a page of this server; repeated values of BOXES are joined by spaces.
+
+    Raises InvalidRequest (400) for a malformed form, 403 for another site's form, 413 for a long one, 415 for another
+    media type.
+    """
+    _check_origin(request)
+    if media_type_of(request) != FORM_TYPE:
+        raise UnsupportedMediaType(f"This page takes forms only, as {FORM_TYPE}")
+    body = await read_body(request, MAX_FORM_BYTES)
+    most = MAX_FORM_FIELDS + MAX_JWKS_KEYS
+    try:
+        text = body.decode("ascii")
+        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=most)
+    except ValueError as error:
+        raise _malformed() from error
+    boxes = [value for name, value in pairs if name == BOXES]
+    fields = dict(pairs)
+    if len(fields) > MAX_FORM_FIELDS or len(fields) != len(pairs) - max(len(boxes) - 1, 0):
+        raise _malformed()
+    return fields | ({BOXES: " ".join(boxes)} if boxes else {})
+
+
+def browser_of(request: Request, cookies: Cookies = OWNER) -> Browser:
+    """The session and known-browser secrets in the cookies. Malformed ones are ignored; the last of a name counts."""
+    found, prefix = _cookies(request), cookies.known
+    known = {int(name.removeprefix(prefix)): value for name, value in found.items() if name.startswith(prefix)}
+    return Browser(found.get(cookies.session), known)
+
+
+def set_signed_in(request: Request, response: Response, signed_in: SignedIn, cookies: Cookies = OWNER) -> None:
+    """Sets the cookies of a sign-in: the session's, and the one that makes the browser known to the account."""
+    _set(request, response, cookies.session, signed_in.session, cookies.kind.longest, cookies.same_site)
+    # Strict: only the sign-in form needs it.
+    _set(request, response, f"{cookies.known}{signed_in.account_id}", signed_in.known, BROWSER_LIFETIME, "strict")
+
+
+def set_signed_out(request: Request, response: Response, cookies: Cookies = OWNER) -> None:
+    """Deletes the session's cookie; the browser stays known."""
+    _set(request, response, cookies.session, "", 0, cookies.same_site)
+
+
+def _check_origin(request: Request) -> None:
+    """Refuses forms of other sites, by Sec-Fetch-Site and Origin. The Origin of our own forms is `null`, because of the
+    pages' Referrer-Policy. Browsers that send neither are checked by the CSRF token alone."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    origin = request.headers.get("origin", "null")
+    if site not in {"same-origin", "none"} or (
+        origin != "null" and canonical(origin) != context_of(request).urls.canonical_base
+    ):
+        raise InsufficientAccess("It came from another site. Nothing was decided", reason="cross_site")
+
+
+def _malformed() -> InvalidRequest:
+    return InvalidRequest("The form that arrived cannot be read. Please open the request again", field="body")
+
+
+def _cookies(request: Request) -> dict[str, str]:
+    """Our cookies by their names without the prefix.
+
+    Not parsed by http.cookies, which before Python 3.11.10 takes seconds for some thousand escaped quotes.
+    """
+    lines = [value for name, value in request.scope["headers"] if name == b"cookie"]
+    pairs = _pattern(_is_secure(request)).findall(b";".join(lines))
+    return {name.decode("ascii"): value.decode("ascii") for name, value in pairs}
+
+
+@lru_cache
+def _pattern(secure: bool) -> re.Pattern[bytes]:
+    """Matches our cookies in `name=value; name=value` (RFC 6265bis), in linear time.
+
+    The groups are the name without the prefix, and the value.
+    """
+    prefix = HOST_PREFIX.encode() if secure else b""
+    names = rb"payres_(?:session|form|(?:admin_)?known_[0-9]{1,19}+|admin)"
+    return re.compile(rb"(?:^|;)[ \t]*+%b(%b)=(%b)(?=[ \t]*+(?:;|$))" % (prefix, names, COOKIE_VALUE))
+
+
+def _set(
+    request: Request,
+    response: Response,
+    name: str,
+    value: str,
+    lifetime: int | None,
+    same_site: Literal["lax", "strict"],
+) -> None:
+    secure = _is_secure(request)
+    response.set_cookie(
+        f"{HOST_PREFIX}{name}" if secure else name,
+        value,
+        max_age=None if lifetime is None else lifetime // SECOND,
+        path="/",
+        secure=secure,
+        httponly=True,
+        samesite=same_site,
+    )
+
+
+def _is_secure(request: Request) -> bool:
+    return context_of(request).urls.base.startswith("https:")

@@ -1,0 +1,174 @@
+"""The reader's language: sentences, amounts and times.
+
+Code and templates pass English sentences to `say` and `count`. `templates/sentences.toml` has the translations; a test
+finds missing ones. Sentences are HTML; values are escaped.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+from markupsafe import Markup, escape
+
+from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.protocol.clock import DAY, HOUR, LATEST, MINUTE, SECOND
+
+Code = Literal["en", "de", "es"]
+TRANSLATED: Final[tuple[Code, ...]] = ("de", "es")  # the columns of the catalogue
+CODES: Final[tuple[Code, ...]] = ("en", *TRANSLATED)
+MAX_UNBROKEN: Final = 24  # characters of an amount that fit a line
+WEIGHTED: Final = re.compile(
+    r"\s*([a-z]{1,8})(?:-[a-z]{4})?(?:-([a-z]{2}|[0-9]{3}))?(?:-[a-z0-9-]+)?\s*(?:;\s*q=([01](?:\.[0-9]{0,3})?))?\s*"
+)
+# The marks for thousands and decimals by language, and the regions that write numbers in another way (Unicode CLDR).
+MARKS: Final[Mapping[Code, str]] = {"en": ",.", "de": ".,", "es": ".,"}
+REGIONS: Final[Mapping[Code, tuple[str, frozenset[str]]]] = {
+    "de": ("’.", frozenset({"ch", "li"})),
+    "es": (",.", frozenset({"419", "bz", "cu", "do", "gt", "hn", "mx", "ni", "pa", "pe", "pr", "sv", "us"})),
+}
+
+
+class Language(msgspec.Struct, frozen=True):
+    """A language with the reader's time zone and region, in lower case or empty; `now` is in microseconds UTC."""
+
+    code: Code
+    now: int
+    zone: tzinfo = UTC
+    region: str = ""
+
+    def say(self, sentence: str, /, **values: object) -> Markup:
+        """The translated sentence, formatted with the values."""
+        found = sentence if self.code == "en" else sentences()[self.code].get(sentence, sentence)
+        return Markup(found).format(**values)  # noqa: S704 - sentences are ours; format escapes the values
+
+    def count(self, number: int, one: str, many: str, /, **values: object) -> Markup:
+        """The sentence `one` for 1, `many` for any other `{number}`."""
+        return self.say(one if number == 1 else many, number=f"{number:,}".replace(",", self.thousands), **values)
+
+    @property
+    def thousands(self) -> str:
+        """The thousands separator."""
+        return self._marks[0]
+
+    @property
+    def point(self) -> str:
+        """The decimal mark."""
+        return self._marks[1]
+
+    @property
+    def _marks(self) -> str:
+        marks, regions = REGIONS.get(self.code, ("", frozenset()))
+        return marks if self.region in regions else MARKS[self.code]
+
+    def decimal(self, value: int, asset: Asset) -> str:
+        """An amount in minor units as a decimal without currency, for form fields: `12.50`, or `12,50`."""
+        return format_decimal(value, asset).replace(".", self.point)
+
+    def grouped(self, value: int, asset: Asset) -> str:
+        """An amount in minor units with thousands separators: `1,204.50`."""
+        whole, point, decimals = format_decimal(value, asset).partition(".")
+        return f"{int(whole):,}".replace(",", self.thousands) + point.replace(".", self.point) + decimals
+
+    def money(self, value: int, asset: Asset) -> Markup:
+        """An amount with its currency, without line breaks unless it is longer than a line."""
+        text = f"{asset.code} {self.grouped(value, asset)}"
+        return escape(text) if len(text) > MAX_UNBROKEN else Markup('<span class="money">{}</span>').format(text)
+
+    def signed(self, value: int, asset: Asset) -> str:
+        """An amount with a plus or minus sign: `+20.00`."""
+        return f"{'−' if value < 0 else '+'}{self.grouped(abs(value), asset)}"
+
+    def clock(self, moment: int) -> str:
+        """The time of day: `14:02`."""
+        return f"{self._local(moment):%H:%M}"
+
+    def day(self, moment: int) -> str:
+        """`today`, `yesterday`, `tomorrow`, or `20 Nov`, with the year if it is not this one."""
+        there, here = self._local(moment), self._local(self.now)
+        near = {0: marked("today"), 1: marked("yesterday"), -1: marked("tomorrow")}.get(self.days_ago(moment))
+        if near:
+            return self.say(near)
+        month = self.say("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec").split()[there.month - 1]
+        short = self.say("{day} {month}", day=there.day, month=month)
+        return short if there.year == here.year else f"{short} {there.year}"
+
+    def date(self, moment: int) -> str:
+        """`20 November 2026`."""
+        there = self._local(moment)
+        return self.say("{day} {month} {year}", day=there.day, month=self._month(there), year=there.year)
+
+    def month(self, moment: int) -> str:
+        """`November 2026`."""
+        there = self._local(moment)
+        return self.say("{month} {year}", month=self._month(there), year=there.year)
+
+    def weekday(self, moment: int) -> str:
+        """`Friday 20 November`."""
+        there = self._local(moment)
+        names = self.say("Monday Tuesday Wednesday Thursday Friday Saturday Sunday").split()
+        return self.say(
+            "{weekday} {day} {month}", weekday=names[there.weekday()], day=there.day, month=self._month(there)
+        )
+
+    def days_ago(self, moment: int) -> int:
+        """The number of calendar days since the moment, in the reader's zone; negative for the future."""
+        return (self._local(self.now).date() - self._local(moment).date()).days
+
+    def when(self, moment: int) -> str:
+        """The time if it is today, else the day: `14:02`, or `Yesterday`."""
+        day = self.day(moment)
+        return f"{day[:1].upper()}{day[1:]}" if self.days_ago(moment) else self.clock(moment)
+
+    def moment(self, moment: int) -> str:
+        """`today, 14:02`."""
+        return f"{self.day(moment)}, {self.clock(moment)}"
+
+    def span(self, microseconds: int) -> str:
+        """A duration in its largest unit, rounded down: `10 minutes`; at least `1 second`."""
+        if microseconds >= 2 * DAY:
+            return self.count(microseconds // DAY, "{number} day", "{number} days")
+        if microseconds >= HOUR:
+            return self.count(microseconds // HOUR, "{number} hour", "{number} hours")
+        if microseconds >= MINUTE:
+            return self.count(microseconds // MINUTE, "{number} minute", "{number} minutes")
+        return self.count(max(1, microseconds // SECOND), "{number} second", "{number} seconds")
+
+    def _month(self, there: datetime) -> str:
+        names = self.say("January February March April May June July August September October November December")
+        return names.split()[there.month - 1]
+
+    def _local(self, moment: int) -> datetime:
+        return datetime.fromtimestamp(min(moment, LATEST - DAY) // SECOND, self.zone)
+
+
+def marked(sentence: str) -> str:
+    """Marks a sentence for translation; it is passed to `say` later."""
+    return sentence
+
+
+def preferred(accept_language: str) -> tuple[Code, str]:
+    """The preferred language (RFC 9110 section 12.5.4) and its region, which may be empty; English if none is
+    supported."""
+    found: dict[tuple[Code, str], float] = {}
+    for member in accept_language[:256].lower().split(","):
+        match = WEIGHTED.fullmatch(member)
+        for code in CODES:
+            if match and match[1] == code:
+                one = (code, match[2] or "")
+                found[one] = max(found.get(one, 0), float(match[3] or 1))
+    best = max(found, key=lambda one: found[one], default=None)
+    return best if best and found[best] else ("en", "")
+
+
+@lru_cache(maxsize=1)
+def sentences() -> Mapping[Code, Mapping[str, str]]:
+    """The translations by language and English sentence."""
+    path = Path(__file__).parent / "templates" / "sentences.toml"
+    tables = tomllib.loads(path.read_text(encoding="utf-8")).values()
+    rows = [(english, others) for table in tables for english, others in table.items()]
+    return {code: {english: others[n] for english, others in rows} for n, code in enumerate(TRANSLATED)}

@@ -1,0 +1,267 @@
+"""Incoming payments on other servers: amount, asset, and payment over Interledger.
+
+Like any client, payres first reads the public form, which names the authorization server. With a token from there it
+reads the full form, also of other incoming payments of that server. For a refund, it creates one.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Set
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from payres.core.protocol.amounts import Asset, parse_value
+from payres.core.protocol.clock import SECOND, Clock, format_time, parse_time
+from payres.core.protocol.identifiers import base64url_decoded, is_ilp_address
+from payres.core.protocol.urls import canonical, is_http_url
+from payres.core.protocol.wire import Amount
+from payres.core.remote.connection import FetchFailed, Response, bad_content
+from payres.core.remote.http import GuardedClient
+from payres.core.remote.targets import origin_of, parse_target
+from payres.core.remote.wallet_addresses import RemoteWallet, fetch_wallet_address
+from payres.interledger.identity import OwnIdentity, request_token
+
+T = TypeVar("T")
+
+MAX_TOKENS: Final = 256  # cached
+MARGIN: Final = 5 * SECOND  # before the expiry of a token, from which it is not used
+LONGEST: Final = 3600 * SECOND  # maximum lifetime of a cached token
+
+_SECRET = re.compile(r"[A-Za-z0-9_+/-]{43}=?")
+_Text = Annotated[str, Meta(max_length=2048)]
+
+
+class IlpMethod(msgspec.Struct, frozen=True):
+    """How to pay an incoming payment over Interledger; the shared secret has 32 bytes."""
+
+    ilp_address: str
+    shared_secret: bytes
+
+
+class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
+    """An incoming payment as its server describes it; amounts are in minor units of `asset`, times microseconds.
+
+    `method` is None if it cannot be paid over Interledger.
+    """
+
+    url: str
+    wallet_address: str
+    asset: Asset
+    incoming_value: int | None
+    received: int
+    expires_at: int | None
+    completed: bool
+    method: IlpMethod | None
+
+    @property
+    def remaining(self) -> int | None:
+        """How much may still be paid in; None if there is no limit."""
+        return None if self.incoming_value is None else max(self.incoming_value - self.received, 0)
+
+
+class _Scope(NamedTuple):
+    """Source and destination of a token: a server that names another's authorization server must not get its tokens."""
+
+    auth_server: str
+    origin: str
+
+
+class RemoteReceivers:
+    """Reads and creates incoming payments on other servers as the client `identity`, each within `seconds`.
+
+    Tokens to read any incoming payment of a server are cached while valid.
+    """
+
+    def __init__(self, http: GuardedClient, identity: OwnIdentity, clock: Clock, seconds: float = 10.0) -> None:
+        self._http = http
+        self._clock = clock
+        self._seconds = seconds
+        self._identity = identity
+        self._tokens: dict[_Scope, tuple[str, int]] = {}  # with the end of their use, newest last
+
+    async def fetch_open(self, url: str, seconds: float | None = None) -> RemoteIncomingPayment:
+        """The incoming payment at a URL, which can be paid over Interledger now; `seconds` overrides the limit.
+
+        Raises FetchFailed, also `completed`, `expired` and `no_ilp_method`.
+        """
+        payment = await self.fetch(url, seconds)
+        if payment.completed or payment.remaining == 0:
+            raise FetchFailed("The incoming payment is completed", "completed", retryable=False)
+        if payment.expires_at is not None and payment.expires_at <= self._clock.now():
+            sentence = f"The incoming payment expired at {format_time(payment.expires_at)}"
+            raise FetchFailed(sentence, "expired", retryable=False)
+        if payment.method is None:
+            sentence = "The incoming payment cannot be paid over Interledger: its server offers no such method"
+            raise FetchFailed(sentence, "no_ilp_method", retryable=False)
+        return payment
+
+    async def fetch(self, url: str, seconds: float | None = None) -> RemoteIncomingPayment:
+        """The incoming payment at a URL, in any state. Raises FetchFailed."""
+        async with self._limited(f"{url} could not be read", seconds or self._seconds):
+            return _understood(url, _decode(url, await self._read(url), _Private))
+
+    async def find_wallet(self, url: str) -> RemoteWallet:
+        """The wallet address at a URL. Raises FetchFailed."""
+        async with self._limited(f"{url} could not be read", self._seconds):
+            return await fetch_wallet_address(self._http, url)
+
+    async def create(self, wallet: RemoteWallet, description: str = "") -> str:
+        """The URL of a new incoming payment of any amount into a wallet address. Raises FetchFailed."""
+        async with self._limited(f"{wallet.id} gave no incoming payment", self._seconds):
+            url = f"{wallet.resource_server.rstrip('/')}/incoming-payments"
+            token = (await request_token(self._http, self._identity, wallet.auth_server, "create")).value
+            metadata = {"metadata": {"description": description}} if description else {}
+            body = msgspec.json.encode({"walletAddress": wallet.id, **metadata})
+            headers = {"Accept": "application/json", "Content-Type": "application/json"}
+            signed = self._identity.sign("POST", url, headers | {"Authorization": f"GNAP {token}"}, body)
+            response = await self._http.request("POST", url, signed, body)
+            _require_ok(url, response, missing=frozenset(), expected=201)
+            return _decode(url, response, _Created).id
+
+    @asynccontextmanager
+    async def _limited(self, failure: str, seconds: float) -> AsyncIterator[None]:
+        """Limits the time of the block; `failure` begins the timeout's sentence, which ends with the slow host."""
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError as error:
+            asked = getattr(error.__cause__, "__notes__", [])  # the cancelled exchange noted its host
+            silent = f": {asked[0]} did not answer" if asked else ""
+            raise FetchFailed(f"{failure} within {seconds:g} seconds{silent}") from error
+
+    async def _read(self, url: str) -> Response:
+        """The full form of an incoming payment.
+
+        Only a token identifies us to the other server. Without one it might apply its limit for unauthenticated
+        requests, which any client may have made this server exceed: so the newest token for the server is tried first.
+        """
+        origin = origin_of(parse_target(url).url)
+        newest = next((scope for scope in reversed(self._tokens) if scope.origin == origin), None)
+        response = await self._read_with_kept(url, newest) if newest else None
+        if response is None or response.status != 200:
+            scope = _Scope(await self._find_auth_server(url), origin)
+            response = await self._read_with_kept(url, scope) or await self._get(url, await self._new_token(scope))
+            _require_ok(url, response, missing={404, 410})
+        return response
+
+    async def _read_with_kept(self, url: str, scope: _Scope) -> Response | None:
+        """None if there is no token, or it is rejected."""
+        token, usable_until = self._tokens.get(scope, ("", 0))
+        if self._clock.now() >= usable_until:
+            return None
+        response = await self._get(url, token)
+        if response.status in {401, 403}:  # revoked, or expired by the other server's clock
+            self._tokens.pop(scope, None)
+            return None
+        return response
+
+    async def _find_auth_server(self, url: str) -> str:
+        """The authorization server of the payment, from its public form."""
+        response = await self._http.request("GET", url, {"Accept": "application/json"})
+        # Some servers answer 401 for a payment that does not exist, even without a token.
+        _require_ok(url, response, missing={401, 404, 410})
+        auth_server = _decode(url, response, _Public).auth_server
+        if not is_http_url(auth_server):
+            raise bad_content(f"{url} does not name its authServer by an http or https URL")
+        return auth_server
+
+    async def _new_token(self, scope: _Scope) -> str:
+        asked_at = self._clock.now()
+        token = await request_token(self._http, self._identity, scope.auth_server, "read-all")
+        lifetime = LONGEST if token.expires_in is None else min(token.expires_in * SECOND, LONGEST)
+        self._tokens.pop(scope, None)  # so that the newest comes last
+        self._tokens[scope] = token.value, asked_at + lifetime - MARGIN
+        if len(self._tokens) > MAX_TOKENS:
+            del self._tokens[next(iter(self._tokens))]
+        return token.value
+
+    async def _get(self, url: str, token: str) -> Response:
+        headers = {"Accept": "application/json", "Authorization": f"GNAP {token}"}
+        return await self._http.request("GET", url, self._identity.sign("GET", url, headers))
+
+
+class _Public(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    auth_server: _Text
+
+
+class _Created(msgspec.Struct, frozen=True):
+    id: _Text
+
+
+class _Private(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    id: _Text
+    wallet_address: _Text
+    completed: bool
+    received_amount: Amount
+    incoming_amount: Amount | None = None
+    expires_at: Annotated[str, Meta(max_length=64)] | None = None
+    methods: list[dict[str, Any]] = []
+
+
+def _require_ok(url: str, response: Response, missing: Set[int], expected: int = 200) -> None:
+    status = response.status
+    if status == expected:
+        return
+    sentence = f"{url} answered {status}"
+    if status in missing:
+        raise FetchFailed(f"{sentence}: there is no such incoming payment", "not_found", retryable=False)
+    if status in {401, 403}:
+        # A 401 may mean that the other server could not fetch our key set just now.
+        raise FetchFailed(sentence, "refused", retryable=status == 401)
+    if response.is_temporary:
+        raise FetchFailed(sentence)
+    raise bad_content(f"{sentence} instead of {expected}")
+
+
+def _decode(url: str, response: Response, kind: type[T]) -> T:
+    return response.decoded(kind, f"{url} is not an incoming payment", says_why=True)
+
+
+def _understood(url: str, body: _Private) -> RemoteIncomingPayment:
+    try:
+        _check(url, body)
+        return RemoteIncomingPayment(
+            url=url,
+            wallet_address=body.wallet_address,
+            asset=body.received_amount.asset,
+            incoming_value=None if body.incoming_amount is None else parse_value(body.incoming_amount.value),
+            received=parse_value(body.received_amount.value),
+            expires_at=None if body.expires_at is None else parse_time(body.expires_at),
+            completed=body.completed,
+            method=_ilp_method(body.methods),
+        )
+    except ValueError as error:
+        raise bad_content(f"{url} is not an incoming payment: {error}") from error
+
+
+def _check(url: str, body: _Private) -> None:
+    """Raises ValueError. Both amounts must have the same asset: the official client requires it."""
+    if body.id != url and canonical(body.id) != canonical(url):
+        raise ValueError("its id is another URL than the one asked for")
+    if not is_http_url(body.wallet_address):
+        raise ValueError("its walletAddress is not an http or https URL")
+    if not body.received_amount.asset.code.isprintable():
+        raise ValueError("its assetCode is not printable")
+    if body.incoming_amount is not None and body.incoming_amount.asset != body.received_amount.asset:
+        raise ValueError("its incomingAmount and its receivedAmount are in two assets")
+
+
+def _ilp_method(methods: list[dict[str, Any]]) -> IlpMethod | None:
+    """The first method of type ilp; other types are skipped. Raises ValueError."""
+    method = next((method for method in methods if method.get("type") == "ilp"), None)
+    if method is None:
+        return None
+    address, secret = method.get("ilpAddress"), method.get("sharedSecret")
+    if not (isinstance(address, str) and is_ilp_address(address)):
+        raise ValueError("the ilpAddress of its ilp method is not an ILP address")
+    return IlpMethod(address, _secret(secret))
+
+
+def _secret(text: object) -> bytes:
+    """Decodes 32 bytes in base64url or base64, with or without padding."""
+    if not (isinstance(text, str) and _SECRET.fullmatch(text)):
+        raise ValueError("the sharedSecret of its ilp method is not 32 bytes in base64url")
+    return base64url_decoded(text[:43].replace("+", "-").replace("/", "_"))

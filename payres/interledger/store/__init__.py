@@ -1,0 +1,1 @@
+"""SQL of the Interledger node's tables."""

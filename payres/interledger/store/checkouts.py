@@ -1,0 +1,159 @@
+"""SQL of payments from wallets on other servers that were started on a payment page here."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from payres.core.protocol.clock import DAY, LATEST, MINUTE, SECOND
+from payres.core.store import secrets
+from payres.core.store.retention import Rule, purge
+from payres.core.store.rows import Table, find_number
+from payres.core.store.work import Transaction
+
+SECRET = "checkouts"  # noqa: S105 - the name of the secret that encrypts `pending`
+UNPAID = DAY  # how long one is kept, after it was created
+LONGEST_PAUSE = 5 * MINUTE  # between attempts
+LEASE = 10 * SECOND  # longer than the wait for a slot and an attempt; then the step of a process that died is repeated
+
+State = Literal["asked", "returned", "made", "paid", "failed"]
+
+
+class CheckoutRecord(msgspec.Struct, frozen=True):
+    """A row of `checkout`. Times are microseconds; `amount` is in the minor unit of the incoming payment's asset."""
+
+    id_hash: bytes
+    incoming_payment_id: str
+    browser_hash: bytes
+    payer: str
+    amount: int
+    state: State
+    changed_at: int
+    purge_at: int = 0
+    failure: str | None = None
+    pending: bytes | None = None
+    received_before: int | None = None
+    due_at: int | None = None
+    attempts: int = 0
+    silent: str | None = None
+    payment: str | None = None
+
+    @property
+    def begun_at(self) -> int:
+        """When the payer was sent to their wallet; for one that is not paid."""
+        return self.purge_at - UNPAID
+
+    def is_due(self, now: int) -> bool:
+        """Whether its next step is due."""
+        return self.due_at is not None and self.due_at <= now
+
+
+CHECKOUTS = Table(CheckoutRecord, "checkout")
+RULE = Rule("checkout", "purge_at", "id_hash")
+
+
+def insert_checkout(tx: Transaction, record: CheckoutRecord, pending: str, shown: int = LATEST) -> bool:
+    """Stores a new checkout, and purges a few old ones. Others of the browser for the same payment, for which nothing
+    was created yet, are given up: otherwise both could be paid. False, and nothing is stored, if one of them has gone
+    on since the form was `shown`."""
+    now, others = record.changed_at, "incoming_payment_id = ? AND browser_hash = ? AND state"
+    whose = record.incoming_payment_id, record.browser_hash
+    gone_on = f"SELECT 1 FROM checkout WHERE {others} IN ('made', 'paid') AND changed_at > ? AND changed_at <= ?"
+    if tx.execute(gone_on, (*whose, shown, now)).fetchone():
+        return False
+    purge(tx, RULE, now)
+    tx.execute(
+        "UPDATE checkout SET state = 'failed', failure = 'replaced', pending = NULL, due_at = NULL, changed_at = ?"
+        f" WHERE {others} = 'returned'",
+        (now, *whose),
+    )
+    encrypted, purge_at = secrets.encrypt(tx, SECRET, pending), now + UNPAID
+    CHECKOUTS.insert(tx, msgspec.structs.replace(record, pending=encrypted, purge_at=purge_at))
+    return True
+
+
+def pending_of(tx: Transaction, record: CheckoutRecord) -> str | None:
+    """The decrypted `pending` data; None once the checkout has ended."""
+    return None if record.pending is None else secrets.decrypt(tx, SECRET, record.pending)
+
+
+def change_checkout(
+    tx: Transaction,
+    record: CheckoutRecord,
+    after: State,
+    now: int,
+    *,
+    pending: str | None = None,
+    failure: str | None = None,
+    received_before: int | None = None,
+    due_at: int | None = None,
+    attempts: int = 0,
+    payment: str | None = None,
+) -> bool:
+    """Changes the state, or the pending data in the same state; False if it is no longer as in `record`. The end of a
+    checkout deletes its pending data."""
+    encrypted = None if pending is None else secrets.encrypt(tx, SECRET, pending)
+    has_ended = after in {"paid", "failed"}
+    purge_at = LATEST if after == "paid" else 0  # the page is the payer's receipt, and shows the payee who paid
+    changed = tx.execute(
+        "UPDATE checkout SET state = ?, changed_at = iif(state = ?, changed_at, ?), failure = ?,"
+        " purge_at = max(purge_at, ?), pending = iif(?, NULL, coalesce(?, pending)),"
+        " received_before = coalesce(?, received_before), due_at = ?, attempts = ?, silent = iif(?, silent, NULL),"
+        " payment = coalesce(?, payment)"
+        " WHERE id_hash = ? AND state = ?",
+        (
+            *(after, after, now, failure, purge_at, has_ended, encrypted, received_before),
+            *(None if has_ended else due_at, attempts, failure == "silent", payment, record.id_hash, record.state),
+        ),
+    )
+    return changed.rowcount == 1
+
+
+def begin_attempt(tx: Transaction, record: CheckoutRecord, until: int) -> bool:
+    """Counts an attempt before its first request; it is repeated after `until` if this process dies. False if the state
+    is no longer as in `record`."""
+    changed = tx.execute(
+        "UPDATE checkout SET attempts = attempts + 1, due_at = ? WHERE id_hash = ? AND state = ?",
+        (until, record.id_hash, record.state),
+    )
+    return changed.rowcount == 1
+
+
+def note_failure(tx: Transaction, record: CheckoutRecord, due_at: int, silent: str | None) -> None:
+    """Sets the time of the next attempt, and the server that did not answer in this one."""
+    tx.execute(
+        "UPDATE checkout SET due_at = ?, silent = ? WHERE id_hash = ? AND state = ?",
+        (due_at, silent, record.id_hash, record.state),
+    )
+
+
+def has_due(tx: Transaction, now: int) -> bool:
+    """Whether `claim_due` has something to do."""
+    purge_at = find_number(tx, "SELECT min(purge_at) FROM checkout")
+    return (purge_at is not None and purge_at <= now) or bool(_due(tx, now, 1))
+
+
+def claim_due(tx: Transaction, now: int, limit: int) -> Sequence[CheckoutRecord]:
+    """The checkouts that are due; they are due again after a lease, and meanwhile do not stand before others. Deletes a
+    few that are kept no longer, with their secrets."""
+    purge(tx, RULE, now)
+    found = _due(tx, now, limit)
+    for record in found:
+        tx.execute("UPDATE checkout SET due_at = ? WHERE id_hash = ?", (now + LEASE, record.id_hash))
+    return found
+
+
+def _due(tx: Transaction, now: int, limit: int) -> Sequence[CheckoutRecord]:
+    """Checkouts whose next step is due, longest due first, and those whose time is of a clock that was ahead."""
+    rows = CHECKOUTS.list(tx, "WHERE due_at <= ? ORDER BY due_at LIMIT ?", now, limit)
+    return [*rows, *CHECKOUTS.list(tx, "WHERE due_at > ? ORDER BY due_at LIMIT ?", now + LONGEST_PAUSE, limit)]
+
+
+def checkouts_of(tx: Transaction, incoming_payment_id: str, limit: int) -> Sequence[CheckoutRecord]:
+    """The newest checkouts of an incoming payment whose payers have returned, newest first."""
+    return CHECKOUTS.list(
+        tx,
+        "WHERE incoming_payment_id = ? AND state <> 'asked' ORDER BY changed_at DESC LIMIT ?",
+        incoming_payment_id,
+        limit,
+    )

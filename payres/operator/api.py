@@ -1,0 +1,237 @@
+"""How every endpoint of the operator's API is served: the key, the parameters, the body, one unit of work, the answer.
+
+The order of the steps is the order of errors: 401, 403, 429, the path, the query, the body, the rules.
+
+Exports are files of any length, sent in batches at the speed of the reader. Between two batches only the position is
+held: no transaction, no thread. An export ends when its reader disconnects.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import asdict
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.core.http.context import context_of
+from payres.core.http.request_head import credentials
+from payres.core.http.requests import ActorRequest, idempotency_key, other_parameters, page_query, read_json_body
+from payres.core.http.responses import CutShort, Stream, asks_for, json_response
+from payres.core.http.routing import Route
+from payres.core.payments.idempotency import KeyedRequest, cache_response, find_response, once
+from payres.core.process.rate_limiter import too_many
+from payres.core.protocol.clock import SECOND
+from payres.core.protocol.errors import (
+    BearerTokenInvalid,
+    DomainError,
+    InvalidRequest,
+    NotFound,
+    TokenInvalid,
+    Unavailable,
+)
+from payres.core.protocol.limits import EXPORT_SECONDS, MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
+from payres.core.protocol.urls import ADMIN_API
+from payres.core.protocol.wire import decode, encode
+from payres.core.store.work import Work
+from payres.operator import api_keys
+from payres.operator.declarations import Operation, declared
+from payres.operator.exports import MEDIA_TYPES, Export, Format
+from payres.operator.services import operator_of
+from payres.operator.store.operators import API_KEYS, ApiKeyRecord
+
+T = TypeVar("T")
+PAGE_PARAMETERS: Final = ("first", "last", "cursor")
+
+
+class Call(ActorRequest, frozen=True):
+    """One request with a valid key. An operation of several transactions uses `read` and `write`."""
+
+    key: ApiKeyRecord
+
+
+def all_operations() -> Sequence[Operation]:
+    """The operations of the rules, and those of this package."""
+    return [*declared(), *declared("operator.steps", "operator.event_stream", "operator.openapi")]
+
+
+def admin_endpoints() -> Sequence[Operation]:
+    """The operations that are endpoints of the operator's API; their paths are below ADMIN_API."""
+    return [one for one in all_operations() if one.method]
+
+
+def admin_routes() -> Sequence[Route]:
+    """The routes of the operator's API."""
+    by_path: dict[str, list[Operation]] = {}
+    for one in admin_endpoints():
+        by_path.setdefault(one.path, []).append(one)
+    return [
+        Route(
+            ADMIN_API + path,
+            {one.method: partial(_serve, operation=one) for one in found},
+            streams=[media_type for one in found for media_type in one.media_types],
+        )
+        for path, found in by_path.items()
+    ]
+
+
+async def _serve(request: Request, operation: Operation) -> Response:
+    if not operation.scope:  # anyone may read the OpenAPI document
+        return json_response(await asyncio.to_thread(operation.function, context_of(request).urls.base))
+    try:
+        call = await _authorize(request, operation.scope)
+        given, body = await _given(request, operation)
+        if operation.answer_type is Export:
+            export = operation.function(**operation.arguments(given))
+            return await send_export(call, export, call.key.actor)
+        headers = request.scope["headers"]
+        if operation.stream is not None and any(asks_for(headers, one) for one in operation.media_types):
+            streamed: Response = await operation.stream(call, **operation.arguments(given))
+            return streamed
+        keyed = _keyed(request, operation, call, body)
+        return json_response(msgspec.Raw(await _answer(call, operation, given, keyed)), operation.status)
+    except TokenInvalid as error:
+        raise BearerTokenInvalid(str(error), error.details["reason"]) from error
+
+
+async def _authorize(request: Request, scope: str) -> Call:
+    """Raises 401, InsufficientAccess, TooManyRequests."""
+    context = context_of(request)
+    text = credentials(request.scope["headers"], "bearer")
+    if text is None:
+        raise BearerTokenInvalid("Send an API key as Authorization: Bearer <key>", "missing_token")
+    key = await context.database.read(partial(api_keys.authenticate, text=text))
+    context.rate_limits.prove(request.scope)
+    api_keys.require_scope(key, scope)
+    context.rate_limits.check_client(key.actor)
+    if api_keys.is_use_due(key, context.clock.now()):
+        with suppress(Unavailable):  # reading still works
+            await context.database.write(lambda work: API_KEYS.update(work, key.id, last_used_at=work.now))
+    return Call(request, lambda work: api_keys.authenticate(work, text).actor, key)
+
+
+async def _given(request: Request, operation: Operation) -> tuple[dict[str, Any], bytes]:
+    """The arguments by name, and the body as it came. Raises NotFound, InvalidRequest."""
+    given = read_parameters(request, operation, read_filters(request, operation))
+    body = b""
+    if operation.takes_json:
+        body = await read_json_body(request)
+        given |= asdict(decode(operation.decoder, body, has_defaults=True))
+    return given, body
+
+
+def read_filters(request: Request, operation: Operation, besides: Sequence[str] = ()) -> dict[str, str]:
+    """The parameters of the query, without those of a page and those in `besides`. Raises InvalidRequest."""
+    return other_parameters(request, (*PAGE_PARAMETERS, *besides) if operation.is_paged else besides)
+
+
+def read_parameters(request: Request, operation: Operation, filters: Mapping[str, str]) -> dict[str, Any]:
+    """The parameters in the path, the page of the query, and its filters. Raises NotFound, InvalidRequest."""
+    given: dict[str, Any] = {}
+    for name in operation.segments:
+        try:
+            given[name] = msgspec.convert(request.path_params[name], operation.inputs[name].kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise NotFound(f"There is nothing at this address: {name} is not one ({error})") from error
+    if operation.is_paged:
+        given["page"] = page_query(request, numbers=True)
+    if not operation.takes_json and operation.struct is not None:
+        given |= asdict(_read_query(filters, operation.struct))
+    elif filters:
+        raise InvalidRequest(f"There is no parameter {next(iter(filters))} here", field=next(iter(filters)))
+    return given
+
+
+def _read_query(parameters: Mapping[str, str], kind: type[msgspec.Struct]) -> msgspec.Struct:
+    """The struct of the parameters of a query. Raises InvalidRequest, naming the parameter that breaks a rule."""
+    try:
+        return msgspec.convert(parameters, kind, strict=False)
+    except msgspec.ValidationError as error:
+        sentence, _, path = str(error).partition(" - at `$.")
+        raise InvalidRequest(f"The query breaks a rule: {sentence}", field=path.rstrip("`") or "query") from error
+
+
+def _keyed(request: Request, operation: Operation, call: Call, body: bytes) -> KeyedRequest | None:
+    """The request under its Idempotency-Key. Raises InvalidRequest if the answer must not be stored."""
+    key = idempotency_key(request.scope["headers"]) if request.method == "POST" else None
+    if key is None:
+        return None
+    if operation.shows_secret:
+        sentence = "The answer has a secret, which is not stored: send this request without an Idempotency-Key"
+        raise InvalidRequest(sentence, field="Idempotency-Key")
+    return KeyedRequest(None, key, request.scope["path"], body, api_key_id=call.key.id)
+
+
+async def _answer(call: Call, operation: Operation, given: dict[str, Any], keyed: KeyedRequest | None) -> bytes:
+    if operation.is_async:
+        return await _answer_in_steps(call, operation, given, keyed)
+
+    def unit(work: Work) -> bytes:
+        return once(work, keyed, lambda: encode(operation.run(work, given)))
+
+    return await (call.read(unit) if operation.only_reads else call.write(unit))
+
+
+async def _answer_in_steps(
+    call: Call, operation: Operation, given: dict[str, Any], keyed: KeyedRequest | None
+) -> bytes:
+    """A repeated request waits for the first, and gets its answer."""
+
+    async def answer_now() -> bytes:
+        return encode(await operation.function(call, **operation.arguments(given)))
+
+    if keyed is None:
+        return await answer_now()
+    async with call.context.idempotency_slots.slot(call.key.id, keyed.key):
+        answer = await call.read(partial(find_response, request=keyed))
+        if answer is None:
+            answer = await answer_now()
+            await call.write(partial(cache_response, request=keyed, response=answer))
+        return answer
+
+
+async def send_export(call: ActorRequest, export: Export, actor: str) -> Response:
+    """The answer. Raises TooManyRequests, and the errors of the export's first step, before a byte is sent."""
+    parts = _parts(call, export, actor)
+    first = await anext(parts)
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    headers |= attachment(export.name, export.form)
+    return Stream(parts, MEDIA_TYPES[export.form], headers, first=first, seconds=EXPORT_SECONDS)
+
+
+def attachment(name: str, form: Format) -> dict[str, str]:
+    """The header that makes browsers save a file under this name."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return {"Content-Disposition": f'attachment; filename="{plain}.{form}"'}
+
+
+async def _parts(call: ActorRequest, export: Export, actor: str) -> AsyncGenerator[bytes]:
+    slots = operator_of(call.context).export_slots
+    if not slots.try_take(actor):
+        raise too_many(
+            SECOND, f"At most {MAX_EXPORTS} exports are read at a time, {MAX_EXPORTS_OF_CALLER} by one caller"
+        )
+    gone = asyncio.ensure_future(_wait_until_gone(call.request))
+    try:
+        yield (await call.read(export.text)).encode()  # encoded on the unit's thread and not on the event loop's
+        while not (export.done or gone.done()):
+            try:
+                lines = await call.read(export.text)
+            except DomainError as error:
+                raise CutShort(str(error)) from error
+            yield lines.encode()
+        if gone.done():
+            raise CutShort("the client has gone")
+    finally:
+        gone.cancel()
+        slots.release(actor)
+
+
+async def _wait_until_gone(request: Request) -> None:
+    """Waits for a disconnect: a client that has sent everything may still read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

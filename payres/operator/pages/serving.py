@@ -1,0 +1,95 @@
+"""The routes of the operator's pages, which require signing in.
+
+The router refuses hosts outside `admin_hosts`. Every response is a page or a redirect to one.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from starlette.convertors import StringConvertor, register_url_convertor
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.core.http.routing import Handler, Route
+from payres.core.protocol.errors import InsufficientAccess, InvalidRequest, nothing_here
+from payres.core.protocol.urls import ADMIN_API, ADMIN_ROOT
+from payres.html.html import load_templates, serve_page
+from payres.html.visits import Form, answer
+from payres.operator.api import all_operations
+from payres.operator.exports import export_ledger, export_payments, export_statement
+from payres.operator.pages import details, overview, sign_in
+from payres.operator.pages.operations import Action, exports_page, send_file, show_list
+from payres.operator.pages.sign_in import Page, Visit
+
+
+class PageConvertor(StringConvertor):
+    """A path below the operator's pages, except the operator's API, whose errors are JSON."""
+
+    regex = rf"(?!{re.escape(ADMIN_API.removeprefix(f'{ADMIN_ROOT}/'))}(?:/|$)).+"
+
+
+register_url_convertor("page", PageConvertor())
+
+# Hand-written pages; `admin_pages` adds the lists and forms of operations.
+PAGES: Final[Mapping[str, Callable[..., Any]]] = {
+    "": overview.page,
+    "/link/{secret:secret}": sign_in.follow_link,
+    "/wallets/{wallet}": details.wallet_page,
+    "/wallets/{wallet}/statement": partial(send_file, rule=export_statement),
+    "/payments/{id}": details.payment_page,
+    "/grants/{id}": details.grant_page,
+    "/peers/{name}": details.peer_page,
+    "/exports": exports_page,
+    "/exports/payments": partial(send_file, rule=export_payments),
+    "/exports/ledger": partial(send_file, rule=export_ledger),
+    "/settings": overview.settings_page,
+}
+
+
+def page_routes() -> Sequence[Route]:
+    """The routes of the operator's pages. Takes long, because it also loads the templates of every page."""
+    load_templates("layout.html", "parts.html", "admin/layout.html", "admin/parts.html", "admin/sign_in.html")
+    pages = {**admin_pages(), f"{ADMIN_ROOT}/{{path:page}}": _find_nothing}.items()
+    return [Route(path, {"GET": _handler(page)}, is_json=False, takes_all=True) for path, page in pages]
+
+
+def admin_pages() -> Mapping[str, Callable[..., Any]]:
+    """The page of each path. Paths with variables come after literal paths that they would match."""
+    pages = dict(PAGES)
+    for one in all_operations():
+        if one.listing and one.listing.title:
+            pages[one.listing.page or one.path] = partial(show_list, operation=one)
+        if one.form:
+            pages[one.form.path] = Action(one, one.form)
+    found = sorted(pages.items(), key=lambda item: "{" in item[0])
+    return {ADMIN_ROOT + path: page for path, page in found}
+
+
+def _handler(found: Callable[..., Any]) -> Handler:
+    return partial(
+        serve_page,
+        answer=found if found in OPEN else partial(_answer, page=found),
+        template="admin/notice.html",
+        fault="The server failed, and its log says how",
+    )
+
+
+async def _find_nothing(_: Request) -> Response:
+    raise nothing_here()
+
+
+OPEN: Final = (sign_in.follow_link, _find_nothing)  # served without signing in
+
+
+async def _answer(request: Request, page: Page) -> Response:
+    return await answer(request, sign_in.SIDE, page, partial(_carry_out, page=page))
+
+
+async def _carry_out(visit: Visit, form: Form, page: Page) -> Response:
+    if not isinstance(page, Action):
+        raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
+    if not visit.operator.may_change:
+        raise InsufficientAccess("You may look at everything and change nothing", reason="action")
+    return await page.act(visit, form)

@@ -1,0 +1,288 @@
+"""Refunds: return what an incoming payment received.
+
+Money from local wallets returns to them, last payer first. Across assets the exchange is reversed at the payment's
+rate: the receiver's money goes into the operator's liquidity, and the payer's comes out of it. Rounded down is the sum
+of all refunds of a payment, not each, so that refunds in parts return as much as one.
+
+Money from another server goes to a wallet address that the operator names, by an outgoing payment without a grant or
+fee, which is recovered, ended and shown in events like any other. The part that was not sent can be refunded again.
+
+Fees are not returned, and grants still count the amount as spent.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from payres.core.grants.clients import own_client
+from payres.core.payments import ledger
+from payres.core.payments.idempotency import check_reference
+from payres.core.payments.incoming import LocalReceiver, add, unpaid
+from payres.core.payments.ledger import Side
+from payres.core.payments.outgoing import check_funds, check_movable, insert, pay_or_hold
+from payres.core.payments.quotes import local_terms
+from payres.core.payments.settlement import warn_of_low
+from payres.core.protocol.amounts import format_decimal
+from payres.core.protocol.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState, require
+from payres.core.protocol.terms import Offer, Terms
+from payres.core.protocol.urls import canonical, canonical_url
+from payres.core.protocol.wire import require_amount
+from payres.core.store import audit, representations
+from payres.core.store.payments import (
+    INCOMING,
+    OUTGOING,
+    REFUNDS,
+    IncomingRecord,
+    RefundRecord,
+    came_back,
+    count_under,
+    delivered_here,
+    open_part,
+    open_parts,
+    refunds_under,
+    sent_back,
+)
+from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
+from payres.core.store.work import Work
+
+ACTION: Final = "payment.refund"
+# Refunds that one unit of work makes, with several rows each. More take several units, each committed on its own.
+PARTS_AT_ONCE: Final = 64
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A requested refund: of an amount such as "10.00" or the rest; to the payers, or to the wallet address `to`."""
+
+    payment_id: str
+    reference: str
+    amount: str | None = None
+    to: str | None = None
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A planned refund of an incoming payment: the whole amount, and the `parts` of it that return to local payments,
+    newest first; none if it goes to a wallet address. `came` is the amount received from other servers.
+
+    `made` are the ids of the existing refunds with the reference. If there are parts too, a crash interrupted it.
+    """
+
+    wanted: Wanted
+    payment: IncomingRecord
+    receiver: WalletRecord
+    amount: int
+    came: int = 0
+    parts: Sequence[tuple[str, int]] = ()
+    made: Sequence[str] = ()
+
+
+def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
+    """Plans a refund; `offered` is the amount of an offer, if there is one. May read very many payments.
+
+    Raises NotFound, InvalidRequest, InvalidAmount; WrongState, also if the reference belongs to another refund.
+    """
+    payment, receiver = _payment_of(work, wanted)
+    check_reference(wanted.reference)
+    if wanted.to is not None and canonical_url(wanted.to) is None:
+        raise InvalidRequest("to must be a wallet address, such as https://other.example/alice", field="to")
+    asked = None if wanted.amount is None else require_amount(wanted.amount, receiver.asset)
+    made = refunds_under(work, payment.id, wanted.reference)
+    if made:
+        return _continued(work, Plan(wanted, payment, receiver, _amount_of(work, made, receiver)), made, asked)
+    came, left, origin = 0, payment.received - sent_back(work, payment.id), "payment"
+    if wanted.to is not None:
+        came = payment.received - delivered_here(work, payment.id)
+        left, origin = came - sent_back(work, payment.id, remote=True), "payment came from other servers and"
+    amount = asked if asked is not None else offered or left
+    if not 0 < amount <= left:
+        most = f"Only {format_decimal(left, receiver.asset)} {receiver.asset_code}" if left > 0 else "Nothing"
+        raise InvalidAmount(f"{most} of the {origin} can still be sent back", remaining=str(left))
+    found = Plan(wanted, payment, receiver, amount, came)
+    return found if wanted.to is not None else _with_parts(work, found, amount)
+
+
+def plan_elsewhere(work: Work, wanted: Wanted) -> tuple[WalletRecord, int] | None:
+    """The wallet that pays a refund to another server, and the amount; None if it was already made.
+
+    Raises like `plan`; WrongState, InsufficientFunds if the wallet cannot pay.
+    """
+    found = plan(work, wanted)
+    if found.made:
+        return None
+    if not found.receiver.active:
+        path = found.receiver.path
+        raise WrongState(f"The wallet {path} is inactive and pays no other server; activate it first", path=path)
+    check_funds(work, found.receiver, found.amount)
+    return found.receiver, found.amount
+
+
+def make(work: Work, found: Plan, first: int = 0, offer: Offer | None = None) -> Sequence[str]:
+    """Makes the refunds of the next PARTS_AT_ONCE parts of a plan, from `first` on, or the one to its wallet address,
+    with `offer` if that is on another server. Returns their ids.
+
+    Raises WrongState, also if another refund was made in the meantime; InsufficientFunds, NoRate.
+    """
+    wanted, receiver = found.wanted, found.receiver
+    made = len(found.made) + first
+    if count_under(work, found.payment.id, wanted.reference) != made:
+        raise _changed()
+    if made == 0:
+        shown = f"{format_decimal(found.amount, receiver.asset)} {receiver.asset_code}"
+        to = {} if wanted.to is None else {"to": canonical(wanted.to)}
+        audit.record(work, ACTION, found.payment.id, amount=shown, reference=wanted.reference, **to)
+    if wanted.to is not None:
+        return [_send_to(work, found, wanted.to, wanted.reference, offer).id]
+    return [_send_back(work, found, *part).id for part in found.parts[first : first + PARTS_AT_ONCE]]
+
+
+def _continued(work: Work, found: Plan, made: Sequence[RefundRecord], asked: int | None) -> Plan:
+    """The plan with the parts left by a crash, usually none. Raises WrongState if another refund was made."""
+    to = None if found.wanted.to is None else canonical(found.wanted.to)
+    if asked not in {None, found.amount} or any(one.wallet_address != to for one in made):
+        name = found.wanted.reference
+        raise WrongState(f"The reference {name!r} is that of another refund; give each one of its own")
+    rest = found.amount - sum(one.amount for one in made)
+    found = msgspec.structs.replace(found, made=[one.id for one in made])
+    return _with_parts(work, found, rest) if rest else found
+
+
+def _amount_of(work: Work, made: Sequence[RefundRecord], receiver: WalletRecord) -> int:
+    """The whole amount of a refund of which these were made. The audit log records it with the first of them."""
+    first, amount = made[0], sum(one.amount for one in made)
+    if len(made) % PARTS_AT_ONCE:
+        return amount  # the last unit was made too
+    found = audit.last_details(work, ACTION, first.incoming_payment_id, first.reference, first.id)
+    return amount if found is None else require_amount(found["amount"].partition(" ")[0], receiver.asset)
+
+
+def _payment_of(work: Work, wanted: Wanted) -> tuple[IncomingRecord, WalletRecord]:
+    payment = require(
+        INCOMING.get(work, wanted.payment_id),
+        f"There is no incoming payment {wanted.payment_id}; `payres payment list --direction incoming` shows all",
+    )
+    return payment, WALLETS.by_id(work, payment.wallet_address_id)
+
+
+def _with_parts(work: Work, found: Plan, amount: int) -> Plan:
+    """The plan with the parts of an amount that returns to local payments.
+
+    If they take several units of work, errors that would stop one in the middle are raised now, as far as foreseeable:
+    WrongState, InsufficientFunds, InvalidAmount.
+    """
+    parts, receiver = [], found.receiver
+    for payer_id, left in open_parts(work, found.payment.id):
+        part = min(left, amount)
+        if part:
+            amount -= part
+            parts.append((payer_id, part))
+    if amount:
+        missing = f"{format_decimal(amount, receiver.asset)} {receiver.asset_code}"
+        if found.made:
+            raise WrongState(
+                f"Of what this refund has still to do, {missing} went back under another reference since; send back"
+                " what is left under a new reference"
+            )
+        raise WrongState(
+            f"{missing} of this came from other servers: send that back by itself, to a wallet address that you name"
+            " (to), and refund here what was paid here"
+        )
+    if len(parts) > PARTS_AT_ONCE:
+        check_funds(work, receiver, sum(part for _, part in parts))
+        for payer_id, part in parts:
+            _returned(work, receiver, payer_id, part)
+    return msgspec.structs.replace(found, parts=parts)
+
+
+def _returned(work: Work, receiver: WalletRecord, payer_id: str, amount: int) -> tuple[WalletRecord, int]:
+    """The paying wallet, and what it gets, in its own asset: with what it got before, its share of all that was sent
+    back, rounded down. Raises WrongState, InvalidAmount.
+    """
+    payer = OUTGOING.by_id(work, payer_id)
+    wallet = WALLETS.by_id(work, payer.wallet_address_id)
+    if not wallet.active:
+        raise WrongState(f"The payer's wallet {wallet.path} is inactive and takes no money in", path=wallet.path)
+    if wallet.asset_id == receiver.asset_id:
+        return wallet, amount
+    taken, net = payer.terms.receive, payer.terms.debit - payer.terms.fee
+    sent = taken - open_part(work, payer_id) + amount
+    returned = sent * net // taken - came_back(work, payer_id)
+    if not returned:
+        raise InvalidAmount("Of this amount nothing would arrive in the payer's currency; send back more at once")
+    return wallet, returned
+
+
+def _changed() -> WrongState:
+    return WrongState("Something else of this payment was sent back meanwhile; send this refund again")
+
+
+def _send_back(work: Work, found: Plan, payer_id: str, amount: int) -> RefundRecord:
+    if amount > open_part(work, payer_id):
+        raise _changed()
+    receiver = found.receiver
+    wallet, returned = _returned(work, receiver, payer_id, amount)
+    made = _insert(
+        work,
+        incoming_payment_id=found.payment.id,
+        outgoing_payment_id=payer_id,
+        amount=amount,
+        returned=returned,
+        reference=found.wanted.reference,
+        from_wallet_id=receiver.id,
+        to_wallet_id=wallet.id,
+    )
+    source = Side(receiver.account_id, receiver.asset_id, amount)
+    target = Side(wallet.account_id, wallet.asset_id, returned)
+    try:
+        warn_of_low(work, ledger.exchange(work, source, target, refund_id=made.id))
+    except ledger.NotEnough as lack:
+        reason = lack.account.kind
+        code = (receiver if reason == "wallet" else wallet).asset_code
+        raise InsufficientFunds(
+            f"The {reason} has {lack.free} {code} free, in the smallest unit, which is less than the refund needs",
+            reason=reason,
+        ) from lack
+    data = representations.refund_event(work.urls, made, receiver.asset, wallet.asset)
+    work.emit("refund.completed", made.id, data, receiver.id)
+    return made
+
+
+def _send_to(work: Work, found: Plan, to: str, reference: str, offer: Offer | None) -> RefundRecord:
+    """Makes an outgoing payment with this server as its client; a local wallet gets it in this unit."""
+    if found.amount > found.came - sent_back(work, found.payment.id, remote=True):
+        raise _changed()
+    sender = found.receiver
+    client_id = own_client(work)
+    terms, receiver = _terms_here(work, sender, client_id, to, found.amount) if offer is None else (offer.terms, None)
+    check_movable(terms)
+    check_funds(work, sender, terms.debit)
+    if receiver is not None:
+        add(work, receiver.wallet, receiver.payment)
+    payment = insert(work, sender, client_id, terms)
+    made = _insert(
+        work,
+        incoming_payment_id=found.payment.id,
+        return_payment_id=payment.id,
+        wallet_address=canonical(to),
+        amount=terms.debit,
+        reference=reference,
+    )
+    pay_or_hold(work, sender, payment, receiver)
+    return made
+
+
+def _insert(work: Work, **columns: int | str) -> RefundRecord:
+    refund_id = work.new_id()
+    REFUNDS.create(work, id=refund_id, **columns, created_at=work.now)
+    return REFUNDS.by_id(work, refund_id)
+
+
+def _terms_here(work: Work, sender: WalletRecord, client_id: int, to: str, amount: int) -> tuple[Terms, LocalReceiver]:
+    """The terms for a local wallet, and its incoming payment, not yet inserted."""
+    wallet = active_wallet(work, to, "to")
+    if wallet.id == sender.id:
+        raise InvalidRequest("to is the wallet that has received the money; name that of who sent it", field="to")
+    receiver = unpaid(work, wallet, client_id)
+    debit = representations.amount(amount, sender.asset)
+    terms = local_terms(work, sender, receiver, debit, None, is_free=True)
+    complete = msgspec.structs.replace(receiver.payment, incoming_value=str(terms.receive))
+    return terms, msgspec.structs.replace(receiver, payment=complete)

@@ -1,0 +1,1 @@
+"""SQL of what only operators read and write."""

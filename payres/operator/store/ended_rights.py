@@ -1,0 +1,105 @@
+"""SQL of rights that a copy of a database has and that were ended in the database since: they would be valid again.
+
+The statements compare two files: `main` is the copy, `old` the database. Grants, tokens and keys end once. What can
+change both ways, such as a password, counts only if the audit log of the database has a change that the copy lacks.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from payres.core.store.rows import number
+from payres.core.store.work import Transaction
+
+Kind = Literal["grant", "token", "key", "apiKey", "password", "operator", "wallet", "peer", "peerTokens", "webhook"]
+
+
+class EndedRight(msgspec.Struct, frozen=True):
+    """A right by its kind and name; `about` says more for people. `row` is what carrying it over needs."""
+
+    kind: Kind
+    name: str
+    about: str
+    row: Mapping[str, Any]
+
+
+# Changes by owners and operators that the copy lacks; read once, because there may be many.
+_SINCE: Final = """
+WITH since AS MATERIALIZED
+  (SELECT a.action, a.object FROM old.audit a WHERE NOT EXISTS (SELECT 1 FROM main.audit b WHERE b.id = a.id))"""
+
+
+# Each gives the name and the words about it, then what carrying it over needs.
+_SAME_WALLET: Final = "JOIN old.wallet_address o ON o.id = w.id AND o.created_at = w.created_at"
+_SAME_PEER: Final = "JOIN old.peer o ON o.id = p.id AND o.name = p.name AND o.created_at = p.created_at"
+_ENDED: Final[Mapping[Kind, str]] = {
+    "grant": """
+SELECT g.id name, 'of ' || c.identity || coalesce(' for ' || w.path, '') about
+FROM main."grant" g JOIN old."grant" o ON o.id = g.id JOIN main.client c ON c.id = g.client_id
+LEFT JOIN main.wallet_address w ON w.id = g.wallet_address_id LEFT JOIN main.interaction i ON i.grant_id = g.id
+WHERE o.state IN ('revoked', 'denied') AND g.state IN ('approved', 'issued')
+  OR o.state IN ('revoked', 'denied') AND g.state = 'pending' AND i.expires_at > :now
+ORDER BY g.id""",
+    # An ended token may have been deleted since: then its grant has a newer one.
+    "token": """
+SELECT g.id name, 'a token of ' || c.identity about, t.id token
+FROM main.access_token t JOIN main."grant" g ON g.id = t.grant_id JOIN old."grant" o ON o.id = g.id
+JOIN main.client c ON c.id = g.client_id
+WHERE t.revoked_at IS NULL AND g.state = 'issued' AND o.state = 'issued'
+  AND NOT EXISTS (SELECT 1 FROM old.access_token k WHERE k.id = t.id AND k.revoked_at IS NULL)
+  AND EXISTS (SELECT 1 FROM old.access_token k WHERE k.grant_id = g.id AND (k.id = t.id OR k.created_at > t.created_at))
+ORDER BY g.id""",
+    "key": """
+SELECT k.kid name, 'of ' || w.path about, w.path path
+FROM main.wallet_key k JOIN old.wallet_key o ON o.id = k.id AND o.x = k.x
+JOIN main.wallet_address w ON w.id = k.wallet_address_id
+WHERE k.revoked_at IS NULL AND o.revoked_at NOTNULL ORDER BY w.path, k.kid""",
+    "apiKey": """
+SELECT k.id name, k.name about FROM main.api_key k JOIN old.api_key o ON o.id = k.id
+WHERE k.revoked_at IS NULL AND o.revoked_at NOTNULL ORDER BY k.id""",
+    "password": f"""{_SINCE}
+SELECT w.path name, 'the earlier password' about, o.password_hash hash
+FROM main.wallet_address w {_SAME_WALLET}
+WHERE w.password_hash NOTNULL AND o.password_hash NOTNULL AND w.password_hash <> o.password_hash
+  AND EXISTS (SELECT 1 FROM since WHERE object = w.path AND action = 'wallet.set_password') ORDER BY w.path""",
+    "operator": f"""{_SINCE}
+SELECT p.name name, 'the earlier password or role' about, o.password_hash hash, o.role role
+FROM main.operator p JOIN old.operator o ON o.name = p.name
+WHERE (p.password_hash IS NOT o.password_hash OR p.role <> o.role)
+  AND EXISTS (SELECT 1 FROM since WHERE object = p.name AND action IN ('admin.link', 'admin.set_password'))
+ORDER BY p.name""",
+    "wallet": f"""{_SINCE}
+SELECT w.path name, 'was deactivated' about FROM main.wallet_address w {_SAME_WALLET}
+WHERE w.state = 'active' AND o.state = 'inactive'
+  AND EXISTS (SELECT 1 FROM since WHERE object = w.path AND action = 'wallet.deactivate') ORDER BY w.path""",
+    "peer": f"""
+SELECT p.name name, 'was removed' about FROM main.peer p {_SAME_PEER}
+WHERE p.removed_at IS NULL AND o.removed_at NOTNULL ORDER BY p.name""",
+    "peerTokens": f"""{_SINCE}
+SELECT p.name name, 'the earlier tokens' about, p.id id, o.incoming_token_hash incoming, o.outgoing_token outgoing
+FROM main.peer p {_SAME_PEER}
+WHERE p.removed_at IS NULL AND o.removed_at IS NULL AND p.incoming_token_hash <> o.incoming_token_hash
+  AND EXISTS (SELECT 1 FROM since WHERE object = p.name AND action = 'peer.change') ORDER BY p.name""",
+    "webhook": f"""{_SINCE}
+SELECT h.id name, h.url about FROM main.webhook h LEFT JOIN old.webhook o ON o.id = h.id
+WHERE h.state = 'active' AND (o.state = 'disabled'
+  OR o.id IS NULL AND EXISTS (SELECT 1 FROM since WHERE object = h.id AND action = 'webhook.remove'))
+ORDER BY h.id""",
+}
+
+
+def is_same_database(tx: Transaction) -> bool:
+    """Whether both files are states of one database: their audit logs begin with the same entry."""
+    return number(tx, "SELECT (SELECT min(id) FROM main.audit) IS (SELECT min(id) FROM old.audit)") == 1
+
+
+def ended_rights(tx: Transaction, now: int) -> Sequence[EndedRight]:
+    """What is valid in the copy and was ended in the database since."""
+    found = []
+    for kind, statement in _ENDED.items():
+        cursor = tx.execute(statement, {"now": now} if ":now" in statement else {})
+        names = [column[0] for column in cursor.description]
+        for name, about, *values in cursor.fetchall():
+            found.append(EndedRight(kind, name, about, dict(zip(names[2:], values, strict=True))))
+    return found

@@ -1,0 +1,176 @@
+"""The invariants of the database and the queries that check them; invariants.sql has those of the ledger.
+
+Every query is one scan, at most with lookups by index. Queries over tables that grow with each payment take a range of
+keys at a time, to keep transactions short.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from payres.core.store.rows import number
+from payres.core.store.work import Transaction
+
+MAX_BREACHES: Final = 5
+RECENT: Final = 1000
+
+Key = int | str | bytes
+Keys = tuple[str, str]
+
+
+class Invariant(msgspec.Struct, frozen=True):
+    """An invariant in words, the rows that it covers (one of ROWS), and the SQL that describes its breaches.
+
+    If `sql` takes a range of rows, :first to :last, `keys` is their table and column.
+    """
+
+    name: str
+    claim: str
+    rows: str
+    sql: str
+    keys: Keys | None = None
+
+
+def examined(tx: Transaction, invariant: Invariant) -> int:
+    """How many rows the invariant covers."""
+    return number(tx, f"SELECT {ROWS[invariant.rows]}")
+
+
+def breaches(tx: Transaction, invariant: Invariant, first: Key | None = None, last: Key | None = None) -> Sequence[str]:
+    """The first few breaches, a sentence each; with `first` and `last`, of an invariant with keys, in that range."""
+    limited = f"SELECT * FROM ({invariant.sql}) LIMIT {MAX_BREACHES}"
+    return [row[0] for row in tx.execute(limited, {"first": first, "last": last})]
+
+
+def recent_breaches(tx: Transaction, invariant: Invariant) -> Sequence[str]:
+    """The first few breaches, among recently used rows if the invariant has keys."""
+    if invariant.keys is None:
+        return breaches(tx, invariant)
+    keys = [key for (key,) in tx.execute(RECENTLY_USED[invariant.keys])] if invariant.keys in RECENTLY_USED else []
+    return [breach for key in keys for breach in breaches(tx, invariant, key, key)][:MAX_BREACHES]
+
+
+def next_batch(tx: Transaction, keys: Keys, after: Key | None, rows: int) -> tuple[Key, Key] | None:
+    """The first and last key of the next rows after a key, or of the first rows; None if there are none."""
+    table, column = keys
+    where = "" if after is None else "WHERE k > :after"
+    first, last = tx.execute(
+        f'SELECT min(k), max(k) FROM (SELECT "{column}" AS k FROM "{table}" {where} ORDER BY k LIMIT :rows)',
+        {"after": after, "rows": rows},
+    ).fetchone()
+    return None if first is None else (first, last)
+
+
+def transfers_after(tx: Transaction, transfer_id: int, rows: int) -> Sequence[tuple[int, int, int, int]]:
+    """The next transfers: id, debited and credited account, amount."""
+    return tx.execute(
+        "SELECT id, debit_account_id, credit_account_id, amount FROM transfer WHERE id > ? ORDER BY id LIMIT ?",
+        (transfer_id, rows),
+    ).fetchall()
+
+
+def balances(tx: Transaction, first: int, last: int) -> Sequence[tuple[int, int]]:
+    """The id and balance of each account in a range of ids."""
+    return tx.execute("SELECT id, balance FROM account WHERE id BETWEEN ? AND ?", (first, last)).fetchall()
+
+
+def reference_invariants(tx: Transaction) -> Sequence[Invariant]:
+    """An invariant for each foreign key of the schema: the referenced row exists. All have one column."""
+    # The keys are collected once: SQLite would take ten times as long to find them for each reference.
+    found = tx.execute("""
+        WITH keyed AS MATERIALIZED (SELECT t.name AS "table", key.name AS key
+          FROM sqlite_schema t JOIN pragma_table_info(t.name) key ON key.pk = 1 WHERE t.type = 'table')
+        SELECT child."table", link."from", parent."table", coalesce(link."to", parent.key), child.key
+        FROM keyed child JOIN pragma_foreign_key_list(child."table") link
+        JOIN keyed parent ON parent."table" = link."table" COLLATE nocase
+    """).fetchall()
+    return [
+        Invariant(
+            name="references",
+            claim="what rows refer to exists",
+            rows="tables",
+            sql=f"""
+                SELECT '{child} row ' || quote(c."{key}") || ' refers to a missing {parent}' FROM "{child}" c
+                WHERE c."{key}" BETWEEN :first AND :last AND c."{column}" IS NOT NULL
+                AND NOT EXISTS (SELECT 1 FROM "{parent}" p WHERE p."{parent_key}" = c."{column}")
+            """,
+            keys=(child, key),
+        )
+        for child, column, parent, parent_key, key in found
+    ]
+
+
+def sums_to(terms: str, figure: str) -> str:
+    """SQL: whether the exact sum of `terms` over a group is `figure`.
+
+    sum() fails if a partial sum exceeds 2^63, which an account's turnover may do although its balance never does. So
+    the upper and lower halves are summed separately, and the lower sum is carried over.
+    """
+    low = f"coalesce(sum(({terms}) & 4294967295), 0)"
+    high = f"coalesce(sum(({terms}) >> 32), 0)"
+    return f"({high} + ({low} >> 32) = {figure} >> 32 AND {low} & 4294967295 = {figure} & 4294967295)"
+
+
+# The kinds of rows, and the query that counts them.
+ROWS: Final = {
+    "pages": "page_count FROM pragma_page_count",
+    "tables": "count(*) FROM sqlite_schema WHERE type = 'table'",
+    "assets": "count(*) FROM asset",
+    "accounts": "count(*) FROM account",
+    "accounts with a floor": "count(*) FROM account WHERE floor IS NOT NULL",
+    "transfers": "count(*) FROM transfer",
+    "open holds": "count(*) FROM hold WHERE remaining > 0",
+    "incoming payments": "count(*) FROM incoming_payment",
+    "outgoing payments in flight": "count(*) FROM outgoing_payment WHERE state = 'sending'",
+    "ended outgoing payments": "count(*) FROM outgoing_payment WHERE state <> 'sending'",
+    "ended outgoing payments to receivers here": (
+        "count(*) FROM outgoing_payment WHERE state <> 'sending' AND incoming_payment_id IS NOT NULL"
+    ),
+    "packets in flight": "count(*) FROM packet WHERE state = 'prepared'",
+    "refunds": "count(*) FROM refund",
+    "windows of grants": "count(*) FROM grant_spending",
+}
+# Recently used keys. Each query reads from the end of a table, in constant time.
+RECENTLY_USED: Final[dict[Keys, str]] = {
+    ("transfer", "id"): f"SELECT id FROM transfer ORDER BY id DESC LIMIT {RECENT}",
+    ("incoming_payment", "id"): f"""
+        SELECT DISTINCT incoming_payment_id
+        FROM (SELECT incoming_payment_id FROM transfer ORDER BY id DESC LIMIT {RECENT})
+        WHERE incoming_payment_id IS NOT NULL
+    """,
+    ("outgoing_payment", "id"): f"SELECT id FROM outgoing_payment ORDER BY id DESC LIMIT {RECENT}",
+    ("refund", "id"): f"SELECT id FROM refund ORDER BY id DESC LIMIT {RECENT}",
+    ("refund", "incoming_payment_id"): f"SELECT incoming_payment_id FROM refund ORDER BY id DESC LIMIT {RECENT}",
+    ("grant", "id"): f"""
+        SELECT DISTINCT grant_id FROM (SELECT grant_id FROM outgoing_payment ORDER BY id DESC LIMIT {RECENT})
+        WHERE grant_id IS NOT NULL
+    """,
+}
+_SECTION = re.compile(r"^-- (\w+): (.+)\n-- about ([^,\n]+)(?:, by (\w+)\.(\w+))?\n((?:.+\n)+)", re.MULTILINE)
+_SUMS_TO = re.compile(r"sums_to\(([^,]+), ([^)]+)\)")
+
+
+def _read() -> Sequence[Invariant]:
+    text = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
+    return [
+        Invariant(
+            name=section[1],
+            claim=section[2],
+            rows=section[3],
+            sql=_SUMS_TO.sub(lambda macro: sums_to(macro[1], macro[2]), section[6].rstrip().removesuffix(";")),
+            keys=(section[4], section[5]) if section[4] else None,
+        )
+        for section in _SECTION.finditer(text)
+    ]
+
+
+LEDGER_INVARIANTS: Final = _read()
+FILE: Final = Invariant(
+    name="file",
+    claim="the file and its indexes are sound",
+    rows="pages",
+    sql="SELECT * FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
+)

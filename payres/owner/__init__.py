@@ -1,1 +1,0 @@
-"""Operations of a wallet's owner, without a grant; one module per noun. Their audit actor is `owner:<path>`."""

@@ -1,1 +1,0 @@
-"""HTML pages: for owners (`account/`), consent, payments and wallets, and for operators (`admin/`)."""

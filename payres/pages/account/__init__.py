@@ -1,1 +1,0 @@
-"""The pages of a wallet's owner, below /account and /settings."""

@@ -1,0 +1,1 @@
+"""What owners, payers and visitors see and do."""

@@ -1,0 +1,82 @@
+"""What owners, payers and visitors see and do, as a part: their pages, and payments from wallets on other servers.
+
+The modules of pages are imported on first use, because they load slowly.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.core.grants.sign_in import SignInGuard
+from payres.core.http.context import Context
+from payres.core.http.parts import Opening, Part, Worker
+from payres.core.http.routing import LateRoutes, Route
+from payres.core.process.slots import Slots
+from payres.core.protocol.errors import DomainError
+from payres.core.protocol.urls import PAGE_ROOTS
+from payres.people.rules.checkout_worker import CheckoutWorker
+
+if TYPE_CHECKING:
+    from payres.people.rules.checkout import Desk
+
+
+class PeopleServices(msgspec.Struct, frozen=True):
+    """The services for the pages of owners and payers."""
+
+    sign_in: SignInGuard
+    # One slot per payment from another wallet while a request for it is sent to the payer's server.
+    checkout_slots: Slots = field(default_factory=lambda: Slots(None, 1))
+
+
+def people_of(context: Context) -> PeopleServices:
+    """The services of a running server."""
+    return context.part(PeopleServices)
+
+
+class _Pages:
+    """Fills the port `routes.pages.Pages`."""
+
+    async def front(self, request: Request) -> Response:
+        from payres.people.public import front_page
+
+        return await front_page(request)
+
+    async def wallet(self, request: Request) -> Response:
+        from payres.people.public import wallet_page
+
+        return await wallet_page(request)
+
+    def error(self, request: Request, error: DomainError) -> Response:
+        from payres.html.html import error_page
+
+        return error_page(request, error)
+
+
+async def _open(opening: Opening) -> None:
+    opening.parts[PeopleServices] = PeopleServices(SignInGuard(opening.passwords))
+    opening.pages = _Pages()
+
+
+def _workers(context: Context, _: AsyncExitStack) -> Iterator[Worker]:
+    yield CheckoutWorker(context.database, context.clock, partial(_checkout_desk, context)).run()
+
+
+def _checkout_desk(context: Context) -> "Desk":
+    from payres.people.checkout import desk_of
+
+    return desk_of(context)
+
+
+def _late_routes() -> Sequence[Route]:
+    from payres.people.serving import page_routes
+
+    return page_routes()
+
+
+PEOPLE: Final = Part("people", open=_open, workers=_workers, late=LateRoutes(_late_routes, PAGE_ROOTS))

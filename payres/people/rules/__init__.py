@@ -1,0 +1,1 @@
+"""What owners can do without a grant."""

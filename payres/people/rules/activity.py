@@ -1,0 +1,287 @@
+"""The movements of a wallet for its owner: payments, deposits, withdrawals and refunds, newest first. Payments of one
+app to one receiver on one day are grouped into a row.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, datetime, time, timedelta, tzinfo
+from functools import cache
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from payres.core.protocol.clock import HOUR, LATEST, SECOND
+from payres.core.protocol.errors import require
+from payres.core.protocol.identifiers import first_identifier, moment_of
+from payres.core.protocol.visible import ShownUrl, note_of, visible_url
+from payres.core.store import payments
+from payres.core.store.clients import CLIENTS
+from payres.core.store.grants import GRANTS
+from payres.core.store.rows import AFTER_ALL
+from payres.core.store.wallets import WALLETS, WalletRecord
+from payres.core.store.work import Work
+from payres.people.rules.apps import Who, who_of
+from payres.people.rules.sending import BILL, kept_wish
+from payres.people.store import activity
+from payres.people.store.activity import ListedRecord, Source
+
+# `unpaid` and `part paid`: open requests for money; `expired` and `cancelled`: those that ended after a part was paid.
+# `part sent`: the payment failed after part of it was delivered.
+State = Literal["sending", "unpaid", "part paid", "expired", "cancelled", "done", "failed", "part sent"]
+Show = Literal["all", "in", "out", "failed"]
+# The grouping key of payments: the app with its key, the receiver, and the day.
+Alike = tuple[object, int | str, date]
+
+SCANNED: Final = 1_000  # the most movements that one page reads; filters and grouping may leave few rows
+BATCH: Final = 100
+FOLDED: Final = 3  # payments with the same grouping key from which they are shown as one row
+SLACK: Final = HOUR  # the most that the time in an id (the machine's clock) may differ from the payment's time
+
+
+class Counterpart(NamedTuple):
+    """The other party, by `name` or address. `wallet_id` is set for a local wallet; `several` means further payers. A
+    payer on another server is only known if they paid on a payment page of this server."""
+
+    name: str | None = None
+    address: ShownUrl | None = None
+    wallet_id: int | None = None
+    several: bool = False
+
+    @property
+    def text(self) -> str:
+        """The name, or the address without its scheme, or an empty string."""
+        return self.name or (self.address.text.partition("//")[2] if self.address else "")
+
+
+class Movement(msgspec.Struct, frozen=True):
+    """A payment, deposit, withdrawal or refund, with amounts in the wallet's minor unit.
+
+    `key` orders movements by time. `id` is the id of the payment (for a refund, of the refunded payment) or of the
+    deposit or withdrawal. `amount` is signed: the amount moved, or the planned amount if the movement is pending or
+    failed. `whole` is the planned amount if only a part has moved. `reason` says why it failed. `alike` is the grouping
+    key, None if it is never grouped.
+    """
+
+    key: str
+    kind: Source
+    id: str
+    counterpart: Counterpart
+    app: Who | None
+    note: str
+    amount: int
+    whole: int | None
+    state: State
+    reason: str | None
+    time: int
+    alike: Alike | None
+
+
+class Row(NamedTuple):
+    """One movement, or several payments of one app to one receiver on one day, newest first."""
+
+    movements: list[Movement]
+
+    @property
+    def newest(self) -> Movement:
+        return self.movements[0]
+
+    @property
+    def amount(self) -> int:
+        """The total moved."""
+        return sum(one.amount for one in self.movements if one.state != "failed")
+
+
+class Wanted(NamedTuple):
+    """A filter: the half-open time range [since, until), the direction or outcome, a text in name, address or note, and
+    keys `below` the end of the previous page. `like` is the id of an app's payment: only the payments of its row, each
+    as its own row."""
+
+    below: str | None = None
+    since: int = 0
+    until: int = LATEST
+    show: Show = "all"
+    text: str = ""
+    like: str | None = None
+
+
+class Page(NamedTuple):
+    """`next` is the `below` of the next page; None at the end."""
+
+    rows: Sequence[Row]
+    next: str | None
+
+
+class Reader:
+    """Reads the movements of one wallet in one unit of work; days are those of the time zone."""
+
+    def __init__(self, work: Work, wallet: WalletRecord, zone: tzinfo) -> None:
+        self._work = work
+        self._wallet = wallet
+        self._zone = zone
+        self._named, self._app = cache(self._read_name), cache(self._read_app)
+
+    def page(self, wanted: Wanted, rows: int) -> Page:
+        """About `rows` rows: fewer if SCANNED is reached, more if groups are too small to be folded.
+
+        Raises NotFound if `like` is not a payment of an app.
+        """
+        like: Alike | None = None
+        if wanted.like:
+            first = require(self.find(wanted.like), "There is nothing at this address")
+            like = require(first.alike, "It is no payment of an app")
+            since, until = day_of(like[-1], self._zone)
+            wanted = wanted._replace(since=since, until=until, below=wanted.below or f"{wanted.like}~")
+        found: list[Movement] = []
+        begun = set[object]()
+        last = wanted.below
+        for number, record in enumerate(self._walk(wanted)):
+            if number == SCANNED:
+                break
+            one = self._movement(record)
+            if _is_wanted(one, wanted) and (like is None or one.alike == like):
+                row = one.key if like else one.alike or one.key
+                if row not in begun and len(begun) == rows:
+                    break
+                begun.add(row)
+                found.append(one)
+            last = record.key
+        else:
+            last = None
+        return Page([Row([one]) for one in found] if like else rows_of(found), last)
+
+    def in_progress(self, rows: int) -> Sequence[Movement]:
+        """The newest outgoing payments still sending."""
+        return self._those(activity.being_sent(self._work, self._wallet.account_id, rows))
+
+    def of_grant(self, grant_id: str, count: int) -> Sequence[Movement]:
+        """The newest payments under a grant."""
+        return self._those(activity.paid_under(self._work, grant_id, count))
+
+    def find(self, payment_id: str) -> Movement | None:
+        """The payment, deposit or withdrawal with this id, if it is a movement of the wallet."""
+        incoming = payments.INCOMING.get(self._work, payment_id)
+        key = incoming.listed if incoming else payment_id
+        record = self._find(key) if key else None
+        return self._movement(record) if record and record.id == payment_id else None
+
+    def _those(self, payment_ids: Sequence[str]) -> Sequence[Movement]:
+        """The outgoing payments with these ids, of this wallet."""
+        return [self._movement(record) for one in payment_ids if (record := self._find(one))]
+
+    def _find(self, key: str) -> ListedRecord | None:
+        rows = activity.listed(self._work, self._wallet.id, self._wallet.account_id, f"{key}~", 1)
+        return next((one for one in rows if one.key == key), None)
+
+    def _walk(self, wanted: Wanted) -> Iterator[ListedRecord]:
+        """The records in the filter's time range, newest first, without unpaid requests that have expired."""
+        below = wanted.below or (AFTER_ALL if wanted.until == LATEST else first_identifier(wanted.until + SLACK))
+        end = wanted.since - SLACK
+        while batch := activity.listed(self._work, self._wallet.id, self._wallet.account_id, below, BATCH):
+            for record in batch:
+                below = record.key
+                if max(_time(record), moment_of(record.key)) < end:  # the two clocks may differ
+                    return
+                has_expired = record.state == "open" and not record.moved and self._work.now >= (record.expires_at or 0)
+                if wanted.since <= _time(record) < wanted.until and not has_expired:
+                    yield record
+
+    def _movement(self, record: ListedRecord) -> Movement:
+        is_out = record.source in {"sent", "withdrawal", "sent back"}
+        whole = record.moved if record.wanted is None else int(record.wanted)
+        state, moment = _state(record, whole, self._work.now), _time(record)
+        is_refund, counterpart = self._counterpart(record)
+        size = whole if state in {"sending", "unpaid", "failed"} else record.moved
+        app, alike = None, None
+        if record.grant_id:
+            with_key, app = self._app(record.grant_id)
+            day = datetime.fromtimestamp(moment // SECOND, self._zone).date()
+            alike = with_key, counterpart.wallet_id or counterpart.text, day
+        return Movement(
+            key=record.key,
+            kind="sent back" if is_refund else record.source,
+            id=record.id,
+            counterpart=counterpart,
+            app=app,
+            note=note_of(record.metadata),
+            amount=-size if is_out else size,
+            whole=whole if state in {"part paid", "expired", "cancelled", "part sent"} else None,
+            state=state,
+            reason=record.failure,
+            time=moment,
+            alike=alike,
+        )
+
+    def _counterpart(self, record: ListedRecord) -> tuple[bool, Counterpart]:
+        """The other party, and whether an outgoing payment is a refund to it."""
+        if record.other is not None:
+            return False, self._named(record.other)
+        if record.source == "received":
+            return False, self._payer(record.id)
+        if record.receiver is None:
+            return False, Counterpart()
+        if record.wish is not None:
+            wish = kept_wish(record.wish)
+            return False, Counterpart(wish.called, visible_url(wish.address))
+        refund = None if record.grant_id else payments.refund_by_return_payment(self._work, record.id)
+        if refund is not None and refund.wallet_address is not None:
+            return True, Counterpart(address=visible_url(refund.wallet_address))
+        return False, Counterpart(address=visible_url(record.receiver.partition(BILL)[0]))
+
+    def _payer(self, payment_id: str) -> Counterpart:
+        wallets = activity.payer_wallets(self._work, payment_id)
+        if wallets:
+            return self._named(wallets[0])._replace(several=len(wallets) > 1)
+        remote = activity.remote_payers(self._work, payment_id)
+        return Counterpart(address=visible_url(remote[0]), several=len(remote) > 1) if remote else Counterpart()
+
+    def _read_name(self, wallet_id: int) -> Counterpart:
+        wallet = WALLETS.by_id(self._work, wallet_id)
+        return Counterpart(wallet.name, visible_url(self._work.urls.wallet(wallet.path)), wallet_id)
+
+    def _read_app(self, grant_id: str) -> tuple[object, Who]:
+        """The grouping key of the grant's app (client and kid), and the app."""
+        grant = GRANTS.by_id(self._work, grant_id)
+        client = CLIENTS.by_id(self._work, grant.client_id).identity
+        return (grant.client_id, grant.kid), who_of(self._work, self._wallet, grant, client)
+
+
+def day_of(day: date, zone: tzinfo) -> tuple[int, int]:
+    """The start and end of a day in the zone, in microseconds."""
+    begins, ends = (datetime.combine(one, time(), zone) for one in (day, day + timedelta(days=1)))
+    return int(begins.timestamp()) * SECOND, int(ends.timestamp()) * SECOND
+
+
+def rows_of(movements: Iterable[Movement]) -> Sequence[Row]:
+    """Groups movements into rows, newest first; a group smaller than FOLDED becomes single rows."""
+    rows: dict[object, Row] = {}
+    for one in movements:
+        rows.setdefault(one.alike or one.key, Row([])).movements.append(one)
+    found = [
+        part
+        for row in rows.values()
+        for part in ([row] if len(row.movements) >= FOLDED else [Row([one]) for one in row.movements])
+    ]
+    return sorted(found, key=lambda row: row.newest.key, reverse=True)
+
+
+def _is_wanted(one: Movement, wanted: Wanted) -> bool:
+    is_failed = one.state in {"failed", "part sent"}
+    shows = {"all": True, "in": one.amount > 0, "out": one.amount < 0 and one.state != "failed", "failed": is_failed}
+    said = f"{one.counterpart.text} {one.note} {one.app.name if one.app else ''}".casefold()
+    return shows[wanted.show] and wanted.text.casefold() in said
+
+
+def _time(record: ListedRecord) -> int:
+    """The time of the first money moved, or of creation."""
+    return record.created_at if record.key == record.id or record.source != "received" else moment_of(record.key)
+
+
+def _state(record: ListedRecord, whole: int, now: int) -> State:
+    if record.source == "received" and record.wanted is not None and record.moved < whole:
+        if record.moved and record.state != "open":
+            return "cancelled"
+        if record.moved and now >= (record.expires_at or 0):
+            return "expired"
+        return "part paid" if record.moved else "unpaid"
+    if record.state == "failed":
+        return "part sent" if record.moved else "failed"
+    return "sending" if record.state == "sending" else "done"

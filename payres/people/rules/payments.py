@@ -1,0 +1,64 @@
+"""The details of one movement of a wallet, for its owner."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from payres.core.protocol.errors import require
+from payres.core.protocol.visible import note_of
+from payres.core.store import payments
+from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord, RefundRecord
+from payres.core.store.quotes import QUOTES
+from payres.core.store.wallets import WalletRecord
+from payres.core.store.work import Work
+from payres.operator.store.entries import MOVEMENTS
+from payres.people.rules.activity import Movement, Reader
+from payres.people.rules.sending import BILL, free_balance, kept_wish
+
+REFUNDS: Final = 20
+
+
+class Detail(msgspec.Struct, frozen=True, kw_only=True):
+    """A movement and its payment. `again` is the quote id of a payment that the owner made (`is_bill`: of an incoming
+    payment); `to` is the other party's address, if it can be paid again. `free` is the wallet's free balance. A deposit
+    or withdrawal may have a `reference`."""
+
+    shown: Movement
+    note: str
+    outgoing: OutgoingRecord | None
+    incoming: IncomingRecord | None
+    reference: str | None
+    to: str
+    again: str | None
+    is_bill: bool
+    refunds: Sequence[RefundRecord]
+    free: int
+
+
+def find(work: Work, wallet: WalletRecord, reader: Reader, payment_id: str) -> Detail:
+    """The details of a movement of the wallet. Raises NotFound."""
+    shown = require(reader.find(payment_id), "There is nothing at this address")
+    outgoing, incoming = OUTGOING.get(work, payment_id), INCOMING.get(work, payment_id)
+    movement = MOVEMENTS.get(work, payment_id)
+    quote = QUOTES.get(work, outgoing.quote_id) if outgoing and outgoing.quote_id else None
+    wish = kept_wish(quote.wish) if quote and quote.wish else None
+    there, note = shown.counterpart, shown.note
+    is_known = there.address is not None and (incoming or wish or there.wallet_id) and BILL not in there.address.text
+    if incoming is not None and not note:
+        payer_id = payments.last_payer(work, payment_id)
+        payer = OUTGOING.by_id(work, payer_id) if payer_id else None
+        # A payer's own note is shown; metadata that an app wrote is not.
+        note = note_of(payer.metadata) if payer and payer.grant_id is None else ""
+    return Detail(
+        shown=shown,
+        note=note,
+        outgoing=outgoing,
+        incoming=incoming,
+        reference=movement.reference if movement else None,
+        to=there.address.text if there.address and is_known else "",
+        again=quote.id if quote and wish else None,
+        is_bill=bool(wish and wish.is_bill),
+        refunds=payments.refunds_of(work, "outgoing" if outgoing else "incoming", payment_id, REFUNDS),
+        free=free_balance(work, wallet),
+    )

@@ -1,0 +1,144 @@
+"""SQL of a wallet's activity as its owner sees it: payments, deposits, withdrawals and refunds in one list, ordered by
+key; and sums over a period.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from payres.core.protocol.amounts import MAX_LEDGER
+from payres.core.store.accounts import AccountRecord
+from payres.core.store.rows import first_row_from
+from payres.core.store.work import Transaction
+
+Source = Literal["sent", "received", "deposit", "withdrawal", "sent back", "came back"]
+
+
+class ListedRecord(msgspec.Struct, frozen=True):
+    """An item of the list; later items have greater keys. id is the payment's, for a refund that of the refunded
+    payment.
+
+    other is the wallet here at the other end; wish is what its owner typed to make an outgoing payment. wanted is what
+    that may take, or an incoming one asks for (decimal text); moved is what has been sent or received.
+    """
+
+    key: str
+    source: Source
+    id: str
+    grant_id: str | None
+    wish: str | None
+    receiver: str | None
+    other: int | None
+    wanted: str | None
+    moved: int
+    state: str
+    failure: str | None
+    metadata: str | None
+    created_at: int
+    expires_at: int | None
+
+
+# The casts give each column one affinity; otherwise SQLite would sort all movements for each page.
+_NO: Final = "cast(NULL AS text)"
+_NONE: Final = "cast(NULL AS integer)"
+_MADE: Final = f"{_NO}, {_NO}, {_NO}"
+_DONE: Final = f"cast('completed' AS text), {_NO}, {_NO}"
+_LISTED: Final = f"""
+SELECT id AS key, 'sent' AS source, id, grant_id, (SELECT wish FROM quote WHERE quote.id = quote_id), receiver,
+  cast((SELECT i.wallet_address_id FROM incoming_payment i WHERE i.id = incoming_payment_id) AS integer),
+  cast(debit AS text), sent, state, failure, metadata, created_at, {_NONE}
+FROM outgoing_payment WHERE wallet_address_id = :wallet AND id < :below
+UNION ALL
+SELECT listed, 'received', id, {_MADE}, {_NONE}, incoming_value, received,
+  cast(iif(completed_at IS NULL, 'open', 'completed') AS text), {_NO}, metadata, created_at, expires_at
+FROM incoming_payment WHERE wallet_address_id = :wallet AND listed < :below AND listed IS NOT NULL
+UNION ALL
+SELECT m.id, t.kind, m.id, {_MADE}, {_NONE}, {_NO}, t.amount, {_DONE}, m.created_at, {_NONE}
+FROM movement m JOIN transfer t ON t.id = m.transfer_id WHERE m.account_id = :account AND m.id < :below
+UNION ALL
+SELECT id, 'sent back', incoming_payment_id, {_MADE}, to_wallet_id, {_NO}, amount, {_DONE}, created_at, {_NONE}
+FROM refund WHERE from_wallet_id = :wallet AND id < :below
+UNION ALL
+SELECT id, 'came back', outgoing_payment_id, {_MADE}, from_wallet_id, {_NO}, returned, {_DONE}, created_at, {_NONE}
+FROM refund WHERE to_wallet_id = :wallet AND id < :below
+ORDER BY key DESC LIMIT :rows
+"""
+
+
+def listed(tx: Transaction, wallet_id: int, account_id: int, below: str, rows: int) -> Sequence[ListedRecord]:
+    """Up to `rows` items of a wallet with keys below `below`, newest first."""
+    values = {"wallet": wallet_id, "account": account_id, "below": below, "rows": rows}
+    return [ListedRecord(*row) for row in tx.execute(_LISTED, values)]
+
+
+def being_sent(tx: Transaction, account_id: int, rows: int) -> Sequence[str]:
+    """The ids of a wallet's newest outgoing payments in flight, found by their open holds."""
+    held = "account_id = ? AND remaining > 0 AND outgoing_payment_id IS NOT NULL"
+    found = f"SELECT outgoing_payment_id FROM hold WHERE {held} ORDER BY id DESC LIMIT ?"
+    return [payment_id for (payment_id,) in tx.execute(found, (account_id, rows))]
+
+
+def paid_under(tx: Transaction, grant_id: str, rows: int) -> Sequence[str]:
+    """The ids of the newest outgoing payments under a grant."""
+    found = "SELECT id FROM outgoing_payment WHERE grant_id = ? ORDER BY created_at DESC LIMIT ?"
+    return [payment_id for (payment_id,) in tx.execute(found, (grant_id, rows))]
+
+
+def payer_wallets(tx: Transaction, incoming_payment_id: str) -> Sequence[int]:
+    """The local wallets that paid an incoming payment first and last; one if they are the same, none if remote."""
+    paid = (
+        "SELECT o.wallet_address_id FROM transfer t JOIN outgoing_payment o ON o.id = t.outgoing_payment_id"
+        " WHERE t.incoming_payment_id = ? ORDER BY t.id"
+    )
+    return _ends(tx, paid, incoming_payment_id)
+
+
+def open_requests(tx: Transaction, client_id: int, wallet_id: int, now: int, rows: int) -> Sequence[str]:
+    """The ids of a client's newest incoming payments that accept money. Only its newest 10,000 are searched."""
+    newest = (
+        "SELECT id, completed_at, expires_at FROM incoming_payment WHERE client_id = ? AND wallet_address_id = ?"
+        " ORDER BY id DESC LIMIT 10000"
+    )
+    found = f"SELECT id FROM ({newest}) WHERE completed_at IS NULL AND expires_at > ? LIMIT ?"
+    return [payment_id for (payment_id,) in tx.execute(found, (client_id, wallet_id, now, rows))]
+
+
+def remote_payers(tx: Transaction, incoming_payment_id: str) -> Sequence[str]:
+    """Up to two wallet addresses on other servers that have paid an incoming payment on its payment page."""
+    paid = "SELECT payer FROM checkout WHERE incoming_payment_id = ? AND state = 'paid' ORDER BY payer"
+    return _ends(tx, paid, incoming_payment_id)
+
+
+def _ends(tx: Transaction, ordered: str, value: str) -> Sequence[Any]:
+    """The first and last value of a query that ends with its ORDER BY; one value if they are the same."""
+    rows = [tx.execute(f"{ordered}{way} LIMIT 1", (value,)).fetchone() for way in ("", " DESC")]
+    return list(dict.fromkeys(row[0] for row in rows if row))
+
+
+class Statement(NamedTuple):
+    """What an account held at the beginning of a time, what came and left, and what it held at the end or holds now."""
+
+    opening: int
+    credits: int
+    debits: int
+    closing: int
+
+
+def statement(tx: Transaction, account: AccountRecord, since: int, until: int) -> Statement:
+    """That of a time which has begun. What is held counts as not yet gone. It walks all transfers from `since` on."""
+    first, end = (first_row_from(tx, "transfer", "id", moment) for moment in (since, until))
+    (credited, debited), (more, less) = (
+        [_sum(tx, side, account.id, *ids) for side in ("credit", "debit")] for ids in ((first, end), (end, MAX_LEDGER))
+    )
+    closing = account.balance - more + less
+    return Statement(closing - credited + debited, credited, debited, closing)
+
+
+def _sum(tx: Transaction, side: str, account_id: int, first: int, end: int) -> int:
+    """The sum of an account's transfers on one side, with ids from `first` until just before `end`."""
+    # SQLite cannot sum beyond 2^63, so the upper and lower halves are summed separately.
+    halves = "sum(amount >> 32), sum(amount & 4294967295)"
+    found = f"SELECT {halves} FROM transfer WHERE id >= ? AND id < ? AND {side}_account_id = ?"
+    upper, lower = tx.execute(found, (first, end, account_id)).fetchone()
+    return ((upper or 0) << 32) + (lower or 0)

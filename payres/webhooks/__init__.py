@@ -1,0 +1,1 @@
+"""Webhooks: events sent to their endpoints."""

@@ -1,0 +1,153 @@
+"""Sends an event to a webhook: a POST to a guarded address, signed as in Standard Webhooks 1.0."""
+
+import base64
+import hmac
+import logging
+from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from payres.core.process.counters import Metrics
+from payres.core.protocol.clock import SECOND, Clock, format_time
+from payres.core.protocol.identifiers import base64url_decoded
+from payres.core.protocol.limits import (
+    DELIVERY_SECONDS,
+    MAX_DELIVERIES_OF_WEBHOOK,
+    MAX_RETRY_AFTER_SECONDS,
+    MAX_WEBHOOKS,
+)
+from payres.core.protocol.wire import Resource, encode
+from payres.core.remote.connection import FetchFailed
+from payres.core.remote.http import GuardedClient
+from payres.core.remote.transport import Bounds
+from payres.core.store.events import EventRecord
+from payres.core.store.work import Work
+from payres.webhooks.store import webhooks
+from payres.webhooks.store.webhooks import WebhookRecord
+
+# Enough that no delivery waits for another.
+AT_ONCE: Final = MAX_WEBHOOKS * MAX_DELIVERIES_OF_WEBHOOK
+BOUNDS: Final = Bounds(seconds=DELIVERY_SECONDS, per_host=AT_ONCE, in_all=AT_ONCE, untrusted_hosts=False)
+GONE: Final = 410
+PREFIX: Final = "whsec_"
+
+log = logging.getLogger("payres.events")
+
+
+class EventView(Resource, frozen=True, kw_only=True):
+    """An event, as it is also sent to webhooks; `timestamp` is when it happened, in RFC 3339."""
+
+    id: str
+    type: str
+    timestamp: str
+    sequence: int
+    data: Raw
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A webhook and its signing secrets."""
+
+    webhook: WebhookRecord
+    secrets: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"Target({self.webhook.id})"  # never the secrets
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """The result of an attempt: the status of the response, if any, and the error, if it failed.
+
+    `retry_after` is how many microseconds the endpoint asks to wait.
+    """
+
+    at: int
+    status: int | None
+    error: str | None
+    retry_after: int = 0
+
+
+class Sender:
+    """Sends events. Close it at the end."""
+
+    def __init__(self, clock: Clock, allow_private_hosts: bool, metrics: Metrics) -> None:
+        self._clock = clock
+        self._deliveries = metrics.deliveries
+        self._clients = {private: GuardedClient(private or allow_private_hosts, BOUNDS) for private in (False, True)}
+
+    async def send(self, target: Target, event: EventRecord) -> Attempt:
+        """Makes one attempt. Raises nothing."""
+        attempt = await self._send(target, event)
+        self._deliveries["taken" if attempt.error is None else "failed"] += 1
+        return attempt
+
+    async def _send(self, target: Target, event: EventRecord) -> Attempt:
+        now, webhook = self._clock.now(), target.webhook
+        try:
+            body = encode(event_view(event))
+            headers = {"content-type": "application/json", "accept": "*/*"}
+            headers |= signed_headers(event.id, self._clock.outside() // SECOND, body, target.secrets)
+            answer = await self._clients[bool(webhook.is_private)].request("POST", webhook.url, headers, body)
+        except FetchFailed as error:
+            return Attempt(now, None, error.sentence)
+        except Exception as fault:
+            log.exception("event %s could not be sent to webhook %s", event.id, webhook.id)
+            return Attempt(now, None, f"payres failed to send it: {type(fault).__name__}")
+        if 200 <= answer.status < 300:
+            return Attempt(now, answer.status, None)
+        wait = _retry_after(answer.headers.get("retry-after", ""), now)
+        return Attempt(now, answer.status, f"It was answered with {answer.status}", wait)
+
+    async def aclose(self) -> None:
+        for client in self._clients.values():
+            await client.aclose()
+
+
+def event_view(event: EventRecord) -> EventView:
+    """The event as shown. Raises msgspec.DecodeError if its data is invalid."""
+    data = msgspec.json.decode(event.data, type=Raw)
+    return EventView(
+        id=event.id, type=event.type, timestamp=format_time(event.created_at), sequence=event.sequence, data=data
+    )
+
+
+def target_of(work: Work, webhook: WebhookRecord) -> Target:
+    """The webhook with its secrets."""
+    return Target(webhook, tuple(webhooks.signing_secrets(work, webhook, work.now)))
+
+
+def new_secret(work: Work) -> str:
+    """A secret of 256 random bits, in the format of receivers' libraries."""
+    return PREFIX + base64.b64encode(base64url_decoded(work.new_secret())).decode()
+
+
+def signed_headers(event_id: str, seconds: int, body: bytes, secrets: Sequence[str]) -> Mapping[str, str]:
+    """The headers of an attempt at this time (seconds since 1970), with a signature for each secret.
+
+    The signature is HMAC-SHA256 over id, timestamp and body.
+    """
+    content = f"{event_id}.{seconds}.".encode() + body
+    return {
+        "webhook-id": event_id,
+        "webhook-timestamp": str(seconds),
+        "webhook-signature": " ".join(f"v1,{_signature(secret, content)}" for secret in secrets),
+    }
+
+
+def _signature(secret: str, content: bytes) -> str:
+    key = base64.b64decode(secret.removeprefix(PREFIX))
+    return base64.b64encode(hmac.digest(key, content, "sha256")).decode()
+
+
+def _retry_after(text: str, now: int) -> int:
+    """Microseconds requested by Retry-After (RFC 9110 section 10.2.3), bounded; 0 if it cannot be parsed."""
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        wait = int(text) * SECOND
+    else:
+        try:
+            wait = round(parsedate_to_datetime(text).timestamp() * SECOND) - now
+        except (ValueError, OverflowError):
+            return 0
+    return max(min(wait, MAX_RETRY_AFTER_SECONDS * SECOND), 0)

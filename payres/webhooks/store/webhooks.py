@@ -1,0 +1,194 @@
+"""SQL of webhooks, and of deliveries: events that a webhook did not take at first, or that are sent again."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from payres.core.protocol.clock import HOUR, lasts
+from payres.core.protocol.limits import ROTATION_HOURS
+from payres.core.store import secrets
+from payres.core.store.events import KEPT, EventRecord
+from payres.core.store.rows import Table, number
+from payres.core.store.work import Transaction
+
+EVENTS_AT_ONCE: Final = 64  # each with up to 16 deliveries
+WEBHOOK_SECRETS: Final = "webhook_secrets"  # the name of the secret that encrypts webhook secrets
+
+
+class WebhookRecord(msgspec.Struct, frozen=True):
+    """A row of `webhook`. events are comma-separated patterns; secrets are encrypted; cursor is a sequence."""
+
+    id: str
+    url: str
+    events: str
+    is_private: int
+    state: str
+    secret: bytes
+    previous_secret: bytes | None
+    previous_until: int | None
+    cursor: int
+    created_at: int
+    last_attempt_at: int | None = None
+    last_status: int | None = None
+    last_error: str | None = None
+
+    @property
+    def active(self) -> bool:
+        return self.state == "active"
+
+
+class DeliveryRecord(msgspec.Struct, frozen=True):
+    """A row of `delivery`. attempts counts since it became pending; next_at is None unless it is pending."""
+
+    sequence: int
+    webhook_id: str
+    state: str
+    attempts: int
+    next_at: int | None
+    last_attempt_at: int | None
+    last_status: int | None
+    last_error: str | None
+
+
+class Waiting(NamedTuple):
+    """An event that a webhook may have to be sent. `wallet_id` is 0 for an event of no wallet."""
+
+    sequence: int
+    wallet_id: int
+    type: str
+
+
+class Due(NamedTuple):
+    """A delivery that is due, with the wallet of its event, or 0."""
+
+    next_at: int
+    sequence: int
+    wallet_id: int
+
+
+WEBHOOKS = Table(WebhookRecord, "webhook")
+DELIVERIES = Table(DeliveryRecord, "delivery")
+
+
+def list_webhooks(tx: Transaction) -> Sequence[WebhookRecord]:
+    """All webhooks, oldest first."""
+    return WEBHOOKS.list(tx, "ORDER BY id")
+
+
+def delete_webhook(tx: Transaction, webhook_id: str, rows: int) -> bool:
+    """Deletes up to `rows` rows of each table of the webhook's, and the webhook if none are left. Whether it is
+    deleted."""
+    is_last = True
+    for table, key in (("delivery", "sequence"), ("webhook_turn", "wallet_address_id")):
+        of_webhook = f"SELECT {key} FROM {table} WHERE webhook_id = ? LIMIT ?"
+        found = tx.execute(of_webhook, (webhook_id, rows + 1)).fetchall()
+        gone = [(one, webhook_id) for (one,) in found[:rows]]
+        tx.executemany(f"DELETE FROM {table} WHERE {key} = ? AND webhook_id = ?", gone)
+        is_last = is_last and len(found) <= rows
+    if is_last:
+        tx.execute("DELETE FROM webhook WHERE id = ?", (webhook_id,))
+    return is_last
+
+
+def unattempted(tx: Transaction, webhook_id: str, sequence: int, limit: int) -> tuple[Sequence[Waiting], int]:
+    """Those of the next events after a sequence that no attempt was made to send yet, and the last one examined."""
+    rows = tx.execute(
+        "SELECT e.sequence, coalesce(e.wallet_address_id, 0), e.type, e.sequence <= coalesce(t.cursor, 0)"
+        " FROM event e LEFT JOIN webhook_turn t"
+        " ON t.webhook_id = ? AND t.wallet_address_id = coalesce(e.wallet_address_id, 0)"
+        " WHERE e.sequence > ? ORDER BY e.sequence LIMIT ?",
+        (webhook_id, sequence, limit),
+    ).fetchall()
+    return [Waiting(*row[:3]) for row in rows if not row[3]], rows[-1][0] if rows else sequence
+
+
+def is_attempted(tx: Transaction, webhook: WebhookRecord, event: EventRecord) -> bool:
+    """Whether the event was attempted once, or is not wanted."""
+    turn = "SELECT cursor FROM webhook_turn WHERE webhook_id = ? AND wallet_address_id = ?"
+    return event.sequence <= max(webhook.cursor, number(tx, turn, webhook.id, event.wallet_address_id or 0))
+
+
+def advance(tx: Transaction, webhook_id: str, cursor: int, ahead: Mapping[int, int], rows: int) -> None:
+    """Stores the webhook's cursor, and the cursors of wallets that are ahead of it. Deletes up to `rows` that the
+    webhook's has passed."""
+    WEBHOOKS.update(tx, webhook_id, cursor=cursor)
+    turn = (
+        "INSERT INTO webhook_turn (webhook_id, wallet_address_id, cursor) VALUES (?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET cursor = excluded.cursor"
+    )
+    tx.executemany(turn, [(webhook_id, *one) for one in ahead.items()])
+    passed = "SELECT webhook_id, wallet_address_id FROM webhook_turn WHERE webhook_id = ? AND cursor <= ? LIMIT ?"
+    gone = tx.execute(passed, (webhook_id, cursor, rows)).fetchall()
+    tx.executemany("DELETE FROM webhook_turn WHERE webhook_id = ? AND wallet_address_id = ?", gone)
+
+
+def signing_secrets(tx: Transaction, webhook: WebhookRecord, now: int) -> Sequence[str]:
+    """The secrets to sign with, newest first."""
+    found, until = [webhook.secret], webhook.previous_until
+    if webhook.previous_secret is not None and until is not None and lasts(until, now, ROTATION_HOURS * HOUR):
+        found.append(webhook.previous_secret)
+    return [secrets.decrypt(tx, WEBHOOK_SECRETS, one) for one in found]
+
+
+def due_deliveries(
+    tx: Transaction, webhook_id: str, now: int, next_at: int, sequence: int, limit: int
+) -> Sequence[Due]:
+    """The next deliveries that are due, after this one, longest due first; and some that were attempted in the future.
+
+    Those were attempted while the clock was ahead, and are due at once, lest they wait for that time.
+    """
+    due = (
+        "SELECT d.next_at, d.sequence, coalesce(e.wallet_address_id, 0)"
+        " FROM delivery d JOIN event e ON e.sequence = d.sequence WHERE d.webhook_id = ?"
+    )
+    in_order = " AND (d.next_at, d.sequence) > (?, ?) AND d.next_at <= ? ORDER BY d.next_at, d.sequence LIMIT ?"
+    ahead = " AND d.next_at IS NOT NULL AND coalesce(d.last_attempt_at, d.next_at) > ? LIMIT ?"
+    found = tx.execute(due + in_order, (webhook_id, next_at, sequence, now, limit)).fetchall()
+    return [Due(*row) for row in found + tx.execute(due + ahead, (webhook_id, now, limit)).fetchall()]
+
+
+def find_delivery(tx: Transaction, sequence: int, webhook_id: str) -> DeliveryRecord | None:
+    return DELIVERIES.find(tx, "WHERE sequence = ? AND webhook_id = ?", sequence, webhook_id)
+
+
+def deliveries_of(tx: Transaction, webhook_id: str, state: str, limit: int) -> Sequence[DeliveryRecord]:
+    """A webhook's deliveries in one state, newest first."""
+    newest = "WHERE webhook_id = ? AND state = ? ORDER BY sequence DESC LIMIT ?"
+    return DELIVERIES.list(tx, newest, webhook_id, state, limit)
+
+
+def failed_deliveries(tx: Transaction, webhook_id: str, since: int, limit: int) -> Sequence[tuple[int, str]]:
+    """The keys of a webhook's failed deliveries last attempted at `since` or later, newest first."""
+    newest = "WHERE webhook_id = ? AND state = 'failed' AND last_attempt_at >= ? ORDER BY sequence DESC LIMIT ?"
+    return tx.execute(f"SELECT sequence, webhook_id FROM delivery {newest}", (webhook_id, since, limit)).fetchall()
+
+
+def repeat_failed(tx: Transaction, keys: Sequence[tuple[int, str]], now: int) -> int:
+    """Makes these deliveries due as if new, except any that are no longer failed. Returns how many."""
+    repeat = (
+        "UPDATE delivery SET state = 'pending', attempts = 0, next_at = ?, last_attempt_at = NULL, last_status = NULL,"
+        " last_error = NULL WHERE sequence = ? AND webhook_id = ? AND state = 'failed'"
+    )
+    return sum(tx.execute(repeat, (now, *key)).rowcount for key in keys)
+
+
+def deliveries_of_event(tx: Transaction, sequence: int) -> Sequence[DeliveryRecord]:
+    """The stored deliveries of an event. Webhooks that accepted it at once have none."""
+    return DELIVERIES.list(tx, "WHERE sequence = ? ORDER BY webhook_id", sequence)
+
+
+def purge_events(tx: Transaction, now: int) -> bool:
+    """Deletes a batch of old events that are not to be delivered any more. Whether there may be more."""
+    oldest = tx.execute("SELECT sequence, created_at FROM event ORDER BY sequence LIMIT ?", (EVENTS_AT_ONCE,))
+    sent_to_all = tx.execute("SELECT coalesce(min(cursor), ?) FROM webhook WHERE state = 'active'", (1 << 62,))
+    (cursor,) = sent_to_all.fetchone()
+    old = [(one,) for one, time in oldest.fetchall() if time < now - KEPT and one <= cursor]
+    due = (
+        "SELECT 1 FROM delivery d JOIN webhook w ON w.id = d.webhook_id"
+        " WHERE d.sequence = ? AND d.next_at IS NOT NULL AND w.state = 'active'"
+    )
+    gone = [one for one in old if tx.execute(due, one).fetchone() is None]
+    tx.executemany("DELETE FROM delivery WHERE sequence = ?", gone)
+    tx.executemany("DELETE FROM event WHERE sequence = ?", gone)
+    return len(gone) == EVENTS_AT_ONCE

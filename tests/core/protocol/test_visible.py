@@ -1,0 +1,102 @@
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payres.core.protocol.visible import JOINERS, MAX_NAME_LENGTH, is_visible, visible_name, visible_text, visible_url
+
+FAMILY = "👨\u200d👩\u200d👧"
+NAMES_WITH_JOINERS = (
+    "می\u200cخواهم",
+    FAMILY,
+    f"Shop {FAMILY}",
+    "❤️\u200d🔥",
+    "👩🏽\u200d🚀",
+    "ක්\u200dෂ",
+    "മോഹന്\u200d",  # at the end, after a virama
+)
+# What only hides, and how it is shown.
+HIDING = {
+    "Shop\u200d": "Shop",
+    "\u200cShop": "Shop",
+    "\u200d": None,
+    "Pay\u200cPal": "PayPal",
+    "Ра\u200dу": "Рау",  # Cyrillic
+    "Super \u200dShop": "Super Shop",
+    "می\u200c\u200cخواهم": "میخواهم",
+    f"{FAMILY}\u200d": FAMILY,
+    "می\u202eخواهم": "میخواهم",
+    "\u3164": None,
+}
+
+
+@pytest.mark.parametrize("name", NAMES_WITH_JOINERS)
+def test_names_keep_the_joiners_that_their_script_or_emoji_needs(name: str) -> None:
+    assert visible_name(name, None) == name
+    assert is_visible(name)
+
+
+@pytest.mark.parametrize(("name", "shown"), HIDING.items())
+def test_joiners_that_only_hide_are_not_shown(name: str, shown: str | None) -> None:
+    assert visible_name(name, None) == shown
+    assert not is_visible(name)
+
+
+@given(st.text(st.one_of(st.characters(), st.sampled_from("aی👩\u094d" + JOINERS)), max_size=40))
+def test_visible_text_stays_as_it_is(text: str) -> None:
+    assert visible_text(visible_text(text)) == visible_text(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Super Shop", "Super Shop"),
+        ("  Super \r\n\t Shop  ", "Super Shop"),
+        ("a\u2028b\u2029c\x85d", "a b c d"),
+        ("evil\u202etxt.exe\u202c", "eviltxt.exe"),
+        ("\u2066Shop\u2069\u200f\u200e\ufeff\u00ad", "Shop"),
+        ("Shop\x00\x1b[31m", "Shop[31m"),
+        ("می\u200cخواهم", "می\u200cخواهم"),
+        ("\u200b\u200d\u3164\u2800", None),
+        ("\u0301", None),
+        ("   ", None),
+        ("", None),
+        (None, None),
+        ("https://shop.example/pay", None),
+        ("x" * 200, "x" * 200),
+        ("x" * 201, "x" * 199 + "…"),
+        ("x" + "ی\u200c" * 100 + "ی", "x" + "ی\u200c" * 98 + "ی…"),
+    ],
+)
+def test_visible_name_keeps_what_can_be_seen(name: str | None, shown: str | None) -> None:
+    assert visible_name(name, "https://shop.example/pay") == shown
+
+
+@given(st.text(max_size=400))
+def test_visible_name_is_short_and_on_one_line(name: str) -> None:
+    shown = visible_name(name, None)
+    if shown is not None:
+        assert 0 < len(shown) <= MAX_NAME_LENGTH
+        assert not {unicodedata.category(c) for c in shown if c not in "\u200c\u200d"} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
+        assert shown == shown.strip()
+
+
+@pytest.mark.parametrize(
+    ("url", "parts"),
+    [
+        ("https://shop.example/pay", ("https://", "shop.example", "/pay")),
+        ("http://http/http", ("http://", "http", "/http")),
+        ("http://127.0.0.1:8080", ("http://", "127.0.0.1:8080", "")),
+        ("https://[::1]:1/a?b=c#d", ("https://", "[::1]:1", "/a?b=c#d")),
+        ("https://paypаl.example/", ("https://", "payp%D0%B0l.example", "/")),
+        ("https://a.example/\u202egpj", ("https://", "a.example", "/%E2%80%AEgpj")),
+        ("https://a.example/%20x\\<>", ("https://", "a.example", "/%20x%5C%3C%3E")),
+        ("com.example.app:/done", ("", "com.example.app", ":/done")),
+        ("com.example.app://bank.example/", ("", "com.example.app", "://bank.example/")),
+    ],
+)
+def test_visible_url_stresses_the_host_in_ascii(url: str, parts: tuple[str, str, str]) -> None:
+    shown = visible_url(url)
+    assert (shown.before, shown.host, shown.after) == parts
+    assert shown.text == "".join(parts)

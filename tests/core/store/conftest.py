@@ -1,0 +1,28 @@
+"""A database in its own file, with the schema created as by a server."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from payres.core.store import connections
+from payres.core.store.database import Database
+
+
+@pytest.fixture(scope="module", autouse=True)
+def made_anew(ready_made: Callable[..., None]) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connections, "_prepare_writer", ready_made)
+        yield
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "payres.db")
+
+
+@pytest.fixture
+async def database(path: str) -> AsyncIterator[Database]:
+    opened = await Database.open(path)
+    yield opened
+    await opened.close()

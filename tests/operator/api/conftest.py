@@ -1,0 +1,77 @@
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from payres.core.http.openapi import as_text
+from payres.operator.api_keys import SCOPES, create_api_key
+from payres.operator.openapi import admin_document
+from tests.helpers import TIMEOUT, Json
+from tests.instance import Instance
+from tests.openapi.documents import BASE_URL, check_documented
+
+BASE = "/admin/v1"
+DOCUMENT: Json = json.loads(as_text(admin_document(BASE_URL)))
+
+
+class Program:
+    """A program of the operator with its own key."""
+
+    def __init__(self, instance: Instance, http: httpx2.Client, *scopes: str) -> None:
+        self.instance = instance
+        self.http = http
+        made = instance.write(lambda work: create_api_key(work, "test", scopes or list(SCOPES), None))
+        self.key, self.id = made.key, made.id
+
+    def ask(self, method: str, path: str, body: Any = None, key: str | None = None, **params: Any) -> httpx2.Response:
+        """An answer; `key` is the Idempotency-Key."""
+        headers = {"Authorization": f"Bearer {self.key}"} | ({} if key is None else {"Idempotency-Key": key})
+        sent = {} if body is None else {"json": body}
+        url = f"{self.instance.base_url}{BASE}{path}"
+        answer = self.http.request(method, url, headers=headers, params=params or None, **sent)
+        check_documented(answer, DOCUMENT)
+        return answer
+
+    def get(self, path: str, **params: Any) -> Json:
+        return self._good(self.ask("GET", path, **params), 200)
+
+    def post(self, path: str, body: Any, key: str | None = None) -> Json:
+        return self._good(self.ask("POST", path, body, key), 201)
+
+    def change(self, method: str, path: str, body: Any = None) -> Json:
+        return self._good(self.ask(method, path, body), 200)
+
+    def audited(self) -> list[tuple[str, str, str, Json]]:
+        """The audit log, newest first: actor, action, object, details."""
+        return [
+            (one["actor"], one["action"], one["object"], one["details"]) for one in self.get("/audit-log")["result"]
+        ]
+
+    @staticmethod
+    def _good(answer: httpx2.Response, status: int) -> Json:
+        assert answer.status_code == status, answer.text
+        found: Json = answer.json()
+        return found
+
+
+NewProgram = Callable[..., Program]
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[httpx2.Client]:
+    with httpx2.Client(timeout=TIMEOUT) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def program(payres: Instance, http: httpx2.Client) -> Program:
+    """A program with all scopes."""
+    return Program(payres, http)
+
+
+@pytest.fixture(scope="module")
+def new_program(payres: Instance, http: httpx2.Client) -> NewProgram:
+    """Makes a program with these scopes."""
+    return lambda *scopes: Program(payres, http, *scopes)

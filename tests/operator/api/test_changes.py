@@ -1,0 +1,243 @@
+"""Changes by programs over the API: each happens, and is in the audit log without secrets."""
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from payres.core.grants.passwords import verify_password
+from payres.core.protocol.amounts import MAX_DECIMAL_LENGTH, MAX_RATE_LENGTH
+from payres.operator import api as serving
+from payres.operator.api_keys import revoke_api_key
+from payres.operator.wallets import require_wallet
+from tests.helpers import Json, new_jwk
+from tests.instance import Instance, run_instance
+from tests.operator.api.conftest import BASE, Program
+from tests.operator.api.test_api import error_of
+
+
+@pytest.fixture
+def wallet(program: Program) -> str:
+    """The path of a wallet for one test, with a slash in it and 100.00 USD."""
+    path = f"made/{secrets.token_hex(4)}"
+    program.instance.create_wallet(path, deposit="100.00")
+    return path
+
+
+def at(wallet: str, rest: str = "") -> str:
+    return f"/wallets/{wallet.replace('/', '%2F')}{rest}"
+
+
+def last_change(program: Program) -> tuple[str, str, Json]:
+    actor, action, about, details = program.audited()[0]
+    assert actor == f"api:{program.id}"
+    return action, about, details
+
+
+def test_wallet_is_opened_changed_and_read(program: Program) -> None:
+    path = f"opened-{secrets.token_hex(4)}"
+    opened = program.post("/wallets", {"path": path, "assetCode": "USD", "assetScale": 2, "publicName": "Opened"})
+    assert opened["walletAddress"] == program.instance.wallet(path)
+    assert last_change(program) == (
+        "wallet.create",
+        path,
+        {"assetCode": "USD", "assetScale": 2, "publicName": "Opened"},
+    )
+    changed = program.change("PATCH", at(path), {"publicName": None, "state": "inactive"})
+    assert (changed["publicName"], changed["state"]) == (None, "inactive")
+    assert [one[1] for one in program.audited()[:2]] == ["wallet.deactivate", "wallet.rename"]
+    assert program.change("PATCH", at(path), {"state": "active"})["state"] == "active"
+    assert program.change("PATCH", at(path), {}) == program.get(at(path))
+    assert program.get("/wallets", first=1)["result"] == [program.get(at(path))]
+    error_of(program.ask("POST", "/wallets", {"path": path, "assetCode": "USD", "assetScale": 2}), 409, "wrong_state")
+
+
+def test_member_that_is_there_twice_moves_nothing(program: Program, wallet: str) -> None:
+    url = f"{program.instance.base_url}{BASE}{at(wallet, '/deposits')}"
+    headers = {"Authorization": f"Bearer {program.key}", "Content-Type": "application/json"}
+    answer = program.http.post(url, content='{"amount": "1.00", "amount": "2.00"}', headers=headers)
+    assert error_of(answer, 400, "invalid_request")["field"] == "amount"
+    assert program.get(at(wallet))["balance"] == "100.00"
+
+
+def test_password_is_set_and_said_nowhere(program: Program, wallet: str) -> None:
+    shown = program.change("PUT", at(wallet, "/password"), {"password": "correct horse", "forgetBrowsers": True})
+    assert shown["canSignIn"]
+    assert last_change(program) == ("wallet.set_password", wallet, {"forgetBrowsers": True})
+    found = program.instance.read(lambda work: require_wallet(work, wallet))
+    assert verify_password(found, "correct horse")
+    assert program.change("DELETE", at(wallet, "/lockout")) == shown
+    assert last_change(program)[0] == "wallet.unlock"
+
+
+def test_reference_makes_a_movement_once(program: Program, wallet: str) -> None:
+    body = {"amount": "5.00", "reference": "transfer-1"}
+    first = program.post(at(wallet, "/deposits"), body)
+    assert (first["kind"], first["amount"], first["reference"]) == ("deposit", "5.00", "transfer-1")
+    assert last_change(program) == ("wallet.deposit", wallet, {"amount": "5.00 USD", "reference": "transfer-1"})
+    changes = len(program.audited())
+    assert program.post(at(wallet, "/deposits"), body) == first
+    assert program.instance.balance(wallet) == "105.00"
+    assert len(program.audited()) == changes
+    for path, other in (("/deposits", body | {"amount": "6.00"}), ("/withdrawals", body)):
+        details = error_of(program.ask("POST", at(wallet, path), other), 409, "wrong_state")
+        assert details["reference"] == "transfer-1"
+    out = program.post(at(wallet, "/withdrawals"), {"amount": "100.00"})
+    assert program.get(at(wallet, "/movements"), first=2)["result"] == [out, first]
+    details = error_of(
+        program.ask("POST", at(wallet, "/withdrawals"), body | {"reference": "2", "amount": "6"}),
+        403,
+        "insufficient_funds",
+    )
+    assert (details["reason"], details["free"]) == ("wallet", "5.00")
+    program.instance.check_ledger()
+
+
+def test_amounts_and_rates_may_be_as_long_as_in_the_command(program: Program) -> None:
+    for scale in (50, 255):
+        amount = f"0.{'0' * (scale - 1)}7"
+        program.post("/wallets", {"path": f"fine-{scale}", "assetCode": "FINE", "assetScale": scale})
+        assert program.post(at(f"fine-{scale}", "/deposits"), {"amount": amount})["amount"] == amount
+    too_long = program.ask("POST", at("fine-255", "/deposits"), {"amount": "0" * (MAX_DECIMAL_LENGTH + 1)})
+    assert error_of(too_long, 400, "invalid_request")["field"] == "amount"
+    rate = f"0.{'1' * (MAX_RATE_LENGTH - 2)}"
+    assert program.change("PUT", "/rates/FINE/USD", {"rate": rate})["rate"] == rate
+
+
+def test_keys_of_clients_come_and_go(program: Program, wallet: str) -> None:
+    jwk = new_jwk("my key/1")
+    shown = {"kid": jwk.kid, "x": jwk.x, "alg": "EdDSA", "kty": "OKP", "crv": "Ed25519"}
+    added = program.post(at(wallet, "/keys"), {"jwk": shown, "name": "My app"})
+    assert (added["jwk"], added["name"]) == (shown, "My app")
+    assert last_change(program) == ("key.add", wallet, {"kid": jwk.kid, "name": "My app"})
+    assert program.get(at(wallet, "/keys"))["result"] == [added]
+    revoked = program.change("DELETE", at(wallet, "/keys/my%20key%2F1"))
+    assert revoked["revokedAt"]
+    assert last_change(program) == ("key.revoke", wallet, {"kid": jwk.kid})
+    assert program.get(at(wallet, "/keys"))["result"] == []
+    assert program.get(at(wallet, "/keys"), revoked="true")["result"] == [revoked]
+    other = {"jwk": shown | {"x": new_jwk("other").x}}
+    again = program.post(at(wallet, "/keys"), other)
+    error_of(program.ask("POST", at(wallet, "/keys"), {"jwk": shown}), 409, "wrong_state")
+    assert program.get(at(wallet, "/keys"), revoked="true")["result"] == [revoked, again]
+    program.change("DELETE", at(wallet, "/keys/my%20key%2F1"))
+    error_of(program.ask("DELETE", at(wallet, "/keys/my%20key%2F1")), 404, "not_found")
+    private = program.ask("POST", at(wallet, "/keys"), {"jwk": {**shown, "d": "secret"}})
+    assert "private" in error_of(private, 400, "invalid_request")["hint"]
+
+
+def test_fees_and_movements_of_liquidity(program: Program) -> None:
+    put = program.post("/assets/CHF/2/liquidity/deposits", {"amount": "50", "reference": "first"})
+    taken = program.post("/assets/CHF/2/liquidity/withdrawals", {"amount": "20.00"})
+    assert program.get("/assets/CHF/2/liquidity/movements")["result"] == [taken, put]
+    [found] = [one for one in program.get("/assets")["result"] if one["assetCode"] == "CHF"]
+    assert (found["liquidity"], found["fees"]) == ("30.00", "0.00")
+    answer = program.ask("POST", "/assets/CHF/2/fees/withdrawals", {"amount": "1.00"})
+    assert error_of(answer, 403, "insufficient_funds")["reason"] == "fees"
+    error_of(program.ask("GET", "/assets/XAU/2/liquidity/movements"), 404, "not_found")
+    error_of(program.ask("PUT", "/assets/CHF/many/fee", {}), 404, "not_found")
+
+
+def test_tokens_and_movements_of_a_peer(program: Program) -> None:
+    name = f"peer-{secrets.token_hex(4)}"
+    tokens = {"outgoingToken": f"out-{name}", "incomingToken": f"in-{name}"}
+    agreed = {"ilpAddress": f"test.{name}", "assetCode": "USD", "assetScale": 2, "url": "https://peer.example/ilp"}
+    program.post("/peers", {"name": name, "creditLimit": "10.00", **agreed, **tokens})
+    assert name not in str(last_change(program)[2]).replace(f"test.{name}", ""), "no token"
+    program.change("PATCH", f"/peers/{name}", {"incomingToken": "another", "maxPacket": 9})
+    assert last_change(program)[2] == {"tokens": ["incoming"], "maxPacket": 9}
+    paid = program.post(f"/peers/{name}/deposits", {"amount": "3.00", "reference": "bank-1"})
+    assert program.post(f"/peers/{name}/deposits", {"amount": "3.00", "reference": "bank-1"}) == paid
+    assert program.get(f"/peers/{name}")["standing"] == "we owe the peer 3.00 USD"
+    error_of(program.ask("DELETE", f"/peers/{name}"), 409, "wrong_state")
+    too_much = program.ask("POST", f"/peers/{name}/withdrawals", {"amount": "13.01"})
+    assert error_of(too_much, 403, "insufficient_funds").items() >= {"reason": "peer", "free": "13.00"}.items()
+    back = program.post(f"/peers/{name}/withdrawals", {"amount": "3.00"})
+    assert program.get(f"/peers/{name}/movements")["result"] == [back, paid]
+    error_of(program.ask("PUT", "/packets/1/outcome", {"outcome": "delivered"}), 404, "not_found")
+
+
+def test_grants_are_decided_and_revoked(program: Program) -> None:
+    client = program.instance.client
+    access = [
+        {
+            "type": "outgoing-payment",
+            "actions": ["create", "read"],
+            "identifier": program.instance.wallet("alice"),
+            "limits": {"debitAmount": {"value": "1000", "assetCode": "USD", "assetScale": 2}},
+        }
+    ]
+    body = {"access_token": {"access": access}, "client": client.wallet_address, "interact": {"start": ["redirect"]}}
+    asked = client.post(f"{program.instance.base_url}/", body).json()
+    grant_id = program.get("/grants", state="pending", first=1)["result"][0]["id"]
+    decision = program.change("PUT", f"/grants/{grant_id}/decision", {"approve": True})
+    assert (decision["grant"]["state"], decision["redirect"]) == ("approved", None)
+    assert decision["grant"]["interaction"]["redirect"] == asked["interact"]["redirect"]
+    assert last_change(program) == ("grant.approve", grant_id, {})
+    error_of(program.ask("PUT", f"/grants/{grant_id}/decision", {"approve": False}), 409, "wrong_state")
+    shown = program.get(f"/grants/{grant_id}")
+    assert shown["spending"] == {
+        "debit": "0.00",
+        "debitLeft": "10.00",
+        "debitAssetCode": "USD",
+        "debitAssetScale": 2,
+        **dict.fromkeys(("receive", "receiveLeft", "receiveAssetCode", "receiveAssetScale")),
+    }
+    assert program.change("DELETE", f"/grants/{grant_id}")["state"] == "revoked"
+    program.change("DELETE", f"/grants/{grant_id}")
+    assert [one[1] for one in program.audited() if one[2] == grant_id] == ["grant.revoke", "grant.approve"]
+    error_of(program.ask("GET", "/grants/1"), 404, "not_found")
+
+
+def test_ledger_is_read_and_checked(program: Program, wallet: str) -> None:
+    checked = program.get("/ledger/check")
+    assert program.get("/status")["lastCheckAt"] is not None
+    assert (checked["ok"], checked["broken"]) == (True, None)
+    [entry] = program.get("/ledger/entries", account=f"wallet {wallet}")["result"]
+    assert (entry["kind"], entry["amount"]) == ("deposit", "100.00")
+    assert (entry["debit"], entry["credit"]) == ("external USD 2", f"wallet {wallet}")
+    newest = program.get("/ledger/entries", first=1)
+    assert newest["result"] == [entry]
+    assert program.get("/ledger/entries", first=1, cursor=newest["pagination"]["endCursor"])["result"] != [entry]
+    assert entry in program.get("/ledger/entries", account="external USD 2")["result"]
+    for account in ("alice", "wallet", "fees USD", "purse USD 2"):
+        assert program.ask("GET", "/ledger/entries", account=account).status_code == 400
+    for account in ("wallet nobody", "peer nobody", "liquidity XAU 2"):
+        error_of(program.ask("GET", "/ledger/entries", account=account), 404, "not_found")
+
+
+def test_backup_goes_where_the_settings_say_and_nowhere_else(program: Program, tmp_path: Path) -> None:
+    error_of(program.ask("POST", "/backups", {}), 409, "wrong_state")
+    error_of(program.ask("POST", "/backups", {"directory": "/tmp"}), 400, "invalid_request")
+    with run_instance(tmp_path / "payres.db", backup_directory=str(tmp_path / "copies")) as instance:
+        other = Program(instance, program.http)
+        missing = error_of(other.ask("POST", "/backups", {}), 409, "wrong_state")
+        assert missing["hint"].endswith("copies, which is not a directory")
+        assert not (tmp_path / "copies").exists()
+        (tmp_path / "copies").mkdir()
+        made = other.post("/backups", {}, "backup-1")
+        assert Path(made["backup"]).parent == tmp_path / "copies"
+        assert Path(made["backup"]).stat().st_size == made["bytes"]
+        assert other.post("/backups", {}, "backup-1") == made
+        assert other.audited()[0][1:3] == ("database.backup", made["backup"])
+
+
+@pytest.mark.parametrize("kind", ["read", "write"])
+def test_key_that_ends_while_it_is_used_does_nothing(
+    payres: Instance, program: Program, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    """Another request may revoke the key between the authentication and the transaction."""
+    user = Program(payres, program.http)
+    given = serving._given
+
+    async def slow(request: Any, operation: Any) -> Any:
+        if operation.path.endswith(("/wallets", "/peers")):
+            await payres.context.database.write(lambda work: revoke_api_key(work, user.id))
+        return await given(request, operation)
+
+    monkeypatch.setattr(serving, "_given", slow)
+    body = {"path": "never", "assetCode": "USD", "assetScale": 2}
+    answer = user.ask("GET", "/peers") if kind == "read" else user.ask("POST", "/wallets", body)
+    assert error_of(answer, 401, "invalid_token")["reason"] == "revoked_token"
+    assert answer.headers["www-authenticate"] == "Bearer"

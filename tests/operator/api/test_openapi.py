@@ -1,0 +1,49 @@
+"""The OpenAPI document against the program: answers are as documented."""
+
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from schemathesis.config import SchemathesisConfig
+
+from payres.operator.api import admin_endpoints
+from payres.operator.api_keys import SCOPES
+from tests.instance import Instance
+from tests.openapi.test_schemathesis import run
+from tests.operator.api.conftest import BASE, DOCUMENT, Program
+
+
+def test_paths_are_those_of_the_routes() -> None:
+    described = {(method.upper(), path) for path, item in DOCUMENT["paths"].items() for method in item}
+    assert described == {(one.method, BASE + one.path) for one in admin_endpoints() if one.scope}
+
+
+def test_server_shows_it_without_a_key(payres: Instance, program: Program) -> None:
+    answer = program.http.get(f"{payres.base_url}{BASE}/openapi.json")
+    assert answer.json() == {**DOCUMENT, "servers": [{"url": payres.base_url}]}
+
+
+def test_every_scope_of_an_endpoint_is_one() -> None:
+    assert {scope for one in admin_endpoints() for scope in one.scope.split()} <= SCOPES.keys()
+
+
+def test_nothing_undocumented_is_found(
+    payres: Instance, program: Program, record_property: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some cases of each operation: none gets a 5xx, a status or a body that the document does not have."""
+    # It reads all variables each time.
+    monkeypatch.setattr(requests.sessions, "get_environ_proxies", lambda *_, **__: {})
+    schema = schemathesis.openapi.from_dict(DOCUMENT, config=SchemathesisConfig(seed=1))
+    schema.config.base_url = payres.base_url
+    schema.config.headers = {"Authorization": f"Bearer {program.key}"}
+    # Values at the bounds of each schema and beyond, and one method that no path has.
+    schema.config.phases.coverage.unexpected_methods = {"TRACE"}
+    schema.config.phases.fuzzing.enabled = schema.config.phases.stateful.enabled = False
+    # Some rules are in no schema: wallets must exist, amounts must fit their assets.
+    schema.config.checks.positive_data_acceptance.enabled = False
+    made = run(schema)
+    record_property("cases", made.cases)
+    assert not made.faults, "\n\n".join(made.faults)
+    assert made.cases >= 4 * len([one for one in admin_endpoints() if one.scope])
+    payres.check_ledger()

@@ -1,0 +1,105 @@
+"""What the pages show in tests: a little of everything, and texts that try to be more than text."""
+
+from fractions import Fraction
+from typing import Any, Final, NamedTuple
+
+from payres.core.payments import ledger
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.terms import Path, Terms
+from payres.core.signatures.jwk import jwk_from_public_bytes
+from payres.core.store import clients, events
+from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.work import Work
+from payres.interledger import balances
+from payres.interledger.settlement import end_remote
+from payres.interledger.store.packets import PacketRecord
+from payres.operator import api_keys, assets, keys, wallets, webhooks
+from payres.operator.wallets import require_wallet
+from payres.webhooks.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord
+from tests.helpers import last_segment, usd
+from tests.instance import Instance
+from tests.works import add_usd_peer, sending_payment
+
+HOSTILE: Final = "<script>alert(1)</script>'\"><img src=x onerror=alert(2)>\u202e"
+FORMULA: Final = '=HYPERLINK("https://evil.example")'
+
+
+class Seeded(NamedTuple):
+    """Ids of what was made."""
+
+    incoming: str
+    outgoing: str
+    failed: str
+    packet: str
+    grant: str
+    api_key: str
+    kid: str
+
+
+def fill(instance: Instance) -> Seeded:
+    """Payments, grants, keys, peers: each kind of thing once at least."""
+    incoming, outgoing = _pay(instance)
+
+    def unit(work: Work) -> Seeded:
+        wallets.create_wallet(work, "savings/of-a-wallet-with-a-long-path", "EUR", 2, "W" * 100, None)
+        wallets.deposit(work, "alice", "12345.67", f"bank {HOSTILE}"[:100].replace("\u202e", ""))
+        wallets.withdraw(work, "alice", "5.00", FORMULA)
+        assets.deposit_liquidity(work, "USD", 2, "1000.00")
+        assets.deposit_liquidity(work, "EUR", 2, "500.00")
+        assets.set_rate(work, "EUR", "USD", "1.08")
+        keys.add_key(work, "alice", jwk_from_public_bytes("key-of-alice", bytes(range(32))), "Phone <b>of Alice</b>")
+        paid = OUTGOING.by_id(work, outgoing)
+        _leave_undelivered(work, paid)
+        api_key = api_keys.create_api_key(work, "Order book <i>", ["payments:read", "wallets:read"], None)
+        failed, packet = _give_up(work)
+        return Seeded(incoming, outgoing, failed, packet, paid.grant_id or "", api_key.id, "key-of-alice")
+
+    seeded = instance.write(unit)
+    asked = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": instance.wallet("alice")}
+    assert instance.client.request_grant(asked).json()["interact"]
+    return seeded
+
+
+def _pay(instance: Instance) -> tuple[str, str]:
+    """The ids of an incoming payment, and of the outgoing one that paid it."""
+    metadata = {"description": HOSTILE, "order": 17}
+    incoming = instance.client.create_incoming_payment(instance.wallet("bob"), usd(2500), metadata=metadata)
+    quote = instance.client.create_quote(instance.wallet("alice"), incoming["id"])
+    limits = {"debitAmount": usd(10000)}
+    paid = instance.client.create_outgoing_payment(instance.wallet("alice"), quote["id"], limits)
+    return last_segment(incoming["id"]), last_segment(paid["id"])
+
+
+def _leave_undelivered(work: Work, paid: OutgoingRecord) -> None:
+    """A webhook that is gone, which did not accept the events of a payment."""
+    webhook = webhooks.add(work, "https://hooks.example/" + "a-long-path/" * 5).webhook
+    error = f"it answered 410 {HOSTILE}"
+    for event in events.events_of(work, paid.id, [paid.created_at]):
+        DELIVERIES.replace(work, DeliveryRecord(event.sequence, webhook.id, "failed", 12, None, work.now, 410, error))
+    WEBHOOKS.update(work, webhook.id, state="disabled")
+
+
+def _give_up(work: Work) -> tuple[str, str]:
+    """A payment to another server that failed with a packet of unknown outcome; the ids of both."""
+    wallet = require_wallet(work, "alice")
+    url = "https://pay.second.example/" + "a-long-path/" * 6 + "ilp"
+    there: dict[str, Any] = {"ilp_address": "g.second", "url": url, "routes": ("g.third", "g.fourth")}
+    peer = add_usd_peer(work, "second", "1000.00", outgoing_token="shown", incoming_token="seen", **there)
+    client = clients.ensure_client(work, "https://evil.example/<b>", "https://evil.example/<b>", None, work.now)
+    terms = Terms(
+        receiver=f"https://elsewhere.example/incoming-payments/{'long' * 20}?<script>",
+        incoming_payment_id=None,
+        debit=1000,
+        fee=20,
+        receive=800,
+        asset=Asset("GBP", 2),
+        path=Path(Fraction(9, 10), Fraction(91, 100), 1000),
+    )
+    payment_id, packet_id = work.new_id(), work.new_id()
+    OUTGOING.insert(work, sending_payment(payment_id, wallet.id, client.id, work.now, terms, None))
+    ledger.hold(work, wallet.account_id, 1000, outgoing_payment_id=payment_id)
+    packet = PacketRecord(packet_id, peer.id, payment_id, None, None, 500, 500, b"prepare", work.now, "prepared")
+    balances.prepare(work, packet, peer)
+    balances.leave_unresolved(work, packet)
+    end_remote(work, OUTGOING.by_id(work, payment_id), f"the receiver said {HOSTILE}")
+    return payment_id, packet_id

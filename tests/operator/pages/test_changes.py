@@ -1,0 +1,225 @@
+"""What operators do in the pages: each by a form that says what will happen."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from payres.core.signatures.jwk import jwk_from_public_bytes
+from payres.core.store.payments import refunds_of
+from payres.core.store.work import Work
+from payres.interledger.node import node_of
+from payres.operator import api_keys, keys
+from payres.operator.store.operators import API_KEYS
+from tests.core.payments.test_refunds import pay_from_remote
+from tests.helpers import last_segment, usd
+from tests.instance import Instance
+from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
+from tests.operator.pages.seed import Seeded, fill
+
+
+@pytest.fixture(scope="module")
+def seeded(payres: Instance) -> Seeded:
+    return fill(payres)
+
+
+def open_wallet(payres: Instance, path: str, amount: str = "100.00") -> str:
+    """A wallet of its own for a test; its page."""
+    payres.create_wallet(path, deposit=amount)
+    return f"/admin/wallets/{path}"
+
+
+def test_grant_is_revoked(payres: Instance, ann: Browser) -> None:
+    wallet = payres.wallet("alice")
+    token = payres.client.grant({"type": "incoming-payment", "actions": ["create"], "identifier": wallet})
+    newest, *_ = ann.rows("/admin/grants", withoutConsent="true")
+    path = f"/admin/grants/{newest['Grant']}"
+    assert f'href="{path}/revoke"' in ann.get(path).text
+    assert "The grant and its tokens end at once; this cannot be undone" in ann.words(f"{path}/revoke")
+    assert ann.send(f"{path}/revoke", choice="revoke").headers["location"] == path
+    assert "There is nothing left to do here." in ann.words(f"{path}/revoke")
+    assert payres.client.post("/incoming-payments", {"walletAddress": wallet}, token).status_code == 401
+
+
+def test_key_of_a_wallet_is_revoked(payres: Instance, ann: Browser) -> None:
+    own = open_wallet(payres, "keyed")
+    jwk = jwk_from_public_bytes("a/b?c", bytes(range(32)))
+    payres.write(lambda work: keys.add_key(work, "keyed", jwk))
+    path = f"{own}/keys/a%2Fb%3Fc"
+    assert f'href="{path}"' in ann.get(own).text
+    assert ann.send(path, choice="revoke").headers["location"] == own
+    assert "State revoked" in ann.words(path)
+
+
+@pytest.mark.parametrize("fields", [{}, {"keep_made": "true"}])
+def test_keys_that_a_key_made_are_revoked_with_it_or_kept(
+    payres: Instance, ann: Browser, fields: dict[str, str]
+) -> None:
+    def unit(work: Work) -> tuple[str, str]:
+        maker = api_keys.create_api_key(work, "Maker", ["keys:write"])
+        made = api_keys.create_key_with(work, API_KEYS.by_id(work, maker.id), "Made", ["keys:write"], None)
+        return maker.id, made.id
+
+    maker, made = payres.write(unit)
+    assert "Keep the keys that were created with it." in ann.words(f"/admin/api-keys/{maker}")
+    assert ann.send(f"/admin/api-keys/{maker}", choice="revoke", **fields).status_code == 303
+    revoked = payres.read(lambda work: [API_KEYS.by_id(work, key).revoked_at for key in (maker, made)])
+    assert [one is None for one in revoked] == [False, bool(fields)]
+
+
+def test_deposit_takes_the_password_again_and_is_made_once(payres: Instance, ann: Browser) -> None:
+    own = open_wallet(payres, "paid-in")
+    form = hidden_fields(ann.get(f"{own}/deposit")) | {"choice": "deposit", "amount": "12.50", "password": PASSWORD}
+    answer = ann.http.post(f"{own}/deposit", data=form)
+    assert (answer.status_code, answer.headers["location"]) == (303, own), answer.text
+    # As a second click sends it, and whoever goes back to write a reference or another amount.
+    for more in ({}, {"reference": "invoice 8"}, {"amount": "1.00"}):
+        answer = ann.http.post(f"{own}/deposit", data=form | more)
+        assert (answer.status_code, "This form was carried out before" in answer.text) == (409, True)
+        assert hidden_fields(answer)["once"] != form["once"]
+    for once in ("", "r1"):
+        assert ann.http.post(f"{own}/deposit", data=form | {"once": once}).status_code == 400
+    assert payres.balance("paid-in") == "112.50"
+    assert ann.rows("/admin/audit-log")[0]["Details"].startswith("amount 12.50 USD, reference page ")
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "problem"),
+    [
+        ({"amount": "1.00"}, 401, "This is not the password of this operator."),
+        ({"amount": "1.00", "password": "wrong"}, 401, "This is not the password of this operator."),
+        ({"amount": "<b>", "password": PASSWORD}, 400, "'<b>' is not an amount of USD"),
+        ({"password": PASSWORD}, 400, "'' is not an amount of USD"),
+        ({"amount": "1.00", "choice": "deposit", "password": PASSWORD}, 400, "This form is not one of this page's"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_nothing_moves(
+    payres: Instance, browser: Browser, fields: dict[str, str], status: int, problem: str
+) -> None:
+    browser.follow_link("ben")
+    before = payres.balance("bob")
+    answer = browser.send("/admin/wallets/bob/withdraw", **{"choice": "withdraw"} | fields)
+    assert answer.status_code == status
+    assert problem in words_of(answer)
+    assert "<b>" not in answer.text
+    assert payres.balance("bob") == before
+
+
+def test_passwords_in_forms_that_move_money_are_guesses_too(payres: Instance, browser: Browser) -> None:
+    own = open_wallet(payres, "guessed")
+    browser.follow_link("thief")
+    fields = {"choice": "withdraw", "amount": "1.00"}
+    statuses = [browser.send(f"{own}/withdraw", **fields, password=f"guess {n}").status_code for n in range(6)]
+    assert statuses == [401] * 5 + [429]
+    assert browser.send(f"{own}/withdraw", **fields, password=PASSWORD).status_code == 429
+    assert payres.balance("guessed") == "100.00"
+
+
+def test_packet_is_resolved_as_delivered(payres: Instance, ann: Browser, seeded: Seeded) -> None:
+    path = f"/admin/packets/{seeded.packet}"
+    assert f'href="{path}"' in ann.get("/admin/peers/second/unresolved-packets").text
+    assert "Delivered: the peer is owed 5.00 USD, which is paid out of your liquidity." in ann.words(path)
+    assert ann.send(path, choice="delivered").status_code == 401, "it moves money"
+    answer = ann.send(path, choice="delivered", password=PASSWORD)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/admin/peers/second")
+    assert "Unresolved packets nothing" in ann.words("/admin/peers/second")
+    newest = ann.rows("/admin/audit-log")[0]
+    assert (newest["Did what"], newest["To what"]) == ("packet.resolve", seeded.packet)
+    assert ann.get(path).status_code == 409, "it is resolved"
+    payres.check_ledger()
+
+
+def test_payment_is_refunded_in_part_and_then_in_whole(payres: Instance, ann: Browser, seeded: Seeded) -> None:
+    path = f"/admin/payments/{seeded.incoming}"
+    assert f'href="{path}/refund"' in ann.get(path).text
+    part = ann.send(f"{path}/refund", choice="send", amount="5.00", reference="broken cup", password=PASSWORD)
+    assert (part.status_code, part.headers["location"]) == (303, path)
+    assert "USD 5.00 was sent back to alice, under the reference broken cup." in ann.words(path)
+    other = ann.words(f"/admin/payments/{seeded.outgoing}")
+    assert "USD 5.00 came back from bob, under the reference broken cup." in other
+    assert ann.send(f"{path}/refund", choice="send", password=PASSWORD).status_code == 303
+    assert "Sent back USD 25.00" in ann.words(path)
+    payres.check_ledger()
+
+
+def refund_form(payres: Instance, ann: Browser) -> tuple[str, str, dict[str, str]]:
+    """A payment of 5.00 to refund, the page that does, and its form for 1.00."""
+    url = payres.client.create_incoming_payment(payres.wallet("bob"), usd(500))["id"]
+    payres.client.pay(payres.wallet("alice"), url)
+    path = f"/admin/payments/{last_segment(url)}/refund"
+    fields = {"choice": "send", "amount": "1.00", "password": PASSWORD}
+    return last_segment(url), path, hidden_fields(ann.get(path)) | fields
+
+
+def test_refund_that_was_refused_can_be_sent_again_from_the_same_form(payres: Instance, ann: Browser) -> None:
+    bill, path, form = refund_form(payres, ann)
+    assert ann.http.post(path, data=form | {"amount": "6.00"}).status_code == 400
+    assert ann.http.post(path, data=form).status_code == 303
+    again = ann.http.post(path, data=form)
+    assert (again.status_code, "This form was carried out before" in again.text) == (409, True)
+    assert len(payres.read(lambda work: refunds_of(work, "incoming", bill, 100))) == 1
+    payres.check_ledger()
+
+
+def test_refund_form_sent_many_times_at_once_is_carried_out_once(payres: Instance, ann: Browser) -> None:
+    """Whatever references are written into its copies."""
+    bill, path, form = refund_form(payres, ann)
+    with ThreadPoolExecutor(4) as pool:
+        answers = pool.map(lambda number: ann.http.post(path, data=form | {"reference": f"r-{number}"}), range(4))
+        assert sorted(answer.status_code for answer in answers) == [303, 409, 409, 409]
+    assert len(payres.read(lambda work: refunds_of(work, "incoming", bill, 100))) == 1
+
+
+def test_payment_from_another_server_is_refunded_to_a_wallet_address(
+    payres: Instance, ann: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wakes: list[None] = []
+    monkeypatch.setattr(node_of(payres.context).payments, "wake", lambda: wakes.append(None))
+    bill = str(payres.client.create_incoming_payment(payres.wallet("bob"))["id"]).rpartition("/")[2]
+    payres.write(lambda work: pay_from_remote(work, 700, "bob", bill))
+    path = f"/admin/payments/{bill}"
+    form = {"choice": "send", "reference": "broken jug", "password": PASSWORD}
+    refused = ann.send(f"{path}/refund", to="alice", **form)
+    assert (refused.status_code, "to must be a wallet address" in words_of(refused)) == (400, True)
+    assert not wakes
+    answer = ann.send(f"{path}/refund", to=payres.wallet("alice"), **form)
+    assert (answer.status_code, answer.headers["location"]) == (303, path)
+    assert len(wakes) == 1
+    history = ann.words(path)
+    assert f"USD 7.00 was to be sent back to {payres.wallet('alice')} by a payment" in history
+    assert "USD 7.00 was sent, and USD 7.00 arrived." in history
+    sent = payres.read(lambda work: refunds_of(work, "incoming", bill, 100))[0].return_payment_id
+    assert f"Refund of {bill}" in ann.words(f"/admin/payments/{sent}")
+    payres.check_ledger()
+
+
+ACTIONS = (
+    *("/admin/wallets/bob/deposit", "/admin/wallets/bob/withdraw", "/admin/wallets/bob/deactivate"),
+    *("/admin/grants/{grant}/revoke", "/admin/api-keys/{api_key}", "/admin/wallets/alice/keys/{kid}"),
+    "/admin/payments/{incoming}/refund",
+)
+
+
+CHOICES = ("deposit", "withdraw", "deactivate", "revoke", "send")
+
+
+@pytest.mark.parametrize("path", ACTIONS)
+def test_who_may_look_only_changes_nothing(ann: Browser, reader: Browser, seeded: Seeded, path: str) -> None:
+    path, before = path.format(**seeded._asdict()), ann.rows("/admin/audit-log")
+    assert "<button" not in reader.get(path).text.partition("<main")[2]
+    for choice in CHOICES:
+        answer = reader.send(path, choice=choice, amount="1.00", password=PASSWORD)
+        assert (answer.status_code, "You may look at everything" in words_of(answer)) == (403, True)
+    assert ann.rows("/admin/audit-log") == before
+
+
+@pytest.mark.parametrize("path", ACTIONS)
+def test_forged_form_changes_nothing(
+    browser: Browser, ann: Browser, reader: Browser, seeded: Seeded, path: str
+) -> None:
+    path, before = path.format(**seeded._asdict()), ann.rows("/admin/audit-log")
+    another = {"csrf": hidden_fields(reader.get("/admin"))["csrf"]}
+    for choice in CHOICES:
+        form = {"choice": choice, "amount": "1.00", "password": PASSWORD}
+        statuses = [ann.http.post(path, data=form | token).status_code for token in ({}, another)]
+        assert [*statuses, browser.http.post(path, data=form | another).status_code] == [403, 403, 401]
+    assert ann.rows("/admin/audit-log") == before

@@ -1,0 +1,492 @@
+import csv
+import io
+import re
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.protocol.clock import DAY, format_time
+from payres.core.store.work import Work
+from payres.operator.audit import ENTRY, AuditEntry
+from payres.operator.backups import Backup, record_backup
+from payres.operator.pages.overview import bar_chart
+from payres.operator.payments import PAYMENT
+from payres.operator.shapes import Cell
+from payres.operator.wallets import create_wallet, deposit
+from tests.instance import Instance, run_instance
+from tests.operator.pages.browser import Browser, rows_of, words_of
+from tests.operator.pages.seed import FORMULA, HOSTILE, Seeded, fill
+
+TEXT = HOSTILE.removesuffix("\u202e")  # as it is shown: a mark of direction would turn around what follows
+
+
+@pytest.fixture(scope="module")
+def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    settings = {"metrics_token": "very-secret", "rates_url": "http://127.0.0.1:9/rates?key=very-secret"}
+    with run_instance(tmp_path_factory.mktemp("pages") / "payres.db", **settings) as instance:
+        yield instance
+
+
+@pytest.fixture(scope="module")
+def seeded(payres: Instance) -> Seeded:
+    return fill(payres)
+
+
+def paths(seeded: Seeded) -> list[str]:
+    """Every page, some in several states."""
+    return [
+        *("/admin", "/admin?live=1", "/admin/wallets", "/admin/wallets/alice", "/admin/wallets/alice/movements"),
+        *("/admin/wallets/savings%2Fof-a-wallet-with-a-long-path", "/admin/payments", "/admin/grants", "/admin/peers"),
+        *(f"/admin/payments/{one}" for one in (seeded.incoming, seeded.outgoing, seeded.failed)),
+        *("/admin/payments?state=sending", f"/admin/grants/{seeded.grant}", "/admin/peers/second", "/admin/api-keys"),
+        *("/admin/audit-log", "/admin/settings", "/admin/exports"),
+    ]
+
+
+def test_story_of_a_payment_here_is_told_from_its_grant_to_its_end(ann: Browser, seeded: Seeded) -> None:
+    words = ann.words(f"/admin/payments/{seeded.outgoing}")
+    told = [
+        "asked for a grant. ",
+        "The owner of the wallet approved it.",
+        "The payment began: at most USD 25.00 from alice to ",
+        "USD 25.00 moved from the wallet alice to the wallet bob.",
+        "It was completed. USD 25.00 was sent, and USD 25.00 arrived.",
+    ]
+    places = [words.index(sentence) for sentence in told]
+    assert places == sorted(places)
+    assert "A quote: USD 25.00 leaves the wallet, USD 0.00 of it as a fee, and USD 25.00 arrives." in words
+    assert f'href="/admin/grants/{seeded.grant}"' in ann.get(f"/admin/payments/{seeded.outgoing}").text
+    assert f'href="/admin/payments/{seeded.incoming}"' in ann.get(f"/admin/payments/{seeded.outgoing}").text
+
+
+def test_story_of_an_incoming_payment_names_who_paid_and_has_the_metadata(ann: Browser, seeded: Seeded) -> None:
+    words = ann.words(f"/admin/payments/{seeded.incoming}")
+    assert "asked for USD 25.00, to be paid into bob." in words
+    assert "It was completed. It had received USD 25.00." in words
+    assert f"Paid by {seeded.outgoing}" in words
+    assert '"order": 17' in words
+
+
+def test_story_shows_what_became_of_events(ann: Browser, seeded: Seeded) -> None:
+    rows = _table(ann, f"/admin/payments/{seeded.outgoing}", "Events")
+    assert [(row["Event"], row["Delivery"], row["Attempts"]) for row in rows] == [
+        ("outgoing_payment.created", "failed", "12"),
+        ("outgoing_payment.completed", "failed", "12"),
+    ]
+    assert int(rows[1]["Sequence"]) == int(rows[0]["Sequence"]) + 1
+    assert rows[0]["Error"] == f"it answered 410 {TEXT}"
+
+
+def test_story_of_a_failed_payment_tells_of_its_packets(ann: Browser, seeded: Seeded) -> None:
+    words = ann.words(f"/admin/payments/{seeded.failed}")
+    assert "A packet of 500 in the smallest unit went to the peer second. It is unresolved." in words
+    assert f"It failed: the receiver said {TEXT}. USD 0.00 was sent, and GBP 0.00 arrived." in words
+
+
+def test_story_says_who_decided(ann: Browser, payres: Instance, seeded: Seeded) -> None:
+    def told(decider: str | None) -> str:
+        change = "UPDATE interaction SET decided_by = ? WHERE grant_id = ?"
+        payres.write(lambda work: work.execute(change, (decider, seeded.grant)).fetchall())
+        return ann.words(f"/admin/payments/{seeded.outgoing}")
+
+    assert "The operator approved it in the owner's name." in told("operator")
+    assert "It was approved." in told(None)
+    assert "The owner of the wallet approved it." in told("owner")
+
+
+def test_wallet_has_its_balance_payments_movements_and_keys(ann: Browser, seeded: Seeded) -> None:
+    words = ann.words("/admin/wallets/alice")
+    for part in (
+        "Balance USD 13,315.67 State active Name Alice",
+        "Wallet address ",
+        "Phone <b>of Alice</b>",
+        seeded.outgoing,
+        "12,345.67",
+    ):
+        assert part in words
+    [key] = [row for row in _table(ann, "/admin/wallets/alice", "Keys") if row["Key id"] == seeded.kid]
+    assert key["State"] == "valid"
+
+
+def test_grant_is_told_in_words_with_what_is_left(ann: Browser, seeded: Seeded) -> None:
+    words = ann.words(f"/admin/grants/{seeded.grant}")
+    assert "State issued Left 75.00 USD Asked for" in words
+    assert "Spent 25.00 USD" in words
+    assert "It may pay up to USD 100.00, to anyone it chooses." in words
+    assert "your wallet" not in words
+    [row] = [row for row in ann.rows("/admin/grants") if row["Grant"] == seeded.grant]
+    assert all(row["For"].startswith("payments ") for row in ann.rows("/admin/grants"))
+    assert "Without consent too" in ann.words("/admin/grants")
+    assert "quote: create" in ann.words("/admin/grants", withoutConsent="true")
+    assert (row["State"], row["Spent"], row["Left"]) == ("issued", "25.00 USD", "75.00 USD")
+
+
+def test_peer_has_its_unresolved_packets(ann: Browser, seeded: Seeded) -> None:
+    assert "Unresolved packets USD 5.00 in 1 packet " in ann.words("/admin/peers/second")
+    [payment] = _table(ann, "/admin/peers/second", "Unresolved payments")
+    assert (payment["Payment"], payment["Packets"], payment["Amount"]) == (seeded.failed, "1", "5.00")
+    assert "counts 0.00 if none of these arrived, 5.00 if all did" in payment["To compare"]
+    assert '<a href="/admin/peers/second/unresolved-packets">Each packet</a>' in ann.get("/admin/peers/second").text
+    [packet] = ann.rows("/admin/peers/second/unresolved-packets")
+    assert (packet["Packet"], packet["Payment"], packet["Amount"]) == (seeded.packet, seeded.failed, "5.00")
+    [peer] = ann.rows("/admin/peers")
+    assert (peer["Peer"], peer["Unresolved packets"]) == ("second", "5.00 in 1 packet")
+
+
+def test_settings_are_those_in_effect_and_secrets_are_masked(ann: Browser) -> None:
+    answer = ann.get("/admin/settings")
+    assert "very-secret" not in answer.text
+    shown = {row["Setting"]: (row["Value"], row["From"]) for row in ann.rows("/admin/settings")}
+    assert shown["metrics_token"] == ("••••••••", "set")
+    assert shown["rates_url"] == ("http://127.0.0.1:9/rates?••••••••", "set")
+    assert shown["signature_max_age"] == ("300", "default")
+    assert shown["allow_private_hosts"] == ("true", "set")
+
+
+def test_overview_shows_money_volume_and_what_needs_attention(ann: Browser, payres: Instance, seeded: Seeded) -> None:
+    words = ann.words("/admin")
+    for part in (
+        "Payments can be taken",
+        "packets: 1 unresolved",
+        "USD paid a day",
+        "USD 25.00 in all",
+        "Last backup none by payres",
+        "Webhooks 0 active, 1 disabled",
+        "Server payres ",
+    ):
+        assert part in words, part
+    [_, dollars] = ann.rows("/admin")
+    assert dollars == {"Asset": "USD", "In wallets": "14,340.67", "Liquidity": "1,000.00", "Fees": "0.00"}
+    day = payres.read(lambda work: format_time(work.now)[:10])
+    payres.write(lambda work: record_backup(work, Backup(Path("/backups/1.db"), 1, 1, work.now)))
+    shown = ann.words("/admin")
+    assert f"Ledger in order at {day}" in shown
+    assert f"Last backup {day}" in shown
+
+
+def test_what_needs_attention_leads_to_the_pages_that_help(ann: Browser, seeded: Seeded) -> None:
+    part = ann.get("/admin").text.partition('<section class="note warn attention">')[2].partition("</section>")[0]
+    assert re.findall(r'<a href="([^"]+)">', part) == ["/admin/peers", "/admin/webhooks"]
+    assert "payres peer unresolved" not in part
+    assert '<span class="code">payres webhook test ' in part, "no page does that"
+
+
+def test_chart_has_axes_and_two_weeks_at_least(ann: Browser, payres: Instance, seeded: Seeded) -> None:
+    today = payres.read(lambda work: work.now)
+    first = format_time(today - 13 * DAY)[:10]
+    page = ann.get("/admin").text
+    assert f'aria-label="USD paid a day, at most USD 25.00 from {first} to {format_time(today)[:10]};' in page
+    assert "<span>30.00</span><span>15.00</span><span>0.00</span>" in page
+    assert page.count("<line ") == 3 * page.count('<svg class="chart"')
+
+
+@pytest.mark.parametrize(("figure", "top"), [(0, 2), (1, 2), (9, 10), (11, 20), (2500, 3000), (9999, 10000)])
+def test_axis_ends_at_a_round_figure(figure: int, top: int) -> None:
+    chart = bar_chart("", Asset("USD", 2), 0, [figure, *[0] * 89])
+    assert chart["scale"] == [format_decimal(one, Asset("USD", 2)) for one in (top, top // 2, 0)]
+    assert all(0 < bar["height"] <= chart["height"] for bar in chart["bars"])
+
+
+def test_page_loads_again_by_itself_only_where_that_was_asked_for(ann: Browser, seeded: Seeded) -> None:
+    assert 'http-equiv="refresh"' not in ann.get("/admin").text
+    assert '<meta http-equiv="refresh" content="30">' in ann.get("/admin?live=1").text
+    assert 'http-equiv="refresh"' not in ann.get(f"/admin/payments/{seeded.outgoing}?live=1").text, "it has ended"
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({}, {"incoming", "outgoing", "failed"}),
+        ({"wallet": "alice", "min": "1.00"}, {"outgoing"}),
+        ({"reason": "receiver said"}, {"failed"}),
+        ({"from": "2020-01-01", "to": "2020-02-01"}, set()),
+        ({"from": "2020-01-01"}, {"incoming", "outgoing", "failed"}),
+        ({"from": "2020-01-01T00:00:00Z"}, {"incoming", "outgoing", "failed"}),
+    ],
+)
+def test_payments_are_filtered_in_the_page_and_alike_in_csv(
+    ann: Browser, seeded: Seeded, filters: dict[str, str], found: set[str]
+) -> None:
+    ids = {getattr(seeded, name) for name in found}
+    rows = ann.rows("/admin/payments", **filters)
+    assert {row["Payment"] for row in rows} == ids
+    written = _csv(ann, "/admin/payments", **filters)
+    assert [row["Payment"] for row in written] == [row["Payment"] for row in rows]
+    assert ("There are no such payments" in ann.words("/admin/payments", **filters)) == (not ids)
+
+
+@pytest.mark.parametrize(("name", "label"), [("min", "amount from"), ("max", "amount to")])
+def test_amount_needs_a_wallet_and_the_page_says_which_field_is_meant(ann: Browser, name: str, label: str) -> None:
+    answer = ann.get("/admin/payments", **{name: "1.00"})
+    assert answer.status_code == 400
+    assert f"The {label} ({name}) is in a wallet's currency: name the wallet." in words_of(answer)
+
+
+def test_pages_are_in_english_whatever_is_read_elsewhere(ann: Browser) -> None:
+    answer = ann.http.get("/admin", headers={"Accept-Language": "de"})
+    assert (answer.headers["content-language"], '<html lang="en">' in answer.text) == ("en", True)
+    assert "Skip to the page" in answer.text
+
+
+def test_filters_are_folded_away_until_they_are_used(ann: Browser, seeded: Seeded) -> None:
+    assert '<details class="card slim">\n<summary>Filter</summary>' in ann.get("/admin/payments").text
+    used = ann.get("/admin/payments?state=failed").text
+    assert '<details class="card slim" open>' in used
+    assert '<a class="button" href="/admin/payments">Reset</a>' in used
+    words = ann.words("/admin/payments")
+    for label in ("Amount from", "Amount to", "Reason contains"):
+        assert label in words
+
+
+def test_files_have_the_columns_that_they_had(ann: Browser, seeded: Seeded) -> None:
+    known = "Created (UTC),Payment,Direction,Wallet,Amount,Moved,Refunded,Asset,State,Receiver,Failure"
+    assert ann.get("/admin/payments?format=csv").text.splitlines()[0] == known
+
+
+@pytest.mark.parametrize(
+    ("direction", "state", "amount", "moved", "refunded", "said"),
+    [
+        ("outgoing", "completed", "5.06", "5.00", "0.00", "USD 5.00"),
+        ("outgoing", "sending", "5.06", "1.00", "0.00", "USD 1.00 of at most 5.06"),
+        ("outgoing", "failed", "5.06", "0.00", "0.00", "USD 0.00 of at most 5.06"),
+        ("incoming", "completed", "1005.00", "1005.00", "2.00", "USD 1,005.00, 2.00 refunded"),
+        ("incoming", "completed", "90.00", "93.00", "0.00", "USD 93.00"),
+        ("incoming", "completed", "5.00", "3.00", "0.00", "USD 3.00 of 5.00"),
+        ("incoming", "pending", "5.00", "0.00", "0.00", "USD 0.00 of 5.00"),
+        ("incoming", "pending", None, "0.00", "0.00", "USD 0.00"),
+    ],
+)
+def test_amount_says_what_is_lacking_only_where_something_is(
+    payres: Instance,
+    seeded: Seeded,
+    direction: str,
+    state: str,
+    amount: str | None,
+    moved: str,
+    refunded: str,
+    said: str,
+) -> None:
+    given = {"direction": direction, "state": state, "amount": amount, "moved": moved, "refunded": refunded}
+    one = msgspec.structs.replace(payres.read(lambda work: PAYMENT.find(work, id=seeded.outgoing)), **given)
+    [cell] = [column.cell(one) for column in PAYMENT.on_pages if column.label == "Amount"]
+    assert cell.shown == said
+
+
+@pytest.mark.parametrize(
+    ("text", "brief"),
+    [
+        ("0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", "…0c1f8d11"),
+        ("evt_0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", "…0c1f8d11"),
+        ("https://pay.example/incoming-payments/0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", "pay.example…0c1f8d11"),
+        ("https://pay.example/alice", "https://pay.example/alice"),
+        (
+            "https://pay.example/alice-with-a-long-path “Her shop”",
+            "https://pay.example/alice-with-a-long-path “Her shop”",
+        ),
+    ],
+)
+def test_long_names_are_shortened_in_tables(text: str, brief: str) -> None:
+    assert Cell(text, "code").brief == brief
+
+
+def test_what_is_shortened_stands_whole_in_the_title(ann: Browser, seeded: Seeded) -> None:
+    page = ann.get("/admin/payments").text
+    assert f'<span class="short code" title="{seeded.outgoing}">…{seeded.outgoing[-8:]}</span>' in page
+    url = f"{ann.instance.base_url}/incoming-payments/{seeded.incoming}"
+    host = url.split("/")[2]
+    assert f'<span class="short" title="{url}">{host}…{seeded.incoming[-8:]}</span>' in page
+
+
+def test_states_that_wait_look_like_none_that_are_over() -> None:
+    assert {Cell(state, "state").tone for state in ("pending", "sending")} == {"waiting"}
+    assert {Cell(state, "state").tone for state in ("delivered", "completed", "failed", "disabled")} == {"good", "bad"}
+
+
+@pytest.mark.parametrize(
+    ("filters", "actions"),
+    [
+        ({"action": "WALLET.with"}, ["wallet.withdraw"]),
+        ({"actor": "server", "object": "second"}, ["peer.add"]),
+        ({"actor": "page:ann"}, ["admin.set_password"]),
+        ({"action": "peer", "to": "2020-01-01"}, []),
+        ({"action": "peer", "from": "2020-01-01"}, ["peer.add"]),
+        ({"actor": "nobody%"}, []),
+    ],
+)
+def test_audit_log_is_filtered(ann: Browser, seeded: Seeded, filters: dict[str, str], actions: list[str]) -> None:
+    assert [row["Did what"] for row in ann.rows("/admin/audit-log", **filters)] == actions
+
+
+@pytest.mark.parametrize(
+    ("action", "about", "link"),
+    [
+        ("wallet.deposit", "a/b", "/admin/wallets/a%2Fb"),
+        ("key.add", "alice", "/admin/wallets/alice"),
+        ("grant.revoke", "id", "/admin/grants/id"),
+        ("payment.refund", "id", "/admin/payments/id"),
+        ("api_key.create", "id", "/admin/api-keys/id"),
+        ("webhook.add", "id", "/admin/webhooks/id"),
+        ("webhook.replay", "an-event", None),
+        ("peer.remove", "second", None),
+        ("rate.set", "EUR USD", None),
+    ],
+)
+def test_audit_log_leads_to_what_was_changed(action: str, about: str, link: str | None) -> None:
+    said = AuditEntry(id="1", created_at="", actor="api:key", action=action, object=about, details={})
+    assert [column.cell(said).link for column in ENTRY.columns] == [None, "/admin/api-keys/key", None, link, None]
+
+
+def test_empty_filters_of_a_form_are_left_out_of_the_url(ann: Browser, seeded: Seeded) -> None:
+    answer = ann.get("/admin/payments", wallet="", state="failed", first="50")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/admin/payments?state=failed&first=50")
+    page = ann.get(answer.headers["location"]).text
+    assert "<option selected>failed</option>" in page
+    assert 'href="/admin/payments?state=failed&amp;first=50&amp;format=csv"' in page
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("state=never", "The query breaks a rule: Invalid enum value"),
+        ("from=yesterday", "name a day such as 2026-01-31, or a time: a time is written like"),
+        ("colour=red", "unknown field colour"),
+        ("cursor=x", "cursor must be a startCursor"),
+        ("first=1000", "first must be a whole number"),
+        ("first=1&first=2", "Give first once"),
+    ],
+)
+def test_filter_that_cannot_be_is_explained(ann: Browser, query: str, sentence: str) -> None:
+    answer = ann.get(f"/admin/payments?{query}")
+    assert answer.status_code in {400, 404}
+    assert sentence in words_of(answer)
+
+
+@pytest.mark.parametrize("query", ["first=2", "first=x", "last=2&cursor=x", "colour=red"])
+@pytest.mark.parametrize("path", ["/admin/peers", "/admin/webhooks", "/admin/webhooks/deliveries"])
+def test_list_that_is_shown_whole_has_no_pages(ann: Browser, path: str, query: str) -> None:
+    answer = ann.get(f"{path}?{query}")
+    assert answer.status_code == 400
+    assert query.partition("=")[0] in words_of(answer)
+
+
+def test_pages_lead_to_older_and_newer_rows(ann: Browser, payres: Instance) -> None:
+    def unit(work: Work) -> None:
+        create_wallet(work, "paged", "EUR", 2, None, None)
+        for number in range(6):
+            deposit(work, "paged", f"{number + 1}.00")
+
+    payres.write(unit)
+    path, seen = "/admin/wallets/paged/movements?first=2", []
+    while path:
+        seen += [row["Amount"] for row in ann.rows(path)]
+        path = _link(ann, path, "Older")
+    assert seen == ["6.00", "5.00", "4.00", "3.00", "2.00", "1.00"]
+    last = _link(ann, _link(ann, "/admin/wallets/paged/movements?first=2", "Older"), "Older")
+    back = [row["Amount"] for row in ann.rows(_link(ann, last, "Newer"))]
+    assert back == ["4.00", "3.00"]
+
+
+def test_forms_lead_to_files_of_everything_or_of_a_period(ann: Browser, seeded: Seeded) -> None:
+    for page, files in (
+        ("/admin/exports", ["/admin/exports/payments", "/admin/exports/ledger"]),
+        ("/admin/wallets/alice", ["/admin/wallets/alice/statement"]),
+    ):
+        assert re.findall(r'method="get" action="([^"]+)"', ann.get(page).text) == files
+    kinds = [row["kind"] for row in _csv(ann, "/admin/wallets/alice/statement")]
+    assert (kinds[0], kinds[-1]) == ("opening balance", "closing balance")
+    assert len(kinds) > 3
+    # As a form sends what was left empty, and a day.
+    asked = {"from": "2020-01-01", "to": "2020-02-01", "format": "jsonl", "wallet": ""}
+    answer = ann.get("/admin/exports/ledger", **asked)
+    assert (answer.status_code, answer.text) == (200, "")
+    assert answer.headers["content-disposition"] == 'attachment; filename="ledger.jsonl"'
+    answer = ann.get("/admin/wallets/alice/statement", **{"from": "2020-02-01", "to": "2020-01-01"})
+    assert (answer.status_code, "from must be before to" in answer.text) == (400, True)
+
+
+def test_csv_has_the_rows_as_machines_read_them_and_no_formulas(ann: Browser, seeded: Seeded) -> None:
+    answer = ann.get("/admin/wallets/alice/movements?format=csv")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.headers["content-disposition"] == 'attachment; filename="deposits-and-withdrawals-of-alice.csv"'
+    withdrawn, paid_in, _ = _csv(ann, "/admin/wallets/alice/movements")
+    assert paid_in["Amount"] == "12345.67"
+    assert paid_in["Time (UTC)"].endswith("Z")
+    assert withdrawn["Reference"] == f"'{FORMULA}"
+
+
+@pytest.mark.parametrize("start", ["=1", "+1", "-a", "@a"])
+def test_text_that_begins_like_a_formula_is_written_as_text(start: str) -> None:
+    assert Cell(start).written == f"'{start}"
+    assert Cell("-1.00", "number").written == "-1.00"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1234567", "1,234,567"),
+        ("-1234567.89", "−1,234,567.89"),
+        ("1234567.89 EUR to receive", "1,234,567.89 EUR to receive"),
+        ("1234567 JPY", "1,234,567 JPY"),
+        ("no limit", "no limit"),
+        ("", ""),
+    ],
+)
+def test_digits_of_numbers_are_in_groups_with_and_without_decimals(text: str, shown: str) -> None:
+    assert Cell(text, "number").shown == shown
+
+
+def test_every_page_is_there_and_escapes_what_others_wrote(ann: Browser, reader: Browser, seeded: Seeded) -> None:
+    for browser in (ann, reader):  # who may look only, too
+        for path in paths(seeded):
+            answer = browser.get(path)
+            assert answer.status_code == 200, path
+            for tag in ("<script", "<img", "<b>of", "<i>", "\u202e", 'onerror=alert(2)>"'):
+                assert tag not in answer.text, path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/admin/wallets/nobody", "/admin/payments/none", "/admin/grants/none", "/admin/peers/none"),
+        *("/admin/wallets/%00", "/admin/nonsense", "/admin/a/b/c/", "/admin/v12", "/admin/link"),
+    ],
+)
+def test_what_does_not_exist_is_a_page_that_says_so(ann: Browser, path: str) -> None:
+    answer = ann.get(path)
+    assert answer.status_code in {400, 404}
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "To the overview" in words_of(answer)
+    assert "`" not in words_of(answer), "commands look like commands"
+
+
+@pytest.mark.parametrize("path", ["/admin/v1", "/admin/v1/", "/admin/v1/nonsense", "/admin/v1/a/b"])
+def test_what_does_not_exist_in_the_api_is_json(ann: Browser, path: str) -> None:
+    answer = ann.http.get(path, headers={"Accept": "text/html"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+
+
+def test_names_of_wallets_lead_nowhere_else(ann: Browser, payres: Instance) -> None:
+    payres.write(lambda work: create_wallet(work, "a/b", "USD", 2, None, None))
+    assert 'href="/admin/wallets/a%2Fb"' in ann.get("/admin/wallets?first=100").text
+    assert ann.words("/admin/wallets/a%2Fb").startswith("Wallet a/b")
+
+
+def _table(browser: Browser, path: str, name: str) -> list[dict[str, str]]:
+    body = browser.get(path).text.partition(f'aria-label="{name}"')[2].partition("<tbody")[2].partition("</tbody>")[0]
+    return rows_of(body)
+
+
+def _csv(browser: Browser, path: str, **filters: str) -> list[dict[str, str]]:
+    answer = browser.get(path, **filters, format="csv")
+    assert answer.status_code == 200, answer.text
+    return list(csv.DictReader(io.StringIO(answer.text)))
+
+
+def _link(browser: Browser, path: str, name: str) -> str:
+    """Where a link on a page leads; empty without one."""
+    found = re.search(rf'href="([^"]+)">{name}</a>', browser.get(path).text)
+    return unescape(found[1]) if found else ""

@@ -1,0 +1,235 @@
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from payres.core.grants.sign_in import find_session
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.limits import MAX_WRONG_PASSWORDS, MAX_WRONG_PASSWORDS_PER_WALLET
+from payres.operator.store.operators import OF_OPERATORS
+from tests.helpers import sign_in_token
+from tests.instance import Instance, run_instance
+from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
+
+
+def rows(payres: Instance, sql: str) -> list[tuple[object, ...]]:
+    return payres.read(lambda work: work.execute(sql).fetchall())
+
+
+@contextmanager
+def later(payres: Instance, seconds: int) -> Iterator[None]:
+    """Moves the clock for a while: other tests are signed in too."""
+    payres.clock.advance(seconds)
+    yield
+    payres.clock.advance(-seconds)
+
+
+def test_link_sets_a_password_once_and_signs_in(payres: Instance, browser: Browser) -> None:
+    path = browser.new_link("Ben")
+    assert "Set a password With it and the name Ben" in words_of(browser.get(path))
+    assert browser.get(path).status_code == 200, "looking does not use it up"
+
+    answer = browser.send(path, password=PASSWORD, again=PASSWORD)
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/admin")
+    assert "Payments can be taken" in browser.words("/admin")
+    for again in (browser.get(path), browser.http.post(path, data={"password": "another one", "again": "another one"})):
+        assert again.status_code == 404
+        assert "This link was used or has expired" in words_of(again)
+    with Browser(payres) as other:
+        assert other.sign_in("Ben", "another one").status_code == 401
+        assert other.sign_in("Ben").status_code == 303
+
+
+def test_secrets_are_stored_hashed(payres: Instance, browser: Browser) -> None:
+    path = browser.new_link("Hal")
+    [(link_hash,)] = rows(payres, "SELECT link_hash FROM operator WHERE name = 'Hal'")
+    assert link_hash == hash_secret(path.rpartition("/")[2])
+    browser.send(path, password=PASSWORD, again=PASSWORD)
+    assert browser.session is not None
+    [(known,)] = rows(payres, "SELECT id_hash FROM operator_browser WHERE operator_id = (SELECT max(id) FROM operator)")
+    assert known in {hash_secret(value) for name, value in browser.http.cookies.items() if "known" in name}
+    assert (hash_secret(browser.session),) in rows(payres, "SELECT id_hash FROM operator_session")
+    [(stored, link_hash)] = rows(payres, "SELECT password_hash, link_hash FROM operator WHERE name = 'Hal'")
+    assert str(stored).startswith("$argon2id$")
+    assert link_hash is None
+
+
+@pytest.mark.parametrize(
+    ("password", "again", "problem"),
+    [
+        ("short", "short", "A password has 8 to 1024 characters"),
+        (PASSWORD, PASSWORD + "s", "The two passwords are not the same"),
+        ("", "", "A password has 8 to 1024 characters"),
+    ],
+)
+def test_password_that_cannot_be_is_said_and_the_link_stays(
+    browser: Browser, password: str, again: str, problem: str
+) -> None:
+    path = browser.new_link("Typo")
+    answer = browser.send(path, password=password, again=again)
+    assert answer.status_code == 400
+    assert problem in words_of(answer)
+    assert browser.get(path).status_code == 200
+
+
+def test_new_link_ends_the_password_and_the_sessions(payres: Instance, browser: Browser) -> None:
+    browser.follow_link("Eve")
+    browser.new_link("Eve", read_only=True)
+
+    assert browser.get("/admin").status_code == 401
+    assert browser.sign_in("Eve").status_code == 401
+
+
+def test_no_page_is_shown_without_a_session(browser: Browser) -> None:
+    for path in ("/admin", "/admin/", "/admin/wallets", "/admin/wallets/alice", "/admin/settings?format=csv"):
+        answer = browser.get(path)
+        assert answer.status_code == 401
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        assert words_of(answer).startswith("Sign in These pages are for the operators")
+
+
+def test_sign_in_leads_back_to_the_page_that_was_asked_for(browser: Browser, ann: Browser) -> None:
+    answer = browser.sign_in("ann", path="/admin/wallets/alice")
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/admin/wallets/alice")
+    assert words_of(browser.get("/admin/wallets/alice")).startswith("Wallet alice")
+
+
+def test_cookie_is_kept_from_scripts_and_other_sites(ann: Browser, browser: Browser) -> None:
+    cookies = [cookie.split("; ") for cookie in browser.sign_in("ann").headers.get_list("set-cookie")]
+    assert [value.partition("=")[0].rstrip("0123456789") for value, *_ in cookies] == [
+        "payres_admin",
+        "payres_admin_known_",
+    ]
+    assert [sorted(attributes) for _, *attributes in cookies] == [
+        ["HttpOnly", f"Max-Age={seconds}", "Path=/", "SameSite=strict"] for seconds in (43200, 365 * 86400)
+    ]
+
+
+def test_link_lasts_for_15_minutes_and_a_session_for_12_hours(payres: Instance, browser: Browser) -> None:
+    path = browser.new_link("Late")
+    browser.follow_link("Sue")
+    for seconds, shown in ((15 * 60 - 60, (200, 200)), (15 * 60, (404, 200)), (12 * 3600 - 60, (404, 200))):
+        with later(payres, seconds):
+            assert (browser.get(path).status_code, browser.get("/admin").status_code) == shown
+    with later(payres, 12 * 3600):
+        assert browser.get("/admin").status_code == 401
+
+
+def test_sign_out_ends_the_session(payres: Instance, browser: Browser) -> None:
+    browser.follow_link("Out")
+    session = browser.session
+    answer = browser.send("/admin/wallets", choice="sign-out")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/admin")
+    assert browser.session is None
+    assert payres.read(lambda work: find_session(work, OF_OPERATORS, session or "")) is None
+
+
+def test_guesses_are_bounded_for_names_that_exist_and_for_others_alike(payres: Instance, browser: Browser) -> None:
+    browser.new_link("Guessed")
+    for name in ("Guessed", "Nobody"):
+        statuses = [browser.sign_in(name, "wrong").status_code for _ in range(MAX_WRONG_PASSWORDS + 1)]
+        assert statuses == [401] * MAX_WRONG_PASSWORDS + [429]
+    assert "5 wrong passwords for this operator. Try again in 15 minutes" in words_of(
+        browser.sign_in("Guessed", "wrong")
+    )
+    browser.follow_link("Guessed")  # a new link clears the counts
+    assert browser.sign_in("Guessed").status_code == 303
+
+
+def test_guesses_of_others_do_not_lock_an_operator_out_of_a_browser_that_is_known(tmp_path: Path) -> None:
+    network = run_instance(tmp_path / "payres.db", admin_hosts="192.0.2.0/24")
+    with network as payres, Browser(payres, "192.0.2.200") as gus:
+        gus.follow_link("Gus")
+        for number in range(MAX_WRONG_PASSWORDS_PER_WALLET):
+            with Browser(payres, f"192.0.2.{number}") as visitor:
+                assert visitor.sign_in("Gus", "wrong").status_code == 401
+        with Browser(payres, "192.0.2.201") as new:
+            assert new.sign_in("Gus").status_code == 429
+        payres.create_wallet("gus")
+        path = "/admin/wallets/gus/deposit"
+        assert gus.send(path, choice="deposit", amount="1.00", password=PASSWORD).status_code == 303
+        gus.send("/admin", choice="sign-out")
+        assert gus.sign_in("Gus").status_code == 303
+        assert len(rows(payres, "SELECT * FROM operator_browser")) == 1
+        gus.new_link("Gus")
+        assert rows(payres, "SELECT * FROM operator_browser") == []
+
+
+def test_form_that_another_site_made_signs_nobody_in(payres: Instance, browser: Browser) -> None:
+    browser.follow_link("Ron")
+    form = {"choice": "sign-in", "name": "Ron", "password": PASSWORD}
+    path = browser.new_link("Ron's guest")
+    with Browser(payres) as other:
+        for csrf in (dict[str, str](), {"csrf": sign_in_token(browser.http, "/admin")}):
+            for answer in (
+                other.http.post("/admin", data=form | csrf),
+                other.http.post(path, data={"password": PASSWORD, "again": PASSWORD} | csrf),
+            ):
+                assert (answer.status_code, other.session) == (403, None)
+                assert "This form belongs to an earlier visit" in words_of(answer)
+        assert other.http.post("/admin", data=hidden_fields(other.get("/admin")) | form).status_code == 303
+
+
+def test_audit_log_says_who_did_what_in_the_pages(payres: Instance, browser: Browser) -> None:
+    browser.follow_link("Zoe")
+    first, second, *_ = browser.rows("/admin/audit-log")
+    assert (first["Who"], first["Did what"], first["To what"]) == ("page:Zoe", "admin.set_password", "Zoe")
+    assert (second["Did what"], second["To what"], second["Details"]) == ("admin.link", "Zoe", "role full")
+
+
+def test_wrong_csrf_token_and_other_sites_are_refused(browser: Browser) -> None:
+    browser.follow_link("Cat")
+    token = hidden_fields(browser.get("/admin"))["csrf"]
+    forged: list[tuple[dict[str, str], dict[str, str]]] = [
+        ({}, {}),
+        ({"csrf": "0" * 64}, {}),
+        ({"csrf": token}, {"Sec-Fetch-Site": "cross-site"}),
+        ({"csrf": token}, {"Sec-Fetch-Site": "same-site"}),
+        ({"csrf": token}, {"Origin": "https://evil.example"}),
+    ]
+    for fields, headers in forged:
+        answer = browser.http.post("/admin", data={"choice": "sign-out"} | fields, headers=headers)
+        assert answer.status_code == 403, (fields, headers)
+    assert browser.get("/admin").status_code == 200
+    with Browser(browser.instance) as other:
+        data = {"choice": "sign-in", "name": "Cat", "password": PASSWORD}
+        answer = other.http.post("/admin", data=data, headers={"Sec-Fetch-Site": "cross-site"})
+        assert (answer.status_code, other.session) == (403, None)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Host": "pay.example.com"}, {"X-Forwarded-For": "192.0.2.1"}, {"Forwarded": "for=127.0.0.1"}],
+    ids=str,
+)
+@pytest.mark.parametrize("path", ["/admin", "/admin/", "/admin/wallets", "/admin/link/x", "/%61dmin"])
+def test_pages_are_not_there_for_whom_admin_hosts_does_not_let_in(
+    ann: Browser, browser: Browser, headers: dict[str, str], path: str
+) -> None:
+    """Not even with a session; what is answered is what an address answers at which there is nothing."""
+    nothing = ann.http.get("/admin/nothing", headers=headers)
+    for method in ("GET", "POST"):
+        answer = ann.http.request(method, path, headers=headers)
+        assert (answer.status_code, answer.content) == (404, nothing.content)
+
+
+def test_pages_cannot_be_framed_kept_or_read_by_other_origins(ann: Browser) -> None:
+    for path in ("/admin", "/admin/wallets", "/admin/wallets?format=csv"):
+        answer = ann.http.get(path, headers={"Origin": "https://evil.example"})
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+    policy = ann.get("/admin").headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "frame-ancestors 'none'" in policy
+
+
+def test_cookie_without_its_secret_lets_nobody_in(payres: Instance) -> None:
+    for cookie in ("", "x", "A" * 43, "' OR 1=1 --"):
+        answer = httpx2.get(payres.base_url + "/admin", headers={"Cookie": f"payres_admin={cookie}"})
+        assert answer.status_code == 401

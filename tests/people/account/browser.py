@@ -1,0 +1,69 @@
+"""Browsers of wallets' owners, as far as a test without scripts and pictures needs one."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import httpx2
+
+from payres.core.grants.sign_in import Browser, csrf_token, open_session
+from payres.core.store.sessions import OF_WALLETS
+from payres.operator.wallets import require_wallet
+from tests.helpers import TIMEOUT
+from tests.instance import Instance
+from tests.operator.pages.browser import words_of
+
+PASSWORD = "correct horse"
+# What Chromium sends.
+ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
+
+
+@contextmanager
+def signed_out(instance: Instance, **headers: str) -> Iterator[httpx2.Client]:
+    """A browser in which nobody is signed in."""
+    with httpx2.Client(base_url=instance.base_url, timeout=TIMEOUT, headers={"Accept": ACCEPT} | headers) as http:
+        yield http
+
+
+class OwnersBrowser:
+    """It is signed in, keeps its cookies and follows no redirects."""
+
+    def __init__(self, instance: Instance, path: str, **headers: str) -> None:
+        found = instance.write(lambda work: open_session(work, OF_WALLETS, require_wallet(work, path), Browser()))
+        self.instance = instance
+        self.path = path
+        self.http = httpx2.Client(base_url=instance.base_url, timeout=TIMEOUT, headers={"Accept": ACCEPT} | headers)
+        self.http.cookies.set("payres_session", found.session, urlsplit(instance.base_url).hostname or "")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.close()
+
+    @property
+    def csrf(self) -> str:
+        """The token of every form of this session."""
+        return csrf_token(self.http.cookies["payres_session"])
+
+    def words(self, path: str, status: int = 200, **params: Any) -> str:
+        """The words of a page, as they are read."""
+        answer = self.http.get(path, params=params or None)
+        assert answer.status_code == status, answer.text
+        return words_of(answer)
+
+    def send(
+        self, path: str, choice: str, fields: Mapping[str, Any] | None = None, csrf: str | None = None
+    ) -> httpx2.Response:
+        """Sends the form of a page that this button is of."""
+        sent = {"csrf": self.csrf if csrf is None else csrf, "choice": choice} | dict(fields or {})
+        return self.http.post(path, data=sent)
+
+
+@contextmanager
+def signed_in(instance: Instance, path: str, language: str = "en", deposit: str = "100.00") -> Iterator[OwnersBrowser]:
+    """The browser of the owner of a new wallet, who can sign in with PASSWORD."""
+    instance.create_wallet(path, password=PASSWORD, deposit=deposit, name=path.capitalize())
+    with OwnersBrowser(instance, path, **{"Accept-Language": language}) as browser:
+        yield browser

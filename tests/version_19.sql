@@ -1,0 +1,577 @@
+-- The schema of version 19, the oldest that is migrated.
+--
+-- Times are integer microseconds since the Unix epoch, UTC. Amounts that clients ask for are decimal text (the full
+-- unsigned 64-bit range); what the ledger moves is integer, in the asset's minor unit. Identifiers of resources are
+-- UUIDv7, so the order of ids is the order of creation. Tokens are stored as SHA-256 hashes only.
+--
+-- Tables with many inserts check a state with `=` and `or`: for `in` with more than two values, SQLite builds a table in
+-- memory at each insert, which doubles its time.
+
+-- The server's own secrets, such as the STREAM secret.
+create table secret (
+  name text primary key,
+  value blob not null
+) strict, without rowid;
+
+-- Currencies and other assets that accounts are kept in, with the fee for sending from a wallet in that asset.
+create table asset (
+  id integer primary key,
+  code text not null check (length(code) between 1 and 32),
+  scale integer not null check (scale between 0 and 255),
+  fee_fixed integer not null default 0 check (fee_fixed >= 0),
+  fee_basis_points integer not null default 0 check (fee_basis_points between 0 and 9999),
+  unique (code, scale)
+) strict;
+
+-- Exchange rates: one unit of the base buys `rate` units of the counter, an exact decimal. expires_at is null for rates that
+-- the operator set; those of a rates service expire.
+create table exchange_rate (
+  base_code text not null,
+  counter_code text not null,
+  rate text not null,
+  set_at integer not null,
+  expires_at integer,
+  primary key (base_code, counter_code),
+  check (base_code <> counter_code)
+) strict, without rowid;
+
+-- Ledger accounts. balance is credits minus debits; held is the part of it that holds set aside; balance minus held may
+-- not fall below floor, which is null for the external account, the world outside. An event is written when the free
+-- balance falls below warn_below; warned stays set until twice as much is free.
+create table account (
+  id integer primary key,
+  kind text not null check (kind in ('wallet', 'liquidity', 'fees', 'peer', 'external')),
+  asset_id integer not null references asset,
+  balance integer not null default 0,
+  held integer not null default 0 check (held >= 0),
+  floor integer default 0,
+  warn_below integer,
+  warned integer not null default 0 check (warned in (0, 1)),
+  check (floor is null or balance - held >= floor),
+  check ((kind = 'external') = (floor is null))
+) strict;
+create unique index account_of_operator on account (asset_id, kind) where kind in ('liquidity', 'fees', 'external');
+create index account_of_asset on account (asset_id);
+
+-- Wallet addresses. path is what follows the base URL, lower-case; password_hash lets the owner sign in for consent.
+-- unlocked_at is when the counts of wrong passwords were last cleared.
+create table wallet_address (
+  id integer primary key,
+  path text not null unique,
+  public_name text,
+  asset_id integer not null references asset,
+  account_id integer not null unique references account,
+  password_hash text,
+  state text not null default 'active' check (state in ('active', 'inactive')),
+  created_at integer not null,
+  unlocked_at integer
+) strict;
+
+-- Public Ed25519 keys of wallet addresses here; x is the base64url of the 32 bytes, as in a JWK. A kid may be used again
+-- after its key was revoked. Clients never see name, which is for the operator.
+create table wallet_key (
+  id integer primary key,
+  wallet_address_id integer not null references wallet_address,
+  kid text not null,
+  x text not null,
+  created_at integer not null,
+  revoked_at integer,
+  name text
+) strict;
+create unique index wallet_key_in_force on wallet_key (wallet_address_id, kid) where revoked_at is null;
+create index wallet_key_of_wallet on wallet_key (wallet_address_id);
+
+-- Clients. identity is the wallet address (normalised), or the RFC 7638 thumbprint of the key that the client presented.
+-- At purge_at the client is deleted unless something refers to it; null while something does.
+create table client (
+  id integer primary key,
+  identity text not null unique,
+  wallet_address text,
+  jwk text,
+  created_at integer not null,
+  purge_at integer,
+  check ((wallet_address is null) <> (jwk is null))
+) strict;
+create index client_to_purge on client (purge_at) where purge_at is not null;
+
+-- Keys of clients without a wallet here. Those of a wallet address elsewhere were fetched from its jwks.json, and are good
+-- until good_until. A client that is known by its key alone has a row for each of the last kids it presented.
+create table client_key (
+  client_id integer not null references client,
+  kid text not null,
+  x text not null,
+  fetched_at integer not null,
+  good_until integer,
+  primary key (client_id, kid)
+) strict, without rowid;
+
+-- Nonces of signatures that may still be fresh; each is valid once for a client's key.
+create table signature_nonce (
+  client_id integer not null references client,
+  kid text not null,
+  nonce text not null,
+  expires_at integer not null,
+  primary key (client_id, kid, nonce)
+) strict, without rowid;
+create index signature_nonce_expiry on signature_nonce (expires_at);
+
+-- Grants. access is the JSON array of access items exactly as granted. States move one way:
+-- pending -> approved -> issued, pending -> denied, and any but denied -> revoked. The row may be deleted at purge_at. That
+-- is null, and the grant stays, once it was issued after its owner's approval or something was created with it.
+create table "grant" (
+  id text primary key,
+  client_id integer not null references client,
+  client_name text,
+  state text not null check (state in ('pending', 'approved', 'issued', 'denied', 'revoked')),
+  access text not null,
+  subject text,
+  wallet_address_id integer references wallet_address,
+  continue_hash blob not null,
+  waits_from integer not null,
+  created_at integer not null,
+  ended_at integer,
+  purge_at integer
+) strict, without rowid;
+create index grant_by_state on "grant" (state, id);
+create index grant_of_client on "grant" (client_id);
+create index grant_to_purge on "grant" (purge_at) where purge_at is not null;
+
+-- The interaction of a grant that needs consent. reference is the interact_ref, present from approval until its one use.
+create table interaction (
+  id text primary key,
+  grant_id text not null unique references "grant",
+  nonce text not null,
+  finish_uri text,
+  client_nonce text,
+  server_nonce text not null,
+  reference text,
+  expires_at integer not null,
+  decided_at integer,
+  check ((finish_uri is null) = (client_nonce is null))
+) strict, without rowid;
+
+-- Access tokens; id is the last part of the manage URL.
+create table access_token (
+  id text primary key,
+  grant_id text not null references "grant",
+  value_hash blob not null unique,
+  created_at integer not null,
+  expires_at integer not null,
+  revoked_at integer
+) strict, without rowid;
+create index access_token_of_grant on access_token (grant_id);
+
+-- The server keeps holders of access tokens in memory, as long as the number in this one row is the same. Triggers change it
+-- with every token, grant, client and key that a holder was read from. It is random, so that a change that is undone and
+-- the next one differ. The server keeps only tokens of grants that stay, and no key of another server, so other grants
+-- change nothing. A REPLACE by hand is not seen, because SQLite runs no trigger for the row that it deletes.
+create table authorization_revision (
+  id integer primary key check (id = 1),
+  revision integer not null
+) strict;
+insert into authorization_revision values (1, random());
+create trigger access_token_changed after update on access_token
+  when exists (select 1 from "grant" where id = old.grant_id and purge_at is null)
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger access_token_deleted after delete on access_token
+  when exists (select 1 from "grant" where id = old.grant_id and purge_at is null)
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger grant_changed after update of client_id, state, access, purge_at on "grant"
+  when old.purge_at is null and old.state in ('issued', 'revoked')
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger grant_deleted after delete on "grant"
+  when old.purge_at is null
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger client_changed after update of identity, wallet_address, jwk on client
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger client_deleted after delete on client
+  when exists (select 1 from "grant" where client_id = old.id)
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger client_key_changed after update on client_key
+  when old.good_until is null and exists (select 1 from "grant" where client_id = old.client_id)
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger client_key_deleted after delete on client_key
+  when old.good_until is null and exists (select 1 from "grant" where client_id = old.client_id)
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger wallet_key_changed after update on wallet_key
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger wallet_key_deleted after delete on wallet_key
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger wallet_address_changed after update of path, state on wallet_address
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger wallet_address_deleted after delete on wallet_address
+  begin update authorization_revision set revision = random() where id = 1; end;
+
+-- Signed-in browsers of wallet owners, for the consent pages.
+create table session (
+  id_hash blob primary key,
+  wallet_address_id integer not null references wallet_address,
+  created_at integer not null,
+  expires_at integer not null
+) strict, without rowid;
+create index session_expiry on session (expires_at);
+create index session_of_wallet on session (wallet_address_id);
+
+-- Browsers that owners have signed in with. Wrong passwords from other browsers do not lock the owner out of these. A
+-- browser has a secret for each wallet.
+create table known_browser (
+  id_hash blob primary key,
+  wallet_address_id integer not null references wallet_address,
+  expires_at integer not null
+) strict, without rowid;
+create index known_browser_expiry on known_browser (expires_at);
+create index known_browser_of_wallet on known_browser (wallet_address_id, expires_at);
+
+-- Incoming payments. received is the total paid in; `payres ledger check` compares it with the transfers. The last two
+-- columns are the times of the last event of a partial payment, and of the event of the expiry.
+create table incoming_payment (
+  id text primary key,
+  wallet_address_id integer not null references wallet_address,
+  client_id integer not null references client,
+  incoming_value text check (incoming_value not glob '*[^0-9]*' and length(incoming_value) between 1 and 20),
+  received integer not null default 0 check (received >= 0),
+  metadata text,
+  created_at integer not null,
+  expires_at integer not null,
+  completed_at integer,
+  partial_event_at integer,
+  expiry_event_at integer
+) strict, without rowid;
+create index incoming_payment_of_wallet on incoming_payment (wallet_address_id, id);
+create index incoming_payment_of_client on incoming_payment (client_id, wallet_address_id, id);
+create index incoming_payment_to_expire on incoming_payment (expires_at)
+  where completed_at is null and expiry_event_at is null;
+
+-- Quotes. incoming_payment_id is set when the receiver is on this server. Otherwise path is the result of the probe of the
+-- path to it, as JSON. At purge_at the quote is deleted if it was not used; null once a payment is known to have used it.
+create table quote (
+  id text primary key,
+  wallet_address_id integer not null references wallet_address,
+  client_id integer not null references client,
+  receiver text not null,
+  incoming_payment_id text references incoming_payment,
+  debit_value text not null check (debit_value not glob '*[^0-9]*'),
+  receive_value text not null check (receive_value not glob '*[^0-9]*'),
+  receive_code text not null,
+  receive_scale integer not null check (receive_scale between 0 and 255),
+  fee_value text not null check (fee_value not glob '*[^0-9]*'),
+  created_at integer not null,
+  expires_at integer not null,
+  path text,
+  purge_at integer
+) strict, without rowid;
+create index quote_of_client on quote (client_id);
+create index quote_to_purge on quote (purge_at) where purge_at is not null;
+
+-- Outgoing payments. sent has left the wallet, fee included; delivered has arrived at the receiver. window_start is the
+-- start of the grant's interval that the payment counts in, 0 when the grant has no interval. path is as in quote.
+-- attempts counts how often a receiver on another server was tried since something last arrived there. received_before is
+-- the sum that it had received when the payment began, less what this payment had delivered by then. The unresolved amounts
+-- are those that unresolved packets may have taken and delivered: the payer has them back, and the grant counts them as
+-- spent until an operator records that they were not delivered.
+create table outgoing_payment (
+  id text primary key,
+  wallet_address_id integer not null references wallet_address,
+  client_id integer not null references client,
+  grant_id text references "grant",
+  window_start integer not null default 0,
+  quote_id text unique references quote,
+  receiver text not null,
+  incoming_payment_id text references incoming_payment,
+  debit integer not null check (debit > 0),
+  receive integer not null check (receive > 0),
+  receive_code text not null,
+  receive_scale integer not null check (receive_scale between 0 and 255),
+  fee integer not null check (fee between 0 and debit),
+  sent integer not null default 0 check (sent between 0 and debit),
+  delivered integer not null default 0 check (delivered >= 0),
+  state text not null check (state = 'sending' or state = 'completed' or state = 'failed'),
+  failure text,
+  metadata text,
+  created_at integer not null,
+  ended_at integer,
+  path text,
+  attempts integer not null default 0,
+  received_before integer,
+  unresolved_debit integer not null default 0 check (unresolved_debit >= 0),
+  unresolved_receive integer not null default 0 check (unresolved_receive >= 0),
+  check (state <> 'failed' or sent < debit),
+  check ((state = 'failed') = (failure is not null)),
+  check ((state = 'sending') = (ended_at is null))
+) strict, without rowid;
+create index outgoing_payment_of_wallet on outgoing_payment (wallet_address_id, id);
+create index outgoing_payment_of_client on outgoing_payment (client_id, wallet_address_id, id);
+create index outgoing_payment_of_grant on outgoing_payment (grant_id) where grant_id is not null;
+create index outgoing_payment_sending on outgoing_payment (id) where state = 'sending';
+create index outgoing_payment_to_receiver on outgoing_payment (receiver, ended_at) where incoming_payment_id is null;
+
+-- The sums that a grant has spent or holds in each window of its interval, in the sender's asset and each receiver's.
+create table grant_spending (
+  grant_id text not null references "grant",
+  window_start integer not null,
+  receive_code text not null,
+  receive_scale integer not null,
+  debit integer not null check (debit >= 0),
+  receive integer not null check (receive >= 0),
+  changed_at integer not null,
+  primary key (grant_id, window_start, receive_code, receive_scale)
+) strict, without rowid;
+
+-- Interledger peers. The account is what we owe the peer (below zero: what the peer owes us, at most its credit limit).
+-- outgoing_token is encrypted, incoming_token_hash is a SHA-256; max_packet bounds what one packet from the peer may
+-- carry. repeats_answers: the peer repeats our Request-Ids, so it may be asked again for a lost answer.
+create table peer (
+  id integer primary key,
+  name text not null,
+  account_id integer not null unique references account,
+  ilp_address text not null,
+  url text not null,
+  outgoing_token blob not null,
+  incoming_token_hash blob not null,
+  max_packet integer check (max_packet > 0),
+  packets_received integer not null default 0,
+  packets_sent integer not null default 0,
+  last_error text,
+  last_error_at integer,
+  created_at integer not null,
+  removed_at integer,
+  repeats_answers integer not null default 0 check (repeats_answers in (0, 1))
+) strict;
+create unique index peer_in_force on peer (name) where removed_at is null;
+create unique index peer_by_token on peer (incoming_token_hash) where removed_at is null;
+
+-- ILP address prefixes that are reached through a peer, its own address among them.
+create table peer_route (
+  prefix text not null,
+  peer_id integer not null references peer,
+  primary key (prefix, peer_id)
+) strict, without rowid;
+create index peer_route_of_peer on peer_route (peer_id);
+
+-- Packets with money that went to a peer, of a payment of ours or from another peer; id is the Request-Id of the
+-- exchange. source_amount is in the payer's asset, amount in the peer's. prepare is the packet as sent, while its
+-- outcome may still be found out. An operator resolves those that stay unresolved (`doubtful`).
+create table packet (
+  id text primary key,
+  to_peer_id integer not null references peer,
+  outgoing_payment_id text references outgoing_payment,
+  from_peer_id integer references peer,
+  from_request_id text,
+  source_amount integer not null check (source_amount > 0),
+  amount integer not null check (amount > 0),
+  prepare blob,
+  expires_at integer not null,
+  state text not null check (state = 'prepared' or state = 'fulfilled' or state = 'rejected' or state = 'doubtful'),
+  check ((outgoing_payment_id is null) <> (from_peer_id is null)),
+  check ((state = 'prepared') = (prepare is not null))
+) strict, without rowid;
+create index packet_prepared on packet (id) where state = 'prepared';
+create index packet_doubtful on packet (to_peer_id) where state = 'doubtful';
+create index packet_of_payment on packet (outgoing_payment_id, state) where outgoing_payment_id is not null;
+create index packet_of_request on packet (from_peer_id, from_request_id) where from_request_id is not null;
+
+-- Answers to fulfilled packets of peers that send a Request-Id, so that a repeated request gets the same answer.
+create table answered_request (
+  peer_id integer not null references peer,
+  request_id text not null,
+  condition blob not null,
+  reply blob not null,
+  answered_at integer not null,
+  primary key (peer_id, request_id)
+) strict, without rowid;
+create index answered_request_age on answered_request (answered_at);
+
+-- Holds: money of an account that is set aside for an outgoing payment or a packet. remaining is neither posted nor void
+-- yet.
+create table hold (
+  id integer primary key,
+  account_id integer not null references account,
+  outgoing_payment_id text references outgoing_payment,
+  packet_id text references packet,
+  amount integer not null check (amount > 0),
+  remaining integer not null check (remaining between 0 and amount),
+  created_at integer not null,
+  check ((outgoing_payment_id is null) <> (packet_id is null))
+) strict;
+create index hold_of_payment on hold (outgoing_payment_id);
+create index hold_of_packet on hold (packet_id) where packet_id is not null;
+create index hold_open on hold (account_id) where remaining > 0;
+
+-- Transfers of the double-entry ledger, each with its cause. Rows are never changed.
+create table transfer (
+  id integer primary key,
+  debit_account_id integer not null references account,
+  credit_account_id integer not null references account,
+  amount integer not null check (amount > 0),
+  kind text not null check (kind = 'deposit' or kind = 'withdrawal' or kind = 'payment' or kind = 'fee' or kind = 'exchange'),
+  hold_id integer references hold,
+  outgoing_payment_id text references outgoing_payment,
+  incoming_payment_id text references incoming_payment,
+  created_at integer not null,
+  packet_id text references packet,
+  refund_id text references refund,
+  check (debit_account_id <> credit_account_id),
+  check (hold_id is null or outgoing_payment_id is not null or packet_id is not null)
+) strict;
+create index transfer_to_incoming_payment on transfer (incoming_payment_id) where incoming_payment_id is not null;
+create index transfer_of_outgoing_payment on transfer (outgoing_payment_id) where outgoing_payment_id is not null;
+create index transfer_of_refund on transfer (refund_id) where refund_id is not null;
+
+-- One row: when the invariants of the ledger were last checked, and the first that did not hold then, or null.
+create table ledger_check (
+  id integer primary key check (id = 1),
+  checked_at integer not null,
+  broken text
+) strict;
+
+-- Deposits and withdrawals by operators, a transfer each. reference is the operator's own name for one; an account has each
+-- reference once.
+create table movement (
+  id text primary key,
+  account_id integer not null references account,
+  transfer_id integer not null unique references transfer,
+  reference text,
+  created_at integer not null,
+  unique (account_id, reference)
+) strict, without rowid;
+create index movement_of_account on movement (account_id, id);
+
+-- Refunds: money of an incoming payment that goes back. amount is in the asset of the receiver's wallet. A wallet here that
+-- had paid with an outgoing payment has its money back: returned, in its own asset. Money from another server goes to a
+-- wallet address that the operator named: the return payment sends amount there. One reference may take several rows.
+create table refund (
+  id text primary key,
+  incoming_payment_id text not null references incoming_payment,
+  outgoing_payment_id text references outgoing_payment,
+  return_payment_id text unique references outgoing_payment,
+  wallet_address text,
+  amount integer not null check (amount > 0),
+  returned integer check (returned > 0),
+  reference text not null,
+  created_at integer not null,
+  unique (incoming_payment_id, reference, outgoing_payment_id),
+  check ((outgoing_payment_id is null) = (returned is null)),
+  check ((outgoing_payment_id is null) = (return_payment_id is not null)),
+  check ((return_payment_id is null) = (wallet_address is null))
+) strict, without rowid;
+create index refund_of_outgoing_payment on refund (outgoing_payment_id);
+create unique index refund_to_wallet_address on refund (incoming_payment_id, reference) where outgoing_payment_id is null;
+
+-- API keys: of programs that use the operator's API. secret_hash is the SHA-256 of the secret part, scopes a JSON array.
+-- last_used_at is written once a minute at most.
+create table api_key (
+  id text primary key,
+  name text not null,
+  secret_hash blob not null,
+  scopes text not null,
+  created_at integer not null,
+  expires_at integer,
+  revoked_at integer,
+  last_used_at integer
+) strict, without rowid;
+
+-- Operators who use the admin pages. An operator sets the password with a one-time link; a new link ends the password and
+-- the sessions before it. link_hash is the SHA-256 of the link's secret, until it is used. unlocked_at is when the last
+-- link was made: earlier wrong passwords do not count.
+create table operator (
+  id integer primary key,
+  name text not null unique,
+  role text not null check (role in ('full', 'read-only')),
+  password_hash text,
+  link_hash blob unique,
+  link_expires_at integer not null,
+  unlocked_at integer not null
+) strict;
+
+-- Browsers in which an operator is signed in to the admin pages.
+create table operator_session (
+  id_hash blob primary key,
+  operator_id integer not null references operator,
+  expires_at integer not null
+) strict, without rowid;
+create index operator_session_expiry on operator_session (expires_at);
+create index operator_session_of_operator on operator_session (operator_id);
+
+-- Forms of the admin pages that were carried out, so that none is carried out twice.
+create table operator_form (
+  id text primary key,
+  used_at integer not null
+) strict, without rowid;
+create index operator_form_age on operator_form (used_at);
+
+-- The audit log: each change by an operator, written with the change itself. actor is `shell:<user>`,
+-- `api:<id of the key>`, `page:<name of the operator>`, or `server`; details is a JSON object without secrets. Rows are
+-- never changed or deleted.
+create table audit (
+  id text primary key,
+  created_at integer not null,
+  actor text not null,
+  action text not null,
+  object text not null,
+  details text not null
+) strict, without rowid;
+create index audit_of_backups on audit (id, created_at) where action = 'database.backup';
+create index audit_of_restores on audit (id, created_at) where action = 'database.restore';
+create index audit_of_takeovers on audit (id, created_at) where action = 'database.superseded';
+
+-- Idempotency keys of the last day, each of a client or an API key, with the response that a repeated request gets again.
+-- path and body_hash (SHA-256) distinguish the request from others under the same key.
+create table idempotency_key (
+  id integer primary key,
+  client_id integer references client,
+  api_key_id text references api_key,
+  key text not null,
+  path text not null,
+  body_hash blob not null,
+  response blob not null,
+  created_at integer not null,
+  check ((client_id is null) <> (api_key_id is null)),
+  unique (client_id, key)
+) strict;
+create unique index idempotency_key_of_api_key on idempotency_key (api_key_id, key) where api_key_id is not null;
+create index idempotency_key_age on idempotency_key (created_at);
+
+-- The outbox: events in their order. A row is written in the transaction of the change, and never changed. subject is
+-- the id of the payment, grant, packet or webhook that it is about; data is JSON.
+create table event (
+  sequence integer primary key autoincrement,
+  type text not null,
+  subject text,
+  data blob not null,
+  created_at integer not null
+) strict;
+
+-- Webhooks. events are the names and patterns asked for, with commas between. Each event up to cursor was attempted once or
+-- is not wanted; those that are sent again have a row in delivery. Secrets are encrypted; previous_secret signs too until
+-- previous_until. last_status and last_error are of the latest attempt.
+create table webhook (
+  id text primary key,
+  url text not null,
+  events text not null,
+  is_private integer not null check (is_private in (0, 1)),
+  state text not null default 'active' check (state in ('active', 'disabled')),
+  secret blob not null,
+  previous_secret blob,
+  previous_until integer,
+  cursor integer not null,
+  created_at integer not null,
+  last_attempt_at integer,
+  last_status integer,
+  last_error text
+) strict, without rowid;
+
+-- Events that a webhook did not accept the first time, or that are sent again; next_at is when a pending one is due.
+create table delivery (
+  sequence integer not null references event,
+  webhook_id text not null references webhook,
+  state text not null check (state = 'pending' or state = 'delivered' or state = 'failed'),
+  attempts integer not null,
+  next_at integer,
+  last_attempt_at integer,
+  last_status integer,
+  last_error text,
+  primary key (sequence, webhook_id),
+  check ((state = 'pending') = (next_at is not null))
+) strict, without rowid;
+create index delivery_due on delivery (webhook_id, next_at) where next_at is not null;
+create index delivery_of_webhook on delivery (webhook_id, state, sequence);
