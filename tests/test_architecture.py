@@ -8,7 +8,7 @@ from functools import cache
 from tests.helpers import ROOT
 
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "payres").rglob("*.py"))
-MAX_MODULE_LINES = 400
+MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 60
 
 # Plain values, the shapes that cross HTTP, slots and workers: every room above the store may use these.
