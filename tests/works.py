@@ -21,8 +21,7 @@ from payres.core.store.rows import number
 from payres.core.store.work import Environment, Transaction, Work
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import refunds
-from payres.operator.peer_terms import NewPeer
-from payres.operator.peers import add_peer
+from payres.operator.peers import NewPeer, add_peer
 
 T = TypeVar("T")
 USD: Final = Asset("USD", 2)
