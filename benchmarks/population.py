@@ -28,7 +28,7 @@ from payres.core.store.migrations import schema
 from payres.core.store.work import Environment, Transaction, Work
 from payres.operator import peers, webhooks
 from payres.operator.keys import add_key
-from payres.operator.peer_terms import NewPeer
+from payres.operator.peers import NewPeer
 from payres.operator.wallets import create_wallet, deposit
 
 WALLETS = 100

@@ -20,8 +20,7 @@ from payres.core.store.rows import number
 from payres.core.store.work import Environment, Transaction, Work
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import refunds
-from payres.operator.peer_terms import NewPeer
-from payres.operator.peers import add_peer
+from payres.operator.peers import NewPeer, add_peer
 from payres.testing.clock import MovableClock
 
 T = TypeVar("T")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Final
 
 import msgspec
 from markupsafe import Markup
@@ -9,6 +10,8 @@ from markupsafe import Markup
 from payres.core.process.brand_settings import ACCENTS, SHIELD, dark_accent, logo, on_accent
 from payres.core.process.settings import Settings
 from payres.html.language import marked
+
+LOGO: Final = ".brand img{flex:none;width:1.75rem;height:1.75rem;object-fit:contain}"
 
 
 class Brand(msgspec.Struct, frozen=True):
@@ -41,7 +44,7 @@ def brand_of(settings: Settings) -> Brand:
         logo=Markup('<img src="{}" alt="">').format(found.path) if found else Markup(SHIELD),  # noqa: S704 - ours
         links=[(url, label) for url, label in links if url],
         help_url=settings.help_url,
-        style=_style(settings.accent, settings.accent_dark),
+        style=_style(settings.accent, settings.accent_dark) + (LOGO if found else ""),
     )
 
 

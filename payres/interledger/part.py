@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 from payres.core.http.context import Context
 from payres.core.http.parts import Opening, Part, Worker
 from payres.core.http.routing import Route
+from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.urls import ILP
 from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds
@@ -23,8 +24,9 @@ log = logging.getLogger("payres.operator")
 async def _open(opening: Opening) -> None:
     opening.remote = opening.parts[Node] = await open_node(opening)
     if opening.was_killed:
-        for sentence in await opening.database.read(warn_of_unsure_packets):
-            log.warning("%s", sentence)
+        with suppress(Unavailable):
+            for sentence in await opening.database.read(warn_of_unsure_packets):
+                log.warning("%s", sentence)
 
 
 def warn_of_unsure_packets(work: Work) -> Sequence[str]:

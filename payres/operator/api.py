@@ -56,7 +56,7 @@ class Call(ActorRequest, frozen=True):
 
 def all_operations() -> Sequence[Operation]:
     """The operations of the rules, and those of this package."""
-    return [*declared(), *declared("operator.steps", "operator.event_stream", "operator.openapi")]
+    return [*declared(), *declared("operator.steps", "operator.events", "operator.openapi")]
 
 
 def admin_endpoints() -> Sequence[Operation]:

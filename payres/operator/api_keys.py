@@ -16,8 +16,7 @@ from payres.core.protocol.wire import Resource
 from payres.core.store import audit
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.work import Work
-from payres.operator.declarations import command, endpoint, form, lists
-from payres.operator.inputs import Name, TimeText, check_name, require_time, said
+from payres.operator.declarations import Name, TimeText, check_name, command, endpoint, form, lists, require_time, said
 from payres.operator.shapes import Column, Shape, represent
 from payres.operator.store import operators
 from payres.operator.store.operators import API_KEYS, ApiKeyRecord

@@ -21,8 +21,7 @@ from payres.core.store.assets import ASSETS, AssetRecord, RateRecord
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.operator import movements
-from payres.operator.declarations import command, endpoint, lists
-from payres.operator.inputs import Amount, DecimalText, Reference, said
+from payres.operator.declarations import Amount, DecimalText, Reference, command, endpoint, lists, said
 from payres.operator.movements import MOVEMENT, NamedAccount
 from payres.operator.shapes import Column, Shape, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements

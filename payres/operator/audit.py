@@ -9,8 +9,7 @@ from payres.core.protocol.wire import Resource, encode
 from payres.core.store.audit import AUDIT, AuditRecord
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.work import Work
-from payres.operator.declarations import command, endpoint, lists
-from payres.operator.inputs import FROM, Name, Query, TimeText, require_time, said
+from payres.operator.declarations import FROM, Name, Query, TimeText, command, endpoint, lists, require_time, said
 from payres.operator.shapes import Cell, Column, Shape, path_of, represent
 
 # The section with the page of an action's object, by the noun of the action.

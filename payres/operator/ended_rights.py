@@ -11,7 +11,7 @@ from payres.core.store import audit
 from payres.core.store.work import Work
 from payres.interledger.store.peers import PEERS
 from payres.operator import api_keys, grants, keys, operators, peers, wallets
-from payres.operator.peer_terms import PeerChange
+from payres.operator.peers import PeerChange
 from payres.operator.store.ended_rights import EndedRight, Kind
 from payres.webhooks.store.webhooks import WEBHOOKS
 

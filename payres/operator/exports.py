@@ -4,8 +4,6 @@ A period is from `since` until just before `until`, in microseconds. Each step m
 transaction, so that no snapshot is held; rows written after the first step are left out.
 """
 
-import csv
-import io
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Annotated, Final, Literal
 
@@ -18,9 +16,8 @@ from payres.core.protocol.errors import InvalidRequest
 from payres.core.protocol.identifiers import first_identifier
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
-from payres.operator.declarations import command, endpoint
-from payres.operator.inputs import FROM, MAX_NAME_LENGTH, Query, TimeText, require_time, said
-from payres.operator.shapes import inert
+from payres.operator.declarations import FROM, MAX_NAME_LENGTH, Query, TimeText, command, endpoint, require_time, said
+from payres.operator.shapes import as_csv
 from payres.operator.store import entries
 from payres.operator.store.all_payments import PaymentRecord, payments_in_order
 from payres.operator.store.entries import TransferLine
@@ -103,10 +100,7 @@ class Export:
         rows = self.step(work)
         if self.form == "jsonl":
             return "".join(f"{msgspec.json.encode(row).decode()}\n" for row in rows)
-        file = io.StringIO()
-        cells = ([inert(one) if isinstance(one, str) else one for one in row.values()] for row in rows)
-        csv.writer(file, lineterminator="\n").writerows([*heading, *cells])
-        return file.getvalue()
+        return as_csv([*heading, *(tuple(row.values()) for row in rows)], end="\n")
 
 
 @endpoint("GET /exports/payments", "payments:read", media_types=FILES)

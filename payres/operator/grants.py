@@ -23,8 +23,7 @@ from payres.core.store.grants import GRANTS, Decider, GrantRecord, InteractionRe
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
-from payres.operator.declarations import command, endpoint, form, lists
-from payres.operator.inputs import said
+from payres.operator.declarations import command, endpoint, form, lists, said
 from payres.operator.shapes import Column, Shape, fact, represent
 
 

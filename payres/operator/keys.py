@@ -11,8 +11,7 @@ from payres.core.signatures.jwk import JWK
 from payres.core.store import audit, wallets
 from payres.core.store.wallets import KEYS, WALLETS, KeyRecord
 from payres.core.store.work import Work
-from payres.operator.declarations import command, endpoint, form, lists
-from payres.operator.inputs import Name, check_name, said
+from payres.operator.declarations import Name, check_name, command, endpoint, form, lists, said
 from payres.operator.shapes import Column, Shape, fact, represent
 from payres.operator.wallets import WalletName, require_wallet
 

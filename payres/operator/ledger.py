@@ -12,8 +12,7 @@ from payres.core.store import accounts
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.operator.assets import require_asset
-from payres.operator.declarations import endpoint
-from payres.operator.inputs import Name
+from payres.operator.declarations import Name, endpoint
 from payres.operator.invariant_checks import Finding, first_broken
 from payres.operator.payments import require_payment
 from payres.operator.peers import require_peer

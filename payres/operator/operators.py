@@ -18,8 +18,7 @@ from payres.core.protocol.wire import Resource
 from payres.core.store import audit
 from payres.core.store.sessions import delete_browsers, delete_sessions
 from payres.core.store.work import Work
-from payres.operator.declarations import command
-from payres.operator.inputs import check_name, said
+from payres.operator.declarations import check_name, command, said
 from payres.operator.store import operators
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord
 

@@ -9,18 +9,20 @@ from payres.core.protocol.clock import format_time
 from payres.core.protocol.identifiers import moment_of
 from payres.core.protocol.terms import Offer
 from payres.core.protocol.urls import Urls
+from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import List, Resource
 from payres.core.store import events, payments
 from payres.core.store.events import EventRecord
 from payres.core.store.grants import GRANTS
-from payres.core.store.payments import INCOMING, OUTGOING, REFUNDS, RefundRecord, RefundState
+from payres.core.store.payments import INCOMING, OUTGOING, REFUNDS, IncomingRecord, RefundRecord, RefundState
 from payres.core.store.quotes import QUOTES, QuoteRecord
 from payres.core.store.rows import PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Units, Work
 from payres.interledger.store import packets
+from payres.interledger.store.checkouts import State as CheckoutState
+from payres.interledger.store.checkouts import checkouts_of
 from payres.operator import grants, ledger, refunds
-from payres.operator.checkouts import Checkout, list_checkouts, sentence_of
 from payres.operator.declarations import command, endpoint
 from payres.operator.grants import Grant
 from payres.operator.ledger import LedgerEntry
@@ -41,6 +43,13 @@ APPROVED: Final = {
     "owner": "The owner of the wallet approved it.",
     "operator": "The operator approved it in the owner's name.",
     None: "It was approved.",
+}
+CHECKOUTS: Final = {
+    "returned": "{payer} has consented, and nothing was created there yet. It is tried again.",
+    "made": "{payer} pays by {payment}.",
+    "unknown": "the server of {payer} was asked to pay, and it is not known whether it has. It is asked again.",
+    "paid": "{payer} has paid.",
+    "failed": "{payer} has not paid ({failure}).",
 }
 
 
@@ -107,6 +116,23 @@ class PaymentEvent(Resource, frozen=True, kw_only=True):
     deliveries: list[EventDelivery]
 
 
+class Checkout(Resource, frozen=True, kw_only=True):
+    """A payment from a wallet on another server, begun on the payment page, from when the payer has returned.
+
+    In state `returned` that server was not sent the creation of a payment yet, in `made` it was; `payment` is its URL,
+    and null as long as it is not known whether it was created. `silent` is the host that did not answer the last
+    request."""
+
+    payer: str
+    amount: str
+    asset_code: str
+    state: CheckoutState
+    failure: str | None
+    payment: str | None
+    silent: str | None
+    changed_at: str
+
+
 class PaymentHistory(Resource, frozen=True, kw_only=True):
     """A payment with what led to it and what followed; of payers, checkouts, refunds, ledger entries and packets, the
     newest hundred.
@@ -140,7 +166,7 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
         grant=None if grant is None else grants.grant(work, grant),
         quote=None if quote is None else _quote(work, quote),
         payers=[] if sent else [*reversed(payments.payers_of(work, record.id, MAX_SHOWN))],
-        checkouts=list_checkouts(work, wanted, MAX_SHOWN) if wanted else [],
+        checkouts=_list_checkouts(work, wanted, MAX_SHOWN) if wanted else [],
         entries=[ledger.ledger_entry(work, one) for one in reversed(entries)],
         has_earlier_entries=bounds.has_older,
         packets=[
@@ -299,7 +325,7 @@ def story_of(history: PaymentHistory, urls: Urls | None = None) -> Sequence[Mome
     moments = [
         *_agreed(history),
         _begun(payment, urls),
-        *(_moment(one.changed_at, sentence_of(one)) for one in history.checkouts),
+        *(_moment(one.changed_at, _sentence_of(one)) for one in history.checkouts),
         *map(_packet, history.packets),
         *map(_entry, history.entries),
         *_ended(history),
@@ -391,3 +417,27 @@ def _link(section: str, name: str, text: str) -> Cell:
 
 def _moment(at: str, *said: Cell | str) -> Moment:
     return Moment(Cell(at, "time"), [Cell(one) if isinstance(one, str) else one for one in said])
+
+
+def _list_checkouts(work: Work, payment: IncomingRecord, limit: int) -> list[Checkout]:
+    """The newest of an incoming payment, oldest first."""
+    asset = WALLETS.by_id(work, payment.wallet_address_id).asset
+    return [
+        represent(
+            Checkout,
+            one,
+            amount=format_decimal(one.amount, asset),
+            asset_code=asset.code,
+            changed_at=format_time(one.changed_at),
+        )
+        for one in reversed(checkouts_of(work, payment.id, limit))
+    ]
+
+
+def _sentence_of(checkout: Checkout) -> str:
+    """What became of a checkout."""
+    word = "unknown" if checkout.state == "made" and checkout.payment is None else checkout.state
+    payer, payment = visible_url(checkout.payer).text, visible_url(checkout.payment or "").text
+    said = CHECKOUTS[word].format(payer=payer, failure=checkout.failure, payment=payment)
+    silent = f" {checkout.silent} does not answer." if checkout.silent else ""
+    return f"On the payment page, for {checkout.asset_code} {checkout.amount}: {said}{silent}"

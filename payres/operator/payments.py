@@ -16,8 +16,18 @@ from payres.core.store.payments import Direction
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
-from payres.operator.declarations import command, endpoint, lists
-from payres.operator.inputs import FROM, DecimalText, Name, Query, TimeText, require_time, said
+from payres.operator.declarations import (
+    FROM,
+    DecimalText,
+    Name,
+    Query,
+    TimeText,
+    command,
+    endpoint,
+    lists,
+    require_time,
+    said,
+)
 from payres.operator.shapes import Cell, Column, Shape, represent
 from payres.operator.store import all_payments
 from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, State

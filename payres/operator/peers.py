@@ -3,16 +3,21 @@
 The balance of a peer's account is what we owe the peer; below zero it is what the peer owes us, up to its credit limit.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 
 from payres.core.payments import ledger
 from payres.core.protocol.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
-from payres.core.protocol.wire import Resource, require_amount
-from payres.core.store import audit
+from payres.core.protocol.identifiers import hash_secret, is_ilp_address
+from payres.core.protocol.urls import is_http_url
+from payres.core.protocol.wire import Body, Resource, Scale, Text, require_amount
+from payres.core.remote.ip_addresses import names_private_host
+from payres.core.store import audit, secrets
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.assets import ASSETS
 from payres.core.store.rows import PageBounds, PageQuery
@@ -20,22 +25,66 @@ from payres.core.store.work import Work
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PEERS, PeerRecord
 from payres.operator import movements
-from payres.operator.assets import open_asset
-from payres.operator.declarations import command, endpoint, lists
-from payres.operator.inputs import Amount, Reference
+from payres.operator.assets import MAX_SCALE, open_asset
+from payres.operator.declarations import Amount, Code, DecimalText, Name, Reference, command, endpoint, lists, said
 from payres.operator.movements import MOVEMENT, NamedAccount
-from payres.operator.peer_terms import (
-    NewPeer,
-    PeerChange,
-    check_address,
-    check_peer_name,
-    check_routes,
-    check_url,
-    encrypted_token,
-    hashed_token,
-)
 from payres.operator.shapes import Cell, Column, Shape, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
+
+MAX_TOKEN_LENGTH: Final = 1000
+
+
+CREDIT: Final = "What the peer may owe us, in units of the asset: 1000.00."
+MAX_PACKET: Final = "Most in one packet, in the smallest unit: with scale 2, 10000 is 100.00"
+CreditLimit = Annotated[DecimalText, said(CREDIT)]
+MaxPacket = Annotated[int, Meta(ge=0, le=MAX_LEDGER)] | None
+Token = Annotated[Text, said(metavar="TOKEN", secret=True)]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
+_TOKEN: Final = re.compile(rf"[!-~]{{1,{MAX_TOKEN_LENGTH}}}")
+
+
+class NewPeer(Body, frozen=True, kw_only=True):
+    """`max_packet` is in the smallest unit; `routes` are reached through the peer besides its own address."""
+
+    name: Name
+    ilp_address: Annotated[Text, said("The peer's address, such as test.first-bank.", metavar="ADDRESS")]
+    asset_code: Annotated[Code, said("The currency between the two, such as USD.", option="--asset", metavar="CODE")]
+    asset_scale: Annotated[
+        Scale, said("Its number of decimals: 2 for cents.", option="--scale", least=0, most=MAX_SCALE)
+    ]
+    url: Annotated[Text, said("Where the peer takes packets (POST).", metavar="URL")]
+    outgoing_token: Annotated[Token, said("What we show the peer.")]
+    incoming_token: Annotated[Token, said("What the peer shows us.")]
+    max_packet: Annotated[MaxPacket, said(f"{MAX_PACKET}.", metavar="N", least=1, most=MAX_LEDGER)] = None
+    credit_limit: Annotated[
+        CreditLimit, said(f"{CREDIT} Without it the peer can only receive, or send what it paid before.")
+    ] = "0"
+    routes: Annotated[
+        Sequence[Text], said("More addresses reached through it. May be repeated.", option="--route", metavar="PREFIX")
+    ] = ()
+
+    def __repr__(self) -> str:
+        return f"NewPeer({self.name!r})"  # never the tokens
+
+
+class PeerChange(Body, frozen=True, kw_only=True):
+    """Members that are left out do not change. A `max_packet` of 0 removes the bound."""
+
+    url: Annotated[Text | None, said("Where the peer takes packets now.", metavar="URL")] = None
+    outgoing_token: Annotated[Token | None, said("What we show the peer from now on.")] = None
+    incoming_token: Annotated[Token | None, said("What the peer shows us from now on.")] = None
+    max_packet: Annotated[MaxPacket, said(f"{MAX_PACKET}; 0 for any.", metavar="N", least=0, most=MAX_LEDGER)] = None
+    credit_limit: CreditLimit | None = None
+    add_routes: Annotated[
+        Sequence[Text], said("A route to add. May be repeated.", option="--route", metavar="PREFIX")
+    ] = ()
+    remove_routes: Annotated[
+        Sequence[Text], said("A route to remove. May be repeated.", option="--no-route", metavar="PREFIX")
+    ] = ()
+
+    def __repr__(self) -> str:
+        return "PeerChange(...)"  # never the tokens
 
 
 class PacketSum(Resource, frozen=True, kw_only=True):
@@ -174,12 +223,12 @@ def add_peer(work: Work, new: NewPeer) -> PeerRecord:
     Both sides keep the link in one currency. Each authenticates to the other with a token: the outgoing token here is
     the incoming one there.
     """
-    check_peer_name(work, new.name)
-    check_address(work, new.ilp_address)
-    check_routes(work, new.routes)
-    check_url(work, new.url)
-    outgoing_token = encrypted_token(work, new.outgoing_token)
-    incoming_token_hash = hashed_token(work, new.incoming_token)
+    _check_peer_name(work, new.name)
+    _check_address(work, new.ilp_address)
+    _check_routes(work, new.routes)
+    _check_url(work, new.url)
+    outgoing_token = _encrypted_token(work, new.outgoing_token)
+    incoming_token_hash = _hashed_token(work, new.incoming_token)
     if new.max_packet == 0:
         raise InvalidRequest(f"max_packet is from 1 to {MAX_LEDGER} minor units, not 0", field="max_packet")
     asset = open_asset(work, new.asset_code, new.asset_scale)
@@ -225,14 +274,14 @@ def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
     peer = require_peer(work, name)
     columns: dict[str, Any] = {"max_packet": peer.max_packet}
     if change.url is not None:
-        check_url(work, change.url)
+        _check_url(work, change.url)
         columns["url"] = change.url
     if change.max_packet is not None:
         columns["max_packet"] = change.max_packet or None
     if change.outgoing_token is not None:
-        columns["outgoing_token"] = encrypted_token(work, change.outgoing_token)
+        columns["outgoing_token"] = _encrypted_token(work, change.outgoing_token)
     if change.incoming_token is not None:
-        columns["incoming_token_hash"] = hashed_token(work, change.incoming_token, peer.id)
+        columns["incoming_token_hash"] = _hashed_token(work, change.incoming_token, peer.id)
     PEERS.update(work, peer.id, **columns)
     limit = None
     if change.credit_limit is not None:
@@ -326,7 +375,7 @@ def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:
 
 
 def _change_routes(work: Work, peer: PeerRecord, change: PeerChange) -> None:
-    check_routes(work, change.add_routes)
+    _check_routes(work, change.add_routes)
     for prefix in change.remove_routes:
         if not peers.delete_route(work, peer.id, prefix):
             raise InvalidRequest(
@@ -335,6 +384,90 @@ def _change_routes(work: Work, peer: PeerRecord, change: PeerChange) -> None:
             )
     for prefix in change.add_routes:
         peers.add_route(work, peer.id, prefix)
+
+
+def _check_peer_name(work: Work, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest(
+            f"{name!r} cannot be a peer's name: use 1 to 64 letters, digits and - . _ ~, such as first-bank",
+            field="name",
+        )
+    if peers.find_peer(work, name) is not None:
+        raise WrongState(f"There is a peer {name} already; choose another name", name=name)
+
+
+def _check_address(work: Work, address: str) -> None:
+    if not is_ilp_address(address):
+        raise InvalidRequest(f"{address!r} is not an ILP address such as test.first-bank", field="ilp_address")
+    if address == work.settings.ilp_address:
+        raise InvalidRequest(
+            f"{address} is this server's own ILP address; a peer has another (see the setting ilp_address)",
+            field="ilp_address",
+        )
+    _check_scheme(address, "ilp_address")
+
+
+def _check_routes(work: Work, routes: Iterable[str]) -> None:
+    """Raises for our own address as a route. A prefix of it is fine, for a parent, and an address below it, for a
+    child."""
+    for prefix in routes:
+        # A scheme alone is a valid prefix too; with a segment it can be checked as an address.
+        if not is_ilp_address(prefix if "." in prefix else f"{prefix}.x"):
+            raise InvalidRequest(
+                f"{prefix!r} is not a prefix of ILP addresses: write an address such as test.first-bank, or a scheme"
+                " alone, such as g or test",
+                field="routes",
+            )
+        if prefix == work.settings.ilp_address:
+            raise InvalidRequest(
+                f"{prefix} is this server's own ILP address; packets for it do not go to a peer", field="routes"
+            )
+        _check_scheme(prefix, "routes")
+
+
+def _check_scheme(prefix: str, field: str) -> None:
+    if prefix.partition(".")[0] == "peer":  # RFC 15: these are for the two ends of a link
+        raise InvalidRequest(f"Packets for {prefix} are never passed on; use another scheme than peer", field=field)
+
+
+def _check_url(work: Work, url: str) -> None:
+    """Raises InvalidRequest; warns of a URL that gets no packets."""
+    if not is_http_url(url) or not url.isascii() or "#" in url:
+        raise InvalidRequest(
+            "The URL that the peer takes packets at must be an http or https URL such as https://first-bank.example/ilp,"
+            " without user information and fragment",
+            field="url",
+        )
+    is_private = not url.lower().startswith("https:") or names_private_host(url)
+    if is_private and not work.settings.allow_private_hosts:
+        work.warn("Packets are sent to https URLs at public addresses only, unless allow_private_hosts is on")
+
+
+def _encrypted_token(work: Work, token: str) -> bytes:
+    """The outgoing token as it is stored: encrypted, because it has to be read again."""
+    _check_token("outgoing", token)
+    return secrets.encrypt(work, peers.TOKENS_SECRET, token)
+
+
+def _hashed_token(work: Work, token: str, peer_id: int | None = None) -> bytes:
+    """The incoming token as it is stored: hashed. It identifies the peer, so it must be unique."""
+    _check_token("incoming", token)
+    hashed = hash_secret(token)
+    other = peers.peer_by_token(work, hashed)
+    if other is not None and other.id != peer_id:
+        raise WrongState(
+            f"The peer {other.name} has this incoming token; each peer needs one of its own", name=other.name
+        )
+    return hashed
+
+
+def _check_token(which: str, token: str) -> None:
+    if not _TOKEN.fullmatch(token):
+        raise InvalidRequest(
+            f"The {which} token cannot be a bearer token: it is 1 to {MAX_TOKEN_LENGTH} printable ASCII characters"
+            " without spaces",
+            field=f"{which}_token",
+        )
 
 
 def _decimal(peer: PeerRecord, amount: int) -> str:

@@ -34,7 +34,7 @@ Kind = Literal["text", "long", "number", "time", "code", "state"]
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """A value: its text as in CSV, its kind, and the page that it links to. A `long` text may be broken anywhere.
+    """A value: its text, its kind, and the page that it links to. A `long` text may be broken anywhere.
 
     `unit` is the currency of an amount, if the text does not include it.
     """
@@ -63,13 +63,8 @@ class Cell(msgspec.Struct, frozen=True):
 
     @property
     def printed(self) -> str:
-        """The text in the output of a command."""
+        """The text in the output of a command, and in CSV."""
         return self.text if self.kind in {"number", "time"} else visible_text(self.text)
-
-    @property
-    def written(self) -> str:
-        """The text in CSV."""
-        return inert(self.printed)
 
     @property
     def tone(self) -> str:
@@ -185,6 +180,10 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[Cell]]
     none: str
 
+    @property
+    def csv(self) -> str:
+        return as_csv([cell.printed for cell in row] for row in (self.headings, *self.rows))
+
 
 def make_table(name: str, columns: Sequence[Column], records: Iterable[Any], none: str) -> Table:
     """The table of these records."""
@@ -197,17 +196,11 @@ def make_table(name: str, columns: Sequence[Column], records: Iterable[Any], non
     return Table(name, headings, rows, none)
 
 
-def inert(text: str) -> str:
-    """A text for CSV, with a `'` before what a spreadsheet would evaluate."""
-    return f"'{text}" if FORMULA.match(text) else text
-
-
-def as_csv(table: Table) -> str:
-    """The table with its headings (RFC 4180)."""
+def as_csv(rows: Iterable[Sequence[object]], end: str = "\r\n") -> str:
+    """Rows as CSV (RFC 4180), with a `'` before a text that a spreadsheet would evaluate."""
     file = io.StringIO()
-    writer = csv.writer(file)
-    writer.writerow(heading.text for heading in table.headings)
-    writer.writerows([cell.written for cell in row] for row in table.rows)
+    cells = ([f"'{one}" if isinstance(one, str) and FORMULA.match(one) else one for one in row] for row in rows)
+    csv.writer(file, lineterminator=end).writerows(cells)
     return file.getvalue()
 
 

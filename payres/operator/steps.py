@@ -21,8 +21,7 @@ from payres.operator import api_keys, backups, invariant_checks, payment_history
 from payres.operator.api import Call
 from payres.operator.api_keys import CreatedApiKey
 from payres.operator.backups import BackupError, MadeBackup
-from payres.operator.declarations import endpoint, form
-from payres.operator.inputs import DecimalText, Name, Reference, TimeText, said
+from payres.operator.declarations import DecimalText, Name, Reference, TimeText, endpoint, form, said
 from payres.operator.ledger import LedgerCheck, ledger_check
 from payres.operator.payment_history import Refund
 from payres.operator.payments import PAYMENT

@@ -20,8 +20,7 @@ from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Environment, Work
 from payres.operator import movements
 from payres.operator.assets import open_asset
-from payres.operator.declarations import command, endpoint, form, lists
-from payres.operator.inputs import Amount, Code, Name, Reference, check_name, said
+from payres.operator.declarations import Amount, Code, Name, Reference, check_name, command, endpoint, form, lists, said
 from payres.operator.movements import MOVEMENT, NamedAccount
 from payres.operator.shapes import Column, Shape, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements

@@ -19,8 +19,17 @@ from payres.core.store import audit, secrets
 from payres.core.store.events import EVENTS, EventRecord, events_after, find_event, last_sequence
 from payres.core.store.work import ACTIVE_WEBHOOK, Units, Work
 from payres.core.store.work import EVENTS as NEWS
-from payres.operator.declarations import ROWS_AT_ONCE, command, endpoint, form, lists
-from payres.operator.inputs import Name, TimeText, require_time, said
+from payres.operator.declarations import (
+    ROWS_AT_ONCE,
+    Name,
+    TimeText,
+    command,
+    endpoint,
+    form,
+    lists,
+    require_time,
+    said,
+)
 from payres.operator.shapes import Column, Shape, fact, represent
 from payres.webhooks.deliveries import ALL, TEST, matches, note_attempt, wants
 from payres.webhooks.sender import Attempt, Target, new_secret, target_of

@@ -5,12 +5,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.datastructures import QueryParams
-from starlette.routing import Match
 from starlette.types import Scope
 
 from payres.core.grants import clients
 from payres.core.http.request_head import credentials, header
-from payres.core.http.routing import ROUTES
+from payres.core.http.routing import Route, Router
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.gnap import ClientInstance, GrantRequest
 from payres.core.protocol.identifiers import hash_secret
@@ -24,6 +23,7 @@ from payres.testing.rules import CONSENT_PAGE
 
 T = TypeVar("T")
 
+ROUTER: Final = Router()  # of the core, whose operations these are
 TABLES: Final[Mapping[str, Any]] = {"incoming-payments": INCOMING, "quotes": QUOTES, "outgoing-payments": OUTGOING}
 
 
@@ -91,12 +91,9 @@ def _operation(scope: Scope) -> tuple[str | None, str, Mapping[str, str]]:
     from payres.core.http.openapi_of_resources import OPERATIONS  # loads slowly
 
     path, method = scope["path"].rstrip("/") or "/", "GET" if scope["method"] == "HEAD" else scope["method"]
-    for route in ROUTES:
-        match, found = route.matches({"path": path})
-        if match is Match.FULL:
-            operation = OPERATIONS.get(f"{method} {route.path.replace('//', '/')}")
-            return operation and operation.id, path.split("/")[1], found["path_params"]
-    return None, "", {}
+    route, named = ROUTER.find(path)
+    operation = OPERATIONS.get(f"{method} {route.path.replace('//', '/')}") if isinstance(route, Route) else None
+    return operation and operation.id, path.split("/")[1], named
 
 
 def _of_grant_request(work: Work, body: bytes) -> Asked:

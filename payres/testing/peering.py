@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import MAX_LEDGER, Asset, format_decimal, parse_decimal
-from payres.operator.peer_terms import NewPeer
-from payres.operator.peers import add_peer
+from payres.operator.peers import NewPeer, add_peer
 
 if TYPE_CHECKING:
     from payres.testing.instance import Instance

@@ -24,8 +24,7 @@ from payres.interledger.store.peers import PeerRecord
 from payres.interledger.unanswered import UnansweredPackets, seconds_until
 from payres.operator import assets
 from payres.operator.assets import require_asset
-from payres.operator.peer_terms import PeerChange
-from payres.operator.peers import change_peer, require_peer
+from payres.operator.peers import PeerChange, change_peer, require_peer
 from payres.operator.wallets import require_wallet
 from tests.helpers import TIMEOUT, last_segment, wait_until
 from tests.instance import Instance, run_instance

@@ -22,8 +22,7 @@ from payres.interledger.store import peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import assets, wallets
 from payres.operator.assets import set_rate
-from payres.operator.peer_terms import PeerChange
-from payres.operator.peers import change_peer
+from payres.operator.peers import PeerChange, change_peer
 from tests.core.remote.conftest import Request
 from tests.interledger.node import (
     FULFILLMENT,

@@ -19,7 +19,7 @@ from payres.interledger.carrying import NoReply
 from payres.interledger.node import node_of
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_reply, encode
 from payres.operator import peers
-from payres.operator.peer_terms import PeerChange
+from payres.operator.peers import PeerChange
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT
 from tests.instance import Instance, run_instance

@@ -11,7 +11,7 @@ from payres.core.store.payments import OutgoingRecord
 from payres.interledger.sending.connection import Timing
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import peers
-from payres.operator.peer_terms import NewPeer
+from payres.operator.peers import NewPeer
 from tests.helpers import Json, last_segment
 from tests.instance import Instance, run_instance
 from tests.interledger.network import EUR, USD, add_liquidity, ended, hurried, set_rate, wallet_money

@@ -22,7 +22,7 @@ from payres.core.store.sessions import OF_WALLETS
 from payres.core.store.work import Work
 from payres.operator import api_keys, ended_rights, grants, keys, operators, peers, wallets, webhooks
 from payres.operator.backups import BackupError, Comparison, make_backup, restore_backup
-from payres.operator.peer_terms import PeerChange
+from payres.operator.peers import PeerChange
 from tests.helpers import new_jwk
 from tests.versions import make_newest
 from tests.works import NOW, InSteps, add_usd_peer, issued_grant, work_at

@@ -18,7 +18,7 @@ from payres.core.store.assets import set_rate
 from payres.operator import keys, peers
 from payres.operator.api import all_operations
 from payres.operator.declarations import Operation
-from payres.operator.peer_terms import NewPeer
+from payres.operator.peers import NewPeer
 from tests.helpers import TIMEOUT, Json, usd
 from tests.instance import Instance
 from tests.operator.api.conftest import Program

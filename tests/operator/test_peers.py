@@ -12,7 +12,7 @@ from payres.interledger.store import packets
 from payres.interledger.store import peers as peer_store
 from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.operator import invariant_checks, peers
-from payres.operator.peer_terms import NewPeer, PeerChange
+from payres.operator.peers import NewPeer, PeerChange
 from tests.works import NOW
 
 OWN = "test.here"

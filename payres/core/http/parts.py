@@ -61,8 +61,7 @@ class Part(msgspec.Struct, frozen=True):
 
     `check` runs before the server writes anything, and raises if it must not start. `open` opens the services;
     `workers` run until the server closes, but not in one that only reads; what they push on the stack runs before those
-    yielded earlier stop. `routes` are known from the start, `late`
-    ones are loaded on first use. `commands` are the modules whose operations become commands, endpoints and forms.
+    yielded earlier stop. `routes` are known from the start, `late` ones are loaded on first use.
     """
 
     name: str
@@ -71,4 +70,3 @@ class Part(msgspec.Struct, frozen=True):
     check: Callable[[Transaction], None] | None = None
     routes: tuple[Route, ...] = ()
     late: LateRoutes | None = None
-    commands: tuple[str, ...] = ()

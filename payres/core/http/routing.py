@@ -13,7 +13,6 @@ from starlette import routing
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
 from payres.core.http import grants, incoming_payments, outgoing_payments, site, wallet_addresses
@@ -28,6 +27,7 @@ from payres.core.protocol.urls import ADMIN_ROOT, RESERVED_SEGMENTS, ROOT_WALLET
 
 Handler = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
+M = TypeVar("M", bound="Route | _Late")
 
 LOADING: Final = threading.Lock()  # for the switch interval, which is one for the process
 OPENAPI_CACHE: Final = {"Cache-Control": "public, max-age=3600", **ANY_ORIGIN}
@@ -75,10 +75,10 @@ class Route(routing.Route):
         self._page = page
         self._allowed = ", ".join(sorted({"OPTIONS", *self.handlers}))  # RFC 9110 section 10.2.1
 
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Matches by the path only."""
-        found = self.path_regex.match(scope["path"])
-        return (Match.NONE, {}) if found is None else (Match.FULL, {"path_params": found.groupdict()})
+    def match(self, path: str) -> Mapping[str, str] | None:
+        """The parameters of a path, whatever the method; None if it is another's."""
+        found = self.path_regex.match(path)
+        return None if found is None else found.groupdict()
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Calls the handler, and responds to its errors."""
@@ -122,17 +122,17 @@ class LateRoutes(msgspec.Struct, frozen=True):
     let_in: Callable[[Request], bool] = lambda _: True
 
 
-class _Late(BaseRoute):
+class _Late:
+    """Late routes, and those that were loaded."""
+
     def __init__(self, wanted: LateRoutes) -> None:
         self._wanted = wanted
         self._beginnings = tuple(f"{path}/" for path in wanted.paths)
         self._routes: Sequence[Route] = ()
         self._loading = asyncio.Lock()
 
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        path = scope["path"]
-        is_below = path in self._wanted.paths or path.startswith(self._beginnings)
-        return (Match.FULL if is_below else Match.NONE), {}
+    def match(self, path: str) -> Mapping[str, str] | None:
+        return {} if path in self._wanted.paths or path.startswith(self._beginnings) else None
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Matches the path as sent, because wallet paths may contain slashes, which are escaped here."""
@@ -141,27 +141,30 @@ class _Late(BaseRoute):
             return
         async with self._loading:
             self._routes = self._routes or await asyncio.to_thread(_yielding, self._wanted.load)
-        sent = {"path": scope["raw_path"].decode("latin-1").removesuffix("/")}
-        for route in self._routes:
-            match, found = route.matches(sent)
-            if match is Match.FULL:
-                scope["path_params"] = {name: unquote(text) for name, text in found["path_params"].items()}
-                await route.handle(scope, receive, send)
-                return
-        await _refuse_all(scope, receive, send)
+        route, found = _first(self._routes, scope["raw_path"].decode("latin-1").removesuffix("/"))
+        scope["path_params"] = {name: unquote(text) for name, text in found.items()}
+        await (_refuse_all if route is None else route.handle)(scope, receive, send)
 
 
 class Router(routing.Router):
-    """Starlette's router, but a trailing slash is accepted on every path and never redirected, because signatures cover
-    the path as sent. Routes without parameters are found by a look-up; the others are tried in order, the most frequent
-    first."""
+    """Accepts a trailing slash on every path and never redirects, because signatures cover the path as sent. Routes
+    without parameters are found by a look-up; the others are tried in order, the most frequent first."""
 
     def __init__(self, routes: Sequence[Route] = (), late: Sequence[LateRoutes] = ()) -> None:
         """With the routes of parts. Those of wallets come last, because a wallet may have almost any path."""
+        super().__init__()
         known = [*RESOURCE_ROUTES, *routes]
         self._by_path = {route.path: route for route in known if "{" not in route.path}
-        tried = [route for route in known if "{" in route.path]
-        super().__init__([*tried, *map(_Late, late), *WALLET_ROUTES], redirect_slashes=False, default=_refuse_all)
+        self._tried: Sequence[Route | _Late] = [
+            *(route for route in known if "{" in route.path),
+            *map(_Late, late),
+            *WALLET_ROUTES,
+        ]
+
+    def find(self, path: str) -> tuple[Route | _Late | None, Mapping[str, str]]:
+        """What answers a path, which has no trailing slash, and the path's parameters."""
+        route = self._by_path.get(path)
+        return _first(self._tried, path) if route is None else (route, {})
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request."""
@@ -172,8 +175,17 @@ class Router(routing.Router):
             return
         if len(path) > 1 and path.endswith("/"):
             path = scope["path"] = path[:-1]
-        route = self._by_path.get(path)
-        await (self.app if route is None else route.handle)(scope, receive, send)
+        route, scope["path_params"] = self.find(path)
+        await (_refuse_all if route is None else route.handle)(scope, receive, send)
+
+
+def _first(routes: Sequence[M], path: str) -> tuple[M | None, Mapping[str, str]]:
+    """The first route that a path matches, and the path's parameters."""
+    for route in routes:
+        found = route.match(path)
+        if found is not None:
+            return route, found
+    return None, {}
 
 
 def _yielding(load: Callable[[], T]) -> T:

@@ -53,12 +53,11 @@ async def read(request: Request) -> Response:
         return found
 
     found = await context.database.read(unit)
-    _check_readable(request, (SPSP_TYPE,))
     wallet = found if isinstance(found, WalletRecord) else None
     method = context.remote.method_of_wallet(wallet) if is_spsp and wallet is not None else None
+    _check_readable(request, () if method is None else (SPSP_TYPE,))
     if method is not None:
         return _payment_details(method)
-    check_accept(request.scope["headers"], ())
     name = (wallet and wallet.public_name) or (context.urls.host if is_own else None)
     body = WalletAddress(
         id=context.urls.wallet(path),

@@ -24,7 +24,7 @@ from payres.operator.declarations import Input, Operation, operation_of
 from payres.operator.exports import Export, ExportQuery
 from payres.operator.pages.sign_in import Visit
 from payres.operator.services import operator_of
-from payres.operator.shapes import Fact, as_csv, facts_of, make_table, path_of
+from payres.operator.shapes import Fact, facts_of, make_table, path_of
 from payres.operator.store.operators import OPERATORS, is_used, use_form
 
 FORMAT: Final = "format"
@@ -62,7 +62,7 @@ async def show_list(visit: Visit, operation: Operation) -> Response:
     title = listing.title.format(**visit.segments)
     if non_empty.get(FORMAT) == "csv":
         table = make_table(title, shape.listed, found.result, listing.none)
-        return Response(as_csv(table), headers=HEADERS | attachment(title, "csv"), media_type="text/csv")
+        return Response(table.csv, headers=HEADERS | attachment(title, "csv"), media_type="text/csv")
     return visit.show(
         "list.html",
         title=title,

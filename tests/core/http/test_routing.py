@@ -137,3 +137,21 @@ def test_every_endpoint_is_documented() -> None:
         if method != "HEAD" and "//" not in one.path  # one client's other spelling
     ]
     assert sorted(documented) == sorted(expected)
+
+
+def test_router_tells_the_route_of_a_path() -> None:
+    """Those of wallets come last, also after routes that are loaded late."""
+    router = routing.Router(late=[LateRoutes(list, (ADMIN_ROOT,))])
+    for path, expected, named in (
+        ("/quotes", "/quotes", {}),
+        ("/quotes/1", "/quotes/{id}", {"id": "1"}),
+        ("/alice/jwks.json", "/{path:wallet}/jwks.json", {"path": "alice"}),
+        ("/alice/till", "/{path:wallet}", {"path": "alice/till"}),
+    ):
+        route, found = router.find(path)
+        assert isinstance(route, Route)
+        assert (route.path, found) == (expected, named)
+    late, _ = router.find(f"{ADMIN_ROOT}/alice")
+    assert late is not None
+    assert not isinstance(late, Route)
+    assert router.find("/pay/1") == (None, {})

@@ -18,8 +18,7 @@ from payres.interledger.store.packets import PacketRecord
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import assets, wallets
 from payres.operator.invariant_checks import check_ledger
-from payres.operator.peer_terms import PeerChange
-from payres.operator.peers import change_peer
+from payres.operator.peers import PeerChange, change_peer
 from payres.operator.store.invariants import LEDGER_INVARIANTS, Invariant, breaches, examined, sums_to
 from tests.works import add_usd_peer, sending_payment, work_at
 

@@ -20,8 +20,7 @@ from payres.core.protocol.wire import List, encode
 from payres.core.store import events
 from payres.core.store.work import EVENTS, Work
 from payres.operator.api import Call
-from payres.operator.declarations import endpoint
-from payres.operator.inputs import Query
+from payres.operator.declarations import Query, endpoint
 from payres.operator.services import operator_of
 from payres.webhooks.sender import EventView, event_view
 

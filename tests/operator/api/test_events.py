@@ -15,7 +15,7 @@ from payres.cli import main
 from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.limits import MAX_STREAMS_OF_KEY
 from payres.core.store.work import EVENTS, Work
-from payres.operator import event_stream as endpoints
+from payres.operator import events as endpoints
 from payres.operator import wallets
 from payres.operator.api_keys import revoke_api_key
 from payres.webhooks import deliveries
