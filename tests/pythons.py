@@ -14,7 +14,7 @@ VERSIONS: Final[Sequence[str]] = re.findall(
     r'"Programming Language :: Python :: (3\.\d+)"', (ROOT / "pyproject.toml").read_text()
 )
 # Bodies, grants and sign-in, SQL, the client, and servers for the tests of apps.
-ROOMS: Final = ("test_wire.py", "grants", "store", "client", "testing")
+ROOMS: Final = ("core/protocol/test_wire.py", "core/grants", "core/store", "client", "testing")
 LOCKS: Final = ("requirements-dev.lock", "requirements-build.lock")
 ORDER: Final = ("--dist", "loadfile", "--no-loadscope-reorder", "-p", "randomly", "--randomly-seed=1")
 

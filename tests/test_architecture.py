@@ -45,13 +45,8 @@ BEGINS_TRANSACTIONS = {
     "payres/core/store/migrations/__init__.py",
 }
 MONEY = (
-    *(
-        "payres/core/protocol/amounts.py",
-        "payres/interledger/settlement.py",
-        "payres/core/payments/ledger.py",
-        "payres/payments/",
-    ),
-    "payres/store/",
+    *("payres/core/protocol/amounts.py", "payres/core/payments/", "payres/core/store/"),
+    *("payres/interledger/settlement.py", "payres/interledger/store/"),
 )
 LEDGER_WRITES = {
     *("insert_account", "change_account", "change_floor"),

@@ -15,7 +15,8 @@ import pytest
 from payres import __version__
 from payres.core.process.settings import Settings
 from tests.helpers import ROOT, commands
-from tests.pythons import VERSIONS, find
+from tests.pythons import ROOMS, VERSIONS, find
+from tests.torture import ALL
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
@@ -144,6 +145,14 @@ def test_versions_of_python_are_those_that_are_tested() -> None:
     said = {found for one in DOCUMENTS for found in re.findall(r"Python (3\.\d+) to (3\.\d+)", one.read_text("utf-8"))}
     assert said == {(VERSIONS[0], VERSIONS[-1])}
     assert "make test\nmake pythons\n" in text_of(".ci/run")
+
+
+def test_tests_that_are_named_are_there() -> None:
+    named = {f"tests/{room}" for room in ROOMS}
+    named |= {path for series in ALL.values() for path in series.tests if path.startswith("tests")}
+    for document in DOCUMENTS:
+        named |= set(re.findall(r"\btests/[\w/.-]*\w", document.read_text(encoding="utf-8")))
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
 def test_python_that_does_not_start_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

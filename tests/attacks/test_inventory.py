@@ -48,7 +48,7 @@ INVENTORY = {
     "locking an owner out": "attacks/test_owners core/grants/test_sign_in",
     "floods of sign-ins": "core/grants/test_sign_in",
     "floods of new passwords": "attacks/test_owners core/grants/test_sign_in",
-    "stolen password": "attacks/test_owners",
+    "stolen password": "operator/test_wallets core/grants/test_sign_in",
     "passwords of the demo wallets": "cli/test_server",
     "consent swap": "people/test_consent attacks/test_hostile_input",
     "cross-site scripting through every name": "attacks/test_injection core/protocol/test_visible",
@@ -66,7 +66,8 @@ INVENTORY = {
     "one slow server that takes the places of all": "core/process/test_slots interledger/test_turns",
     "guesses reflected by a server at its peer": "attacks/test_reflected_guessing core/remote/test_http",
     "slow servers that are named in quotes": "attacks/test_slow_servers core/remote/test_http",
-    "slow servers that are named as clients": "attacks/test_slow_servers",
+    "slow servers that are named as clients": "core/remote/test_http",
+    "quotes in the names of others that stop theirs": "interledger/test_forwarding",
     "names whose name servers never answer": "attacks/test_slow_names core/remote/test_ip_addresses",
     # Texts and positions
     "SQL injection through every string": "attacks/test_injection",

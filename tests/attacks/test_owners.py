@@ -1,12 +1,10 @@
 """Attacks on what wallet owners have: their consent and their sign-in."""
 
-import re
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import httpx2
 import pytest
@@ -25,85 +23,34 @@ FLOOD = 40
 QUEUED = 1 + PASSWORDS_WAITING // PASSWORDS_AT_ONCE  # of one key, with the one that is hashed
 
 
-class Owner:
-    """A wallet, and the browser that its owner signs in with."""
-
-    def __init__(self, instance: Instance, browser: httpx2.Client) -> None:
-        self.instance = instance
-        self.browser = browser
-        self.path = f"owner-{secrets.token_hex(4)}"
-        instance.create_wallet(self.path, password=PASSWORD)
-
-    def page(self, path: str | None = None) -> str:
-        """A consent page of this wallet or another."""
-        identifier = self.instance.wallet(path or self.path)
-        item = {"type": "outgoing-payment", "actions": ["create"], "identifier": identifier}
-        return str(self.instance.client.request_grant(item).json()["interact"]["redirect"])
-
-    def sign_in(self, password: str = PASSWORD, page: str | None = None) -> int:
-        """The status of the answer: 303 when it worked."""
-        return sign_in(self.browser, page or self.page(), password).status_code
-
-    def sign_out(self) -> None:
-        page = self.page()
-        [csrf] = re.findall(r'name="csrf" value="(\w+)"', self.browser.get(page).text)[:1]
-        assert self.browser.post(page, data={"choice": "sign-out", "csrf": csrf}).status_code == 303
-
-    def sign_in_to_a_second_wallet(self) -> None:
-        second = f"second-{secrets.token_hex(4)}"
-        self.instance.create_wallet(second, password=PASSWORD)
-        assert self.sign_in(page=self.page(second)) == 303
-
-    def get_a_new_password(self) -> None:
-        self.instance.write(partial(wallets.set_password, path=self.path, password_hash=hash_password(NEW_PASSWORD)))
-
-
-def sign_in(browser: httpx2.Client, page: str, password: str, address: str | None = None) -> httpx2.Response:
-    headers = {"x-forwarded-for": address} if address else {}
-    form = {"choice": "sign-in", "password": password, "csrf": sign_in_token(browser, page)}
-    return browser.post(page, data=form, headers=headers)
-
-
-def guess(page: str, anonymous: httpx2.Client) -> None:
-    """As many wrong passwords as the wallet takes, each from an address of its own."""
-    guesses = [sign_in(anonymous, page, "wrong", f"192.0.2.{n}") for n in range(MAX_WRONG_PASSWORDS_PER_WALLET)]
-    assert {answer.status_code for answer in guesses} == {401}
-    assert sign_in(anonymous, page, PASSWORD, "192.0.2.99").status_code == 429, "it takes no more"
-
-
 @pytest.fixture
-def owner(shared: Instance) -> Iterator[Owner]:
-    with httpx2.Client(timeout=TIMEOUT, verify=False) as browser:
-        yield Owner(shared, browser)
+def owner(shared: Instance) -> str:
+    """The path of a wallet for one test."""
+    path = f"owner-{secrets.token_hex(4)}"
+    shared.create_wallet(path, password=PASSWORD)
+    return path
 
 
-@pytest.mark.parametrize("then", [Owner.sign_out, Owner.sign_in_to_a_second_wallet, Owner.get_a_new_password])
-def test_owner_locked_out_of_a_browser_that_is_known(
-    owner: Owner, anonymous: httpx2.Client, then: Callable[[Owner], None]
+def sign_in(browser: httpx2.Client, page: str, password: str = PASSWORD, address: str = "192.0.2.99") -> int:
+    """The status of the answer: 303 when it worked."""
+    form = {"choice": "sign-in", "password": password, "csrf": sign_in_token(browser, page)}
+    return browser.post(page, data=form, headers={"x-forwarded-for": address}).status_code
+
+
+def test_owner_is_locked_out_of_new_browsers_alone_until_the_operator_helps(
+    shared: Instance, owner: str, anonymous: httpx2.Client
 ) -> None:
     """By twenty wrong passwords of others, who need nothing for it but a request for consent."""
-    assert owner.sign_in() == 303
-    then(owner)
-    guess(owner.page(), anonymous)
-    password = NEW_PASSWORD if then is Owner.get_a_new_password else PASSWORD
-    assert owner.sign_in(password) == 303
-
-
-def test_browser_of_a_thief_after_a_new_password(owner: Owner, anonymous: httpx2.Client) -> None:
-    """Who had the password has a browser that is known, and five guesses of its own, until the operator ends that."""
-    assert owner.sign_in() == 303
-    owner.instance.write(
-        lambda work: wallets.set_password(work, owner.path, hash_password(NEW_PASSWORD), forget_browsers=True)
-    )
-    guess(owner.page(), anonymous)
-    assert owner.sign_in(NEW_PASSWORD) == 429
-
-
-def test_owner_locked_out_of_a_new_browser_until_the_operator_helps(owner: Owner, anonymous: httpx2.Client) -> None:
-    guess(owner.page(), anonymous)
-    assert owner.sign_in() == 429
-    owner.instance.write(lambda work: wallets.unlock(work, owner.path))
-    assert owner.sign_in() == 303
+    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": shared.wallet(owner)}
+    page = str(shared.client.request_grant(item).json()["interact"]["redirect"])
+    with httpx2.Client(timeout=TIMEOUT, verify=False) as known:
+        assert sign_in(known, page) == 303
+        shared.write(lambda work: wallets.set_password(work, owner, hash_password(NEW_PASSWORD)))
+        guesses = [sign_in(anonymous, page, "wrong", f"192.0.2.{n}") for n in range(MAX_WRONG_PASSWORDS_PER_WALLET)]
+        assert set(guesses) == {401}
+        assert (sign_in(anonymous, page, NEW_PASSWORD), sign_in(known, page, NEW_PASSWORD)) == (429, 303)
+        shared.write(lambda work: wallets.unlock(work, owner))
+        assert sign_in(anonymous, page, NEW_PASSWORD) == 303
 
 
 Ask = Callable[[httpx2.Client, str], httpx2.Response]
@@ -135,7 +82,7 @@ def _fill_in(http: httpx2.Client, url: str) -> httpx2.Response:
 
 @pytest.mark.parametrize("made_by", [reset_link, operators_link, api_key])
 def test_flood_of_new_passwords(
-    shared: Instance, owner: Owner, monkeypatch: pytest.MonkeyPatch, made_by: Callable[..., tuple[str, Ask]]
+    shared: Instance, owner: str, monkeypatch: pytest.MonkeyPatch, made_by: Callable[..., tuple[str, Ask]]
 ) -> None:
     """Few are hashed at a time, whoever asks, and pages are read meanwhile."""
     hashing, release = list[str](), threading.Event()
@@ -145,10 +92,10 @@ def test_flood_of_new_passwords(
         assert release.wait(TIMEOUT)
         return "hash"
 
-    url, ask = made_by(shared, owner.path)
+    url, ask = made_by(shared, owner)
     monkeypatch.setattr("payres.core.grants.passwords.hash_password", hashed_later)
     with (
-        OwnersBrowser(shared, owner.path) as page,
+        OwnersBrowser(shared, owner) as page,
         httpx2.Client(timeout=TIMEOUT) as http,
         ThreadPoolExecutor(FLOOD) as pool,
     ):

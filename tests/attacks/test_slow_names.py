@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from payres import application
 from payres.core.protocol.limits import MAX_LOOKUPS_OF_CLIENT, MAX_LOOKUPS_OF_REQUESTS
 from payres.core.remote import ip_addresses
-from payres.core.remote.connection import FetchFailed
 from payres.core.remote.transport import Bounds
-from payres.interledger import rates
+from payres.interledger import part, rates
 from payres.interledger.node import node_of
 from tests.attacks.test_ssrf import QUOTE, as_payment, as_receiver
 from tests.attacks.test_ssrf_by_configuration import TOKEN, asking_rates, forwarded, link
@@ -58,7 +56,7 @@ def refresh_rates(monkeypatch: pytest.MonkeyPatch) -> list[Refresh]:
     async def watch(*given: Any) -> None:
         found.append(partial(rates.refresh_rates, *given))
 
-    monkeypatch.setattr(application, "watch_rates", watch)
+    monkeypatch.setattr(part, "watch_rates", watch)
     return found
 
 
@@ -93,19 +91,6 @@ def test_slow_names_of_clients_stop_no_payment_no_peer_and_no_rates(
     assert servers.asked[RATES] == 2  # currencies
     servers.spoken.set()
     wait_until(lambda: LOOKED_UP in ask_as_client(server, INSIDE))
-
-
-def test_slow_names_of_receivers_stop_no_payment_and_no_client(server: Instance, servers: NameServers) -> None:
-    """Anybody may ask for a quote; a payment that somebody has consented to is read by the server of its own accord."""
-    told = at_once(MAX_LOOKUPS_OF_CLIENT + 8, lambda host: as_receiver(server, f"https://{host}")[1]["details"]["hint"])
-    assert servers.asked[SILENT] == MAX_LOOKUPS_OF_CLIENT
-    assert sum(BUSY in answer for answer in told) == 8
-    status, error = as_receiver(server, f"https://{INSIDE}")
-    assert (status, error["code"], BUSY in error["details"]["hint"]) == (503, "unavailable", True)
-    with pytest.raises(FetchFailed, match=LOOKED_UP):
-        server._server.call(node_of(server.context).receivers.fetch(f"https://{INSIDE}/incoming-payments/1"))
-    assert LOOKED_UP in ask_as_client(server, INSIDE)
-    assert LOOKED_UP in forwarded(server, "far")
 
 
 def at_once(count: int, ask: Callable[[str], str]) -> list[str]:

@@ -21,6 +21,8 @@ def test_rate_set_and_list(payres: Command, as_json: AsJson, tx: Transaction) ->
     assert rate.keys() == {"base", "counter", "rate", "setAt", "source"}
     assert (rate["base"], rate["counter"], rate["rate"], rate["source"]) == ("USD", "EUR", "0.92", "operator")
     assert "1 USD buys 0.92 EUR  you     2" in payres("rate", "list").stdout
+    assert payres("rate", "remove", "USD", "EUR").stdout == "The rate from USD to EUR is removed\n"
+    assert as_json("rate", "list") == {"rates": []}
 
 
 @pytest.mark.parametrize(("seconds", "expired", "word"), [(60, False, "holds until 2"), (-1, True, "not used, held")])
@@ -35,12 +37,6 @@ def test_rate_list_shows_what_is_from_the_service_and_until_when(
     line = payres("rate", "list").stdout
     assert "1 USD buys 0.92 EUR  the rates service  2" in line
     assert word in line
-
-
-def test_rate_remove(payres: Command, as_json: AsJson) -> None:
-    payres("rate", "set", "USD", "EUR", "0.92")
-    assert payres("rate", "remove", "USD", "EUR").stdout == "The rate from USD to EUR is removed\n"
-    assert as_json("rate", "list") == {"rates": []}
 
 
 def test_fee_set_shows_in_the_asset_list(payres: Command, as_json: AsJson) -> None:

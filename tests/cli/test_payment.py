@@ -57,15 +57,12 @@ def test_list_shows_both_directions_newest_first(run: Run, books: Json) -> None:
         (("--wallet", "bob", "--min", "5.00", "--max", "5.00"), ["bill"]),
         (("--from", "2020-01-01", "--to", "2020-01-02T00:00:00Z"), []),
         (("--limit", "1"), ["paid"]),
+        (("--wallet", "{base_url}/bob"), ["bill"]),
     ],
 )
 def test_list_finds_what_is_wanted(run: Run, books: Json, options: tuple[str, ...], found: list[str]) -> None:
-    listed = json.loads(run("list", *options, "--json"))["payments"]
+    listed = json.loads(run("list", *(one.format(**books) for one in options), "--json"))["payments"]
     assert [one["id"] for one in listed] == [books[name] for name in found]
-
-
-def test_wallet_may_be_its_address(run: Run, books: Json) -> None:
-    assert books["bill"] in run("list", "--wallet", f"{books['base_url']}/bob")
 
 
 def test_show_tells_the_whole_story(run: Run, books: Json) -> None:
@@ -89,7 +86,6 @@ def test_refund_goes_back_once(run: Run, books: Json) -> None:
     assert again == first
     assert (first[0]["amount"], first[0]["payer"]) == ("2.00", "alice")
     assert "USD 2.00 came back from bob, under the reference r-1." in run("show", books["paid"])
-    assert "Only 3.00 USD of the payment can still be sent back" in run(
-        "refund", books["bill"], "--amount", "3.01", "--reference", "r-2", fails=True
-    )
+    too_much = run("refund", books["bill"], "--amount", "3.01", "--reference", "r-2", fails=True)
+    assert "Only 3.00 USD of the payment can still be sent back" in too_much
     assert "--reference" in run("refund", books["bill"], fails=True)

@@ -111,10 +111,9 @@ def test_show_tells_what_the_server_noted(payres: Command, as_json: AsJson, tx: 
 
 
 def test_change_sets_a_limit_aside_and_takes_routes_away(payres: Command, as_json: AsJson) -> None:
-    payres(*ADD, "--max-packet", "5000", "--route", "g")
-    changed = as_json("peer", "change", "first-bank", "--max-packet", "0", "--no-route", "g")
-    assert (changed["maxPacket"], changed["routes"]) == (None, ["test.first-bank"])
-    payres("peer", "change", "first-bank", "--no-route", "test.first-bank")
+    payres(*ADD, "--max-packet", "5000")
+    changed = as_json("peer", "change", "first-bank", "--max-packet", "0", "--no-route", "test.first-bank")
+    assert (changed["maxPacket"], changed["routes"]) == (None, [])
     assert facts_of(payres("peer", "show", "first-bank"))["Routes"] == "none: nothing is sent to it"
     assert "Name what is to change" in refused(payres("peer", "change", "first-bank"), 2)
     assert payres("peer", "remove", "first-bank").stdout == "The peer first-bank is removed\n"
@@ -145,10 +144,8 @@ def test_tokens_come_from_files_and_standard_input(payres: Command, database: Pa
         (TOKENS[2:], 2, "Give the outgoing token with --outgoing-token-file FILE or --outgoing-token TOKEN"),
         ((*TOKENS, "--incoming-token-file", "token"), 2, "Give the incoming token once"),
         ((*TOKENS[:2], "--incoming-token-file", "nowhere"), 2, "nowhere"),
-        ((*TOKENS[:2], "--incoming-token-file", "empty"), 1, "The incoming token cannot be a bearer token"),
         ((*TOKENS[:2], "--incoming-token-file", "spaced"), 1, "The incoming token cannot be a bearer token"),
         ((*TOKENS[:2], "--incoming-token-file", "binary"), 1, "The file with the incoming token is not text in UTF-8"),
-        ((*TOKENS[:2], "--incoming-token", f"{IN} {OUT}"), 1, "The incoming token cannot be a bearer token"),
         ((*TOKENS, "--max-packet", "0"), 2, "Invalid value for '--max-packet'"),
         ((*TOKENS, "--max-packet", str(2**63)), 2, "Invalid value for '--max-packet'"),
     ],
@@ -157,7 +154,6 @@ def test_add_refuses_in_one_sentence(
     payres: Command, database: Path, options: tuple[str, ...], exit_code: int, sentence: str
 ) -> None:
     (database.parent / "token").write_text(IN)
-    (database.parent / "empty").write_text("\n")
     (database.parent / "spaced").write_text(f"{IN} \n")
     (database.parent / "binary").write_bytes(f"{IN}\xff".encode("latin-1"))
     assert sentence in refused(payres("peer", "add", "first-bank", *LINK, *options), exit_code)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.core.remote.conftest import elapse, nobody, open_site, serve, site  # noqa: F401
 from tests.interledger.node import Node, open_node
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())

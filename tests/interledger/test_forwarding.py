@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from payres.core.process.rate_limiter import requested_by
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.errors import Unavailable
@@ -355,6 +356,21 @@ async def test_packet_that_waited_has_the_whole_of_its_time_left(node: Node, out
             node.clock.advance(30)
         assert await asking == FAR_REJECT
         assert decode_prepare(far.requests[1].body).expires_at == node.clock.now() + 20 * SECOND
+
+
+async def test_probes_count_for_the_client_that_asks_whichever_wallet_it_names(node: Node, outbound: Outbound) -> None:
+    async with FakePeer(replying(FAR_REJECT)) as far, AsyncExitStack() as places:
+        peer = await node.peer("far", url=far.url)
+        for _ in range(MAX_PROBES_OF_CLIENT):
+            await places.enter_async_context(outbound.probe_slots.slot(peer.id, "client"))
+        requested_by.set(("client",))
+        prepare = far_prepare(node, 5, FULFILLMENT)
+        asking = [asyncio.create_task(WalletPackets(outbound, USD, one).ask(prepare)) for one in range(3)]
+        requested_by.set(("another",))
+        assert await WalletPackets(outbound, USD, WALLET).ask(prepare) == FAR_REJECT
+        assert (len(far.requests), [one.done() for one in asking]) == (1, [False] * 3)
+        await places.aclose()
+        assert await asyncio.gather(*asking) == [FAR_REJECT] * 3
 
 
 @pytest.mark.parametrize("other", ["elsewhere", "far"])

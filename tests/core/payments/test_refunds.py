@@ -132,6 +132,20 @@ def test_refund_that_would_bring_nothing_is_refused(tx: Work) -> None:
         assert made.returned == returned
 
 
+def test_refund_of_what_was_spent_is_refused_and_nothing_is_half_done(tx: Work) -> None:
+    pay(tx, "alice", 300)
+    pay(tx, "bob", 200)
+    wallets.withdraw(tx, "shop", "3.00")
+    with pytest.raises(InsufficientFunds) as refusal, savepoint(tx):
+        refund(tx, Wanted("bill", "r-1"))
+    assert refusal.value.details["reason"] == "wallet"
+    assert not refunds_of(tx, "incoming", "bill", 100)
+    refund(tx, Wanted("bill", "r-1", "2.00"))
+    with pytest.raises(InvalidAmount, match=r"Only 3\.00 USD"):
+        plan(tx, Wanted("bill", "r-2", "3.01"))
+    assert balance(tx, "shop") == "0.00"
+
+
 def test_refund_across_assets_needs_liquidity_and_warns_when_little_is_left(tx: Work) -> None:
     pay(tx, "emma", 300, debit=300)
     assets.withdraw_liquidity(tx, "EUR", 2, "1000.01")

@@ -266,12 +266,13 @@ async def test_thread_that_cannot_be_had_is_a_failure(
 def test_process_ends_while_lookups_hang(loop: str) -> None:
     program = f"""
 import asyncio, threading, {loop}
-from payres.federation import http, ip_addresses
+from payres.core.remote import http, ip_addresses
+from payres.core.remote.connection import FetchFailed
 ip_addresses.find_addresses = lambda host, port: threading.Event().wait()
 async def main():
     try:
         await http.GuardedClient(False, http.Bounds(seconds=0.05)).get_json("https://slow.example/")
-    except ip_addresses.NoAnswer:
+    except FetchFailed:
         print([thread.name for thread in threading.enumerate()])
 {loop}.run(main())
 """

@@ -184,9 +184,7 @@ def test_payment_from_another_server_is_refunded_to_a_wallet_address(
     answer = ann.send(f"{path}/refund", to=payres.wallet("alice"), **form)
     assert (answer.status_code, answer.headers["location"]) == (303, path)
     assert len(wakes) == 1
-    history = ann.words(path)
-    assert f"USD 7.00 was to be sent back to {payres.wallet('alice')} by a payment" in history
-    assert "USD 7.00 was sent, and USD 7.00 arrived." in history
+    assert f"USD 7.00 was to be sent back to {payres.wallet('alice')} by a payment" in ann.words(path)
     sent = payres.read(lambda work: refunds_of(work, "incoming", bill, 100))[0].return_payment_id
     assert f"Refund of {bill}" in ann.words(f"/admin/payments/{sent}")
     payres.check_ledger()

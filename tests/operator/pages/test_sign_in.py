@@ -35,6 +35,9 @@ def test_link_sets_a_password_once_and_signs_in(payres: Instance, browser: Brows
 
     assert (answer.status_code, answer.headers["location"]) == (303, "/admin")
     assert "Payments can be taken" in browser.words("/admin")
+    [second, first, *_] = browser.rows("/admin/audit-log")
+    assert (second["Who"], second["Did what"], second["To what"]) == ("page:Ben", "admin.set_password", "Ben")
+    assert (first["Did what"], first["To what"], first["Details"]) == ("admin.link", "Ben", "role full")
     for again in (browser.get(path), browser.http.post(path, data={"password": "another one", "again": "another one"})):
         assert again.status_code == 404
         assert "This link was used or has expired" in words_of(again)
@@ -159,46 +162,24 @@ def test_guesses_of_others_do_not_lock_an_operator_out_of_a_browser_that_is_know
         assert rows(payres, "SELECT * FROM operator_browser") == []
 
 
-def test_form_that_another_site_made_signs_nobody_in(payres: Instance, browser: Browser) -> None:
+def test_forms_are_of_this_browser_and_of_this_site(payres: Instance, browser: Browser) -> None:
+    """The rules of tokens and sites are those of consent pages, whose tests have each case."""
     browser.follow_link("Ron")
-    form = {"choice": "sign-in", "name": "Ron", "password": PASSWORD}
-    path = browser.new_link("Ron's guest")
+    link = browser.new_link("Ron's guest")
+    sign_in, new = {"choice": "sign-in", "name": "Ron", "password": PASSWORD}, {"password": PASSWORD, "again": PASSWORD}
     with Browser(payres) as other:
         for csrf in (dict[str, str](), {"csrf": sign_in_token(browser.http, "/admin")}):
-            for answer in (
-                other.http.post("/admin", data=form | csrf),
-                other.http.post(path, data={"password": PASSWORD, "again": PASSWORD} | csrf),
-            ):
+            for answer in (other.http.post("/admin", data=sign_in | csrf), other.http.post(link, data=new | csrf)):
                 assert (answer.status_code, other.session) == (403, None)
                 assert "This form belongs to an earlier visit" in words_of(answer)
-        assert other.http.post("/admin", data=hidden_fields(other.get("/admin")) | form).status_code == 303
-
-
-def test_audit_log_says_who_did_what_in_the_pages(payres: Instance, browser: Browser) -> None:
-    browser.follow_link("Zoe")
-    first, second, *_ = browser.rows("/admin/audit-log")
-    assert (first["Who"], first["Did what"], first["To what"]) == ("page:Zoe", "admin.set_password", "Zoe")
-    assert (second["Did what"], second["To what"], second["Details"]) == ("admin.link", "Zoe", "role full")
-
-
-def test_wrong_csrf_token_and_other_sites_are_refused(browser: Browser) -> None:
-    browser.follow_link("Cat")
-    token = hidden_fields(browser.get("/admin"))["csrf"]
-    forged: list[tuple[dict[str, str], dict[str, str]]] = [
-        ({}, {}),
-        ({"csrf": "0" * 64}, {}),
-        ({"csrf": token}, {"Sec-Fetch-Site": "cross-site"}),
-        ({"csrf": token}, {"Sec-Fetch-Site": "same-site"}),
-        ({"csrf": token}, {"Origin": "https://evil.example"}),
-    ]
-    for fields, headers in forged:
-        answer = browser.http.post("/admin", data={"choice": "sign-out"} | fields, headers=headers)
-        assert answer.status_code == 403, (fields, headers)
+        right = hidden_fields(other.get("/admin")) | sign_in
+        elsewhere = {"Sec-Fetch-Site": "cross-site"}
+        assert other.http.post("/admin", data=right, headers=elsewhere).status_code == 403
+        assert other.http.post("/admin", data=right).status_code == 303
+    out = {"choice": "sign-out"}
+    for form, headers in (({}, {}), ({"csrf": "0" * 64}, {}), (hidden_fields(browser.get("/admin")), elsewhere)):
+        assert browser.http.post("/admin", data=out | form, headers=headers).status_code == 403
     assert browser.get("/admin").status_code == 200
-    with Browser(browser.instance) as other:
-        data = {"choice": "sign-in", "name": "Cat", "password": PASSWORD}
-        answer = other.http.post("/admin", data=data, headers={"Sec-Fetch-Site": "cross-site"})
-        assert (answer.status_code, other.session) == (403, None)
 
 
 @pytest.mark.parametrize(
