@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from payres.core.grants.access import granted_access
 from payres.core.grants.intervals import Interval
-from payres.core.grants.spending import Spending
+from payres.core.grants.limits import Spending
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND
 from payres.core.protocol.gnap import Access, Subject
 from payres.core.protocol.urls import canonical

@@ -23,7 +23,7 @@ from payres.core.http.request_head import credentials
 from payres.core.http.requests import ActorRequest, idempotency_key, other_parameters, page_query, read_json_body
 from payres.core.http.responses import CutShort, Stream, asks_for, json_response
 from payres.core.http.routing import Route
-from payres.core.payments.idempotency import KeyedRequest, cache_response, find_response, once
+from payres.core.payments.idempotency import KeyedRequest, cache_response, find_response
 from payres.core.process.rate_limiter import too_many
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import (
@@ -171,7 +171,11 @@ async def _answer(call: Call, operation: Operation, given: dict[str, Any], keyed
         return await _answer_in_steps(call, operation, given, keyed)
 
     def unit(work: Work) -> bytes:
-        return once(work, keyed, lambda: encode(operation.run(work, given)))
+        answer = find_response(work, keyed)
+        if answer is None:
+            answer = encode(operation.run(work, given))
+            cache_response(work, keyed, answer)
+        return answer
 
     return await (call.read(unit) if operation.only_reads else call.write(unit))
 

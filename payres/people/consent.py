@@ -14,8 +14,8 @@ from starlette.responses import Response
 from payres.core.grants import consent
 from payres.core.grants.access import granted_access
 from payres.core.grants.consent import ConsentRequest, Surroundings
+from payres.core.grants.limits import Spending, spending_of
 from payres.core.grants.sign_in import check_csrf, close_session, csrf_token
-from payres.core.grants.spending import Spending, spending_of
 from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol import visible

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from payres.core.grants.intervals import parse_interval
-from payres.core.grants.spending import Spending, spending_of
+from payres.core.grants.limits import Spending, spending_of
 from payres.core.protocol.clock import parse_time
 from payres.core.protocol.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS, Access
 from payres.core.protocol.wire import encode

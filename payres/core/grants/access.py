@@ -40,13 +40,15 @@ class Holder(NamedTuple):
 class Caller(msgspec.Struct, frozen=True):
     """The client of a verified request, with its grant's access items of the requested type and action.
 
-    `wallet_address` is the wallet address of the request, once known; all items then cover it.
+    `wallet_address` is the wallet address of the request, once known; all items then cover it. `pays` if the request
+    creates an outgoing payment; reading what a grant has spent needs the same action.
     """
 
     holder: Holder
     action: Action
     items: tuple[Access, ...]
     wallet_address: str = ""
+    pays: bool = False
 
     @property
     def client_id(self) -> int:
@@ -67,11 +69,6 @@ class Caller(msgspec.Struct, frozen=True):
             raise InvalidRequest("walletAddress is needed: the grant does not name one", field="walletAddress")
         wallet_address = urls.own(found)
         return msgspec.structs.replace(self, items=self._covering(wallet_address), wallet_address=wallet_address)
-
-    @property
-    def pays(self) -> bool:
-        """Whether the caller creates an outgoing payment."""
-        return self.action == "create" and isinstance(self.items[0], OutgoingPaymentAccess)
 
     @property
     def only_client(self) -> int | None:
@@ -104,7 +101,7 @@ class Caller(msgspec.Struct, frozen=True):
         return any(needed in item.actions for item in items)
 
 
-def permit(holder: Holder, kind: AccessType, action: Action) -> Caller:
+def permit(holder: Holder, kind: AccessType, action: Action, *, pays: bool = False) -> Caller:
     """The holder of a token as the caller of one action. Raises InsufficientAccess."""
     items = _permitting(holder.record.access, kind, action)
     if not items:
@@ -114,7 +111,7 @@ def permit(holder: Holder, kind: AccessType, action: Action) -> Caller:
             type=kind,
             action=action,
         )
-    return Caller(holder, action, items)
+    return Caller(holder, action, items, pays=pays)
 
 
 @lru_cache(maxsize=1024)

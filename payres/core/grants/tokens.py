@@ -130,13 +130,14 @@ def check_valid(holder: TokenHolder | None, now: int, *, pays: bool = False) -> 
     A request that `pays` gets LimitExceeded if the grant was revoked: after TokenInvalid, clients try to rotate the
     token again and again; after LimitExceeded they ask their user for another budget.
     """
-    if pays and holder is not None and holder.grant_state == "revoked":
+    if holder is not None and holder.valid_at(now):
+        return
+    if holder is not None and not holder.revoked:
+        raise TokenInvalid("The access token has expired; rotate it or ask for a new grant", reason="expired_token")
+    if holder is not None and pays and holder.grant_state == "revoked":
         sentence = "The grant was revoked, and nothing more can be paid with it; ask for a new grant"
         raise LimitExceeded(sentence, reason="revoked_grant")
-    if holder is not None and holder.revoked and holder.was_rotated:
+    if holder is not None and holder.was_rotated:
         sentence = "The access token was rotated; use the new one, which the answer to the rotation has"
         raise TokenInvalid(sentence, reason="revoked_token")
-    if holder is None or holder.revoked:
-        raise TokenInvalid("The access token was revoked; ask for a new grant", reason="revoked_token")
-    if not holder.valid_at(now):
-        raise TokenInvalid("The access token has expired; rotate it or ask for a new grant", reason="expired_token")
+    raise TokenInvalid("The access token was revoked; ask for a new grant", reason="revoked_token")

@@ -1,22 +1,23 @@
-"""The services of the core for endpoints, built once at the start."""
+"""The services of the core for endpoints, built once at the start, and the port for pages."""
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 from msgspec import field
 from starlette.requests import Request
+from starlette.responses import Response
 
 from payres.core.grants.passwords import PasswordGate
 from payres.core.grants.tokens import Holders
 from payres.core.http.admission import RateLimits
 from payres.core.http.changes import Changes
-from payres.core.http.pages import Pages
 from payres.core.payments.remote import Remote
 from payres.core.process.counters import Metrics
 from payres.core.process.settings import Settings
 from payres.core.process.slots import Slots
 from payres.core.protocol.clock import Clock
+from payres.core.protocol.errors import DomainError
 from payres.core.protocol.limits import MAX_STREAMS_OF_KEY, MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT
 from payres.core.protocol.urls import Urls
 from payres.core.remote.http import GuardedClient
@@ -25,6 +26,22 @@ from payres.core.store.database import Database
 S = TypeVar("S")
 
 CONTEXT: Final = "payres.context"  # the key in a request's scope, set on first use
+
+
+class Pages(Protocol):
+    """The public pages: browsers get them in place of JSON. Without them, they get JSON too."""
+
+    async def front(self, request: Request) -> Response:
+        """GET / by a browser."""
+        ...
+
+    async def wallet(self, request: Request) -> Response:
+        """GET of a wallet address by a browser."""
+        ...
+
+    def error(self, request: Request, error: DomainError) -> Response:
+        """An error, for a browser."""
+        ...
 
 
 class Context(msgspec.Struct, frozen=True):

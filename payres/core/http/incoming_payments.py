@@ -17,7 +17,6 @@ from payres.core.http.requests import read_body, read_json_body
 from payres.core.http.responses import is_browser, json_response
 from payres.core.payments import incoming as rules
 from payres.core.process.rate_limiter import address_of
-from payres.core.protocol.terms import Offer
 from payres.core.protocol.wire import (
     CompletionRequest,
     IncomingPayment,
@@ -54,12 +53,6 @@ async def complete(request: Request) -> Response:
     decode(COMPLETION_REQUEST, body or b"{}")
     unit = partial(_complete, caller=caller, payment_id=request.path_params["id"])
     return json_response(await context.database.write(unit))
-
-
-def _create(
-    work: Work, context: Context, caller: Caller, asked: IncomingPaymentRequest, _: Offer | None
-) -> IncomingPayment:
-    return _with_methods(context, rules.create(work, caller, asked), is_open=True)
 
 
 def _with_methods(context: Context, shown: IncomingPayment, *, is_open: bool) -> IncomingPayment:
@@ -99,7 +92,8 @@ INCOMING_PAYMENTS = resources.ResourceKind(
     table=payments.INCOMING,
     show=representations.incoming_payment,
     decoder=msgspec.json.Decoder(IncomingPaymentRequest),
-    create=_create,
+    create=lambda work, caller, asked, _: rules.create(work, caller, asked),
+    show_created=partial(_with_methods, is_open=True),
     is_final=lambda payment, now: not payment.open_at(now),
 )
 

@@ -18,11 +18,9 @@ from payres.core.http.requests import read_body
 from payres.core.http.responses import json_response
 from payres.core.payments import outgoing as rules
 from payres.core.payments import quotes as quote_rules
-from payres.core.payments.remote import Remote
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.gnap import OutgoingPaymentAccess
-from payres.core.protocol.terms import Offer
-from payres.core.protocol.wire import GrantSpending, OutgoingPayment, OutgoingPaymentRequest, Quote, QuoteRequest
+from payres.core.protocol.wire import GrantSpending, OutgoingPayment, OutgoingPaymentRequest, QuoteRequest
 from payres.core.store import payments, quotes, representations, wallets
 from payres.core.store.work import Work
 
@@ -40,15 +38,6 @@ async def read_grant_spending(request: Request) -> Response:
             spent_receive_amount=representations.amount(spent.receive, spent.receive_asset),
         )
     )
-
-
-def _create_quote(work: Work, _: Context, caller: Caller, asked: QuoteRequest, offer: Offer | None) -> Quote:
-    wallet, quote = quote_rules.create(work, caller, asked, offer)
-    return representations.quote(work.urls, wallet, quote)
-
-
-async def _offer_for_payment(remote: Remote, caller: Caller, asked: OutgoingPaymentRequest) -> Offer | None:
-    return await remote.offer_for_payment(asked, partial(rules.find_payer, caller=caller, asked=asked))
 
 
 def _begin_sending(context: Context, made: OutgoingPayment) -> None:
@@ -73,7 +62,7 @@ QUOTES = resources.ResourceKind(
     table=quotes.QUOTES,
     show=representations.quote,
     decoder=msgspec.json.Decoder(QuoteRequest),
-    create=_create_quote,
+    create=quote_rules.create,
     find_offer=lambda remote, _, asked: remote.offer_for_quote(asked),
 )
 OUTGOING_PAYMENTS = resources.ResourceKind(
@@ -81,8 +70,10 @@ OUTGOING_PAYMENTS = resources.ResourceKind(
     table=payments.OUTGOING,
     show=representations.outgoing_payment,
     decoder=msgspec.json.Decoder(OutgoingPaymentRequest),
-    create=lambda work, _, caller, asked, offer: rules.create(work, caller, asked, offer),
-    find_offer=_offer_for_payment,
+    create=rules.create,
+    find_offer=lambda remote, caller, asked: remote.offer_for_payment(
+        asked, partial(rules.find_payer, caller=caller, asked=asked)
+    ),
     on_created=_begin_sending,
     is_final=lambda payment, _: payment.state != "sending",
 )

@@ -10,8 +10,7 @@ import msgspec
 from payres.core.grants.passwords import PasswordGate
 from payres.core.http.admission import RateLimits
 from payres.core.http.changes import Changes
-from payres.core.http.context import Context
-from payres.core.http.pages import Pages
+from payres.core.http.context import Context, Pages
 from payres.core.http.routing import LateRoutes, Route
 from payres.core.payments.remote import Remote
 from payres.core.process.rate_limiter import RateLimiter

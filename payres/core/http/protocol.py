@@ -39,12 +39,21 @@ UNSENT_BYTES: Final = 4096
 END_OF_SECTION: Final = b"\r\n\r\n"
 WITHOUT_BODY: Final = (204, 304)
 
-# What a connection is waiting for. Not an Enum, whose members cost a call in Python 3.11.
-IDLE: Final = 0  # the next request; all answers are sent
-HEAD: Final = 1  # the rest of a header section
-BODY: Final = 2  # the rest of a body; its request may already be answered
-ANSWER: Final = 3  # the answer to a complete request
-END: Final = 4  # the client to close; further data is ignored
+# The states of a connection. In each, one whose client does not read its answers is aborted at its deadline. Not an
+# Enum, whose members cost a call in Python 3.11.
+#
+#         waits for                              from                           received data   its deadline
+# IDLE    the next request                       the start, or the last answer  is parsed       closes
+# HEAD    the rest of a header section           the first byte                 is parsed       answers 408
+# BODY    the rest of a body, which is perhaps   the end of the header section  is parsed       answers 408, unless
+#         answered already                                                                      the application is slow
+# ANSWER  the answer                             the end of the request         waits           there is none
+# END     the client to close                    an error, or the last answer   is ignored      closes, then aborts
+IDLE: Final = 0
+HEAD: Final = 1
+BODY: Final = 2
+ANSWER: Final = 3
+END: Final = 4
 
 
 class Flow(FlowControl):
@@ -287,7 +296,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _parse_received(self) -> None:
         """Parses received data until a request must be answered first, a header or trailer section becomes too long, or
         there is an error. Resumes reading when everything is parsed."""
-        while self._unparsed and self.state < ANSWER and not self.flow.write_paused:
+        while self._unparsed and self.state <= BODY and not self.flow.write_paused:
             piece = self._next_piece()
             self._unfinished += len(piece)
             self._parse(piece)
@@ -299,7 +308,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
         if self._unparsed or self._is_counted:
             self._count_buffers()
-        if self._deadline is None and self.state < ANSWER:
+        if self._deadline is None and self.state <= BODY:
             self._set_deadline(self.timeout_keep_alive if self.state == IDLE else REQUEST_SECONDS)
 
     def _is_body_waiting(self) -> bool:

@@ -18,7 +18,7 @@ from payres.core.http.request_head import header
 from payres.core.http.requests import idempotency_key, page_query, read_body, read_json_body, wallet_address_of
 from payres.core.http.responses import json_response
 from payres.core.http.waiting import preferred_wait, wait_for_change
-from payres.core.payments.idempotency import KeyedRequest, find_response, once
+from payres.core.payments.idempotency import KeyedRequest, cache_response, find_response
 from payres.core.payments.remote import Remote
 from payres.core.protocol.errors import NotFound
 from payres.core.protocol.gnap import AccessType
@@ -50,16 +50,17 @@ B = TypeVar("B", bound=WalletResource)
 class ResourceKind(msgspec.Struct, Generic[A, R, B], frozen=True):
     """What differs between resources: access type, table, representation and creation.
 
-    `create` creates the resource in a unit of work and returns its representation. `find_offer` runs before it and asks
-    the server of a remote receiver. `on_created` runs after the commit. `is_final` says whether a resource can no
-    longer change at a time; None if the kind never changes.
+    `create` creates the resource in a unit of work and returns its representation, which `show_created` completes for
+    the response. `find_offer` runs before it and asks the server of a remote receiver. `on_created` runs after the
+    commit. `is_final` says whether a resource can no longer change at a time; None if the kind never changes.
     """
 
     type: AccessType
     table: Table[R]
     show: Callable[[Urls, WalletRecord, R], B]
     decoder: msgspec.json.Decoder[A]
-    create: Callable[[Work, Context, Caller, A, Offer | None], B]
+    create: Callable[[Work, Caller, A, Offer | None], B]
+    show_created: Callable[[Context, B], B] | None = None
     find_offer: Callable[[Remote, Caller, A], Awaitable[Offer | None]] | None = None
     on_created: Callable[[Context, B], None] | None = None
     is_final: Callable[[R, int], bool] | None = None
@@ -180,27 +181,31 @@ async def _create(
     The body is stored under the key in the same commit as the resource. Raises KeyReused, and the errors of
     `require_still_valid` and of creating; then nothing is stored, and the key stays unused.
     """
+    find_earlier = partial(_find_earlier, caller=caller, keyed=keyed)
     offer: Offer | None = None
-    made: B | None = None
+    if kind.find_offer is not None:
+        earlier = await context.database.read(find_earlier) if keyed is not None else None
+        if earlier is not None:
+            return earlier, None
+        offer = await kind.find_offer(context.remote, caller, asked)
 
-    def find_before(work: Work) -> "bytes | None":
-        require_still_valid(work, caller)
-        return None if keyed is None else find_response(work, keyed)
-
-    def create_once(work: Work) -> bytes:
-        require_still_valid(work, caller)
-        return once(work, keyed, partial(make, work))
-
-    def make(work: Work) -> bytes:
-        nonlocal made
+    def unit(work: Work) -> "tuple[bytes, B | None]":
+        earlier = find_earlier(work)
+        if earlier is not None:
+            return earlier, None
         if not caller.holder.record.grant_stays:
             keep_grant(work, caller.grant_id)
-        made = kind.create(work, context, caller, asked, offer)
-        return encode(made)
+        made = kind.create(work, caller, asked, offer)
+        if kind.show_created is not None:
+            made = kind.show_created(context, made)
+        answer = encode(made)
+        cache_response(work, keyed, answer)
+        return answer, made
 
-    if kind.find_offer is not None:
-        before = None if keyed is None else await context.database.read(find_before)
-        if before is not None:
-            return before, None
-        offer = await kind.find_offer(context.remote, caller, asked)
-    return await context.database.write(create_once), made
+    return await context.database.write(unit)
+
+
+def _find_earlier(work: Work, caller: Caller, keyed: KeyedRequest | None) -> bytes | None:
+    """The body that answered an earlier copy of the request."""
+    require_still_valid(work, caller)
+    return find_response(work, keyed)

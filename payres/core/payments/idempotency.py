@@ -5,7 +5,6 @@ the copy waits, so that a client never has to guess what an error means.
 """
 
 import hashlib
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -37,22 +36,10 @@ class KeyedRequest(msgspec.Struct, frozen=True):
         return hashlib.sha256(f"{self.wallet_address or ''}\n".encode() + self.body).digest()
 
 
-def once(work: Work, request: KeyedRequest | None, make: Callable[[], bytes]) -> bytes:
-    """The body that answers a request: the cached one, or that of `make`, which is cached in the same commit.
-
-    Raises KeyReused, and what `make` raises: then nothing is stored.
-    """
-    if request is None:
-        return make()
-    answer = find_response(work, request)
-    if answer is None:
-        answer = make()
-        cache_response(work, request, answer)
-    return answer
-
-
-def find_response(work: Work, request: KeyedRequest) -> bytes | None:
+def find_response(work: Work, request: KeyedRequest | None) -> bytes | None:
     """The cached body for this exact request, if it created something. Raises KeyReused for a different request."""
+    if request is None:
+        return None
     cached = clients.find_response(work, request.client_id, request.api_key_id, request.key)
     if cached is None or work.now >= cached.created_at + retention.RESPONSES.after:
         return None
@@ -68,8 +55,10 @@ def find_response(work: Work, request: KeyedRequest) -> bytes | None:
     return cached.response
 
 
-def cache_response(work: Work, request: KeyedRequest, response: bytes) -> None:
-    """Caches the response to the creation in this unit."""
+def cache_response(work: Work, request: KeyedRequest | None, response: bytes) -> None:
+    """Caches the response to the creation in this unit, unless it has no key."""
+    if request is None:
+        return
     retention.purge(work, retention.RESPONSES, work.now)
     owner = request.client_id, request.api_key_id
     cached = CachedResponse(*owner, request.key, request.path, request.digest(), response, work.now)

@@ -22,14 +22,14 @@ from payres.core.protocol.amounts import (
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import InvalidAmount, InvalidRequest, NoRate
 from payres.core.protocol.terms import Offer, Terms
-from payres.core.protocol.wire import Amount, QuoteRequest, value_in
-from payres.core.store import assets, retention
+from payres.core.protocol.wire import Amount, Quote, QuoteRequest, value_in
+from payres.core.store import assets, representations, retention
 from payres.core.store.quotes import QUOTES, QuoteRecord
 from payres.core.store.wallets import WalletRecord, active_wallet
 from payres.core.store.work import Work
 
 
-def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None) -> tuple[WalletRecord, QuoteRecord]:
+def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None) -> Quote:
     """A quote, valid until its lifetime ends or the receiver expires; `offer` is for a receiver on another server.
 
     Raises InvalidRequest, InvalidReceiver, InvalidAmount; InsufficientFunds if an exchange exceeds the operator's
@@ -40,7 +40,7 @@ def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None)
     if offer is None:
         receiver = open_receiver(work, asked.receiver, "receiver")
         offer = local_offer(work, wallet, receiver, asked.debit_amount or None, asked.receive_amount or None)
-    return wallet, insert(work, wallet, caller.client_id, offer)
+    return representations.quote(work.urls, wallet, insert(work, wallet, caller.client_id, offer))
 
 
 def insert(work: Work, wallet: WalletRecord, client_id: int, offer: Offer, wish: str | None = None) -> QuoteRecord:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from payres.core.grants.spending import spending_of
+from payres.core.grants.limits import spending_of
 from payres.core.protocol.visible import visible_text
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Work

@@ -6,8 +6,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from payres.core.grants.consent import has_lapsed
-from payres.core.grants.limits import NO_INTERVAL, spent_in_window
-from payres.core.grants.spending import Spending, spending_of
+from payres.core.grants.limits import NO_INTERVAL, Spending, spending_of, spent_in_window
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.errors import require
 from payres.core.protocol.visible import ShownUrl, visible_name, visible_url

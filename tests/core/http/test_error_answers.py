@@ -146,7 +146,7 @@ def test_fault_is_answered_without_the_inside_and_logged_with_it(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("the secret inside")
 
-    monkeypatch.setattr(quotes, "create", broken)
+    monkeypatch.setattr(quotes, "check_amounts", broken)
     receiver = f"{shared.base_url}/incoming-payments/1"
     body = {"walletAddress": shared.wallet("alice"), "receiver": receiver, "method": "ilp"}
     token = shared.client.grant({"type": "quote", "actions": ["create"]})

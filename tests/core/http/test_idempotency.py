@@ -18,8 +18,8 @@ import httpx2
 import pytest
 
 from payres.core.grants.tokens import revoke_token
+from payres.core.http import resources
 from payres.core.http.requests import idempotency_key
-from payres.core.payments import idempotency
 from payres.core.protocol.clock import HOUR, SECOND
 from payres.core.protocol.errors import DomainError, Unavailable
 from payres.core.protocol.identifiers import hash_secret
@@ -385,7 +385,7 @@ def test_fault_keeps_neither_the_key_nor_what_was_created(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(idempotency, "cache_response", fail)
+        patch.setattr(resources, "cache_response", fail)
         refused(send(shared, asked, key), status, code)
     assert made(shared, asked) == 0
     assert send(shared, asked, key).status_code == 201

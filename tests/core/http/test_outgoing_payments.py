@@ -1,10 +1,16 @@
 """What outlasts a request: a quote while its owner decides, and what a grant has spent."""
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from payres.core.grants.access import Caller, permit
+from payres.core.grants.tokens import require_still_valid, revoke_grant
+from payres.core.http import authorize
 from payres.core.protocol.clock import format_time
+from payres.core.protocol.errors import LimitExceeded, TokenInvalid
 from tests.conftest import Refused
 from tests.helpers import Json, receiver_of, usd
 from tests.instance import Instance, run_instance
@@ -43,6 +49,27 @@ def test_grant_spending_counts_for_the_window_of_now(payres: Instance) -> None:
         assert spent == {"spentDebitAmount": usd(400), "spentReceiveAmount": usd(400)}
         payres.clock.advance(lifetime // 3)
     assert payres.client.get("/outgoing-payment-grant", token).json() == nothing
+
+
+def test_reading_what_was_spent_does_not_pay(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both need the action `create`, and only what pays is told that its grant was revoked."""
+    callers: list[Caller] = []
+
+    def permitted(*asked: Any, **options: Any) -> Caller:
+        callers.append(permit(*asked, **options))
+        return callers[-1]
+
+    payer = shared.create_wallet("reader", deposit="1.00")
+    token = shared.client.grant(spending(payer))
+    body = {"walletAddress": payer, "incomingPayment": receiver_of(shared), "debitAmount": usd(1)}
+    monkeypatch.setattr(authorize, "permit", permitted)
+    assert shared.client.get("/outgoing-payment-grant", token).status_code == 200
+    assert shared.client.post("/outgoing-payments", body, token).status_code == 201
+    reading, paying = callers
+    shared.write(partial(revoke_grant, grant_id=reading.grant_id))
+    for caller, error in ((reading, TokenInvalid), (paying, LimitExceeded)):
+        with pytest.raises(error):
+            shared.read(partial(require_still_valid, caller=caller))
 
 
 @pytest.mark.parametrize("settings", [{}, {"quote_lifetime": 300}, {"interaction_lifetime": 1200}], ids=str)

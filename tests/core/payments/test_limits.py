@@ -198,8 +198,8 @@ class Books:
         if shape != "direct":
             fixed = {"receive_amount": sum_of(value, code)} if "receive" in shape else {"debit_amount": sum_of(value)}
             asked = QuoteRequest(wallet_address=ALICE, receiver=receiver, method="ilp", **fixed)
-            _, quote = quotes.create(self.work, caller, asked, offer)
-            members, offer = {"quote_id": self.work.urls.resource("quotes", quote.id)}, None
+            quote = quotes.create(self.work, caller, asked, offer)
+            members, offer = {"quote_id": quote.id}, None
         return outgoing.create(self.work, caller, OutgoingPaymentRequest(wallet_address=ALICE, **members), offer)
 
     def fail(self, payment: OutgoingRecord) -> None:
