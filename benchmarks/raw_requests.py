@@ -18,10 +18,9 @@ from payres.core.protocol.clock import DAY, SystemClock
 from payres.core.protocol.identifiers import new_id, new_secret
 from payres.core.signatures.sign import Message, sign
 from payres.core.store.connections import connect_writer
-from payres.core.store.secrets import ensure_secret
-from payres.interledger.credentials import CredentialSource
+from payres.core.store.server import ensure_secret
 from payres.interledger.packets import Prepare, encode
-from payres.interledger.stream import PacketType, SharedSecret, StreamMoney, StreamPacket
+from payres.interledger.stream import CredentialSource, PacketType, SharedSecret, StreamMoney, StreamPacket
 
 PACKET_AMOUNT = 100
 CREATIONS = 500

@@ -45,7 +45,7 @@ from payres.core.process.settings import Settings
 from payres.core.protocol.clock import SECOND, SystemClock
 from payres.core.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.core.signatures.sign import Message, sign
-from payres.core.store.assets import ensure_asset
+from payres.core.store.accounts import ensure_asset
 from payres.core.store.wallets import KEYS, WALLETS
 from payres.core.store.work import Work
 

@@ -21,8 +21,7 @@ from hypothesis import settings
 
 from payres.cli import main
 from payres.core.grants.sign_in import csrf_token
-from payres.core.protocol.errors import kinds_of_errors
-from payres.core.protocol.reasons import Rejected
+from payres.core.protocol.errors import Rejected, kinds_of_errors
 from payres.core.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.core.signatures.sign import Message
 from payres.core.signatures.verify import Verified, parse, verify

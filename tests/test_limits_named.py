@@ -12,9 +12,8 @@ from payres.core.grants.passwords import hash_password
 from payres.core.http.requests import idempotency_key, page_query
 from payres.core.http.responses import check_accept
 from payres.core.protocol import limits
-from payres.core.protocol.errors import DomainError
+from payres.core.protocol.errors import DomainError, SignatureError
 from payres.core.protocol.gnap import AccessTokenRequest, ContinueRequest, Interact
-from payres.core.protocol.reasons import SignatureError
 from payres.core.protocol.urls import is_http_url, require_wallet_path
 from payres.core.protocol.wire import decode, metadata_text
 from payres.core.signatures.fields import content_digest, digest_problem, read_parameters, read_signatures

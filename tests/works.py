@@ -8,10 +8,9 @@ from typing import Any, Final, TypeVar
 
 from payres.core.grants.access import Caller, Holder
 from payres.core.process.settings import Settings
-from payres.core.protocol.amounts import MAX_LEDGER, Asset
+from payres.core.protocol.amounts import MAX_LEDGER, Asset, Offer, Path, Terms
 from payres.core.protocol.gnap import Access, IncomingPaymentAccess
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.terms import Offer, Path, Terms
 from payres.core.protocol.wire import encode
 from payres.core.store.clients import Client
 from payres.core.store.grants import GRANTS, GrantRecord, TokenHolder

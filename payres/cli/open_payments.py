@@ -21,7 +21,7 @@ from payres.client.resources import OutgoingPayment
 from payres.client.sending import cause_of, unsigned_request
 from payres.core.protocol.amounts import describe_amount
 from payres.core.protocol.clock import SystemClock
-from payres.core.protocol.reasons import Rejected
+from payres.core.protocol.errors import Rejected
 from payres.core.protocol.urls import Urls, is_http_url, is_loopback
 from payres.core.protocol.visible import visible_text
 from payres.core.protocol.wire import Amount, WalletAddress

@@ -7,8 +7,8 @@ import click
 
 from payres.cli import Group
 from payres.cli.session import Session, with_session
+from payres.core.protocol.amounts import Offer
 from payres.core.protocol.errors import InvalidReceiver
-from payres.core.protocol.terms import Offer
 from payres.core.store.connections import is_served
 from payres.operator import refunds
 from payres.operator.payment_history import Refund, send_back

@@ -36,8 +36,8 @@ from payres.core.protocol.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.core.protocol.urls import canonical, is_loopback
 from payres.core.store.clients import Client
 from payres.core.store.connections import server_lock
-from payres.core.store.lost_commits import LostCommits
 from payres.core.store.migrations import UnusableDatabase
+from payres.core.store.server import LostCommits
 from payres.core.store.wallets import count_wallets, find_wallet
 from payres.core.store.work import Work
 from payres.operator import wallets

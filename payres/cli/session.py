@@ -29,8 +29,8 @@ from payres.core.process.settings import (
 )
 from payres.core.protocol.errors import DomainError
 from payres.core.store.connections import connect_standby, connect_writer, is_followed
-from payres.core.store.lost_commits import LostCommits, note_command
 from payres.core.store.migrations import UnusableDatabase
+from payres.core.store.server import LostCommits, note_command
 from payres.core.store.work import Environment, FailStop, Units, Work
 
 P = ParamSpec("P")

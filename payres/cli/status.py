@@ -5,7 +5,7 @@ from msgspec.structs import asdict
 
 from payres.cli import Command, Group
 from payres.cli.session import Session, with_session
-from payres.core.store import runs
+from payres.core.store import server
 from payres.core.store.connections import is_served
 from payres.core.store.work import Work
 from payres.operator import invariant_checks
@@ -66,7 +66,7 @@ def check(session: Session) -> None:
 
     def note(work: Work) -> None:
         if not is_served(work.settings.database):
-            runs.note_kill(work)
+            server.note_kill(work)
         invariant_checks.note(work, findings, at)
 
     session.write_if_possible(note)

@@ -13,10 +13,9 @@ from msgspec import UNSET, Raw, UnsetType
 from payres.client import checks
 from payres.client.checks import given
 from payres.client.errors import ConfigurationError, InvalidAnswer, OpenPaymentsError, WaitTimeout
-from payres.client.grants import Server
+from payres.client.grants import Server, Token, send_with_token
 from payres.client.resources import IncomingPayment, OutgoingPayment, Quote
 from payres.client.sending import Call, Http, Options, Part, Repeat, iteration, method
-from payres.client.tokens import Token, send_with_token
 from payres.core.protocol.urls import pointed
 from payres.core.protocol.wire import (
     Amount,

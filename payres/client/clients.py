@@ -18,9 +18,8 @@ from payres.client import errors
 from payres.client.calls import IncomingPayments, OutgoingPayments, Quotes, WalletAddresses
 from payres.client.checks import bound, bound_async
 from payres.client.deadlines import TimedTransport
-from payres.client.grants import Grant, Grants
+from payres.client.grants import Grant, Grants, Tokens
 from payres.client.sending import Core, Http, Signer, url_of
-from payres.client.tokens import Tokens
 from payres.core.protocol.clock import Clock, SystemClock
 from payres.core.protocol.identifiers import base64url_decoded
 from payres.core.protocol.urls import pointed

@@ -7,8 +7,7 @@ from typing import Final
 import msgspec
 from markupsafe import Markup
 
-from payres.core.process.brand_settings import ACCENTS, SHIELD, dark_accent, logo, on_accent
-from payres.core.process.settings import Settings
+from payres.core.process.settings import ACCENTS, SHIELD, Settings, dark_accent, logo, on_accent
 from payres.html.language import marked
 
 LOGO: Final = ".brand img{flex:none;width:1.75rem;height:1.75rem;object-fit:contain}"

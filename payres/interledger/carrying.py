@@ -1,4 +1,4 @@
-"""Carries packets to the next peer, for our own payments and for other peers.
+"""Links to peers, and carrying of packets over them.
 
 A money packet is recorded before it leaves, and its money is posted or voided before its outcome is reported: the rows
 always show what was sent and possibly sent. An unanswered packet stays in flight; its outcome is found out after it has
@@ -9,6 +9,8 @@ responses are stored for peers that send a Request-Id (ILP over HTTP), so that n
 peer's payer has the money back, so a second copy of the request, from a proxy for example, must not be fulfilled.
 """
 
+import logging
+import re
 from collections.abc import Callable
 from enum import Enum, auto
 from functools import partial
@@ -16,16 +18,21 @@ from typing import Final
 
 import msgspec
 
+from payres.core.process.logs import Metrics
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import MILLISECOND, SECOND, Clock
+from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.limits import MAX_REJECT_SECONDS
+from payres.core.remote.connection import FetchFailed, Response
+from payres.core.remote.http import GuardedClient
+from payres.core.remote.transport import Bounds
 from payres.core.store import retention
 from payres.core.store.database import Database
 from payres.core.store.work import Work
-from payres.interledger import balances
-from payres.interledger.link import Link
+from payres.interledger import settlement
 from payres.interledger.packets import (
     Code,
+    CodecError,
     Fulfill,
     Outcome,
     Prepare,
@@ -33,12 +40,102 @@ from payres.interledger.packets import (
     Rejected,
     Unanswered,
     decode_prepare,
+    decode_reply,
     encode,
     fulfills,
 )
 from payres.interledger.routing import Hop, next_hop
 from payres.interledger.store import peers
 from payres.interledger.store.packets import PACKETS, PacketRecord
+from payres.interledger.store.peers import PeerRecord
+
+# Wider than for unknown servers. Slots bound the packets to each peer before they are recorded; these bounds have room
+# for all of them even if several peers hang.
+BOUNDS: Final = Bounds(seconds=30.0, queue_seconds=2.0, per_host=512, in_all=512, idle=64, untrusted_hosts=False)
+MEDIA_TYPE: Final = "application/octet-stream"
+
+log = logging.getLogger("payres.interledger")
+
+_TOKEN = re.compile(r"[!-~]+")
+# A gateway may answer 408 or 5xx although the packet has reached the peer.
+_PROCESSED_BY_NOBODY = frozenset(range(400, 500)) - {408}
+
+
+class Link:
+    """Posts packets to peers, over a client with BOUNDS. Raises nothing.
+
+    Tokens are the peers' decrypted outgoing tokens. Failure texts never contain one.
+    """
+
+    def __init__(self, http: GuardedClient, database: Database, metrics: Metrics) -> None:
+        self._http = http
+        self._database = database
+        self._packets = metrics.packets
+        self._repeating: dict[int, bool] = {}
+
+    async def post(
+        self, peer: PeerRecord, token: str, prepare: bytes, request_id: str | None, seconds: float
+    ) -> tuple[Outcome, bool]:
+        """Sends a Prepare and waits up to `seconds` for its answer. With a `request_id` the request may be repeated.
+
+        Returns the outcome, and whether the peer echoed our Request-Id: then it repeats its answers.
+        """
+        response = await self._request(peer, token, prepare, request_id, seconds)
+        outcome = response if isinstance(response, Unanswered) else _outcome(response)
+        repeats = False
+        if request_id is not None and not isinstance(response, Unanswered) and not isinstance(outcome, Unanswered):
+            repeats = response.headers.get("request-id") == request_id
+            await self._store_repeats(peer, repeats)
+        self._packets[peer.name, "out", _word(outcome)] += 1
+        return outcome, repeats
+
+    async def note_failure(self, peer: PeerRecord, why: str, now: int) -> None:
+        """Stores a peer's failure for the operator. If that fails, it is only logged."""
+        if peer.last_error == why and peer.last_error_at is not None and 0 <= now - peer.last_error_at < SECOND:
+            return
+        try:
+            await self._database.write(partial(peers.note_error, peer_id=peer.id, error=why, now=now))
+        except Unavailable as error:
+            log.warning("the failure of peer %s could not be stored: %s", peer.name, error)
+
+    async def _request(
+        self, peer: PeerRecord, token: str, prepare: bytes, request_id: str | None, seconds: float
+    ) -> Response | Unanswered:
+        if not _TOKEN.fullmatch(token):  # because libraries quote invalid headers in their errors
+            return Unanswered("The outgoing token cannot be sent as a header", sent=False)
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": MEDIA_TYPE, "Accept": MEDIA_TYPE}
+        if request_id is not None:
+            headers["Request-Id"] = request_id
+        try:
+            return await self._http.request("POST", peer.url, headers, prepare, seconds)
+        except FetchFailed as error:
+            return Unanswered(error.sentence, sent=not error.unsent)
+
+    async def _store_repeats(self, peer: PeerRecord, repeats: bool) -> None:
+        """Stores whether the peer repeats answers, which allows repeating requests after a crash."""
+        if self._repeating.get(peer.id, bool(peer.repeats_answers)) != repeats:
+            self._repeating[peer.id] = repeats
+            try:
+                await self._database.write(partial(peers.set_repeats_answers, peer_id=peer.id, repeats=repeats))
+            except Unavailable:  # the next answer tries again
+                del self._repeating[peer.id]
+
+
+def _outcome(response: Response) -> Outcome:
+    if response.status != 200:
+        sent = response.status not in _PROCESSED_BY_NOBODY
+        return Unanswered(f"The peer answered with HTTP status {response.status}", sent)
+    try:
+        return decode_reply(response.body)
+    except CodecError as error:
+        return Unanswered(f"The peer's answer is no ILP packet: {error}")
+
+
+def _word(outcome: Outcome) -> str:
+    if isinstance(outcome, Unanswered):
+        return "unknown" if outcome.sent else "unsent"
+    return "fulfilled" if isinstance(outcome, Fulfill) else "rejected"
+
 
 MARGIN: Final = SECOND  # how long after its expiry our own packet may be answered
 PURGE_INTERVAL: Final = 16  # milliseconds; each purge deletes up to 32
@@ -66,7 +163,7 @@ def land_forwarded(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
     """
     assert packet.from_peer_id is not None
     assert packet.prepare is not None
-    if balances.fulfil(work, packet.id, 0):
+    if settlement.fulfil(work, packet.id, 0):
         peers.count_received(work, packet.from_peer_id)
         condition = decode_prepare(packet.prepare).condition
         store_response(work, Request(packet.from_peer_id, packet.from_request_id, condition), fulfill)
@@ -117,7 +214,7 @@ class Carrier:
             if isinstance(outcome, Fulfill):
                 await self._database.write(lambda work: payer.land(work, packet, outcome))
             elif isinstance(outcome, Reject):
-                await self._database.write(partial(balances.reject, packet_id=packet.id))
+                await self._database.write(partial(settlement.reject, packet_id=packet.id))
             return outcome
         finally:
             self.awaited.discard(packet.id)
@@ -163,7 +260,7 @@ class Carrier:
             require_new(work, payer.request)
         if payer.check is not None:
             payer.check(work, hop)
-        balances.prepare(work, packet, hop.peer)
+        settlement.prepare(work, packet, hop.peer)
         return hop, packet
 
 

@@ -14,13 +14,12 @@ from payres.core.protocol.clock import MILLISECOND, SECOND, Clock
 from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
 from payres.core.store.database import Database
-from payres.interledger import oer
+from payres.interledger import packets
 from payres.interledger.carrying import Carrier, NoReply, Payer, Request, confirm_reject
-from payres.interledger.credentials import CredentialSource
-from payres.interledger.oer import CodecError
 from payres.interledger.packets import (
     HASH_BYTES,
     Code,
+    CodecError,
     Fulfill,
     Outcome,
     Prepare,
@@ -35,6 +34,7 @@ from payres.interledger.receiver import receive
 from payres.interledger.routing import next_hop
 from payres.interledger.sending.connection import describe
 from payres.interledger.store.peers import InboundPeer
+from payres.interledger.stream import CredentialSource
 
 NEIGHBOURS: Final = "peer."  # addresses within a link (RFC 15)
 # IL-DCP (RFC 31): a child asks its parent connector for its address and asset.
@@ -167,5 +167,5 @@ def _configuration(peer: InboundPeer, prepare: Prepare) -> Fulfill:
     """The answer to a child's request for its address and the link's asset (RFC 31). Raises Rejected."""
     if prepare.amount or prepare.condition != CONFIGURATION_CONDITION:
         raise Rejected(Code.BAD_REQUEST, "A configuration request carries no money")
-    data = oer.var_text(peer.ilp_address) + oer.uint8(peer.asset_scale) + oer.var_text(peer.asset_code)
+    data = packets.var_text(peer.ilp_address) + packets.uint8(peer.asset_scale) + packets.var_text(peer.asset_code)
     return Fulfill(CONFIGURATION_FULFILLMENT, data)

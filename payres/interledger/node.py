@@ -9,31 +9,28 @@ import msgspec
 
 from payres.core.grants.passwords import PasswordGate
 from payres.core.http.admission import RateLimits
-from payres.core.http.changes import Changes
 from payres.core.http.context import Context
-from payres.core.http.parts import Opening
+from payres.core.http.serving import Opening
 from payres.core.payments.remote import FindPayer, LocalOnly
 from payres.core.process.rate_limiter import RateLimiter
 from payres.core.process.settings import Settings
-from payres.core.protocol.amounts import Asset
-from payres.core.protocol.terms import Offer
+from payres.core.protocol.amounts import Asset, Offer
 from payres.core.protocol.urls import ROOT_WALLET_PATH
 from payres.core.protocol.wire import OutgoingPaymentRequest, PaymentMethod, QuoteRequest
 from payres.core.remote.transport import Bounds
 from payres.core.signatures.jwk import JWK
 from payres.core.store.database import Database
+from payres.core.store.events import Changes
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Environment
-from payres.interledger.carrying import Carrier
+from payres.interledger.carrying import BOUNDS as LINK_BOUNDS
+from payres.interledger.carrying import Carrier, Link
 from payres.interledger.connector import Connector
-from payres.interledger.credentials import Credentials, CredentialSource
-from payres.interledger.identity import OwnIdentity
-from payres.interledger.link import BOUNDS as LINK_BOUNDS
-from payres.interledger.link import Link
 from payres.interledger.outbound import Outbound
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_payments import RemotePayments
-from payres.interledger.remote_receivers import RemoteReceivers
+from payres.interledger.remote_receivers import OwnIdentity, RemoteReceivers
+from payres.interledger.stream import Credentials, CredentialSource
 from payres.interledger.unanswered import UnansweredPackets
 
 # Many payments may go to one server at a time, and waiting is better than retrying. All exchanges for a receiver have

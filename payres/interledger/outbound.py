@@ -25,9 +25,8 @@ from payres.core.protocol.limits import (
 )
 from payres.core.store.database import Database
 from payres.core.store.work import Work
-from payres.interledger import balances
-from payres.interledger.carrying import MARGIN, Carrier, Payer
-from payres.interledger.link import Link
+from payres.interledger import settlement
+from payres.interledger.carrying import MARGIN, Carrier, Link, Payer
 from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Rejected, Unanswered
 from payres.interledger.routing import Hop, next_hop
 from payres.interledger.sending.connection import Timing
@@ -177,7 +176,7 @@ class WalletPackets:
                 self._begin(work)
 
         def land(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
-            if balances.fulfil(work, packet.id, delivered(fulfill)) and self._payment_id is not None:
+            if settlement.fulfil(work, packet.id, delivered(fulfill)) and self._payment_id is not None:
                 end_if_finished(work, self._payment_id)
 
         return Payer(self._source, None, self._payment_id, check, land)

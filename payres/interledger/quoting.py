@@ -9,10 +9,9 @@ from typing import Final
 from payres.core.payments.incoming import is_remote, unpayable
 from payres.core.payments.quotes import check_amounts, check_fits, nothing_arrives, unit_rate_between, wanted_amount
 from payres.core.payments.settlement import check_liquidity
-from payres.core.protocol.amounts import MAX_VALUE, Asset, Fee, convert, fee_on, minimum_send
+from payres.core.protocol.amounts import MAX_VALUE, Asset, Fee, Offer, Path, Terms, convert, fee_on, minimum_send
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import DomainError, InvalidAmount, Unavailable
-from payres.core.protocol.terms import Offer, Path, Terms
 from payres.core.protocol.urls import Urls, canonical
 from payres.core.protocol.wire import Amount, OutgoingPaymentRequest, QuoteRequest, value_in
 from payres.core.remote.connection import FetchFailed

@@ -15,8 +15,8 @@ from payres.core.protocol.amounts import parse_rate
 from payres.core.protocol.clock import SECOND, Clock
 from payres.core.remote.connection import FetchFailed, bad_content
 from payres.core.remote.http import GuardedClient
-from payres.core.store import assets
-from payres.core.store.assets import RateRecord
+from payres.core.store import accounts
+from payres.core.store.accounts import RateRecord
 from payres.core.store.database import Database
 from payres.core.store.work import Transaction
 
@@ -50,7 +50,7 @@ async def watch_rates(database: Database, http: GuardedClient, clock: Clock, url
 
 async def refresh_rates(database: Database, http: GuardedClient, clock: Clock, url: str, max_age: int) -> None:
     """Fetches the rates of each currency in use once. Rates set by the operator stay."""
-    codes = await database.read(assets.list_codes)
+    codes = await database.read(accounts.list_codes)
     rates: list[RateRecord] = []
     for base in codes if len(codes) > 1 else ():
         asked_at = clock.now()  # before the request, so that rates never look newer than they are
@@ -64,7 +64,7 @@ async def refresh_rates(database: Database, http: GuardedClient, clock: Clock, u
 
     def unit(tx: Transaction) -> None:
         for rate in rates:
-            assets.refresh_rate(tx, rate)
+            accounts.refresh_rate(tx, rate)
 
     if rates:
         await database.write(unit)

@@ -17,13 +17,10 @@ from payres.core.store.database import Database
 from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
-from payres.interledger.balances import insufficient
 from payres.interledger.carrying import Request, require_new, store_response
-from payres.interledger.credentials import Opened, wallet_of
-from payres.interledger.oer import CodecError
-from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Rejected, Reply, fulfills
+from payres.interledger.packets import Code, CodecError, Fulfill, Prepare, Reject, Rejected, Reply, fulfills
 from payres.interledger.routing import converted
-from payres.interledger.settlement import warn_of_low
+from payres.interledger.settlement import insufficient, warn_of_low
 from payres.interledger.store import peers
 from payres.interledger.store.peers import InboundPeer
 from payres.interledger.stream import (
@@ -31,8 +28,10 @@ from payres.interledger.stream import (
     ConnectionClose,
     ConnectionNewAddress,
     Frame,
+    Opened,
     PacketType,
     StreamPacket,
+    wallet_of,
 )
 
 log = logging.getLogger("payres.interledger")

@@ -1,22 +1,28 @@
-"""STREAM packets (RFC 29), which the two ends of a payment exchange in the encrypted data of ILP packets, and the
-shared secret, which encrypts them and generates fulfillments.
+"""STREAM packets, and the credentials of receivers.
 
 A packet is a sequence number, an amount and frames; each frame is a type, a length and fields. Only the frames below
 are read or written; all others, about bytes, flow control and receipts, are skipped like unknown ones.
+
+The address contains an encrypted token with the id of the incoming payment or wallet, and the asset. The secret is
+derived from the token, as in common STREAM receivers.
 """
 
+import binascii
 import hmac
 import os
 from collections.abc import Callable
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from payres.interledger import oer
-from payres.interledger.oer import CodecError, Reader
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.identifiers import base64url, base64url_decoded
+from payres.interledger import packets
+from payres.interledger.packets import CodecError, Reader
 
 VERSION: Final = 1
 SECRET_BYTES: Final = 32
@@ -122,10 +128,10 @@ class StreamPacket(msgspec.Struct, frozen=True):
 
 _Field = tuple[Callable[[Any], bytes], Callable[[Reader], Any]]  # its writer and reader
 
-_UINT8: Final[_Field] = oer.uint8, Reader.uint8
-_NUMBER: Final[_Field] = oer.var_uint, Reader.var_uint
-_LIMIT: Final[_Field] = oer.var_uint, lambda reader: reader.var_uint(saturate=True)  # "no limit" may be longer
-_TEXT: Final[_Field] = oer.var_text, Reader.text
+_UINT8: Final[_Field] = packets.uint8, Reader.uint8
+_NUMBER: Final[_Field] = packets.var_uint, Reader.var_uint
+_LIMIT: Final[_Field] = packets.var_uint, lambda reader: reader.var_uint(saturate=True)  # "no limit" may be longer
+_TEXT: Final[_Field] = packets.var_text, Reader.text
 
 # The frames and their fields by their type on the wire.
 _FRAMES: Final[dict[int, tuple[Callable[..., Frame], tuple[_Field, ...]]]] = {
@@ -143,8 +149,12 @@ _NUMBERS: Final = {struct: number for number, (struct, _) in _FRAMES.items()}
 
 def encode_stream_packet(packet: StreamPacket) -> bytes:
     """The packet before encryption. Raises ValueError if a field cannot be encoded."""
-    head = bytes((VERSION, packet.packet_type)) + oer.var_uint(packet.sequence) + oer.var_uint(packet.prepare_amount)
-    return b"".join((head, oer.var_uint(len(packet.frames)), *map(_encode_frame, packet.frames)))
+    head = (
+        bytes((VERSION, packet.packet_type))
+        + packets.var_uint(packet.sequence)
+        + packets.var_uint(packet.prepare_amount)
+    )
+    return b"".join((head, packets.var_uint(len(packet.frames)), *map(_encode_frame, packet.frames)))
 
 
 def decode_stream_packet(data: bytes) -> StreamPacket:
@@ -171,7 +181,7 @@ def decode_stream_packet(data: bytes) -> StreamPacket:
 def _encode_frame(frame: Frame) -> bytes:
     number = _NUMBERS[type(frame)]
     written = zip(_FRAMES[number][1], msgspec.structs.astuple(frame), strict=True)
-    return oer.uint8(number) + oer.var_octets(b"".join([write(value) for (write, _), value in written]))
+    return packets.uint8(number) + packets.var_octets(b"".join([write(value) for (write, _), value in written]))
 
 
 class SharedSecret:
@@ -220,3 +230,90 @@ def decrypt(cipher: AESGCM, data: bytes) -> bytes:
 def hmac_sha256(key: bytes, message: bytes) -> bytes:
     """HMAC (RFC 2104) with SHA-256, 32 bytes."""
     return hmac.digest(key, message, "sha256")
+
+
+HAS_TAG: Final = 1
+HAS_RECEIPTS: Final = 2
+HAS_ASSET: Final = 4
+RECEIPT_BYTES: Final = 48  # a nonce and a secret, which are read but never issued
+OPENED_KEPT: Final = 1024
+WALLET: Final = "wallet:"  # the prefix of a wallet's tag; other tags are payment ids
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """Credentials for a sender: the ILP address and the 32-byte shared secret as base64url without padding."""
+
+    ilp_address: str
+    shared_secret: str
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """The contents of one of our addresses: the tag of the payee, its asset, and the sender's shared secret."""
+
+    tag: str | None
+    asset: Asset | None
+    shared_secret: SharedSecret
+
+
+class CredentialSource:
+    """Derives credentials from the server's 32-byte secret and its ILP address."""
+
+    def __init__(self, server_secret: bytes, ilp_address: str) -> None:
+        assert len(server_secret) == 32
+        self._token_cipher = AESGCM(hmac_sha256(server_secret, b"ilp_stream_connection_token"))
+        self._secret_key = hmac_sha256(server_secret, b"ilp_stream_shared_secret")
+        self._iv_key = hmac_sha256(server_secret, b"payres_token_iv")
+        self._ilp_address = ilp_address
+        # All packets of a payment have the same address, and decrypting it costs as much as the rest of an answer.
+        self._open_segment = lru_cache(maxsize=OPENED_KEPT)(self._opened)
+
+    def for_payment(self, payment_id: str, asset: Asset) -> Credentials:
+        """The credentials of an incoming payment, the same on every call.
+
+        The IV is derived from the plaintext, so one IV never encrypts two texts.
+        """
+        text = _token_text(payment_id, asset)
+        return self._credentials(text, hmac_sha256(self._iv_key, text)[:IV_BYTES])
+
+    def for_wallet(self, wallet_id: int, asset: Asset) -> Credentials:
+        """Credentials that pay the wallet itself, new on every call. They never expire."""
+        return self._credentials(_token_text(f"{WALLET}{wallet_id}", asset), os.urandom(IV_BYTES))
+
+    def open(self, ilp_address: str) -> Opened | None:
+        """The contents of an address that this source made; None for any other. Segments may follow the token."""
+        if not ilp_address.startswith(f"{self._ilp_address}."):
+            return None
+        segment = ilp_address[len(self._ilp_address) + 1 :].partition(".")[0]
+        try:
+            return self._open_segment(segment)
+        except (CodecError, binascii.Error):
+            return None
+
+    def _opened(self, segment: str) -> Opened:
+        """Raises CodecError or binascii.Error if the segment is not a token of this source."""
+        token = base64url_decoded(segment)
+        reader = Reader(decrypt(self._token_cipher, token))
+        flags = reader.uint8()
+        tag = reader.text("ascii") if flags & HAS_TAG else None
+        if flags & HAS_RECEIPTS:
+            reader.octets(RECEIPT_BYTES)
+        asset = Asset(reader.text(), reader.uint8()) if flags & HAS_ASSET else None
+        return Opened(tag, asset, SharedSecret(hmac_sha256(self._secret_key, token)))
+
+    def _credentials(self, text: bytes, iv: bytes) -> Credentials:
+        token = encrypt(self._token_cipher, text, iv)
+        return Credentials(f"{self._ilp_address}.{base64url(token)}", base64url(hmac_sha256(self._secret_key, token)))
+
+
+def wallet_of(tag: str) -> int | None:
+    """The wallet id in a tag; None if the tag is a payment's id."""
+    return int(tag.removeprefix(WALLET)) if tag.startswith(WALLET) else None
+
+
+def _token_text(tag: str, asset: Asset) -> bytes:
+    return (
+        packets.uint8(HAS_TAG | HAS_ASSET)
+        + packets.var_text(tag)
+        + packets.var_text(asset.code)
+        + packets.uint8(asset.scale)
+    )

@@ -36,10 +36,9 @@ from payres.core.store.database import Database
 from payres.core.store.payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
-from payres.interledger import balances
-from payres.interledger.carrying import Carrier, land_forwarded
+from payres.interledger import settlement
+from payres.interledger.carrying import BOUNDS, Carrier, land_forwarded
 from payres.interledger.connector import LONGEST_LIFE
-from payres.interledger.link import BOUNDS
 from payres.interledger.packets import Code, Fulfill, Outcome, Reject, Rejected, Unanswered, decode_prepare, fulfills
 from payres.interledger.remote_receivers import RemoteReceivers
 from payres.interledger.settlement import end_remote, has_arrived, payment_of
@@ -222,12 +221,12 @@ def _end(work: Work, packet: PacketRecord, outcome: Outcome) -> None:
             path = payment_of(work, packet).terms.path
             assert path is not None, "payments with packets have a path"
             # By the probe: the receiver's own figure is encrypted with a secret that is not stored.
-            balances.fulfil(work, packet.id, path.least(packet.source_amount))
+            settlement.fulfil(work, packet.id, path.least(packet.source_amount))
         else:
             land_forwarded(work, packet, outcome)
     elif isinstance(outcome, Reject):
-        balances.reject(work, packet.id)
-    elif not is_own and balances.reject(work, packet.id):
+        settlement.reject(work, packet.id)
+    elif not is_own and settlement.reject(work, packet.id):
         note = f"Packet {packet.id} over {packet.amount} was released unanswered. {outcome.why}"
         peers.note_error(work, packet.to_peer_id, note, work.now)
         log.warning("%s", note)
@@ -352,9 +351,9 @@ def _account_for(work: Work, standing: Standing, found: Sequence[InFlight], incr
     for one in found:
         more = min(spare, one.most - one.least)
         spare -= more
-        balances.fulfil(work, one.packet.id, one.least + more)
+        settlement.fulfil(work, one.packet.id, one.least + more)
     for one in standing.in_flight:
-        balances.reject(work, one.packet.id)  # no effect on those that were just posted
+        settlement.reject(work, one.packet.id)  # no effect on those that were just posted
     described, proved = _described(work, standing, found)
     return f"{described}; by what the receiver has received, {proved} arrived"
 
@@ -362,7 +361,7 @@ def _account_for(work: Work, standing: Standing, found: Sequence[InFlight], incr
 def _give_up(work: Work, standing: Standing) -> str:
     """Ends the payment with what is known to have arrived; its other packets remain unresolved."""
     for one in standing.in_flight:
-        balances.leave_unresolved(work, one.packet)
+        settlement.leave_unresolved(work, one.packet)
         note = f"Packet {one.packet.id} over {one.packet.amount} is unresolved"
         peers.note_error(work, one.packet.to_peer_id, note, work.now)
     payment = OUTGOING.by_id(work, standing.payment.id)

@@ -13,7 +13,7 @@ from payres.core.protocol.clock import MINUTE, format_time
 from payres.core.protocol.errors import InsufficientAccess, InvalidRequest, TokenInvalid, require
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.wire import Resource
-from payres.core.store import audit
+from payres.core.store import server
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.work import Work
 from payres.operator.declarations import Name, TimeText, check_name, command, endpoint, form, lists, require_time, said
@@ -167,7 +167,7 @@ def create_key_with(
     made_by = maker.id if maker else None
     key = ApiKeyRecord(work.new_id(), name, hash_secret(secret), ordered, work.now, ends_at, made_by=made_by)
     API_KEYS.insert(work, key)
-    audit.record(work, "api_key.create", key.id, name=name, scopes=ordered)
+    server.record(work, "api_key.create", key.id, name=name, scopes=ordered)
     return CreatedApiKey(**asdict(api_key(work, key)), key=f"{PREFIX}_{key.id}_{secret}")
 
 
@@ -190,7 +190,7 @@ def revoke_api_key(work: Work, id: str, keep_made: KeepMade = False) -> ApiKeyRe
     for key in keys:
         if key.revoked_at is None:
             API_KEYS.update(work, key.id, revoked_at=work.now)
-            audit.record(work, "api_key.revoke", key.id)
+            server.record(work, "api_key.revoke", key.id)
         if not keep_made:
             keys += operators.keys_made_with(work, key.id)  # the loop reaches them too
     return require_api_key(work, id)

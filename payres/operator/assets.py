@@ -15,9 +15,8 @@ from payres.core.protocol.amounts import MAX_RATE_LENGTH, Fee, format_decimal, p
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import InvalidRequest, NotFound, require
 from payres.core.protocol.wire import MAX_ASSET_CODE_LENGTH, Resource, require_amount
-from payres.core.store import assets, audit
-from payres.core.store.accounts import find_operator_account
-from payres.core.store.assets import ASSETS, AssetRecord, RateRecord
+from payres.core.store import accounts, server
+from payres.core.store.accounts import ASSETS, AssetRecord, RateRecord, find_operator_account
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.operator import movements
@@ -102,7 +101,7 @@ def rate(work: Work, record: RateRecord) -> Rate:
 
 def require_asset(work: Work, code: str, scale: int) -> AssetRecord:
     """An asset that is in use here. Raises NotFound."""
-    found = assets.find_asset(work, code, scale)
+    found = accounts.find_asset(work, code, scale)
     return require(found, f"No account is kept in {code} with scale {scale}; `payres asset list` shows all")
 
 
@@ -140,7 +139,7 @@ def list_assets(work: Work) -> Sequence[AssetRecord]:
 
     Liquidity pays receivers in the asset when the sender pays in another; fees are what was charged for sending.
     """
-    return assets.list_assets(work)
+    return accounts.list_assets(work)
 
 
 def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
@@ -151,14 +150,14 @@ def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
     _check_code(work, code)
     if not 0 <= scale <= MAX_SCALE:
         raise InvalidRequest(f"An asset's scale is from 0 to {MAX_SCALE}, not {scale}", field="scale")
-    scales = [one.scale for one in assets.list_assets(work) if one.code == code]
+    scales = [one.scale for one in accounts.list_assets(work) if one.code == code]
     if scales and scale not in scales:
         used = " and ".join(map(str, scales))
         work.warn(
             f"{code} is in use with scale {used}. With scale {scale} it is another asset: a payment between the two is"
             " an exchange, which needs liquidity in the receiver's"
         )
-    return assets.ensure_asset(work, code, scale)
+    return accounts.ensure_asset(work, code, scale)
 
 
 @endpoint("PUT /assets/{code}/{scale}/fee", "assets:write", ASSET)
@@ -177,7 +176,7 @@ def set_fee(
     except ValueError as error:
         raise InvalidRequest(f"This fee cannot be set: {error}", field="basis_points") from error
     ASSETS.update(work, found.id, fee_fixed=fee.fixed, fee_basis_points=fee.basis_points)
-    audit.record(work, "fee.set", asset_name(found), fixed=fixed, basisPoints=basis_points)
+    server.record(work, "fee.set", asset_name(found), fixed=fixed, basisPoints=basis_points)
     return ASSETS.by_id(work, found.id)
 
 
@@ -186,7 +185,7 @@ def set_fee(
 @lists("rates", "No rates are set; see `payres rate set`")
 def list_rates(work: Work) -> Sequence[RateRecord]:
     """List exchange rates with their source and end."""
-    return assets.list_rates(work)
+    return accounts.list_rates(work)
 
 
 @endpoint("PUT /rates/{base}/{counter}", "assets:write", RATE)
@@ -206,8 +205,8 @@ def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord
         parse_rate(rate)
     except ValueError as error:
         raise InvalidRequest(f"{rate!r} cannot be a rate: {error}", field="rate") from error
-    assets.set_rate(work, base, counter, rate, work.now)
-    audit.record(work, "rate.set", f"{base} {counter}", rate=rate)
+    accounts.set_rate(work, base, counter, rate, work.now)
+    server.record(work, "rate.set", f"{base} {counter}", rate=rate)
     _warn_of_unused_rate(work, base, counter)
     return RateRecord(base, counter, rate, work.now)
 
@@ -220,9 +219,9 @@ def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord
 )
 def remove_rate(work: Work, base: str, counter: str) -> RemovedRate:
     """Remove a rate. The rates service, if there is one, sets the next rate."""
-    if not assets.remove_rate(work, base, counter):
+    if not accounts.remove_rate(work, base, counter):
         raise NotFound(f"There is no rate from {base} to {counter}; `payres rate list` shows all")
-    audit.record(work, "rate.remove", f"{base} {counter}")
+    server.record(work, "rate.remove", f"{base} {counter}")
     return RemovedRate(base=base, counter=counter)
 
 
@@ -280,7 +279,7 @@ def asset_name(asset: AssetRecord) -> str:
 def _warn_of_unused_rate(work: Work, base: str, counter: str) -> None:
     """Warns if rates are set in both directions and one of them is not used, because the other gives less."""
     for one, other in ((base, counter), (counter, base)):
-        found = assets.find_rate(work, one, other)
+        found = accounts.find_rate(work, one, other)
         if found is not None and rate_between(work, one, other) < parse_rate(found.rate):
             work.warn(
                 f"1 {one} does not buy {found.rate} {other}: the inverse of the rate from {other} to {one} is lower,"
@@ -302,7 +301,7 @@ def _check_code(work: Work, code: str) -> None:
             field="asset",
         )
     is_misspelt = code.islower() or (len(code) == 3 and code.isalpha() and not code.isupper())
-    if is_misspelt and all(asset.code != code for asset in assets.list_assets(work)):
+    if is_misspelt and all(asset.code != code for asset in accounts.list_assets(work)):
         raise InvalidRequest(f"Asset codes are written in upper case: give {code.upper()}, not {code}", field="asset")
 
 

@@ -1,4 +1,4 @@
-"""The audit log, as operators read it. Changes are written by `payres.core.store.audit`."""
+"""The audit log, as operators read it. Changes are written by `payres.core.store.server`."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 from msgspec import UNSET, UnsetType
 
 from payres.core.protocol.wire import Resource, encode
-from payres.core.store.audit import AUDIT, AuditRecord
 from payres.core.store.rows import PageBounds, PageQuery, select_page
+from payres.core.store.server import AUDIT, AuditRecord
 from payres.core.store.work import Work
 from payres.operator.declarations import FROM, Name, Query, TimeText, command, endpoint, lists, require_time, said
 from payres.operator.shapes import Cell, Column, Shape, path_of, represent

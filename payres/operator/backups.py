@@ -12,7 +12,7 @@ import msgspec
 
 from payres.core.protocol.clock import SECOND, format_time
 from payres.core.protocol.wire import Resource
-from payres.core.store import audit
+from payres.core.store import server
 from payres.core.store.connections import check_not_linked, is_followed, require_complete, server_lock
 from payres.core.store.copies import (
     LOGS,
@@ -26,7 +26,6 @@ from payres.core.store.copies import (
     rename,
     side_file,
 )
-from payres.core.store.lost_commits import LostCommits, has_log, remove_token, remove_token_if_complete
 from payres.core.store.migrations import (
     UnusableDatabase,
     first_fault,
@@ -35,6 +34,7 @@ from payres.core.store.migrations import (
     require_payres,
     version_of,
 )
+from payres.core.store.server import LostCommits, has_log, remove_token, remove_token_if_complete
 from payres.core.store.work import Transaction, Work
 from payres.operator.invariant_checks import check_ledger, first_broken
 from payres.operator.store import status
@@ -114,7 +114,7 @@ def make_backup(database: Path, destination: Path, overwrite: bool, now: int) ->
 
 def record_backup(work: Work, made: Backup) -> None:
     """Records a backup in the audit log. The backup itself does not have this entry."""
-    audit.record(work, "database.backup", str(made.path))
+    server.record(work, "database.backup", str(made.path))
     if made.checked_at is not None:
         note_check(work, made.checked_at)
 
@@ -122,12 +122,12 @@ def record_backup(work: Work, made: Backup) -> None:
 def record_restore(work: Work, source: Path) -> None:
     """Records a restore in the audit log of the restored database, which makes it the latest state of that database:
     see `payres.operator.takeover`."""
-    audit.record(work, "database.restore", str(source))
+    server.record(work, "database.restore", str(source))
 
 
 def record_takeover(work: Work, base_url: str, restored_at: str | None) -> None:
     """Records in the audit log that another server, with a later state of the database, answers at the base URL."""
-    audit.record(work, "database.superseded", base_url, restoredAt=restored_at)
+    server.record(work, "database.superseded", base_url, restoredAt=restored_at)
 
 
 def require_current(tx: Transaction) -> None:

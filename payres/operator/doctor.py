@@ -21,7 +21,7 @@ from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import DAY, SECOND, format_time
 from payres.core.protocol.limits import MIN_FREE_BYTES
 from payres.core.protocol.urls import is_loopback
-from payres.core.store import assets, wallets
+from payres.core.store import accounts, wallets
 from payres.core.store.accounts import LOW_PART
 from payres.core.store.connections import changed_at, free_bytes, is_served, log_bytes
 from payres.core.store.work import Environment, Work
@@ -160,8 +160,8 @@ def _settings(work: Work) -> Iterator[Look]:
 
 
 def _rates(work: Work) -> Iterator[Look]:
-    codes = assets.list_codes(work)
-    good = {frozenset((rate.base, rate.counter)) for rate in assets.list_rates(work) if rate.holds_at(work.now)}
+    codes = accounts.list_codes(work)
+    good = {frozenset((rate.base, rate.counter)) for rate in accounts.list_rates(work) if rate.holds_at(work.now)}
     lacking = ["/".join(pair) for pair in combinations(codes, 2) if frozenset(pair) not in good]
     if len(codes) > 1:
         seen = f"no valid rate for {', '.join(lacking)}" if lacking else "there is a valid rate between all currencies"

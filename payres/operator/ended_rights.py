@@ -7,7 +7,7 @@ from typing import Any, Final
 from payres.core.grants import tokens
 from payres.core.protocol.errors import WrongState
 from payres.core.protocol.wire import Resource
-from payres.core.store import audit
+from payres.core.store import server
 from payres.core.store.work import Work
 from payres.interledger.store.peers import PEERS
 from payres.operator import api_keys, grants, keys, operators, peers, wallets
@@ -73,12 +73,12 @@ def _end_peer(work: Work, name: str, row: Row) -> str | None:
 def _replace_tokens(work: Work, name: str, row: Row) -> None:
     """Takes the tokens as they are stored, which both databases can read: they have the same secrets."""
     PEERS.update(work, row["id"], incoming_token_hash=row["incoming"], outgoing_token=row["outgoing"])
-    audit.record(work, "peer.change", name, tokens=["outgoing", "incoming"])
+    server.record(work, "peer.change", name, tokens=["outgoing", "incoming"])
 
 
 def _disable_webhook(work: Work, name: str, row: Row) -> None:
     WEBHOOKS.update(work, name, state="disabled")
-    audit.record(work, "webhook.disable", name)
+    server.record(work, "webhook.disable", name)
 
 
 # A string that one returns says what is left to do.

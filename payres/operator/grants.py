@@ -17,7 +17,7 @@ from payres.core.protocol.gnap import OutgoingPaymentAccess
 from payres.core.protocol.urls import canonical
 from payres.core.protocol.visible import visible_name
 from payres.core.protocol.wire import Amount, Resource
-from payres.core.store import audit, grants
+from payres.core.store import grants, server
 from payres.core.store.clients import CLIENTS
 from payres.core.store.grants import GRANTS, Decider, GrantRecord, InteractionRecord, State, page_of_grants
 from payres.core.store.rows import PageBounds, PageQuery
@@ -234,7 +234,7 @@ def decide(work: Work, id: str, approve: bool) -> GrantDecision:
     if interaction is None:
         raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
     redirect = consent.decide(work, Pending(record, interaction), approve, "operator")
-    audit.record(work, "grant.approve" if approve else "grant.deny", record.id)
+    server.record(work, "grant.approve" if approve else "grant.deny", record.id)
     return GrantDecision(grant=grant(work, require_grant(work, id)), redirect=redirect)
 
 
@@ -278,7 +278,7 @@ def revoke(work: Work, id: GrantName) -> GrantRecord:
     before = require_grant(work, id)
     after = tokens.revoke_grant(work, id)
     if after.state != before.state:
-        audit.record(work, "grant.revoke", id)
+        server.record(work, "grant.revoke", id)
     return after
 
 

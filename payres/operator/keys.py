@@ -8,7 +8,7 @@ import msgspec
 from payres.core.protocol.errors import NotFound, WrongState, require
 from payres.core.protocol.wire import Resource
 from payres.core.signatures.jwk import JWK
-from payres.core.store import audit, wallets
+from payres.core.store import server, wallets
 from payres.core.store.wallets import KEYS, WALLETS, KeyRecord
 from payres.core.store.work import Work
 from payres.operator.declarations import Name, check_name, command, endpoint, form, lists, said
@@ -90,7 +90,7 @@ def add_key(work: Work, wallet: WalletName, jwk: JWK, name: Name | None = None) 
     if found is None:
         columns = {"kid": jwk.kid, "x": jwk.x, "name": name, "created_at": work.now}
         key_id = KEYS.create(work, wallet_address_id=owner.id, **columns)
-        audit.record(work, "key.add", owner.path, kid=jwk.kid, name=name)
+        server.record(work, "key.add", owner.path, kid=jwk.kid, name=name)
         return KEYS.by_id(work, key_id)
     if found.x != jwk.x:
         raise WrongState(
@@ -98,7 +98,7 @@ def add_key(work: Work, wallet: WalletName, jwk: JWK, name: Name | None = None) 
         )
     if name is not None:
         KEYS.update(work, found.id, name=name)
-        audit.record(work, "key.rename", owner.path, kid=jwk.kid, name=name)
+        server.record(work, "key.rename", owner.path, kid=jwk.kid, name=name)
     return KEYS.by_id(work, found.id)
 
 
@@ -122,5 +122,5 @@ def revoke_key(work: Work, wallet: WalletName, kid: str) -> KeyRecord:
     sentence = f"The wallet {owner.path} has no valid key {kid}; `payres key list {owner.path}` shows all"
     key = require(wallets.find_valid_key(work, owner.id, kid), sentence)
     KEYS.update(work, key.id, revoked_at=work.now)
-    audit.record(work, "key.revoke", owner.path, kid=kid)
+    server.record(work, "key.revoke", owner.path, kid=kid)
     return KEYS.by_id(work, key.id)

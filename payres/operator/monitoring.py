@@ -16,7 +16,7 @@ from payres import __version__
 from payres.core.http.context import Context, context_of
 from payres.core.http.request_head import credentials
 from payres.core.http.responses import json_response
-from payres.core.process.counters import Histogram
+from payres.core.process.logs import Histogram
 from payres.core.protocol.clock import SECOND, format_time_if_any
 from payres.core.protocol.errors import DomainError, nothing_here
 from payres.core.protocol.event_types import EVENT_TYPES

@@ -16,9 +16,8 @@ from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.errors import InsufficientFunds, WrongState
 from payres.core.protocol.event_types import WalletEvent
 from payres.core.protocol.wire import Resource, require_amount
-from payres.core.store import audit, representations
-from payres.core.store.accounts import ACCOUNTS
-from payres.core.store.assets import ASSETS, AssetRecord
+from payres.core.store import representations, server
+from payres.core.store.accounts import ACCOUNTS, ASSETS, AssetRecord
 from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
 from payres.interledger.settlement import warn_of_low
@@ -125,7 +124,7 @@ def _record(
         created_at=work.now,
     )
     shown = f"{format_decimal(amount, account.asset.asset)} {account.asset.code}"
-    audit.record(work, f"{account.kind}.{ACTIONS[kind]}", account.name, amount=shown, reference=reference)
+    server.record(work, f"{account.kind}.{ACTIONS[kind]}", account.name, amount=shown, reference=reference)
     if account.kind == "wallet":
         _emit(work, account, kind, amount, reference)
     elif account.kind == "liquidity":

@@ -15,7 +15,7 @@ from payres.core.protocol.errors import NotFound
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import LINK_PATH, is_loopback
 from payres.core.protocol.wire import Resource
-from payres.core.store import audit
+from payres.core.store import server
 from payres.core.store.sessions import delete_browsers, delete_sessions
 from payres.core.store.work import Work
 from payres.operator.declarations import check_name, command, said
@@ -75,7 +75,7 @@ def make_link(work: Work, name: str, *, read_only: bool) -> Link:
     assert operator is not None
     delete_sessions(work, OF_OPERATORS, operator.id)
     delete_browsers(work, OF_OPERATORS, operator.id)
-    audit.record(work, "admin.link", name, role=role)
+    server.record(work, "admin.link", name, role=role)
     return Link(operator, secret)
 
 
@@ -95,7 +95,7 @@ def set_password(work: Work, secret: str, password_hash: str, browser: Browser) 
     operator = open_link(work, secret)
     OPERATORS.update(work, operator.id, password_hash=password_hash, link_hash=None)
     work.actor = operator.actor
-    audit.record(work, "admin.set_password", operator.name)
+    server.record(work, "admin.set_password", operator.name)
     return sign_in.open_session(work, OF_OPERATORS, OPERATORS.by_id(work, operator.id), browser)
 
 
@@ -106,7 +106,7 @@ def replace_password(work: Work, name: str, role: str, password_hash: str | None
     OPERATORS.update(work, operator.id, role=role, password_hash=password_hash, link_hash=None, unlocked_at=work.now)
     delete_sessions(work, OF_OPERATORS, operator.id)
     delete_browsers(work, OF_OPERATORS, operator.id)
-    audit.record(work, "admin.set_password" if password_hash else "admin.lock_out", name, role=role)
+    server.record(work, "admin.set_password" if password_hash else "admin.lock_out", name, role=role)
 
 
 def find_account(work: Work, name: str, browser: Browser) -> tuple[Account, bytes | None]:

@@ -8,8 +8,8 @@ from starlette.requests import Request
 
 from payres.core.grants.sign_in import SignInGuard
 from payres.core.http.context import Context, context_of
-from payres.core.http.parts import Opening, Part, Worker
 from payres.core.http.routing import LateRoutes, Route
+from payres.core.http.serving import Background, Opening, Part
 from payres.core.protocol.urls import ADMIN_ROOT, is_loopback
 from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds
@@ -28,7 +28,7 @@ async def _open(opening: Opening) -> None:
     opening.parts[OperatorServices] = OperatorServices(hosts, Readiness(opening.database), guard)
 
 
-def _workers(context: Context, stack: AsyncExitStack) -> Iterator[Worker]:
+def _workers(context: Context, stack: AsyncExitStack) -> Iterator[Background]:
     if not is_loopback(context.urls.host):
         http = GuardedClient(True, Bounds(untrusted_hosts=False))  # its own address may be a private one
         stack.push_async_callback(http.aclose)

@@ -4,18 +4,25 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.protocol.amounts import Asset, Offer, format_decimal
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.identifiers import moment_of
-from payres.core.protocol.terms import Offer
 from payres.core.protocol.urls import Urls
 from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import List, Resource
 from payres.core.store import events, payments
 from payres.core.store.events import EventRecord
 from payres.core.store.grants import GRANTS
-from payres.core.store.payments import INCOMING, OUTGOING, REFUNDS, IncomingRecord, RefundRecord, RefundState
-from payres.core.store.quotes import QUOTES, QuoteRecord
+from payres.core.store.payments import (
+    INCOMING,
+    OUTGOING,
+    QUOTES,
+    REFUNDS,
+    IncomingRecord,
+    QuoteRecord,
+    RefundRecord,
+    RefundState,
+)
 from payres.core.store.rows import PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Units, Work

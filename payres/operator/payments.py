@@ -10,7 +10,7 @@ from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.errors import InvalidRequest, require
 from payres.core.protocol.wire import Resource, Text, require_amount
 from payres.core.store import payments
-from payres.core.store.assets import ASSETS, AssetRecord
+from payres.core.store.accounts import ASSETS, AssetRecord
 from payres.core.store.clients import CLIENTS
 from payres.core.store.payments import Direction
 from payres.core.store.rows import PageBounds, PageQuery

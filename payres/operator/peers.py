@@ -17,9 +17,8 @@ from payres.core.protocol.identifiers import hash_secret, is_ilp_address
 from payres.core.protocol.urls import is_http_url
 from payres.core.protocol.wire import Body, Resource, Scale, Text, require_amount
 from payres.core.remote.ip_addresses import names_private_host
-from payres.core.store import audit, secrets
-from payres.core.store.accounts import ACCOUNTS
-from payres.core.store.assets import ASSETS
+from payres.core.store import server
+from payres.core.store.accounts import ACCOUNTS, ASSETS
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.interledger.store import packets, peers
@@ -259,7 +258,7 @@ def add_peer(work: Work, new: NewPeer) -> PeerRecord:
         "creditLimit": format_decimal(limit, asset.asset),
         "routes": new.routes or None,
     }
-    audit.record(work, "peer.add", new.name, **agreed)
+    server.record(work, "peer.add", new.name, **agreed)
     return require_peer(work, new.name)
 
 
@@ -296,7 +295,7 @@ def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
         "addRoutes": change.add_routes or None,
         "removeRoutes": change.remove_routes or None,
     }
-    audit.record(work, "peer.change", name, **changed)
+    server.record(work, "peer.change", name, **changed)
     return require_peer(work, name)
 
 
@@ -327,7 +326,7 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
         who = describe_balance(peer)
         raise WrongState(f"{who[0].upper()}{who[1:]}: {settle} with `{command}`, then remove the peer")
     PEERS.update(work, peer.id, removed_at=work.now)
-    audit.record(work, "peer.remove", name)
+    server.record(work, "peer.remove", name)
     return peer
 
 
@@ -446,7 +445,7 @@ def _check_url(work: Work, url: str) -> None:
 def _encrypted_token(work: Work, token: str) -> bytes:
     """The outgoing token as it is stored: encrypted, because it has to be read again."""
     _check_token("outgoing", token)
-    return secrets.encrypt(work, peers.TOKENS_SECRET, token)
+    return server.encrypt(work, peers.TOKENS_SECRET, token)
 
 
 def _hashed_token(work: Work, token: str, peer_id: int | None = None) -> bytes:

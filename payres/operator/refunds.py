@@ -23,12 +23,11 @@ from payres.core.payments.ledger import Side
 from payres.core.payments.outgoing import check_funds, check_movable, insert, pay_or_hold
 from payres.core.payments.quotes import local_terms
 from payres.core.payments.settlement import warn_of_low
-from payres.core.protocol.amounts import format_decimal
+from payres.core.protocol.amounts import Offer, Terms, format_decimal
 from payres.core.protocol.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState, require
-from payres.core.protocol.terms import Offer, Terms
 from payres.core.protocol.urls import canonical, canonical_url
 from payres.core.protocol.wire import require_amount
-from payres.core.store import audit, representations
+from payres.core.store import representations, server
 from payres.core.store.payments import (
     INCOMING,
     OUTGOING,
@@ -129,7 +128,7 @@ def make(work: Work, found: Plan, first: int = 0, offer: Offer | None = None) ->
     if made == 0:
         shown = f"{format_decimal(found.amount, receiver.asset)} {receiver.asset_code}"
         to = {} if wanted.to is None else {"to": canonical(wanted.to)}
-        audit.record(work, ACTION, found.payment.id, amount=shown, reference=wanted.reference, **to)
+        server.record(work, ACTION, found.payment.id, amount=shown, reference=wanted.reference, **to)
     if wanted.to is not None:
         return [_send_to(work, found, wanted.to, wanted.reference, offer).id]
     return [_send_back(work, found, *part).id for part in found.parts[first : first + PARTS_AT_ONCE]]
@@ -151,7 +150,7 @@ def _amount_of(work: Work, made: Sequence[RefundRecord], receiver: WalletRecord)
     first, amount = made[0], sum(one.amount for one in made)
     if len(made) % PARTS_AT_ONCE:
         return amount  # the last unit was made too
-    found = audit.last_details(work, ACTION, first.incoming_payment_id, first.reference, first.id)
+    found = server.last_details(work, ACTION, first.incoming_payment_id, first.reference, first.id)
     return amount if found is None else require_amount(found["amount"].partition(" ")[0], receiver.asset)
 
 

@@ -16,9 +16,8 @@ from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import InsufficientFunds, WrongState, require
 from payres.core.protocol.wire import Resource
-from payres.core.store import accounts, audit
-from payres.core.store.accounts import ACCOUNTS, Cause
-from payres.core.store.assets import ASSETS
+from payres.core.store import accounts, server
+from payres.core.store.accounts import ACCOUNTS, ASSETS, Cause
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.interledger.settlement import payment_of, release_unresolved, warn_of_low
@@ -148,7 +147,7 @@ def resolve(work: Work, id: str, outcome: Outcome) -> ResolvedPacket:
     else:
         release_unresolved(work, packet)
     packets.decide_packet(work, packet.id, "fulfilled" if outcome == "delivered" else "rejected", before="doubtful")
-    audit.record(work, "packet.resolve", packet.id, peer=peer.name, outcome=outcome)
+    server.record(work, "packet.resolve", packet.id, peer=peer.name, outcome=outcome)
     return ResolvedPacket(**asdict(PACKET.show(work, packet)), outcome=outcome)
 
 

@@ -12,9 +12,8 @@ from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import RESET_PATH, new_wallet_path, require_wallet_path
 from payres.core.protocol.wire import Resource, Scale
-from payres.core.store import audit, sessions, wallets
-from payres.core.store.accounts import ACCOUNTS
-from payres.core.store.assets import ASSETS
+from payres.core.store import server, sessions, wallets
+from payres.core.store.accounts import ACCOUNTS, ASSETS
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Environment, Work
@@ -167,7 +166,7 @@ def create_wallet(
         password_hash=password_hash,
         created_at=work.now,
     )
-    audit.record(work, "wallet.create", clean, assetCode=asset_code, assetScale=scale, publicName=public_name)
+    server.record(work, "wallet.create", clean, assetCode=asset_code, assetScale=scale, publicName=public_name)
     return require_wallet(work, clean)
 
 
@@ -222,7 +221,7 @@ def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRec
     if name is not None:
         check_name(name, "public")
     WALLETS.update(work, found.id, public_name=name)
-    audit.record(work, "wallet.rename", found.path, publicName=name)
+    server.record(work, "wallet.rename", found.path, publicName=name)
     return require_wallet(work, wallet)
 
 
@@ -265,7 +264,7 @@ def set_password(work: Work, path: str, password_hash: str, forget_browsers: boo
     wallets.delete_password_link(work, wallet.id)
     if forget_browsers:
         sessions.delete_browsers(work, sessions.OF_WALLETS, wallet.id)
-    audit.record(work, "wallet.set_password", wallet.path, forgetBrowsers=forget_browsers)
+    server.record(work, "wallet.set_password", wallet.path, forgetBrowsers=forget_browsers)
     return require_wallet(work, path)
 
 
@@ -280,7 +279,7 @@ def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     """
     found, secret, ends_at = require_wallet(work, wallet), work.new_secret(), work.now + LINK_LIFETIME
     wallets.set_password_link(work, found.id, hash_secret(secret), ends_at)
-    audit.record(work, "wallet.reset_link", found.path)
+    server.record(work, "wallet.reset_link", found.path)
     url, address = f"{work.urls.base}{RESET_PATH}{secret}", work.urls.wallet(found.path)
     return PasswordLink(wallet_address=address, url=url, expires_at=format_time(ends_at))
 
@@ -300,5 +299,5 @@ def _account(work: Work, wallet: WalletRecord) -> NamedAccount:
 def _change(work: Work, path: str, action: str, **columns: str | int) -> WalletRecord:
     wallet = require_wallet(work, path)
     WALLETS.update(work, wallet.id, **columns)
-    audit.record(work, action, wallet.path)
+    server.record(work, action, wallet.path)
     return require_wallet(work, path)

@@ -15,8 +15,8 @@ from payres.core.protocol.limits import MAX_PAGE, MAX_WEBHOOKS, ROTATION_HOURS
 from payres.core.protocol.urls import is_http_url
 from payres.core.protocol.wire import Resource, Text
 from payres.core.remote.ip_addresses import names_private_host
-from payres.core.store import audit, secrets
-from payres.core.store.events import EVENTS, EventRecord, events_after, find_event, last_sequence
+from payres.core.store import server
+from payres.core.store.events import OUTBOX, EventRecord, events_after, find_event, last_sequence
 from payres.core.store.work import ACTIVE_WEBHOOK, Units, Work
 from payres.core.store.work import EVENTS as NEWS
 from payres.operator.declarations import (
@@ -126,7 +126,7 @@ def event_delivery(record: DeliveryRecord) -> EventDelivery:
 
 
 def delivery(work: Work, record: DeliveryRecord) -> Delivery:
-    event = EVENTS.by_id(work, record.sequence)
+    event = OUTBOX.by_id(work, record.sequence)
     return Delivery(**asdict(event_delivery(record)), event=event.id, type=event.type)
 
 
@@ -192,14 +192,14 @@ def add(work: Work, url: Text, events: Patterns = (), private: Private = False) 
         events=_checked_patterns(events),
         is_private=int(private),
         state="active",
-        secret=secrets.encrypt(work, stored.WEBHOOK_SECRETS, secret),
+        secret=server.encrypt(work, stored.WEBHOOK_SECRETS, secret),
         previous_secret=None,
         previous_until=None,
         cursor=last_sequence(work),
         created_at=work.now,
     )
     WEBHOOKS.insert(work, webhook)
-    audit.record(work, "webhook.add", webhook.id, url=url, events=webhook.events)
+    server.record(work, "webhook.add", webhook.id, url=url, events=webhook.events)
     work.changed.append(ACTIVE_WEBHOOK)
     return Added(webhook, secret)
 
@@ -228,7 +228,7 @@ def _begin_removal(work: Work, id: str) -> Webhook:
     """The webhook before its removal. It is disabled from now on, also if a crash interrupts the removal."""
     removed: Webhook = WEBHOOK.find(work, id=id)
     WEBHOOKS.update(work, id, state="disabled")
-    audit.record(work, "webhook.remove", id, url=removed.url)
+    server.record(work, "webhook.remove", id, url=removed.url)
     return removed
 
 
@@ -241,9 +241,9 @@ def rotate(work: Work, id: str) -> Added:
     """
     webhook = require_webhook(work, id)
     secret = new_secret(work)
-    encrypted, ends_at = secrets.encrypt(work, stored.WEBHOOK_SECRETS, secret), work.now + ROTATION_HOURS * HOUR
+    encrypted, ends_at = server.encrypt(work, stored.WEBHOOK_SECRETS, secret), work.now + ROTATION_HOURS * HOUR
     WEBHOOKS.update(work, id, secret=encrypted, previous_secret=webhook.secret, previous_until=ends_at)
-    audit.record(work, "webhook.rotate", id)
+    server.record(work, "webhook.rotate", id)
     return Added(require_webhook(work, id), secret)
 
 
@@ -298,7 +298,7 @@ def _replay_event(work: Work, event: str, webhook: str | None) -> Replayed:
     if found is None or found.type == TEST:
         raise NotFound(f"There is no event {event!r}; events are kept for 30 days")
     due = [one.id for one in _active_webhooks(work, webhook) if webhook or wants(one, found.type)]
-    audit.record(work, "webhook.replay", event, webhooks=len(due))
+    server.record(work, "webhook.replay", event, webhooks=len(due))
     for webhook_id in due:
         DELIVERIES.replace(work, DeliveryRecord(found.sequence, webhook_id, "pending", 0, work.now, None, None, None))
     work.changed.append(NEWS)
@@ -314,7 +314,7 @@ def _failed(work: Work, webhook: str | None, since: int) -> Sequence[tuple[int, 
 def _replay_failed(work: Work, due: Sequence[tuple[int, str]], first: int) -> int:
     """Replays a batch, beginning at an index; the audit log has all batches as one change."""
     if first == 0:
-        audit.record(work, "webhook.replay", "failed", deliveries=len(due))
+        server.record(work, "webhook.replay", "failed", deliveries=len(due))
     work.changed.append(NEWS)
     return stored.repeat_failed(work, due[first : first + ROWS_AT_ONCE], work.now)
 
@@ -334,7 +334,7 @@ async def replay_failed(call: Units, id: str) -> Replayed:
 def make_test(work: Work, id: str) -> tuple[EventRecord, Target]:
     """The event that tests a webhook, and its target; the caller sends it. Raises NotFound."""
     webhook = require_webhook(work, id)
-    audit.record(work, "webhook.test", id)
+    server.record(work, "webhook.test", id)
     work.emit(TEST, id, WebhookEvent(webhook=id, url=webhook.url))
     [event] = events_after(work, last_sequence(work) - 1, 1)
     return event, target_of(work, webhook)

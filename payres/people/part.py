@@ -15,8 +15,8 @@ from starlette.responses import Response
 
 from payres.core.grants.sign_in import SignInGuard
 from payres.core.http.context import Context
-from payres.core.http.parts import Opening, Part, Worker
 from payres.core.http.routing import LateRoutes, Route
+from payres.core.http.serving import Background, Opening, Part
 from payres.core.process.slots import Slots
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.urls import PAGE_ROOTS
@@ -63,7 +63,7 @@ async def _open(opening: Opening) -> None:
     opening.pages = _Pages()
 
 
-def _workers(context: Context, _: AsyncExitStack) -> Iterator[Worker]:
+def _workers(context: Context, _: AsyncExitStack) -> Iterator[Background]:
     yield CheckoutWorker(context.database, context.clock, partial(_checkout_desk, context)).run()
 
 

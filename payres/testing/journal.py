@@ -16,18 +16,17 @@ from starlette.types import Message, Receive, Scope, Send
 
 from payres.core.grants.clients import find_keys
 from payres.core.http.authorize import read_signature
-from payres.core.http.changes import Changes
 from payres.core.http.observation import OBSERVATION, Observation
 from payres.core.http.request_head import header
 from payres.core.protocol.clock import Clock, format_time
-from payres.core.protocol.errors import ClientUnproven, DomainError, InvalidClient, InvalidRequest
+from payres.core.protocol.errors import MEANINGS, ClientUnproven, DomainError, InvalidClient, InvalidRequest, Rejected
 from payres.core.protocol.event_types import EVENT_TYPES
 from payres.core.protocol.limits import MAX_WAIT_SECONDS
-from payres.core.protocol.reasons import MEANINGS, Rejected
 from payres.core.signatures.sign import Message as Signed
 from payres.core.signatures.sign import field_value, header_fields
 from payres.core.signatures.verify import Unverified, Verified, describe, verify
 from payres.core.store import events
+from payres.core.store.events import Changes
 from payres.core.store.work import Units, Work
 from payres.testing.asked import Asked, find_asked
 from payres.testing.set_up import Given

@@ -25,9 +25,8 @@ from payres.core.signatures.jwk import (
 )
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.grants import GRANTS, INTERACTIONS, TOKENS, find_holder, interaction_of_grant
-from payres.core.store.payments import INCOMING
-from payres.core.store.quotes import QUOTES
-from payres.core.store.secrets import encrypt
+from payres.core.store.payments import INCOMING, QUOTES
+from payres.core.store.server import encrypt
 from payres.core.store.wallets import find_valid_key, find_wallet
 from payres.core.store.work import Work
 from payres.interledger.node import node_of

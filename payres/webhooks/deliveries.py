@@ -1,4 +1,4 @@
-"""Deliveries: sends every event to every webhook that wants it, at least once.
+"""Webhooks as a part: events sent to them in turn, until each has taken its own.
 
 A webhook gets its events in rounds: a few are sent at a time, and when all have been answered, their results are stored
 together with the webhook's cursor. So a slow webhook delays no other, and a restart continues from the rows. The cursor
@@ -9,23 +9,26 @@ a row with the time of the next attempt. After a crash, the events of a round ar
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from itertools import zip_longest
 from secrets import SystemRandom
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from payres.core.http.changes import Changes
+from payres.core.http.context import Context
+from payres.core.http.serving import Background, Opening, Part
 from payres.core.process.worker import Worker, cancel_all, retry
 from payres.core.protocol.clock import HOUR, MINUTE, SECOND
 from payres.core.protocol.event_types import WebhookEvent
 from payres.core.protocol.limits import MAX_DELIVERIES_OF_WEBHOOK, MAX_EVENTS_IN_TURNS
 from payres.core.store import events
 from payres.core.store.database import Database
-from payres.core.store.events import EVENTS, EventRecord
+from payres.core.store.events import OUTBOX, Changes, EventRecord
 from payres.core.store.work import ACTIVE_WEBHOOK, Work
 from payres.core.store.work import EVENTS as NEWS
 from payres.webhooks.sender import GONE, Attempt, Sender, Target, target_of
@@ -41,7 +44,53 @@ from payres.webhooks.store.webhooks import (
     find_delivery,
     unattempted,
 )
-from payres.webhooks.turns import Turn, Turns
+
+
+class Turn(NamedTuple):
+    """An event that is next, by its sequence. `wallet_id` is 0 for an event of no wallet."""
+
+    wallet_id: int
+    sequence: int
+
+
+class Turns:
+    """Events that wait, by wallet. A storm of one wallet's events delays those of others by one event each."""
+
+    def __init__(self) -> None:
+        # The wallet whose turn is next comes first. Arrays, because a hundred thousand events take a megabyte of them.
+        self._waiting: OrderedDict[int, array[int]] = OrderedDict()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, turn: Turn) -> None:
+        """Adds the wallet's last event."""
+        self._waiting.setdefault(turn.wallet_id, array("q")).append(turn.sequence)
+        self._count += 1
+
+    def take(self, most: int) -> list[Turn]:
+        """Takes up to so many events, one of each wallet in turn."""
+        taken: list[Turn] = []
+        while self._waiting and len(taken) < most:
+            wallet_id, sequences = self._waiting.popitem(last=False)
+            taken.append(Turn(wallet_id, sequences.pop(0)))
+            if sequences:
+                self._waiting[wallet_id] = sequences
+        self._count -= len(taken)
+        return taken
+
+    def put_back(self, taken: Sequence[Turn]) -> None:
+        """Makes these, which were taken together, the next ones again."""
+        for turn in reversed(taken):
+            self._waiting.setdefault(turn.wallet_id, array("q")).insert(0, turn.sequence)
+            self._waiting.move_to_end(turn.wallet_id, last=False)
+        self._count += len(taken)
+
+    def first(self) -> int | None:
+        """The lowest sequence that waits."""
+        return min((sequences[0] for sequences in self._waiting.values()), default=None)
+
 
 # Pauses between attempts; after the last attempt the delivery has failed.
 RETRY_PAUSES: Final = (
@@ -256,7 +305,7 @@ def find_round(work: Work, webhook: WebhookRecord, taken: Sequence[Turn]) -> Rou
     """These events, each once, with their deliveries if they were sent before, or are replayed before their turn."""
     to_send = []
     for turn in dict.fromkeys(taken):
-        event, delivery = EVENTS.get(work, turn.sequence), find_delivery(work, turn.sequence, webhook.id)
+        event, delivery = OUTBOX.get(work, turn.sequence), find_delivery(work, turn.sequence, webhook.id)
         if event is not None and (delivery is None or delivery.next_at is not None):
             to_send.append(ToSend(event, delivery))
     return Round(target_of(work, webhook), to_send)
@@ -339,3 +388,18 @@ async def _give_way() -> bool:
     is_busy = turn >= BUSY_SECONDS
     await asyncio.sleep(min(REST_FACTOR * turn + is_busy * BUSY_REST_SECONDS, LONGEST_REST_SECONDS))
     return not is_busy
+
+
+async def _open(opening: Opening) -> None:
+    environment = opening.environment
+    sender = Sender(environment.clock, environment.settings.allow_private_hosts, environment.metrics)
+    opening.stack.push_async_callback(sender.aclose)
+    opening.parts[Sender] = sender
+
+
+def _workers(context: Context, _: AsyncExitStack) -> Iterator[Background]:
+    yield purge_events(context.database)
+    yield Deliveries(context.database, context.changes, context.part(Sender)).run()
+
+
+WEBHOOKS_PART: Final = Part("webhooks", open=_open, workers=_workers)

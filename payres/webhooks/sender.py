@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from payres.core.process.counters import Metrics
+from payres.core.process.logs import Metrics
 from payres.core.protocol.clock import SECOND, Clock, format_time
 from payres.core.protocol.identifiers import base64url_decoded
 from payres.core.protocol.limits import (

@@ -22,7 +22,7 @@ from payres.core.protocol.limits import MAX_ACCEPT_BYTES, MAX_FORM_BYTES, MAX_HO
 from payres.core.protocol.urls import Urls, canonical_url, is_http_url
 from payres.core.protocol.wire import UNPAIRED_SURROGATE
 from payres.core.remote.connection import FetchFailed
-from payres.core.remote.targets import parse_target
+from payres.core.remote.http import parse_target
 from payres.html.forms import browser_of
 from tests.instance import Instance
 from tests.raw_requests import ask

@@ -18,9 +18,8 @@ import pytest
 from payres.core.grants.intervals import parse_interval
 from payres.core.http.requests import idempotency_key
 from payres.core.http.responses import check_accept
-from payres.core.protocol.errors import DomainError
+from payres.core.protocol.errors import DomainError, Rejected
 from payres.core.protocol.gnap import GrantRequest
-from payres.core.protocol.reasons import Rejected
 from payres.core.protocol.wire import (
     IncomingPaymentRequest,
     OutgoingPaymentRequest,
@@ -35,7 +34,7 @@ from payres.core.signatures.verify import Verified
 from payres.html.grant_words import length_words
 from payres.html.language import Language
 from payres.interledger import packets, stream
-from payres.interledger.oer import CodecError, Reader, parse_timestamp
+from payres.interledger.packets import CodecError, Reader, parse_timestamp
 from payres.interledger.stream import SharedSecret, encrypt
 from tests.conftest import Refused
 from tests.helpers import verify_message

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from payres.cli import main
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import SECOND
-from payres.core.store import assets as asset_store
+from payres.core.store import accounts as asset_store
 from payres.core.store.connections import connect_writer
 from payres.interledger.node import node_of
 from payres.interledger.packets import Code, Prepare, Reject, decode_reply, encode

@@ -1,7 +1,7 @@
 import pytest
 
 from payres.core.protocol.clock import SECOND, SystemClock, format_time
-from payres.core.store.assets import RateRecord, find_rate, refresh_rate
+from payres.core.store.accounts import RateRecord, find_rate, refresh_rate
 from payres.core.store.work import Transaction
 from tests.cli.conftest import AsJson, Command
 

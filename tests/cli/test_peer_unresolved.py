@@ -6,15 +6,14 @@ import msgspec
 import pytest
 
 from payres.core.payments import ledger
-from payres.core.protocol.amounts import Asset
-from payres.core.protocol.terms import Path as Way
-from payres.core.protocol.terms import Terms
+from payres.core.protocol.amounts import Asset, Terms
+from payres.core.protocol.amounts import Path as Way
 from payres.core.store import clients, grants
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.grants import GRANTS, GrantRecord
 from payres.core.store.payments import OUTGOING
 from payres.core.store.work import Work
-from payres.interledger import balances
+from payres.interledger import settlement
 from payres.interledger.settlement import end_remote
 from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.operator import assets, peers, wallets
@@ -60,11 +59,11 @@ def give_up(tx: Work, code: str, path: str) -> None:
     for packet_id, amount in (("sent", SENT), *((one, UNRESOLVED) for one in UNKNOWN)):
         there = amount if code == "USD" else amount // 2
         packet = PacketRecord(packet_id, peer.id, PAYMENT, None, None, amount, there, b"prepare", EXPIRY, "prepared")
-        balances.prepare(tx, packet, peer)
+        settlement.prepare(tx, packet, peer)
         if packet_id == "sent":
-            balances.fulfil(tx, packet_id, 360)
+            settlement.fulfil(tx, packet_id, 360)
         else:
-            balances.leave_unresolved(tx, packet)
+            settlement.leave_unresolved(tx, packet)
     payment = OUTGOING.get(tx, PAYMENT)
     assert payment is not None
     end_remote(tx, payment, "nobody knows")

@@ -12,7 +12,7 @@ import pytest
 from payres.core.grants.sign_in import Browser, find_session, known_browser, open_session
 from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.store.assets import RateRecord, list_rates, refresh_rate
+from payres.core.store.accounts import RateRecord, list_rates, refresh_rate
 from payres.core.store.sessions import OF_WALLETS
 from payres.core.store.wallets import find_wallet, wallet_of_link
 from payres.core.store.work import Work

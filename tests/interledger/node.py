@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from payres.core.process.counters import Metrics
+from payres.core.process.logs import Metrics
 from payres.core.process.rate_limiter import RateLimiter
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset, format_decimal
@@ -20,15 +20,13 @@ from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.database import Database
 from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.work import Environment, Transaction, Work
-from payres.interledger.carrying import Carrier, NoReply
+from payres.interledger.carrying import BOUNDS, Carrier, Link, NoReply
 from payres.interledger.connector import Connector
-from payres.interledger.credentials import CredentialSource
-from payres.interledger.link import BOUNDS, Link
 from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_reply, encode
 from payres.interledger.store import packets
 from payres.interledger.store.packets import PacketRecord
 from payres.interledger.store.peers import PeerRecord
-from payres.interledger.stream import Frame, PacketType, SharedSecret, StreamMoney, StreamPacket
+from payres.interledger.stream import CredentialSource, Frame, PacketType, SharedSecret, StreamMoney, StreamPacket
 from payres.operator import invariant_checks, wallets
 from payres.operator.peers import require_peer
 from payres.testing.clock import MovableClock

@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.core.payments import ledger
-from payres.core.protocol.amounts import MAX_LEDGER, Asset
-from payres.core.protocol.terms import Path as Way
-from payres.core.protocol.terms import Terms
+from payres.core.protocol.amounts import MAX_LEDGER, Asset, Terms
+from payres.core.protocol.amounts import Path as Way
 from payres.core.store import accounts, clients
 from payres.core.store.connections import connect_writer
 from payres.core.store.payments import OUTGOING
 from payres.core.store.work import Damaged, Transaction, Work
-from payres.interledger import balances
+from payres.interledger import settlement
 from payres.interledger.packets import Code, Rejected
 from payres.interledger.settlement import end_remote, payment_hold
 from payres.interledger.store import packets
@@ -130,9 +129,9 @@ class Machine:
         packet_id = list(self.packets)[which % len(self.packets)]
         is_new = self.states[packet_id] == "prepared"
         if how == "fulfilled":
-            assert balances.fulfil(self.work(), packet_id, delivered) is is_new
+            assert settlement.fulfil(self.work(), packet_id, delivered) is is_new
         else:
-            assert balances.reject(self.work(), packet_id) is is_new
+            assert settlement.reject(self.work(), packet_id) is is_new
         if is_new:
             self.states[packet_id] = how
 
@@ -150,7 +149,7 @@ class Machine:
             return
         for packet in self.chosen({"prepared"}, outgoing_payment_id=payment_id):
             for _ in range(2):
-                balances.leave_unresolved(self.work(), packet)
+                settlement.leave_unresolved(self.work(), packet)
             self.states[packet.id] = "doubtful"
         self.end(payment_id, "nobody knows")
 
@@ -197,7 +196,7 @@ class Machine:
         liquid = onward != "euros" or self.onward({*PAID, "prepared"}, "euros") + there <= LIQUIDITY
         refused = pytest.raises(Rejected, match=Code.INSUFFICIENT_LIQUIDITY if fits else code)
         with nullcontext() if fits and liquid else refused, savepoint(self.tx):
-            balances.prepare(self.work(), packet, require_peer(self.work(), onward))
+            settlement.prepare(self.work(), packet, require_peer(self.work(), onward))
             self.packets[packet.id], self.states[packet.id] = packet, "prepared"
 
 

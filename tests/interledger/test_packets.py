@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.core.protocol.clock import EARLIEST, LATEST, parse_time
-from payres.interledger import oer
-from payres.interledger.oer import CodecError
+from payres.interledger import packets
 from payres.interledger.packets import (
     MAX_DATA,
     MAX_MESSAGE,
     Code,
+    CodecError,
     Fulfill,
     Prepare,
     Reject,
@@ -57,11 +57,11 @@ def prepare_of(vector: Vector) -> Prepare:
 
 
 def envelope(kind: int, contents: bytes) -> bytes:
-    return bytes((kind,)) + oer.var_octets(contents)
+    return bytes((kind,)) + packets.var_octets(contents)
 
 
 def contents(packet: Packet) -> bytes:
-    return oer.Reader(encode(packet), 1).var_octets()
+    return packets.Reader(encode(packet), 1).var_octets()
 
 
 def fulfill_of(vector: Vector) -> Fulfill:
@@ -130,7 +130,7 @@ def changed(packet: Packet, old: bytes, new: bytes) -> bytes:
         (changed(PREPARE, b"\x0dexample.alice", b"\x07example"), "destination"),
         (changed(PREPARE, b"example.alice", b"example.alic\xe9"), "ascii"),
         (changed(PREPARE, b"example.alice", b"Example.alice"), "destination"),
-        (changed(PREPARE, b"\x0dexample.alice", oer.var_octets(b"g." + b"a" * 1022)), "destination"),
+        (changed(PREPARE, b"\x0dexample.alice", packets.var_octets(b"g." + b"a" * 1022)), "destination"),
         (changed(PREPARE, b"\x05hello", b""), "ends"),
         (envelope(12, b""), "short"),
         (envelope(12, contents(PREPARE)[:56]), "short"),
@@ -141,9 +141,9 @@ def changed(packet: Packet, old: bytes, new: bytes) -> bytes:
         (changed(REJECT, b"test.connector", b"test_connector"), "rejecting node"),
         (changed(REJECT, b"test.connector", b"test.connecto\xf2"), "ascii"),
         (changed(REJECT, b"no route", b"no rout\xe9"), "utf-8"),
-        (changed(REJECT, b"\x08no route", oer.var_octets(b"a" * (MAX_MESSAGE + 1))), "at most 8191"),
+        (changed(REJECT, b"\x08no route", packets.var_octets(b"a" * (MAX_MESSAGE + 1))), "at most 8191"),
         *(
-            (changed(packet, b"\x05hello", oer.var_octets(bytes(MAX_DATA + 1))), "at most 32767")
+            (changed(packet, b"\x05hello", packets.var_octets(bytes(MAX_DATA + 1))), "at most 32767")
             for packet in (PREPARE, FULFILL, REJECT)
         ),
     ],

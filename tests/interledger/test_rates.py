@@ -16,8 +16,8 @@ from payres.core.protocol.clock import SECOND
 from payres.core.remote.connection import FetchFailed
 from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds
-from payres.core.store import assets
-from payres.core.store.assets import RateRecord
+from payres.core.store import accounts
+from payres.core.store.accounts import RateRecord
 from payres.core.store.connections import connect_writer
 from payres.core.store.database import Database
 from payres.interledger import rates
@@ -118,12 +118,12 @@ class Desk:
 
     async def trade(self, *codes: str, scale: int = 2) -> None:
         for code in codes:
-            await self.database.write(partial(assets.ensure_asset, code=code, scale=scale))
+            await self.database.write(partial(accounts.ensure_asset, code=code, scale=scale))
 
     async def refresh(self) -> dict[str, RateRecord]:
         """The rates that there are afterwards."""
         await refresh_rates(*self.asking)
-        found = await self.database.read(assets.list_rates)
+        found = await self.database.read(accounts.list_rates)
         return {f"{rate.base}/{rate.counter}": rate for rate in found}
 
 
@@ -188,7 +188,7 @@ async def test_failure_for_one_base_leaves_the_others(
 
 async def test_refresh_leaves_what_the_operator_set(desk: Desk) -> None:
     await desk.trade("USD", "EUR", "JPY")
-    await desk.database.write(lambda tx: assets.set_rate(tx, "USD", "EUR", "0.5", 1))
+    await desk.database.write(lambda tx: accounts.set_rate(tx, "USD", "EUR", "0.5", 1))
     found = await desk.refresh()
     assert found["USD/EUR"] == RateRecord("USD", "EUR", "0.5", 1, None)
     assert found.keys() == {"USD/EUR", "USD/JPY", "EUR/JPY", "JPY/USD"}, "the way back is the inverse of what is set"
@@ -229,7 +229,7 @@ def quote(instance: Instance) -> Any:
 def test_server_quotes_at_the_rates_of_the_service_while_they_are_fresh(tmp_path: Path) -> None:
     with closing(connect_writer(str(tmp_path / "payres.db"))) as connection:
         for code in ("EUR", "USD"):
-            assets.ensure_asset(connection, code, 2)
+            accounts.ensure_asset(connection, code, 2)
     with (
         serving(lambda handler: reply(handler, 200, said_of(handler.path))) as port,
         run_instance(tmp_path / "payres.db", rates_url=f"http://127.0.0.1:{port}/rates") as instance,
@@ -237,7 +237,7 @@ def test_server_quotes_at_the_rates_of_the_service_while_they_are_fresh(tmp_path
         instance.create_wallet("dora", asset="EUR")
         instance.write(lambda work: deposit_liquidity(work, "EUR", 2, "9.20"))
         for _ in range(10_000):
-            if instance.read(assets.list_rates):
+            if instance.read(accounts.list_rates):
                 break
         answer = quote(instance)
         assert answer.status_code == 201, answer.text

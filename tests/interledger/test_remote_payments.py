@@ -13,11 +13,11 @@ import pytest
 
 from payres.core.payments.incoming import PAID_MEANWHILE
 from payres.core.process.slots import Slots
+from payres.core.protocol.amounts import Terms
 from payres.core.protocol.errors import Unavailable
-from payres.core.protocol.terms import Terms
 from payres.core.store.work import Work
-from payres.interledger import balances, quoting, remote_payments, unanswered
-from payres.interledger.link import Link
+from payres.interledger import quoting, remote_payments, settlement, unanswered
+from payres.interledger.carrying import Link
 from payres.interledger.node import node_of
 from payres.interledger.remote_payments import LONGEST, MAX_ATTEMPTS, next_step
 from payres.interledger.sending.connection import SendingFailed
@@ -236,8 +236,8 @@ def test_outcomes_that_storage_did_not_take_are_asked_for_again(
             raise Unavailable("The disk is full")
         return fulfil(work, packet_id, delivered)
 
-    fulfil = balances.fulfil
-    monkeypatch.setattr(balances, "fulfil", failing)
+    fulfil = settlement.fulfil
+    monkeypatch.setattr(settlement, "fulfil", failing)
     created = begin(a, receiver)
     assert all_refused.wait(TIMEOUT)
     wait_until(lambda: waits.has(a, created))  # before time passes: packets live 20 s from when they leave

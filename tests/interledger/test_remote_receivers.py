@@ -15,9 +15,8 @@ from payres.core.protocol.clock import DAY, SECOND, format_time, parse_time
 from payres.core.remote.connection import FetchFailed
 from payres.core.remote.http import GuardedClient
 from payres.interledger import remote_receivers as incoming_payments
-from payres.interledger.identity import OwnIdentity
 from payres.interledger.node import node_of
-from payres.interledger.remote_receivers import IlpMethod, RemoteIncomingPayment, RemoteReceivers
+from payres.interledger.remote_receivers import IlpMethod, OwnIdentity, RemoteIncomingPayment, RemoteReceivers
 from payres.testing.clock import MovableClock
 from tests.core.remote.conftest import Answer, OpenSite, Site
 from tests.helpers import receiver_of, usd

@@ -21,8 +21,7 @@ from payres.core.protocol.limits import (
 from payres.core.store.payments import OUTGOING, OutgoingRecord
 from payres.core.store.work import Work
 from payres.interledger import unanswered
-from payres.interledger.carrying import NoReply
-from payres.interledger.link import BOUNDS
+from payres.interledger.carrying import BOUNDS, NoReply
 from payres.interledger.node import node_of
 from payres.interledger.outbound import SILENT
 from payres.interledger.packets import decode_prepare

@@ -5,7 +5,7 @@ import time
 import msgspec
 import pytest
 
-from payres.core.protocol.reasons import Rejected
+from payres.core.protocol.errors import Rejected
 from payres.core.signatures.jwk import generate_private_key, jwk_from_public_bytes, private_pem
 from payres.core.signatures.sign import Message, sign
 from payres.core.signatures.verify import Verified

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from payres.core.process.counters import Metrics
+from payres.core.process.logs import Metrics
 from payres.core.protocol.clock import SystemClock
 from payres.core.store.events import EventRecord
 from payres.webhooks.sender import Sender, Target

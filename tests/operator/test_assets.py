@@ -4,9 +4,8 @@ from payres.core.payments import ledger
 from payres.core.protocol.amounts import MAX_LEDGER
 from payres.core.protocol.errors import DomainError
 from payres.core.store import accounts
-from payres.core.store import assets as asset_store
-from payres.core.store.accounts import ACCOUNTS
-from payres.core.store.assets import RateRecord
+from payres.core.store import accounts as asset_store
+from payres.core.store.accounts import ACCOUNTS, RateRecord
 from payres.core.store.work import Work
 from payres.operator import assets, wallets
 from tests.works import NOW, work_at

@@ -9,7 +9,7 @@ from payres.core.payments import ledger
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.limits import MIN_FREE_BYTES
-from payres.core.store import audit
+from payres.core.store import server
 from payres.core.store.connections import connect_writer
 from payres.core.store.work import Work
 from payres.operator import assets, doctor, wallets, webhooks
@@ -26,7 +26,7 @@ def work(tmp_path: Path) -> Iterator[Work]:
     """A unit of work on a database that was backed up a day ago."""
     path = tmp_path / "payres.db"
     with closing(connect_writer(str(path))) as connection:
-        audit.record(work_at(connection, NOW - DAY), "database.backup", "/backups/payres.db")
+        server.record(work_at(connection, NOW - DAY), "database.backup", "/backups/payres.db")
         yield work_at(connection, NOW, Settings(database=str(path)))
 
 
@@ -110,7 +110,7 @@ def test_backup_that_is_old_or_missing(work: Work) -> None:
 
 def test_backup_and_check_of_a_clock_that_was_ahead_hide_nothing(work: Work) -> None:
     ahead = work_at(work, NOW + 30 * DAY)
-    audit.record(ahead, "database.backup", "/backups/payres.db")
+    server.record(ahead, "database.backup", "/backups/payres.db")
     assert broken(work) == set(), "there is one of the right time"
     work.execute("DELETE FROM audit WHERE created_at <= ?", (NOW,))
     assert broken(work) == {"backup"}

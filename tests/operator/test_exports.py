@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.core.payments import ledger
-from payres.core.protocol.amounts import Asset
+from payres.core.protocol.amounts import Asset, Terms
 from payres.core.protocol.clock import DAY, HOUR, LATEST, MILLISECOND, format_time
 from payres.core.protocol.errors import InvalidRequest
-from payres.core.protocol.terms import Terms
 from payres.core.store import clients
 from payres.core.store.connections import connect_writer
 from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord

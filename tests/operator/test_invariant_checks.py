@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from payres.core.payments import ledger
-from payres.core.protocol.amounts import Asset
-from payres.core.protocol.terms import Terms
+from payres.core.protocol.amounts import Asset, Terms
 from payres.core.store import accounts, clients, grants, payments
 from payres.core.store.connections import connect_writer
 from payres.core.store.grants import GRANTS, GrantRecord

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from payres.core.protocol.clock import DAY, SECOND
-from payres.core.store import audit
+from payres.core.store import server
 from payres.operator.store.status import note_check
 from tests.helpers import ROOT
 from tests.instance import Instance, run_instance
@@ -72,7 +72,7 @@ def test_metrics_tell_when_the_ledger_was_last_checked_and_the_age_of_the_backup
     late = shared.read(lambda work: work.now)
     for checked_at in (late, late - DAY):  # whoever began later may end earlier
         shared.write(partial(note_check, checked_at=checked_at))
-    shared.write(lambda work: audit.record(work, "database.backup", "/backups/payres.db"))
+    shared.write(lambda work: server.record(work, "database.backup", "/backups/payres.db"))
     shown = figures(anonymous.get(f"{shared.base_url}/metrics"))
     assert shown["payres_ledger_check_timestamp_seconds", labels()] == late / SECOND
     assert 0 <= shown["payres_backup_age_seconds", labels()] < 3600
@@ -95,7 +95,7 @@ def named(text: str) -> set[str]:
 @pytest.fixture(scope="module")
 def families(shared: Instance) -> set[str]:
     """The names of all metrics, of which those with counters have other endings besides."""
-    shared.write(lambda work: audit.record(work, "database.backup", "/backups/payres.db"))
+    shared.write(lambda work: server.record(work, "database.backup", "/backups/payres.db"))
     shared.write(lambda work: note_check(work, work.now))
     answer = httpx2.get(f"{shared.base_url}/metrics")
     return set(re.findall(r"^# TYPE (\w+)", answer.text, re.M))

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from payres.cli import main
 from payres.core.signatures.jwk import jwk_from_public_bytes
-from payres.core.store.assets import set_rate
+from payres.core.store.accounts import set_rate
 from payres.operator import keys, peers
 from payres.operator.api import all_operations
 from payres.operator.declarations import Operation

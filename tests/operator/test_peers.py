@@ -6,7 +6,7 @@ import pytest
 from payres.core.payments import ledger
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.store import accounts, secrets
+from payres.core.store import accounts, server
 from payres.core.store.work import Transaction, Work
 from payres.interledger.store import packets
 from payres.interledger.store import peers as peer_store
@@ -136,7 +136,7 @@ def test_change_of_tokens_ends_the_old_ones(tx: Work) -> None:
     peers.add_peer(tx, terms())
     change = PeerChange(outgoing_token="new-out", incoming_token="new-in")
     peer = peers.change_peer(tx, "first-bank", change)
-    assert secrets.decrypt(tx, "peer_tokens", peer.outgoing_token) == "new-out"
+    assert server.decrypt(tx, "peer_tokens", peer.outgoing_token) == "new-out"
     assert owner(tx, "what-they-show") is None
     assert owner(tx, "new-in") == peer.id
     assert peers.change_peer(tx, "first-bank", PeerChange(incoming_token="new-in")).id == peer.id

@@ -7,7 +7,7 @@ from payres.application import create_app
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import SECOND
 from payres.core.remote.http import GuardedClient
-from payres.core.store import audit
+from payres.core.store import server
 from payres.core.store.database import Database
 from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.work import Environment, Work
@@ -67,7 +67,7 @@ async def test_writing_stops_once_another_server_was_restored_later(
     database = await Database.open(str(tmp_path / "payres.db"), around)
 
     def restored(work: Work) -> None:
-        audit.record(work, "database.restore", "standby.db")
+        server.record(work, "database.restore", "standby.db")
 
     try:
         await database.write(restored)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from payres.core.process import brand_settings
+from payres.core.process import settings as brand_settings
 from payres.core.protocol.limits import MAX_URL_LENGTH
 from tests.helpers import refusal
 from tests.instance import Instance, run_instance

@@ -9,8 +9,7 @@ import httpx2
 from payres.core.grants.access import permit
 from payres.core.grants.tokens import Holders
 from payres.core.payments import outgoing
-from payres.core.protocol.amounts import Asset
-from payres.core.protocol.terms import Offer, Path, Terms
+from payres.core.protocol.amounts import Asset, Offer, Path, Terms
 from payres.core.protocol.wire import Amount, OutgoingPaymentRequest
 from payres.core.store.payments import OUTGOING
 from payres.core.store.work import Work

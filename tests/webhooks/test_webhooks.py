@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from standardwebhooks import WebhookVerificationError
 
-from payres.core.process.counters import Metrics
+from payres.core.process.logs import Metrics
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND, SystemClock, format_time, parse_time
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.event_types import EVENT_TYPES
@@ -27,7 +27,7 @@ from payres.core.protocol.limits import (
     MAX_WEBHOOKS,
     ROTATION_HOURS,
 )
-from payres.core.store import audit, events
+from payres.core.store import events, server
 from payres.core.store.work import Work
 from payres.operator import wallets, webhooks
 from payres.operator.declarations import ROWS_AT_ONCE
@@ -225,7 +225,7 @@ def test_wallets_take_turns_and_a_restart_sends_nothing_twice(tx: Work) -> None:
     found = webhooks.require_webhook(tx, webhook.id)
     assert (found.cursor, turns_of(tx)) == (storm[1], [(0, of_none), (bob, other)])
     assert WEBHOOK.show(tx, found).behind == len(storm) - 2 + len(later)
-    stored = [events.EVENTS.by_id(tx, sequence) for sequence in (storm[1], storm[2], other, later[0])]
+    stored = [events.OUTBOX.by_id(tx, sequence) for sequence in (storm[1], storm[2], other, later[0])]
     assert [webhooks.deliveries_of(tx, one)[0].state for one in stored] == ["delivered", "pending"] * 2
     assert send_round(tx, webhook, Queue(), 4) == [storm[2], later[0], storm[3], later[1]], "after a restart"
     assert send_round(tx, webhook, Queue(), 10) == storm[4:]
@@ -261,7 +261,7 @@ def test_what_failed_or_was_replayed_while_the_clock_was_ahead_is_sent_again_at_
     webhook, ahead = webhooks.add(tx, URL).webhook, work_at(tx, NOW + 30 * DAY)
     failed, replayed, later = emit(tx, None, 3)
     send_round(ahead, webhook, Queue(), 8, *[Attempt(ahead.now, 500, "no")] * 2)
-    in_steps(webhooks.replay, ahead, events.EVENTS.by_id(tx, replayed).id, webhook.id)
+    in_steps(webhooks.replay, ahead, events.OUTBOX.by_id(tx, replayed).id, webhook.id)
     assert send_round(tx, webhook, Queue(), 8, *[Attempt(NOW, 500, "no")] * 3) == [failed, later, replayed]
     queue = Queue()
     assert send_round(tx, webhook, queue, 8) == [], "now they wait for the usual pause"
@@ -272,7 +272,7 @@ def test_what_failed_or_was_replayed_while_the_clock_was_ahead_is_sent_again_at_
 def test_event_that_is_replayed_before_its_turn_is_sent_once_and_skips_none(tx: Work) -> None:
     webhook, (alice, _) = webhooks.add(tx, URL).webhook, open_wallets(tx)
     first, second, third = emit(tx, alice, 3)
-    in_steps(webhooks.replay, tx, events.EVENTS.by_id(tx, third).id, webhook.id)
+    in_steps(webhooks.replay, tx, events.OUTBOX.by_id(tx, third).id, webhook.id)
     sent = send_round(tx, webhook, Queue(), 2)
     assert sent == [third, first]
     assert send_round(tx, webhook, Queue(), 4) == [second], "after a restart"
@@ -281,7 +281,7 @@ def test_event_that_is_replayed_before_its_turn_is_sent_once_and_skips_none(tx: 
 def test_event_that_is_replayed_before_its_turn_is_once_in_a_round(tx: Work) -> None:
     webhook = webhooks.add(tx, URL).webhook
     first, second = emit(tx, None, 2)
-    in_steps(webhooks.replay, tx, events.EVENTS.by_id(tx, second).id, webhook.id)
+    in_steps(webhooks.replay, tx, events.OUTBOX.by_id(tx, second).id, webhook.id)
     assert send_round(tx, webhook, Queue(), 8) == [second, first]
 
 
@@ -600,7 +600,7 @@ def test_replay_and_removal_are_short_units_that_can_be_repeated(tx: Work, actio
         answer = in_steps(operation, units)
         assert len(units.changed) == 3 + (action == "webhook.remove")
         check_all_done(tx, action, answer, webhook_id, other)
-        [entry] = [one for one in audit.AUDIT.list(tx, "") if one.action == action]
+        [entry] = [one for one in server.AUDIT.list(tx, "") if one.action == action]
         assert entry.details == ACTIONS[action]
         assert max(units.changed) <= ROWS_AT_ONCE + 3
         tx.execute("ROLLBACK TO part")

@@ -20,7 +20,7 @@ from payres.core.protocol.gnap import OutgoingPaymentAccess, interaction_hash
 from payres.core.protocol.limits import APPROVAL_SECONDS
 from payres.core.protocol.urls import Urls
 from payres.core.protocol.wire import encode
-from payres.core.store import audit, grants, retention, wallets
+from payres.core.store import grants, retention, server, wallets
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.clients import CLIENTS, ClientRecord
 from payres.core.store.grants import GRANTS, INTERACTIONS, Decider, GrantRecord, InteractionRecord
@@ -141,7 +141,7 @@ def decide_as_owner(
     if not hmac.compare_digest(shown_digest(request).encode(), shown.encode()):
         raise WrongState("This is not the request that you were shown. Nothing was decided; please read it again")
     work.actor = request.wallet.actor
-    audit.record(work, "grant.approve" if approve else "grant.deny", request.grant.id)
+    server.record(work, "grant.approve" if approve else "grant.deny", request.grant.id)
     if approve and limit is not None:
         GRANTS.update(work, request.grant.id, access=lowered(request.grant.access, limit))
     return decide(work, request, approve, "owner")

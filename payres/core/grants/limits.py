@@ -14,11 +14,10 @@ from msgspec import UNSET
 
 from payres.core.grants.access import granted_access
 from payres.core.grants.intervals import MEAN_MONTH, Interval, parse_interval
-from payres.core.protocol.amounts import Asset, parse_value
+from payres.core.protocol.amounts import Asset, Terms, parse_value
 from payres.core.protocol.clock import DAY, HOUR, format_time
 from payres.core.protocol.errors import InvalidRequest, LimitExceeded
 from payres.core.protocol.gnap import Limits, OutgoingPaymentAccess
-from payres.core.protocol.terms import Terms
 from payres.core.protocol.urls import canonical
 from payres.core.protocol.visible import URL_CHARACTERS
 from payres.core.protocol.wire import Amount

@@ -24,12 +24,12 @@ from payres.core.protocol.errors import (
     DomainError,
     InvalidClient,
     LimitExceeded,
+    Rejected,
     TokenInvalid,
     Unavailable,
 )
 from payres.core.protocol.gnap import AccessType
 from payres.core.protocol.limits import FAILED_SERVER_SECONDS
-from payres.core.protocol.reasons import Rejected
 from payres.core.remote.connection import FetchFailed, NoAddress
 from payres.core.remote.wallet_addresses import fetch_keys
 from payres.core.signatures.jwk import JWK

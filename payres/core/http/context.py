@@ -11,9 +11,8 @@ from starlette.responses import Response
 from payres.core.grants.passwords import PasswordGate
 from payres.core.grants.tokens import Holders
 from payres.core.http.admission import RateLimits
-from payres.core.http.changes import Changes
 from payres.core.payments.remote import Remote
-from payres.core.process.counters import Metrics
+from payres.core.process.logs import Metrics
 from payres.core.process.settings import Settings
 from payres.core.process.slots import Slots
 from payres.core.protocol.clock import Clock
@@ -22,6 +21,7 @@ from payres.core.protocol.limits import MAX_STREAMS_OF_KEY, MAX_WAITING_REQUESTS
 from payres.core.protocol.urls import Urls
 from payres.core.remote.http import GuardedClient
 from payres.core.store.database import Database
+from payres.core.store.events import Changes
 
 S = TypeVar("S")
 

@@ -13,10 +13,8 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from payres.core.http.responses import CutShort
-from payres.core.process.counters import Metrics
-from payres.core.process.logs import RequestLog
-from payres.core.protocol.errors import DomainError, TooManyRequests
-from payres.core.protocol.reasons import shown
+from payres.core.process.logs import Metrics, RequestLog
+from payres.core.protocol.errors import DomainError, TooManyRequests, shown
 from payres.core.protocol.urls import ADMIN_ROOT, PAGE_ROOTS, is_loopback
 
 log = logging.getLogger("payres.http")

@@ -20,15 +20,14 @@ from payres.core.http.responses import json_response
 from payres.core.http.waiting import preferred_wait, wait_for_change
 from payres.core.payments.idempotency import KeyedRequest, cache_response, find_response
 from payres.core.payments.remote import Remote
+from payres.core.protocol.amounts import Offer
 from payres.core.protocol.errors import NotFound
 from payres.core.protocol.gnap import AccessType
-from payres.core.protocol.terms import Offer
 from payres.core.protocol.urls import Urls
 from payres.core.protocol.wire import Page, WalletResource, decode, encode
 from payres.core.store import wallets
 from payres.core.store.grants import keep_grant
-from payres.core.store.payments import IncomingRecord, OutgoingRecord
-from payres.core.store.quotes import QuoteRecord
+from payres.core.store.payments import IncomingRecord, OutgoingRecord, QuoteRecord
 from payres.core.store.representations import page_of
 from payres.core.store.rows import Table, page_of_wallet
 from payres.core.store.wallets import WalletRecord, active_wallet

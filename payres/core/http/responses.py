@@ -1,22 +1,26 @@
-"""JSON answers, including errors, and streamed answers.
+"""Responses: JSON, errors, and access for scripts of other origins.
 
 A request whose Accept excludes JSON (RFC 9110 section 12.5.1) is answered 406 before it does anything.
+
+Clients authenticate by signatures and tokens in their scripts, not by cookies, so all origins are treated alike and
+credentials are not allowed (WHATWG Fetch, HTTP CORS protocol).
 """
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any, Final
 
+from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from payres.core.http import cross_origin
-from payres.core.http.request_head import Headers
+from payres.core.http.request_head import Headers, header
 from payres.core.protocol.errors import DomainError, NotAcceptable
 from payres.core.protocol.limits import MAX_ACCEPT_BYTES
+from payres.core.protocol.urls import CLOSED
 from payres.core.protocol.wire import encode
 
 JSON: Final = "application/json"
@@ -88,7 +92,7 @@ def last_response(error: DomainError, headers: Iterable[tuple[bytes, bytes]], me
     The request's origin may not be known yet: any origin's scripts may read it.
     """
     response = json_error(error)
-    response.headers.update({**cross_origin.ANSWER, "X-Request-Id": request_id})
+    response.headers.update({**ANSWER, "X-Request-Id": request_id})
     status = HTTPStatus(response.status_code)
     fields = dict([*last_headers(headers), *response.raw_headers, (b"connection", b"close")])
     lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode(), *(b"%b: %b" % field for field in fields.items())]
@@ -173,3 +177,51 @@ def _ranges(accept: str) -> dict[str, float]:
             quality = min((float(found[1]) for text in parameters if (found := QUALITY.fullmatch(text))), default=1.0)
             ranges[media_range] = max(ranges.get(media_range, 0), quality)
     return ranges
+
+
+# Always sent with answers that caches share: a copy made for a program must serve a script too.
+ANY_ORIGIN: Final[Mapping[str, str]] = {"Access-Control-Allow-Origin": "*"}
+ANSWER: Final[Mapping[str, str]] = {
+    **ANY_ORIGIN,
+    "Access-Control-Expose-Headers": (
+        "WWW-Authenticate, Location, Retry-After, Preference-Applied, Idempotency-Key, X-Request-Id"
+    ),
+}
+PREFLIGHT: Final[Mapping[str, str]] = {
+    **ANY_ORIGIN,
+    "Access-Control-Allow-Methods": "GET, HEAD, POST, DELETE, OPTIONS",
+    # Authorization must be named: the wildcard does not include it.
+    "Access-Control-Allow-Headers": (
+        "Authorization, Content-Type, Content-Digest, Content-Length, Signature, Signature-Input, Accept,"
+        " Idempotency-Key, Prefer"
+    ),
+    "Access-Control-Max-Age": "86400",
+}
+
+
+class CrossOrigin:
+    """Answers preflights for every open path, and adds the headers that let other origins' scripts read answers."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if not _is_open(scope):
+            return self.app(scope, receive, send)
+        if scope["method"] == "OPTIONS" and header(scope["headers"], b"access-control-request-method") is not None:
+            # Also for unknown paths: otherwise a script could not read the 404 that follows.
+            return Response(status_code=204, headers=PREFLIGHT)(scope, receive, send)
+        return self.app(scope, receive, _opened(send))
+
+
+def _is_open(scope: Scope) -> bool:
+    return header(scope["headers"], b"origin") is not None and not f"{scope['path']}/".startswith(CLOSED)
+
+
+def _opened(send: Send) -> Send:
+    async def send_opened(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(ANSWER)
+        await send(message)
+
+    return send_opened

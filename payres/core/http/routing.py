@@ -17,10 +17,9 @@ from starlette.types import Receive, Scope, Send
 
 from payres.core.http import grants, incoming_payments, outgoing_payments, site, wallet_addresses
 from payres.core.http.context import Pages, context_of
-from payres.core.http.cross_origin import ANY_ORIGIN
 from payres.core.http.error_answers import fault_response, render_error
 from payres.core.http.observation import observation_of
-from payres.core.http.responses import check_accept, json_response, prefers
+from payres.core.http.responses import ANY_ORIGIN, check_accept, json_response, prefers
 from payres.core.protocol.errors import DomainError, MethodNotAllowed, NotFound, nothing_here
 from payres.core.protocol.urls import ADMIN_ROOT, RESERVED_SEGMENTS, ROOT_WALLET_PATH
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -13,24 +14,77 @@ from starlette.types import ASGIApp, Lifespan
 
 from payres.core.grants.passwords import PasswordGate
 from payres.core.http.admission import Admission, RateLimits
-from payres.core.http.changes import Changes, poll_events
-from payres.core.http.context import Context
-from payres.core.http.cross_origin import CrossOrigin
+from payres.core.http.context import Context, Pages
 from payres.core.http.observation import WITHOUT_SECRETS, Observer
-from payres.core.http.parts import Opening, Part, Worker
-from payres.core.http.routing import Router
+from payres.core.http.responses import CrossOrigin
+from payres.core.http.routing import LateRoutes, Route, Router
 from payres.core.payments.incoming import report_expired
-from payres.core.payments.remote import LocalOnly
+from payres.core.payments.remote import LocalOnly, Remote
 from payres.core.process.logs import RequestLog
+from payres.core.process.rate_limiter import RateLimiter
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import Clock
 from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.identifiers import new_secret
+from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds
-from payres.core.store import runs
+from payres.core.store import server
 from payres.core.store.connections import server_lock
 from payres.core.store.database import Database
-from payres.core.store.work import Environment
+from payres.core.store.events import Changes, poll_events
+from payres.core.store.server import ensure_secret, existing_secret
+from payres.core.store.work import Environment, Transaction
+
+
+class Opening(msgspec.Struct):
+    """What a part opens its services with; `stack` closes them. A part may fill the ports `remote` and `pages`, and
+    leaves its services for its own code under their type in `parts`.
+
+    `was_killed`: the last server on this database did not end in order.
+    """
+
+    environment: Environment
+    database: Database
+    changes: Changes
+    rate_limits: RateLimits
+    passwords: PasswordGate
+    stack: AsyncExitStack
+    was_killed: bool
+    remote: Remote
+    pages: Pages | None = None
+    parts: dict[type, Any] = msgspec.field(default_factory=dict)
+
+    def client(self, bounds: Bounds, failed_reads: RateLimiter | None = None) -> GuardedClient:
+        """A client for requests to other servers."""
+        client = GuardedClient(self.environment.settings.allow_private_hosts, bounds, failed_reads=failed_reads)
+        self.stack.push_async_callback(client.aclose)
+        return client
+
+    async def secret(self, name: str) -> bytes:
+        """A secret of the server; a standby shares its primary's."""
+        if self.environment.settings.read_only:
+            return await self.database.read(partial(existing_secret, name=name))
+        return await self.database.write(partial(ensure_secret, name=name))
+
+
+Background = Coroutine[Any, Any, None]
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What one part adds to the core.
+
+    `check` runs before the server writes anything, and raises if it must not start. `open` opens the services;
+    `workers` run until the server closes, but not in one that only reads; what they push on the stack runs before those
+    yielded earlier stop. `routes` are known from the start, `late` ones are loaded on first use.
+    """
+
+    name: str
+    open: Callable[[Opening], Coroutine[Any, Any, None]] | None = None
+    workers: Callable[[Context, AsyncExitStack], Iterable[Background]] | None = None
+    check: Callable[[Transaction], None] | None = None
+    routes: tuple[Route, ...] = ()
+    late: LateRoutes | None = None
+
 
 # A client may send many requests at a time, each of which fetches its keys if its server forbids caching them.
 KEYS_BOUNDS = Bounds(per_host=16)
@@ -120,7 +174,7 @@ async def _open_storage(
     was_killed = False
     with suppress(Unavailable):  # if this fails, the next start cannot report that this run did not end cleanly
         token = None if environment.is_disposable else new_secret()
-        was_killed = await database.write(partial(runs.begin, token=token))
+        was_killed = await database.write(partial(server.begin, token=token))
         if token is not None:
             await database.watch_commits(token)
     stack.push_async_callback(_end_run, database)
@@ -129,7 +183,7 @@ async def _open_storage(
 
 async def _end_run(database: Database) -> None:
     with suppress(Unavailable):  # if this fails, the next start reports that this run did not end cleanly
-        await database.write(runs.end)
+        await database.write(server.end)
 
 
 def _start_workers(parts: Sequence[Part], context: Context, stack: AsyncExitStack) -> None:
@@ -139,7 +193,7 @@ def _start_workers(parts: Sequence[Part], context: Context, stack: AsyncExitStac
             stack.push_async_callback(_stop, asyncio.create_task(worker))
 
 
-def _workers(context: Context, _: AsyncExitStack) -> Iterator[Worker]:
+def _workers(context: Context, _: AsyncExitStack) -> Iterator[Background]:
     yield report_expired(context.database)
     yield poll_events(context.database, context.changes)
 

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.core.http.context import context_of
-from payres.core.process.brand_settings import ACCENTS, SHIELD, logo
+from payres.core.process.settings import ACCENTS, SHIELD, logo
 from payres.core.protocol.clock import DAY, SECOND, format_time
 from payres.core.protocol.errors import nothing_here
 

@@ -11,15 +11,14 @@ from starlette.responses import Response
 
 from payres.core.grants.clients import stored_jwk
 from payres.core.http.context import context_of
-from payres.core.http.cross_origin import ANY_ORIGIN
-from payres.core.http.responses import asks_for, check_accept, json_response
+from payres.core.http.responses import ANY_ORIGIN, asks_for, check_accept, json_response
 from payres.core.protocol.errors import MethodNotAllowed, nothing_here
 from payres.core.protocol.identifiers import base64url_decoded
 from payres.core.protocol.urls import ROOT_WALLET_PATH
 from payres.core.protocol.wire import PaymentMethod, WalletAddress, encode
 from payres.core.signatures.jwk import JWK
 from payres.core.store import wallets
-from payres.core.store.assets import AssetRecord, first_asset
+from payres.core.store.accounts import AssetRecord, first_asset
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Transaction
 

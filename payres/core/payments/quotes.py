@@ -12,6 +12,8 @@ from payres.core.protocol.amounts import (
     MAX_LEDGER,
     Asset,
     Fee,
+    Offer,
+    Terms,
     TooLarge,
     TooSmall,
     fixed_receive,
@@ -21,10 +23,9 @@ from payres.core.protocol.amounts import (
 )
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import InvalidAmount, InvalidRequest, NoRate
-from payres.core.protocol.terms import Offer, Terms
 from payres.core.protocol.wire import Amount, Quote, QuoteRequest, value_in
-from payres.core.store import assets, representations, retention
-from payres.core.store.quotes import QUOTES, QuoteRecord
+from payres.core.store import accounts, representations, retention
+from payres.core.store.payments import QUOTES, QuoteRecord
 from payres.core.store.wallets import WalletRecord, active_wallet
 from payres.core.store.work import Work
 
@@ -163,7 +164,7 @@ def rate_between(work: Work, base: str, counter: str) -> Fraction:
     the inverse of the opposite one. Raises NoRate if there is none, or it has expired."""
     if base == counter:
         return Fraction(1)
-    there, back = assets.find_rate(work, base, counter), assets.find_rate(work, counter, base)
+    there, back = accounts.find_rate(work, base, counter), accounts.find_rate(work, counter, base)
     inverse = 1 / parse_rate(back.rate) if back is not None and back.holds_at(work.now) else None
     if there is not None and there.holds_at(work.now):
         rate = parse_rate(there.rate)

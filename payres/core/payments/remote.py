@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from payres.core.payments.incoming import is_remote, unpayable
-from payres.core.protocol.amounts import Asset
-from payres.core.protocol.terms import Offer
+from payres.core.protocol.amounts import Asset, Offer
 from payres.core.protocol.urls import Urls
 from payres.core.protocol.wire import OutgoingPaymentRequest, PaymentMethod, QuoteRequest
 from payres.core.signatures.jwk import JWK

@@ -13,8 +13,7 @@ from payres.core.protocol.errors import InsufficientFunds
 from payres.core.protocol.event_types import LiquidityEvent
 from payres.core.protocol.wire import OutgoingPayment
 from payres.core.store import accounts, representations
-from payres.core.store.accounts import AccountRecord
-from payres.core.store.assets import ASSETS
+from payres.core.store.accounts import ASSETS, AccountRecord
 from payres.core.store.payments import IncomingRecord, OutgoingRecord, refund_by_return_payment
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work

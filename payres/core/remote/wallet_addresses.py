@@ -13,8 +13,7 @@ from payres.core.protocol.urls import is_http_url
 from payres.core.protocol.visible import visible_text
 from payres.core.protocol.wire import AssetCode, Scale
 from payres.core.remote.connection import FetchFailed, bad_content
-from payres.core.remote.http import GuardedClient
-from payres.core.remote.targets import origin_of
+from payres.core.remote.http import GuardedClient, origin_of
 from payres.core.signatures.jwk import JWK, parse_jwk
 
 MAX_NAME_LENGTH = 128

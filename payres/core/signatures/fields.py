@@ -19,8 +19,8 @@ from typing import Any, Final, NoReturn
 import http_sf
 import msgspec
 
+from payres.core.protocol.errors import SignatureError, shown
 from payres.core.protocol.limits import MAX_KEYID_LENGTH, MAX_NONCE_LENGTH, MAX_SIGNATURE_HEADER_BYTES, MAX_SIGNATURES
-from payres.core.protocol.reasons import SignatureError, shown
 
 # One dictionary member: key, an inner list if there is one, the rest up to the next comma outside quotes. Every
 # quantifier is possessive, so no input makes it backtrack.

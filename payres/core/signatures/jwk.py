@@ -12,9 +12,9 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec import UNSET, UnsetType
 
+from payres.core.protocol.errors import shown
 from payres.core.protocol.identifiers import base64url, base64url_decoded
 from payres.core.protocol.limits import MAX_KEYID_LENGTH
-from payres.core.protocol.reasons import shown
 
 # Printable ASCII, because the kid travels as the keyid parameter, a structured-field string.
 _KID = re.compile(rf"[\x20-\x7e]{{1,{MAX_KEYID_LENGTH}}}")

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 import http_sf
 import msgspec
 
-from payres.core.protocol.reasons import SignatureError, shown
+from payres.core.protocol.errors import SignatureError, shown
 from payres.core.signatures.fields import content_digest
 
 Fields: TypeAlias = Mapping[bytes, Sequence[bytes]]

@@ -13,7 +13,7 @@ import msgspec
 from nacl.bindings import crypto_sign_BYTES, crypto_sign_open
 from nacl.exceptions import BadSignatureError
 
-from payres.core.protocol.reasons import Rejected, SignatureError, shown
+from payres.core.protocol.errors import Rejected, SignatureError, shown
 from payres.core.signatures.fields import (
     Parameters,
     SignatureMember,

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from payres.core.store.lost_commits import check_complete, has_log
 from payres.core.store.migrations import (
     UnusableDatabase,
     check_unaltered,
@@ -21,6 +20,7 @@ from payres.core.store.migrations import (
     migrate,
     require_payres,
 )
+from payres.core.store.server import check_complete, has_log
 from payres.core.store.work import FileGone
 
 BUSY_TIMEOUT_SECONDS: Final = 4  # keeps responses below 5 s even then (Specification 9.1)

@@ -1,4 +1,7 @@
-"""The database: one writer with group commit, and readers that never wait for it.
+"""The database: units of work, read and written on lanes of their own.
+
+Units that take microseconds run on the event loop's thread, because a switch to another thread would cost more. Waiting
+for a lock, or for the disk to confirm a commit, happens on the connection's thread.
 
 A unit of work is a plain function over one open transaction. Units for the writer queue up; all that are waiting run in
 one SQLite transaction and share one durable commit. No caller gets a result before that commit. `lanes`
@@ -6,22 +9,322 @@ has the queues and threads, `transactions` the transactions.
 """
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
+from time import perf_counter
 from typing import Any, Final, TypeVar
+
+import aiosqlite
 
 from payres.core.process.settings import Settings
 from payres.core.protocol.errors import Unavailable
-from payres.core.store.connections import Presence, connect_reader, connect_standby, connect_writer
-from payres.core.store.lanes import Lane, OwnedConnection, Queued, ReadLane, WriteLane, units_of
-from payres.core.store.lost_commits import HighWaterMark
+from payres.core.protocol.event_types import EVENT_TYPES
+from payres.core.protocol.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
+from payres.core.store.connections import (
+    BUSY_TIMEOUT_SECONDS,
+    Presence,
+    connect_reader,
+    connect_standby,
+    connect_writer,
+)
 from payres.core.store.migrations import UnusableDatabase
-from payres.core.store.transactions import NOT_READ, Raised, Unit, run_reads
+from payres.core.store.server import HighWaterMark, Position
+from payres.core.store.transactions import (
+    NOT_READ,
+    Raised,
+    Unfinished,
+    Unit,
+    attempt,
+    commit,
+    roll_back,
+    run_reads,
+    run_units,
+)
 from payres.core.store.work import Environment, FailStop, Transaction, Work
 
 T = TypeVar("T")
+Queued = tuple[Unit, "asyncio.Future[Any]"]
+
+STOPPED_SECONDS: Final = 60  # Retry-After while writing is stopped
+# Each turn of the event loop runs all reads for writes and 8 others, but only 1 other while units write: a write takes
+# several turns, and the reads in each of them delay it. At most 256 reads are left waiting.
+READS_PER_TURN: Final = 8
+MAX_LEFT_WAITING: Final = 256
+
+log = logging.getLogger("payres.store")
+
+
+class OwnedConnection(aiosqlite.Connection):
+    """aiosqlite's connection and thread, running whole functions instead of single statements."""
+
+    def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
+        super().__init__(connector, iter_chunk_size=64)
+        self._thread.daemon = True  # a crashed event loop must not leave the process waiting for it
+
+    @classmethod
+    async def open(cls, connector: Callable[[], sqlite3.Connection]) -> "OwnedConnection":
+        """An open connection on its own thread. Raises what the connector raises."""
+        connection = cls(connector)
+        try:
+            await connection
+        except Exception:
+            connection._thread.join()  # it is ending, and still reports to the loop
+            raise
+        return connection
+
+    @property
+    def raw(self) -> sqlite3.Connection:
+        """The connection, for use on another thread while its own is idle. Raises ValueError if closed."""
+        return self._conn
+
+    async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """The function's result, computed on the connection's own thread."""
+        connection = self.raw  # raises here if the connection is closed
+
+        def work() -> T:
+            # aiosqlite logs the repr of what it runs at DEBUG; a partial would show its arguments, tokens included.
+            return function(connection)
+
+        result: T = await self._execute(work)  # type: ignore[no-untyped-call]  # aiosqlite leaves it untyped
+        return result
+
+
+class Lane:
+    """Two queues of units, which a subclass runs in batches. Units of the first queue go before the others."""
+
+    def __init__(self, environment: Environment, on_stop: Callable[[FailStop], None] | None = None) -> None:
+        self._environment = environment
+        self._on_stop = on_stop or self.fail_stop
+        self._first: list[Queued] = []
+        self._queue: list[Queued] = []
+        self._drain: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self.stopped: str | None = None
+        self.on_change: Callable[[Collection[str]], None] = lambda changed: None
+
+    def fail_stop(self, cause: FailStop) -> None:
+        """Rejects all units from now on."""
+        if self.stopped is None:
+            log.critical("WRITING HAS STOPPED until an operator has looked: %s", cause)
+            self.stopped = cause.message
+
+    @property
+    def waiting(self) -> int:
+        """The number of waiting units."""
+        return len(self._first) + len(self._queue)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether units wait or run."""
+        return self._drain is not None
+
+    async def submit(self, unit: Unit, *, first: bool = False) -> Any:
+        """The unit's result, or what it raised.
+
+        `first` units go before the others, and their queue is limited separately.
+        """
+        if self._closing is not None:
+            raise Unavailable("The server is stopping; try again shortly", retry_after=5)
+        if self.stopped is not None:
+            raise Unavailable(self.stopped, retry_after=STOPPED_SECONDS)
+        if len(self._first) + (0 if first else len(self._queue)) >= MAX_WAITING_UNITS:
+            raise Unavailable("The server has more work waiting than it can do; nothing was changed. Try again shortly")
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        (self._first if first else self._queue).append((unit, future))
+        if self._drain is None:
+            self._drain = asyncio.create_task(self._run_queue())
+        return await future
+
+    async def close(self) -> None:
+        """Runs the queued units, then closes. Further calls wait for the same end."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._finish())
+        await asyncio.shield(self._closing)  # a cancelled caller must not interrupt it
+
+    async def run_together(self, batch: list[Queued]) -> list[Any]:
+        """The outcomes of a batch: results, or Raised. It may add more waiting units to the batch."""
+        raise NotImplementedError
+
+    def batch_size(self) -> int:
+        """The maximum number of units in a batch, not counting the first queue."""
+        return MAX_UNITS_PER_COMMIT  # applies to reads too, which share a snapshot
+
+    def take(self, most: int) -> list[Queued]:
+        """Takes the whole first queue, and up to `most` other units."""
+        batch = self._first + self._queue[:most]
+        self._first, self._queue = [], self._queue[most:]
+        return batch
+
+    async def _run_queue(self) -> None:
+        try:
+            while self._first or self._queue:
+                batch = self.take(self.batch_size())
+                try:
+                    outcomes = await self.run_together(batch)
+                except (FailStop, Unavailable) as error:  # the next batch would fail the same way
+                    batch += self.take(self.waiting)
+                    outcomes = [Raised(error)] * len(batch)
+                except Exception as error:
+                    log.exception("a batch of %d units failed in the database", len(batch))
+                    outcomes = [Raised(error)] * len(batch)
+                for (_, future), outcome in zip(batch, outcomes, strict=True):
+                    self._answer(future, outcome)
+                if self._first or self._queue:
+                    await asyncio.sleep(0)  # the next batch is for the next turn of the loop
+        finally:
+            self._drain = None
+
+    def _answer(self, future: "asyncio.Future[Any]", outcome: Any) -> None:
+        """Passes the outcome to the caller, hiding internal details of a FailStop."""
+        if not isinstance(outcome, Raised):
+            if not future.done():  # else the caller was cancelled; its work is stored anyway
+                future.set_result(outcome)
+            return
+        error = outcome.error
+        if isinstance(error, FailStop):
+            self._on_stop(error)
+            error = Unavailable(error.message, retry_after=STOPPED_SECONDS)
+        elif isinstance(error, StopIteration):  # a future cannot carry it: the caller would wait forever
+            error = RuntimeError("a unit of work raised StopIteration")
+        if not future.done():
+            future.set_exception(error)
+
+    async def _finish(self) -> None:
+        if self._drain is not None:
+            await self._drain
+
+
+class ThreadLane(Lane):
+    """Runs reads on the connection's thread, the only place that waits for locks."""
+
+    def __init__(
+        self, connection: OwnedConnection, environment: Environment, on_stop: Callable[[FailStop], None] | None = None
+    ) -> None:
+        super().__init__(environment, on_stop)
+        self._connection = connection
+        _set_lock_timeout(connection.raw, 0)
+
+    async def run_together(self, batch: list[Queued]) -> list[Any]:
+        return await self.run_on_thread(partial(run_reads, units_of(batch), environment=self._environment))
+
+    async def run_on_thread(self, run: Callable[[sqlite3.Connection], list[Any]]) -> list[Any]:
+        """Runs a batch on the connection's thread, which may wait for other programs' locks."""
+
+        def work(connection: sqlite3.Connection) -> list[Any]:
+            _set_lock_timeout(connection, round(BUSY_TIMEOUT_SECONDS * 1000))
+            try:
+                return run(connection)
+            finally:
+                _set_lock_timeout(connection, 0)
+
+        return await self._connection.run(work)
+
+    async def _finish(self) -> None:
+        await super()._finish()
+        await self._connection.close()
+
+
+class ReadLane(ThreadLane):
+    """Runs reads that take microseconds, on one snapshot per turn of the event loop."""
+
+    def __init__(self, connection: OwnedConnection, environment: Environment, writer: Lane) -> None:
+        super().__init__(connection, environment, writer.fail_stop)
+        self._writer = writer
+
+    def batch_size(self) -> int:
+        is_beside_writes = self._first or self._writer.is_busy
+        return max(1 if is_beside_writes else READS_PER_TURN, len(self._queue) - MAX_LEFT_WAITING)
+
+    async def run_together(self, batch: list[Queued]) -> list[Any]:
+        connection = self._connection.raw
+        try:
+            connection.execute("BEGIN")
+            outcomes = attempt(units_of(batch), connection, self._environment)
+            connection.execute("COMMIT")
+        except (Unfinished, FailStop, sqlite3.Error):
+            roll_back(connection)
+            return await super().run_together(batch)
+        self._environment.reading.end()
+        return outcomes
+
+
+class WriteLane(ThreadLane):
+    """Runs writes: statements on the event loop's thread, their shared commit on the connection's thread."""
+
+    def __init__(self, connection: OwnedConnection, environment: Environment, presence: Presence) -> None:
+        super().__init__(connection, environment)
+        self._presence = presence
+        self._mark: HighWaterMark | None = None
+
+    async def watch(self, mark: HighWaterMark) -> None:
+        """Notes the position of each commit from now on, and closes the mark at the end."""
+        self._mark = mark
+
+        def begin(connection: sqlite3.Connection) -> None:
+            with suppress(sqlite3.Error):
+                mark.note(Position.of(connection))
+                # So that the database file itself says that a server runs.
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+        await self._connection.run(begin)
+
+    async def run_together(self, batch: list[Queued]) -> list[Any]:
+        started = perf_counter()
+        changed: list[str] = []
+        try:
+            outcomes = await self._run_and_commit(batch, changed)
+        finally:
+            metrics = self._environment.metrics
+            metrics.batch_sizes.observe(len(batch))
+            metrics.transaction_seconds.observe(perf_counter() - started)
+        if changed:
+            metrics.events.update(name for name in changed if name in EVENT_TYPES)
+            self.on_change(frozenset(changed))
+        return outcomes
+
+    async def _finish(self) -> None:
+        await super()._finish()
+        if self._mark is not None:
+            self._mark.close()
+
+    async def _run_and_commit(self, batch: list[Queued], changed: list[str]) -> list[Any]:
+        """`changed` collects the names of possible changes, including those of units rolled back."""
+        connection = self._connection.raw
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            outcomes, joining = list[Any](), batch
+            while joining:
+                outcomes += attempt(units_of(joining), connection, self._environment, changed)
+                await asyncio.sleep(0)  # lets units of the same turn join the commit
+                joining = self.take(MAX_UNITS_PER_COMMIT - len(batch))
+                batch += joining
+        except (Unfinished, sqlite3.Error):
+            roll_back(connection)
+            run = partial(run_units, units_of(batch), changed=changed)
+            return await self.run_on_thread(
+                partial(run, environment=self._environment, presence=self._presence, mark=self._mark)
+            )
+        except FailStop:
+            roll_back(connection)
+            raise
+        return await self._connection.run(
+            partial(commit, outcomes, environment=self._environment, presence=self._presence, mark=self._mark)
+        )
+
+
+def units_of(batch: Sequence[Queued]) -> list[Unit]:
+    """The units of a batch, in order."""
+    return [unit for unit, _ in batch]
+
+
+def _set_lock_timeout(connection: sqlite3.Connection, milliseconds: int) -> None:
+    """Sets how long statements wait for other programs' locks; with 0 they fail at once."""
+    connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
+
 
 EXAMINERS: Final = 3  # connections for long reads, such as the background check and exports
 READ_ONLY: Final = (

@@ -1,14 +1,22 @@
-"""SQL of the outbox, which `Work.emit` writes."""
+"""The outbox of events, and waking of the tasks that wait for a change.
 
-from collections.abc import Iterable, Sequence
+The database notifies `Changes` after each commit of this process, so these need no polling. `poll_events` finds the
+events that `payres` commands write.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
+from payres.core.process.worker import Worker
 from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.identifiers import event_id, sequence_of
+from payres.core.store.database import Database
 from payres.core.store.rows import Table, first_row_from, number
-from payres.core.store.work import Transaction
+from payres.core.store.work import EVENTS, Transaction
 
 # Tolerated clock steps backwards, in microseconds, when events are searched by their times.
 CLOCK_STEP: Final = SECOND
@@ -30,16 +38,16 @@ class EventRecord(msgspec.Struct, frozen=True):
         return event_id(self.created_at, self.sequence)
 
 
-EVENTS = Table(EventRecord, "event")
+OUTBOX = Table(EventRecord, "event")
 
 
 def events_after(tx: Transaction, sequence: int, limit: int) -> Sequence[EventRecord]:
     """The next events after a sequence, in order."""
-    return EVENTS.list(tx, "WHERE sequence > ? ORDER BY sequence LIMIT ?", sequence, limit)
+    return OUTBOX.list(tx, "WHERE sequence > ? ORDER BY sequence LIMIT ?", sequence, limit)
 
 
 def find_event(tx: Transaction, text: str) -> EventRecord | None:
-    event = EVENTS.find(tx, "WHERE sequence = ?", sequence_of(text))
+    event = OUTBOX.find(tx, "WHERE sequence = ?", sequence_of(text))
     return event if event is not None and event.id == text else None
 
 
@@ -53,7 +61,7 @@ def events_of(tx: Transaction, subject: str, moments: Iterable[int]) -> Sequence
     for moment in moments:
         first, last = (first_row_from(tx, "event", "sequence", moment + step) for step in (-CLOCK_STEP, CLOCK_STEP))
         where = "WHERE sequence >= ? AND sequence < ? AND subject = ? AND created_at = ?"
-        found |= {one.sequence: one for one in EVENTS.list(tx, where, first, last, subject, moment)}
+        found |= {one.sequence: one for one in OUTBOX.list(tx, where, first, last, subject, moment)}
     return [found[sequence] for sequence in sorted(found)]
 
 
@@ -66,3 +74,54 @@ def has_old_events(tx: Transaction, now: int) -> bool:
     """Whether an event is old enough to be purged."""
     oldest = tx.execute("SELECT created_at FROM event ORDER BY sequence LIMIT 1").fetchone()
     return oldest is not None and oldest[0] < now - KEPT
+
+
+POLL_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 5.0
+
+
+class Changes:
+    """Wakes the watchers of a key: the id of a payment, or `EVENTS`. For one event loop."""
+
+    def __init__(self) -> None:
+        self._watchers: dict[str, set[asyncio.Event]] = {}
+        self.count = 0  # of notifications; data read after one includes its changes
+
+    def notify(self, changed: Collection[str]) -> None:
+        """Wakes the watchers of these keys, which have changed or may have."""
+        self.count += 1
+        for key in changed:
+            for watcher in self._watchers.get(key, ()):
+                watcher.set()
+
+    def is_watched(self, key: str) -> bool:
+        return key in self._watchers
+
+    @contextmanager
+    def watch(self, key: str, watcher: asyncio.Event | None = None) -> Iterator[asyncio.Event]:
+        """An asyncio event (`watcher` if given) that each change sets. To miss none, clear it before reading."""
+        watcher = watcher or asyncio.Event()
+        self._watchers.setdefault(key, set()).add(watcher)
+        try:
+            yield watcher
+        finally:
+            watchers = self._watchers[key]
+            watchers.discard(watcher)
+            if not watchers:
+                del self._watchers[key]
+
+
+async def poll_events(database: Database, changes: Changes) -> None:
+    """Looks for new events once a second while they are watched, until the database is in fail-stop."""
+    seen = 0
+
+    async def poll() -> float:
+        nonlocal seen
+        if changes.is_watched(EVENTS):
+            last = await database.read(last_sequence)
+            if last != seen:
+                seen = last
+                changes.notify((EVENTS,))
+        return POLL_SECONDS
+
+    await Worker("the search for new events", database, poll, RETRY_SECONDS).run()

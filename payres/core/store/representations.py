@@ -12,8 +12,7 @@ from payres.core.protocol.event_types import GrantEvent, OutgoingPaymentEvent, R
 from payres.core.protocol.urls import Urls
 from payres.core.protocol.wire import Amount, IncomingPayment, OutgoingPayment, Page, Pagination, Quote
 from payres.core.store.grants import GrantRecord
-from payres.core.store.payments import IncomingRecord, OutgoingRecord, RefundRecord
-from payres.core.store.quotes import QuoteRecord
+from payres.core.store.payments import IncomingRecord, OutgoingRecord, QuoteRecord, RefundRecord
 from payres.core.store.rows import PageBounds
 from payres.core.store.wallets import WalletRecord
 

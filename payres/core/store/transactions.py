@@ -16,9 +16,8 @@ from typing import Any, Final
 
 from payres.core.protocol.errors import Unavailable
 from payres.core.store.connections import Presence
-from payres.core.store.failures import Failures
-from payres.core.store.lost_commits import HighWaterMark, Position
-from payres.core.store.work import Environment, FailStop, Transaction, Work, damage
+from payres.core.store.server import HighWaterMark, Position
+from payres.core.store.work import Environment, FailStop, Failures, Transaction, Work, damage
 
 Unit = Callable[[Work], Any]
 

@@ -1,8 +1,9 @@
-"""The context of a unit of work: an open transaction, time, ids and settings; and fail-stops.
+"""The context of a unit of work: an open transaction, time, ids and settings; failures of storage; and fail-stops.
 
 A full or failing disk is no fail-stop: `payres.core.store.transactions` fails the affected units, and continues.
 """
 
+import logging
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,14 +11,45 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from payres.core.process.counters import Metrics
+from payres.core.process.logs import Metrics
 from payres.core.process.settings import Settings
 from payres.core.protocol import identifiers
-from payres.core.protocol.clock import Clock, SystemClock
+from payres.core.protocol.clock import SECOND, Clock, SystemClock
 from payres.core.protocol.event_types import EVENT_TYPES
 from payres.core.protocol.urls import Urls
 from payres.core.protocol.wire import encode
-from payres.core.store.failures import Failures
+
+QUIET: Final = 10 * SECOND  # without a failure, after which they have ended: while they last, some work may succeed
+
+log = logging.getLogger("payres.store")
+
+
+class Failures:
+    """The failures of `what`: reading, or writing."""
+
+    def __init__(self, what: str, clock: Clock) -> None:
+        self._what = what
+        self._clock = clock
+        self._known: set[str] = set()
+        self._count = 0
+        self._last_at = 0
+
+    def note(self, sentence: str, error: BaseException) -> None:
+        """Counts a failure, and logs it if it is another than those before."""
+        self._count += 1
+        self._last_at = self._clock.now()
+        text = f"{sentence}: {error}"
+        if text not in self._known:
+            self._known.add(text)
+            log.error("%s", text)
+
+    def end(self) -> None:
+        """Called after each success."""
+        if self._known and not 0 <= self._clock.now() - self._last_at < QUIET:
+            log.warning("%s works again; failures: %d", self._what, self._count)
+            self._known.clear()
+            self._count = 0
+
 
 T = TypeVar("T")
 Values = Sequence[Any] | Mapping[str, Any]

@@ -11,10 +11,10 @@ import msgspec
 
 from payres.core.protocol.amounts import MAX_LEDGER, Asset
 from payres.core.protocol.clock import MILLISECOND, SECOND
-from payres.interledger.oer import CodecError
 from payres.interledger.packets import (
     HASH_BYTES,
     Code,
+    CodecError,
     Fulfill,
     Outcome,
     Prepare,

@@ -1,7 +1,7 @@
 """Pays over a STREAM connection, in rounds of packets.
 
 Each packet either delivers its minimum or costs nothing. Within one run, what was fulfilled, is in flight, or has an
-unknown outcome never exceeds what the sender may spend. Across runs and crashes, `payres.interledger.balances` ensures
+unknown outcome never exceeds what the sender may spend. Across runs and crashes, `settlement` ensures
 that.
 
 An example: 5000 euro cents are to arrive, for 5612 US cents at most, so that the minimum rate is 5000/5612, or 0.8909.
@@ -26,8 +26,8 @@ from math import ceil
 
 import msgspec
 
+from payres.core.protocol.amounts import Path, RateBounds
 from payres.core.protocol.clock import SECOND
-from payres.core.protocol.terms import Path, RateBounds
 from payres.interledger.packets import Fulfill, Reject, Unanswered
 from payres.interledger.sending.connection import (
     Answer,

@@ -9,9 +9,8 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Final
 
-from payres.core.protocol.amounts import MAX_VALUE
+from payres.core.protocol.amounts import MAX_VALUE, Path, RateBounds
 from payres.core.protocol.clock import SECOND
-from payres.core.protocol.terms import Path, RateBounds
 from payres.interledger.packets import Code, Reject
 from payres.interledger.sending.connection import (
     Answer,

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from payres.core.protocol.clock import DAY, LATEST, MINUTE, SECOND
-from payres.core.store import secrets
+from payres.core.store import server
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table, find_number
 from payres.core.store.work import Transaction
@@ -67,14 +67,14 @@ def insert_checkout(tx: Transaction, record: CheckoutRecord, pending: str, shown
         f" WHERE {others} = 'returned'",
         (now, *whose),
     )
-    encrypted, purge_at = secrets.encrypt(tx, SECRET, pending), now + UNPAID
+    encrypted, purge_at = server.encrypt(tx, SECRET, pending), now + UNPAID
     CHECKOUTS.insert(tx, msgspec.structs.replace(record, pending=encrypted, purge_at=purge_at))
     return True
 
 
 def pending_of(tx: Transaction, record: CheckoutRecord) -> str | None:
     """The decrypted `pending` data; None once the checkout has ended."""
-    return None if record.pending is None else secrets.decrypt(tx, SECRET, record.pending)
+    return None if record.pending is None else server.decrypt(tx, SECRET, record.pending)
 
 
 def change_checkout(
@@ -92,7 +92,7 @@ def change_checkout(
 ) -> bool:
     """Changes the state, or the pending data in the same state; False if it is no longer as in `record`. The end of a
     checkout deletes its pending data."""
-    encrypted = None if pending is None else secrets.encrypt(tx, SECRET, pending)
+    encrypted = None if pending is None else server.encrypt(tx, SECRET, pending)
     has_ended = after in {"paid", "failed"}
     purge_at = LATEST if after == "paid" else 0  # the page is the payer's receipt, and shows the payee who paid
     changed = tx.execute(

@@ -6,7 +6,7 @@ import msgspec
 
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY
-from payres.core.store import secrets
+from payres.core.store import server
 from payres.core.store.retention import Rule
 from payres.core.store.rows import Table, insert_row, number
 from payres.core.store.work import Transaction
@@ -139,7 +139,7 @@ def set_repeats_answers(tx: Transaction, peer_id: int, repeats: bool) -> None:
 
 def outgoing_token(tx: Transaction, peer: PeerRecord) -> str:
     """The decrypted token that we send to the peer."""
-    return secrets.decrypt(tx, TOKENS_SECRET, peer.outgoing_token)
+    return server.decrypt(tx, TOKENS_SECRET, peer.outgoing_token)
 
 
 def find_request(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes | None, bytes] | None:

@@ -9,9 +9,8 @@ from starlette.responses import Response
 
 from payres.core.http.error_answers import note_error
 from payres.core.process.rate_limiter import count_for_client
-from payres.core.protocol.amounts import Asset
+from payres.core.protocol.amounts import Asset, Terms
 from payres.core.protocol.errors import DomainError
-from payres.core.protocol.terms import Terms
 from payres.core.protocol.visible import visible_url
 from payres.core.store.work import Work
 from payres.html.amounts import Mistyped, typed_amount

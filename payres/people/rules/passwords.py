@@ -6,7 +6,7 @@ Setting a password signs out and forgets every other browser.
 from payres.core.grants.sign_in import Browser, SignedIn, open_session, wrong_password
 from payres.core.protocol.errors import NotFound
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.store import audit, wallets
+from payres.core.store import server, wallets
 from payres.core.store.sessions import OF_WALLETS, delete_sessions
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
@@ -41,7 +41,7 @@ def reset_password(work: Work, secret: str, password_hash: str, browser: Browser
 def sign_out_everywhere(work: Work, wallet: WalletRecord) -> None:
     """Ends every session of the owner, including the current one."""
     delete_sessions(work, OF_WALLETS, wallet.id)
-    audit.record(work, "wallet.sign_out", wallet.path)
+    server.record(work, "wallet.sign_out", wallet.path)
 
 
 def _set_password(work: Work, wallet: WalletRecord, password_hash: str, browser: Browser) -> SignedIn:

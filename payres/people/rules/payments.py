@@ -8,8 +8,7 @@ import msgspec
 from payres.core.protocol.errors import require
 from payres.core.protocol.visible import note_of
 from payres.core.store import payments
-from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord, RefundRecord
-from payres.core.store.quotes import QUOTES
+from payres.core.store.payments import INCOMING, OUTGOING, QUOTES, IncomingRecord, OutgoingRecord, RefundRecord
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.operator.store.entries import MOVEMENTS

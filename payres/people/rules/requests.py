@@ -11,7 +11,7 @@ from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import nothing_here
 from payres.core.protocol.urls import canonical
 from payres.core.protocol.visible import described
-from payres.core.store import audit, clients
+from payres.core.store import clients, server
 from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import WalletRecord, active_wallet
 from payres.core.store.work import Work
@@ -39,7 +39,7 @@ def make(work: Work, wallet: WalletRecord, amount: int | None, note: str, lifeti
         completed_at=None,
     )
     incoming.add(work, wallet, made)
-    audit.record(work, "payment.request", made.id, wallet=wallet.path)
+    server.record(work, "payment.request", made.id, wallet=wallet.path)
     return made.id
 
 
@@ -51,7 +51,7 @@ def cancel(work: Work, wallet: WalletRecord, payment_id: str) -> None:
     found = find(work, wallet, payment_id)
     if found.open_at(work.now):
         incoming.complete(work, wallet, found)
-        audit.record(work, "payment.cancel", found.id, wallet=wallet.path)
+        server.record(work, "payment.cancel", found.id, wallet=wallet.path)
 
 
 def find(work: Work, wallet: WalletRecord, payment_id: str) -> IncomingRecord:

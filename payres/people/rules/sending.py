@@ -13,17 +13,15 @@ from payres.core.payments import ledger
 from payres.core.payments import quotes as quote_rules
 from payres.core.payments.incoming import add, complete, is_remote, open_receiver, unpaid, unpayable
 from payres.core.payments.outgoing import check_funds, check_movable, pay_quote
-from payres.core.protocol.amounts import Asset, describe_amount
+from payres.core.protocol.amounts import Asset, Offer, describe_amount
 from payres.core.protocol.errors import DomainError, nothing_here
-from payres.core.protocol.terms import Offer
 from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, canonical, canonical_url, is_loopback
 from payres.core.protocol.visible import described, visible_name, visible_text, visible_url
 from payres.core.protocol.wire import Amount
 from payres.core.remote.wallet_addresses import RemoteWallet
-from payres.core.store import audit, clients, quotes, wallets
+from payres.core.store import clients, payments, server, wallets
 from payres.core.store.accounts import ACCOUNTS
-from payres.core.store.payments import INCOMING
-from payres.core.store.quotes import QUOTES, QuoteRecord
+from payres.core.store.payments import INCOMING, QUOTES, QuoteRecord
 from payres.core.store.representations import amount
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Units, Work
@@ -154,7 +152,7 @@ def find_price(work: Work, wallet: WalletRecord, quote_id: str) -> Price:
     quote = QUOTES.get(work, quote_id)
     if quote is None or quote.wallet_address_id != wallet.id or quote.wish is None:
         raise nothing_here()
-    return Price(quote, kept_wish(quote.wish), quotes.payment_of(work, quote_id), free_balance(work, wallet))
+    return Price(quote, kept_wish(quote.wish), payments.payment_of(work, quote_id), free_balance(work, wallet))
 
 
 def free_balance(work: Work, wallet: WalletRecord) -> int:
@@ -177,14 +175,14 @@ def confirm(work: Work, wallet: WalletRecord, quote_id: str) -> str:
         made = INCOMING.by_id(work, payment.terms.incoming_payment_id)
         complete(work, WALLETS.by_id(work, made.wallet_address_id), made)
     leaves = describe_amount(payment.terms.debit, payer.asset)
-    audit.record(work, "payment.send", payment.id, amount=leaves, to=price.wish.address)
+    server.record(work, "payment.send", payment.id, amount=leaves, to=price.wish.address)
     return payment.id
 
 
 def paid_before(work: Work, wallet: WalletRecord) -> list[KeptWish]:
     """The last payees of the owner, without duplicates, latest first."""
     own = clients.find_client(work, canonical(work.urls.wallet(ROOT_WALLET_PATH)))
-    wishes = [] if own is None else quotes.last_wishes(work, own.id, wallet.id, LOOKED_AT)
+    wishes = [] if own is None else payments.last_wishes(work, own.id, wallet.id, LOOKED_AT)
     latest: dict[str, KeptWish] = {}
     for wish in map(kept_wish, wishes):
         if BILL not in wish.address:

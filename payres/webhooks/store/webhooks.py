@@ -7,7 +7,7 @@ import msgspec
 
 from payres.core.protocol.clock import HOUR, lasts
 from payres.core.protocol.limits import ROTATION_HOURS
-from payres.core.store import secrets
+from payres.core.store import server
 from payres.core.store.events import KEPT, EventRecord
 from payres.core.store.rows import Table, number
 from payres.core.store.work import Transaction
@@ -128,7 +128,7 @@ def signing_secrets(tx: Transaction, webhook: WebhookRecord, now: int) -> Sequen
     found, until = [webhook.secret], webhook.previous_until
     if webhook.previous_secret is not None and until is not None and lasts(until, now, ROTATION_HOURS * HOUR):
         found.append(webhook.previous_secret)
-    return [secrets.decrypt(tx, WEBHOOK_SECRETS, one) for one in found]
+    return [server.decrypt(tx, WEBHOOK_SECRETS, one) for one in found]
 
 
 def due_deliveries(

@@ -14,8 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from payres.application import create_app
 from payres.core.http import observation
 from payres.core.http.responses import CutShort
-from payres.core.process.counters import Metrics
-from payres.core.process.logs import RequestLog
+from payres.core.process.logs import Metrics, RequestLog
 from payres.core.process.settings import Settings
 from tests.helpers import wait_until
 from tests.instance import Instance, run_instance

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from payres.application import PARTS
 from payres.core.http import routing
-from payres.core.http.cross_origin import PREFLIGHT
+from payres.core.http.responses import PREFLIGHT
 from payres.core.http.routing import ROUTES, LateRoutes, Route, Router
 from payres.core.protocol.urls import ADMIN_ROOT, CLOSED, PAGE_ROOTS, PAGES, RESERVED_SEGMENTS, SIGNED_SEGMENTS
 from payres.operator.admin_hosts import AdminHosts

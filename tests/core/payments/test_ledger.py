@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 
 from payres.core.payments import ledger
 from payres.core.payments.ledger import LedgerBroken, NotEnough
-from payres.core.protocol.amounts import MAX_LEDGER, Asset
+from payres.core.protocol.amounts import MAX_LEDGER, Asset, Terms
 from payres.core.protocol.errors import DomainError
-from payres.core.protocol.terms import Terms
 from payres.core.store import accounts, payments
-from payres.core.store.accounts import ACCOUNTS, HOLDS, AccountRecord
-from payres.core.store.assets import ensure_asset
+from payres.core.store.accounts import ACCOUNTS, HOLDS, AccountRecord, ensure_asset
 from payres.core.store.clients import ensure_client
 from payres.core.store.connections import connect_writer
 from payres.core.store.payments import IncomingRecord

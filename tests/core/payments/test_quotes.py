@@ -12,9 +12,8 @@ from payres.core.payments.quotes import rate_between
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import DomainError
-from payres.core.store import assets
-from payres.core.store.accounts import ACCOUNTS
-from payres.core.store.assets import RateRecord
+from payres.core.store import accounts
+from payres.core.store.accounts import ACCOUNTS, RateRecord
 from payres.core.store.work import Work
 from payres.operator.assets import deposit_liquidity, set_fee, set_rate, withdraw_liquidity
 from tests.helpers import Json, refusal
@@ -73,7 +72,7 @@ class Market:
 
         def unit(tx: Work) -> Figures:
             def balance(asset: Asset, kind: str) -> int:
-                record = assets.find_asset(tx, asset.code, asset.scale)
+                record = accounts.find_asset(tx, asset.code, asset.scale)
                 assert record is not None
                 return ACCOUNTS.by_id(tx, ledger.operator_account(tx, record.id, kind)).balance
 
@@ -123,7 +122,7 @@ def test_rate_is_what_was_set_or_its_inverse(
     for rate in of_operator:
         set_rate(tx, *rate)
     for rate in of_service:
-        assets.refresh_rate(tx, RateRecord(*rate))
+        accounts.refresh_rate(tx, RateRecord(*rate))
     at = work_at(tx, now)
     assert (rate_between(at, *THERE), rate_between(at, *BACK)) == (Fraction(there), Fraction(back))
     assert rate_between(at, "USD", "USD") == 1
@@ -131,7 +130,7 @@ def test_rate_is_what_was_set_or_its_inverse(
 
 def test_rate_that_nobody_set_or_that_has_expired_is_refused(tx: Work) -> None:
     set_rate(tx, "EUR", "CHF", "0.95")
-    assets.refresh_rate(tx, RateRecord(*THERE, "0.92", SECOND, 5 * SECOND))
+    accounts.refresh_rate(tx, RateRecord(*THERE, "0.92", SECOND, 5 * SECOND))
     for base, counter, sentence, details in (
         ("USD", "CHF", "no exchange rate from USD to CHF", {"reason": "no_exchange_rate"}),  # none is made up from two
         (*THERE, "from USD to EUR is 4 s old; try again shortly", {"reason": "exchange_rate_expired"}),

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from payres.core.payments import ledger
 from payres.core.payments.outgoing import insert
 from payres.core.payments.settlement import pay_locally
-from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.protocol.amounts import Asset, Terms, format_decimal
 from payres.core.protocol.errors import DomainError, InsufficientFunds, InvalidAmount, InvalidRequest, WrongState
-from payres.core.protocol.terms import Terms
-from payres.core.store import audit, clients, events, payments
+from payres.core.store import clients, events, payments, server
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.connections import connect_writer
 from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord, refunds_of
@@ -186,7 +185,7 @@ def test_refund_of_a_payment_that_very_many_paid_is_short_units_that_can_be_repe
     assert len(units) == 3
     assert max(units) <= PARTS_AT_ONCE * one_part
     assert changed_by(tx, whole) == [], "it was done before"
-    [entry] = [one for one in audit.AUDIT.list(tx, "") if one.action == "payment.refund"]
+    [entry] = [one for one in server.AUDIT.list(tx, "") if one.action == "payment.refund"]
     assert entry.details == {"amount": f"{whole.amount} USD", "reference": "r-1"}
     tx.execute("ROLLBACK TO before")
     with pytest.raises(Killed):
@@ -199,7 +198,7 @@ def test_refund_of_a_payment_that_very_many_paid_is_short_units_that_can_be_repe
     assert len(changed_by(tx, msgspec.structs.replace(whole, amount=None))) == 2, "the reference has its amount"
     assert changed_by(tx, whole) == []
     assert balance(tx, "shop") == "6.01"
-    assert len([one for one in audit.AUDIT.list(tx, "") if one.action == "payment.refund"]) == 1
+    assert len([one for one in server.AUDIT.list(tx, "") if one.action == "payment.refund"]) == 1
     check_books(tx)
 
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from payres.core.protocol.urls import is_http_url
 from payres.core.remote.connection import FetchFailed
-from payres.core.remote.http import GuardedClient
-from payres.core.remote.targets import parse_target
+from payres.core.remote.http import GuardedClient, parse_target
 from tests.core.remote.conftest import failure_of
 from tests.internet import Internet
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.core.protocol.reasons import SignatureError
+from payres.core.protocol.errors import SignatureError
 from payres.core.signatures.fields import (
     Parameters,
     SignatureMember,

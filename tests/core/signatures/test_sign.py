@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.core.protocol.reasons import SignatureError
+from payres.core.protocol.errors import SignatureError
 from payres.core.signatures.fields import content_digest
 from payres.core.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.core.signatures.sign import Message, field_value, prepare, sign, signature_base

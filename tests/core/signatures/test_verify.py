@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.core.protocol.reasons import Rejected
+from payres.core.protocol.errors import Rejected
 from payres.core.signatures.fields import content_digest, covered_components
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.signatures.sign import Message, signature_base

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from payres.core.protocol.errors import DomainError, NotFound, Unavailable
 from payres.core.protocol.limits import MAX_UNITS_PER_COMMIT
-from payres.core.store import connections, lanes
+from payres.core.store import connections
+from payres.core.store import database as lanes
 from payres.core.store.connections import connect_writer
-from payres.core.store.database import EXAMINERS, Database
-from payres.core.store.lanes import READS_PER_TURN
+from payres.core.store.database import EXAMINERS, READS_PER_TURN, Database
 from payres.core.store.work import Transaction
 from tests.helpers import TIMEOUT, examples
 from tests.traces import Gate, break_commit, commit_held, trace

@@ -11,10 +11,9 @@ import pytest
 
 from payres.core.process.settings import Settings
 from payres.core.protocol.errors import Unavailable
-from payres.core.store import lanes
+from payres.core.store import database as lanes
 from payres.core.store.database import Database
-from payres.core.store.failures import Failures
-from payres.core.store.work import Environment, Transaction
+from payres.core.store.work import Environment, Failures, Transaction
 from payres.interledger.packets import Code, Rejected
 from payres.testing.clock import MovableClock
 

@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.core.payments import ledger
-from payres.core.protocol.amounts import Asset
-from payres.core.protocol.terms import Terms
+from payres.core.protocol.amounts import Asset, Terms
 from payres.core.store import clients
 from payres.core.store.connections import connect_writer
 from payres.core.store.payments import OUTGOING
 from payres.core.store.work import Transaction, Work
-from payres.interledger import balances
+from payres.interledger import settlement
 from payres.interledger.store.packets import PacketRecord
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import assets, wallets
@@ -77,9 +76,9 @@ def tx(tx: Work) -> Transaction:
         (a_packet("fulfilled", far, from_peer_id=near.id), far),
         (a_packet("rejected", euro, from_peer_id=near.id, amount=90), euro),
     ):
-        balances.prepare(tx, packet, peer)
-    balances.fulfil(tx, "fulfilled", 0)
-    balances.reject(tx, "rejected")
+        settlement.prepare(tx, packet, peer)
+    settlement.fulfil(tx, "fulfilled", 0)
+    settlement.reject(tx, "rejected")
     return tx
 
 

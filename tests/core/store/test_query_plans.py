@@ -13,9 +13,8 @@ import msgspec
 import pytest
 
 from payres.core.protocol.amounts import Asset
-from payres.core.store import audit, clients, events, grants, payments, retention, sessions, wallets
-from payres.core.store.accounts import AccountRecord, Cause
-from payres.core.store.assets import RateRecord
+from payres.core.store import clients, events, grants, payments, retention, server, sessions, wallets
+from payres.core.store.accounts import AccountRecord, Cause, RateRecord
 from payres.core.store.migrations import schema
 from payres.core.store.retention import Rule
 from payres.core.store.rows import PageQuery, Table, first_row_from, page_of_wallet, select_page
@@ -147,7 +146,7 @@ QUERIES: dict[str, Query] = (
     }
     | {f"page of {table.source}": call(select_page, table, NEWEST) for table in (operators.API_KEYS, wallets.WALLETS)}
     | {
-        "page of the audit log": call(select_page, audit.AUDIT, PageQuery(5, "1", "newer")),
+        "page of the audit log": call(select_page, server.AUDIT, PageQuery(5, "1", "newer")),
         "clients.find_response, of an API key": call(clients.find_response, None, "1", "key"),
         "checkouts.change_checkout": call(
             checkouts.change_checkout, checkouts.CheckoutRecord(b"1", "1", b"1", "payer", 1, "asked", 1), "failed", 1

@@ -6,9 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from payres.core.protocol.amounts import MAX_LEDGER, MAX_VALUE, Asset
+from payres.core.protocol.amounts import MAX_LEDGER, MAX_VALUE, Asset, Path
 from payres.core.protocol.clock import SECOND
-from payres.core.protocol.terms import Path
 from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Reply, Unanswered, too_large_data
 from payres.interledger.sending.connection import (
     MAX_QUOTED,

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.core.protocol.amounts import MAX_VALUE
+from payres.core.protocol.amounts import MAX_VALUE, Path, RateBounds
 from payres.core.protocol.clock import SECOND
-from payres.core.protocol.terms import Path, RateBounds
 from payres.interledger.packets import Code, Prepare, Reject, too_large_data
 from payres.interledger.sending.connection import SendingFailed, monotonic
 from payres.interledger.sending.probe import max_source, min_delivery, price_of, probe, promise_of, sendable

@@ -4,13 +4,12 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from payres.core.payments import ledger
-from payres.core.protocol.amounts import Asset
-from payres.core.protocol.terms import Path, Terms
+from payres.core.protocol.amounts import Asset, Path, Terms
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store import clients, events
 from payres.core.store.payments import OUTGOING, OutgoingRecord
 from payres.core.store.work import Work
-from payres.interledger import balances
+from payres.interledger import settlement
 from payres.interledger.settlement import end_remote
 from payres.interledger.store.packets import PacketRecord
 from payres.operator import api_keys, assets, keys, wallets, webhooks
@@ -99,7 +98,7 @@ def _give_up(work: Work) -> tuple[str, str]:
     OUTGOING.insert(work, sending_payment(payment_id, wallet.id, client.id, work.now, terms, None))
     ledger.hold(work, wallet.account_id, 1000, outgoing_payment_id=payment_id)
     packet = PacketRecord(packet_id, peer.id, payment_id, None, None, 500, 500, b"prepare", work.now, "prepared")
-    balances.prepare(work, packet, peer)
-    balances.leave_unresolved(work, packet)
+    settlement.prepare(work, packet, peer)
+    settlement.leave_unresolved(work, packet)
     end_remote(work, OUTGOING.by_id(work, payment_id), f"the receiver said {HOSTILE}")
     return payment_id, packet_id

@@ -1,4 +1,4 @@
-"""Lost commits: notices that commits of a killed server are missing, because its write-ahead log was removed.
+"""SQL of the server's own records: its runs and the commits that it lost, its secrets, and the audit log.
 
 After a kill the newest commits are only in the log. If that is gone, SQLite opens the database without a word. So each
 run of the server has a token, in its row and in the lock file; the lock file also has the position that its commits
@@ -7,18 +7,62 @@ synced, so a power cut can leave an older position, never one that the log does 
 
 A log may be gone rightfully: a command or another program that had the database open has applied it. Then the database
 has the position. Whoever opens a database without its server, and finds nothing missing, removes the token of the run.
+
+Each operator rule that changes something writes its entry in the same transaction, so commands and endpoints need not.
 """
 
 import fcntl
 import logging
 import os
+import secrets
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from payres.core.store.migrations import UnusableDatabase
-from payres.core.store.work import Transaction
+from payres.core.store.rows import Table, json_column
+from payres.core.store.work import Damaged, Transaction, Work
+
+# The last sign of life. Rows that commands write without a server are excluded.
+_END = """
+UPDATE server_run SET killed_after = max(
+  coalesce((SELECT created_at FROM transfer WHERE kind IN ('payment', 'exchange') AND refund_id IS NULL
+    ORDER BY id DESC LIMIT 1), 0),
+  coalesce((SELECT created_at FROM event WHERE type GLOB '*_payment.*' ORDER BY sequence DESC LIMIT 1), 0),
+  coalesce((SELECT checked_at FROM ledger_check), 0)
+) WHERE killed_after IS NULL
+"""
+
+
+def begin(tx: Transaction, token: str | None) -> bool:
+    """Starts a run, with a token for `payres.core.store.server`. Whether the last one was killed."""
+    was_killed = note_kill(tx)
+    if not was_killed:
+        tx.execute("INSERT INTO server_run DEFAULT VALUES")
+    tx.execute("UPDATE server_run SET token = ? WHERE killed_after IS NULL", (token,))
+    return was_killed
+
+
+def note_kill(tx: Transaction) -> bool:
+    """If the last run was killed, stores its last sign of life and starts another. Whether it was.
+
+    Call it at the server's start, and before commands write rows that look like a sign of life.
+    """
+    was_killed = tx.execute(_END).rowcount > 0
+    if was_killed:
+        tx.execute("INSERT INTO server_run DEFAULT VALUES")
+    return was_killed
+
+
+def end(tx: Transaction) -> None:
+    """Ends the current run cleanly."""
+    tx.execute("DELETE FROM server_run WHERE killed_after IS NULL")
+
 
 log = logging.getLogger("payres.store")
 
@@ -187,3 +231,73 @@ def _write_mark(file: int, token: str, position: tuple[int, int, str], offset: i
 
 def _lock_file(database: str) -> str:
     return f"{os.path.realpath(database)}.lock"
+
+
+NONCE_BYTES = 12
+
+
+def ensure_secret(tx: Transaction, name: str) -> bytes:
+    """The named secret, 32 random bytes, created if needed. Needs a writing transaction."""
+    tx.execute("INSERT INTO secret (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, secrets.token_bytes(32)))
+    return existing_secret(tx, name)
+
+
+def existing_secret(tx: Transaction, name: str) -> bytes:
+    """The named secret, which a server must have created. Raises UnusableDatabase if missing."""
+    found = _find_secret(tx, name)
+    if found is None:
+        raise UnusableDatabase("No server has had this database yet: start the primary server, and try again")
+    return found
+
+
+def encrypt(tx: Transaction, name: str, text: str) -> bytes:
+    """Encrypts a text with the named secret. Needs a writing transaction."""
+    nonce = os.urandom(NONCE_BYTES)
+    return nonce + AESGCM(ensure_secret(tx, name)).encrypt(nonce, text.encode(), None)
+
+
+def decrypt(tx: Transaction, name: str, encrypted: bytes) -> str:
+    """Decrypts a text with the named secret. Raises Damaged if the secret is missing or does not match."""
+    secret = _find_secret(tx, name)
+    if secret is None:
+        raise Damaged(f"the secret {name} does not exist")
+    try:
+        return AESGCM(secret).decrypt(encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], None).decode()
+    except (InvalidTag, ValueError) as error:
+        raise Damaged(f"a value encrypted with the secret {name}, or the secret itself, was changed") from error
+
+
+def _find_secret(tx: Transaction, name: str) -> bytes | None:
+    row = tx.execute("SELECT value FROM secret WHERE name = ?", (name,)).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+class AuditRecord(msgspec.Struct, frozen=True):
+    """A row of `audit`."""
+
+    id: str
+    created_at: int
+    actor: str
+    action: str
+    object: str
+    details: Mapping[str, Any]
+
+
+AUDIT = Table(AuditRecord, "audit", details=json_column("details"))
+
+
+def last_details(tx: Transaction, action: str, about: str, reference: str, before: str) -> Mapping[str, Any] | None:
+    """The details of the newest entry with this action, object and reference whose id is below `before`."""
+    of_reference = "action = ? AND object = ? AND details ->> 'reference' = ?"
+    where = f"WHERE id < ? AND {of_reference} ORDER BY id DESC LIMIT 1"
+    found = AUDIT.find(tx, where, before, action, about, reference)
+    return None if found is None else found.details
+
+
+def record(work: Work, action: str, about: str, **details: object) -> None:
+    """Records that the actor of this unit did `action`, such as `wallet.deposit`, to `about`.
+
+    `details` are visible to operators and never contain secrets; None values are omitted.
+    """
+    given = {name: value for name, value in details.items() if value is not None}
+    AUDIT.insert(work, AuditRecord(work.new_id(), work.now, work.actor, action, about, given))
