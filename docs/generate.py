@@ -20,10 +20,10 @@ import yaml
 
 from payres.cli import main
 from payres.client.webhooks import DATA
-from payres.core.http.openapi_of_resources import public_document
 from payres.core.protocol import limits
 from payres.core.protocol.errors import kinds_of_errors
 from payres.core.protocol.event_types import EVENT_TYPES
+from payres.openapi.resources import public_document
 from payres.operator.api_keys import SCOPES
 from payres.operator.openapi import admin_document
 from payres.testing.instance import run_instance

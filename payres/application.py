@@ -4,12 +4,14 @@ from functools import partial
 from typing import Final
 
 from payres.core.http.serving import application
+from payres.html.part import HTML
 from payres.interledger.part import INTERLEDGER
+from payres.openapi.part import OPENAPI
 from payres.operator.part import OPERATOR
 from payres.people.part import PEOPLE
-from payres.webhooks.deliveries import WEBHOOKS_PART as WEBHOOKS
+from payres.webhooks.deliveries import WEBHOOKS_PART
 
-# In the order in which they are opened.
-PARTS: Final = (INTERLEDGER, WEBHOOKS, OPERATOR, PEOPLE)
+# In the order in which they are opened: each may use those before it.
+PARTS: Final = (OPENAPI, INTERLEDGER, WEBHOOKS_PART, HTML, OPERATOR, PEOPLE)
 
 create_app = partial(application, PARTS)

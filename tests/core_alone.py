@@ -16,8 +16,8 @@ from types import ModuleType
 from typing import Any, Final
 
 PARTS: Final = (
-    *("payres.application", "payres.cli", "payres.client", "payres.html", "payres.interledger", "payres.operator"),
-    *("payres.people", "payres.testing", "payres.webhooks"),
+    *("payres.application", "payres.cli", "payres.client", "payres.html", "payres.interledger", "payres.openapi"),
+    *("payres.operator", "payres.people", "payres.testing", "payres.webhooks"),
 )
 
 

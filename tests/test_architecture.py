@@ -11,14 +11,15 @@ from tests.helpers import ROOT
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "payres").rglob("*.py"))
 MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 60
-MAX_CORE_LINES = 15_500
+MAX_CORE_LINES = 14_000
 
 # What runs on other threads beside the event loop, and what bounds how much of it there is at a time.
 THREADS = {
-    "payres/core/grants/passwords.py": "the slots of PasswordGate, with threads of its own",
+    "payres/html/sign_in.py": "the slots of PasswordGate, with threads of its own",
     "payres/core/store/database.py": "one batch of a lane at a time, on the lane's own thread",
     "payres/operator/api.py": "the document, which is cached",
-    "payres/core/http/routing.py": "imports, under a lock; the document, which is cached",
+    "payres/core/http/routing.py": "imports, under a lock",
+    "payres/openapi/part.py": "the document, which is cached",
     "payres/operator/steps.py": "one backup at a time, under a slot",
     "payres/operator/monitoring.py": "milliseconds for each answer of /metrics, to permitted hosts",
     "payres/testing/control.py": "the document, which is cached",
@@ -28,7 +29,7 @@ THREADS = {
 }
 # From the ground up: a module imports from its own room and from those above it in this list.
 CORE = ("protocol", "signatures", "process", "store", "remote", "grants", "payments", "http")
-PARTS = ("client", "interledger", "webhooks", "html", "operator", "people")
+PARTS = ("client", "openapi", "interledger", "webhooks", "html", "operator", "people")
 # These put the parts together.
 ENTRANCES = ("application", "testing", "cli", "__main__")
 ROOMS = (*(f"core.{room}" for room in CORE), *PARTS, *ENTRANCES)

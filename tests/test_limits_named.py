@@ -8,7 +8,6 @@ import pytest
 from starlette.requests import Request
 
 from payres.core.grants.intervals import parse_interval
-from payres.core.grants.passwords import hash_password
 from payres.core.http.requests import idempotency_key, page_query
 from payres.core.http.responses import check_accept
 from payres.core.protocol import limits
@@ -18,6 +17,7 @@ from payres.core.protocol.urls import is_http_url, require_wallet_path
 from payres.core.protocol.wire import decode, metadata_text
 from payres.core.signatures.fields import content_digest, digest_problem, read_parameters, read_signatures
 from payres.core.signatures.jwk import jwk_from_public_bytes
+from payres.html.sign_in import hash_password
 from payres.operator.steps import NewPassword
 from tests.instance import Instance
 

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
-from payres.core.grants.sign_in import csrf_token
+from payres.html.sign_in import csrf_token
 from tests.crash.server import free_port
 from tests.helpers import ROOT, TIMEOUT, child, free_of_settings, sign_in_token
 from tests.people.account.browser import ACCEPT

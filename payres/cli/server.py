@@ -25,7 +25,6 @@ from payres import __version__
 from payres.cli import Command
 from payres.cli.options import WholeNumber
 from payres.cli.session import JsonObject, Session, warn, with_session
-from payres.core.grants.passwords import hash_password, verify_password
 from payres.core.grants.requests import request_grant
 from payres.core.process import logs
 from payres.core.process.logs import RequestLog
@@ -40,6 +39,7 @@ from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.server import LostCommits
 from payres.core.store.wallets import count_wallets, find_wallet
 from payres.core.store.work import Work
+from payres.html.sign_in import hash_password, verify_password
 from payres.operator import wallets
 from payres.operator.backups import record_takeover, require_current
 from payres.operator.store.status import last_restore

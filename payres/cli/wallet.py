@@ -8,8 +8,8 @@ import click
 from payres.cli import Group
 from payres.cli.options import WholeNumber, secret_option
 from payres.cli.session import Session, with_session
-from payres.core.grants.passwords import hash_password
 from payres.core.store.work import Work
+from payres.html.sign_in import hash_password
 from payres.operator import wallets
 from payres.operator.assets import MAX_SCALE
 from payres.operator.wallets import WALLET, Wallet, named_wallet

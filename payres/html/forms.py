@@ -9,7 +9,6 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.core.grants.sign_in import COOKIE_VALUE, Browser, SignedIn, check_csrf, csrf_token
 from payres.core.http.context import context_of
 from payres.core.http.requests import media_type_of, read_body
 from payres.core.protocol.clock import SECOND
@@ -17,8 +16,9 @@ from payres.core.protocol.errors import InsufficientAccess, InvalidRequest, Unsu
 from payres.core.protocol.identifiers import new_secret
 from payres.core.protocol.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS, MAX_JWKS_KEYS
 from payres.core.protocol.urls import canonical
-from payres.core.store.sessions import BROWSER_LIFETIME, OF_WALLETS, Kind
 from payres.html.html import render
+from payres.html.sign_in import COOKIE_VALUE, Browser, SignedIn, check_csrf, csrf_token
+from payres.html.store.sessions import BROWSER_LIFETIME, OF_WALLETS, Kind
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 # Over https, browsers refuse cookies with this prefix if another host or http sets them (RFC 6265bis).

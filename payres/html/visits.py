@@ -7,17 +7,16 @@ from typing import Any, NamedTuple, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.core.grants import sign_in
-from payres.core.grants.passwords import Account
-from payres.core.grants.sign_in import Browser, Guesser, SignInGuard, check_csrf
 from payres.core.http.context import Context, context_of
 from payres.core.http.error_answers import note_error
 from payres.core.http.requests import ActorRequest
 from payres.core.process.rate_limiter import address_of
 from payres.core.protocol.errors import DomainError, MethodNotAllowed, SignInFailed
 from payres.core.store.work import Work
+from payres.html import sign_in
 from payres.html.forms import Cookies, browser_of, check_sign_in, read_form, set_signed_in, set_signed_out
 from payres.html.html import PAGE_METHODS, redirect
+from payres.html.sign_in import Account, Browser, Guesser, SignInGuard, check_csrf
 
 Form = Mapping[str, str]
 

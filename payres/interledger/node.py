@@ -7,7 +7,6 @@ from typing import Final
 
 import msgspec
 
-from payres.core.grants.passwords import PasswordGate
 from payres.core.http.admission import RateLimits
 from payres.core.http.context import Context
 from payres.core.http.serving import Opening
@@ -104,7 +103,7 @@ async def open_quotes(settings: Settings) -> AsyncIterator[RemoteQuotes]:
         database = Database.open_standby(settings.database, environment)
         stack.push_async_callback(database.close)
         limits, remote = RateLimits(settings, environment.clock), LocalOnly(environment.urls)
-        opening = Opening(environment, database, Changes(), limits, PasswordGate(), stack, False, remote)
+        opening = Opening(environment, database, Changes(), limits, stack, False, remote)
         yield (await open_node(opening)).quotes
 
 

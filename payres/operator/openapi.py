@@ -5,15 +5,15 @@ from typing import Any, Final
 
 import msgspec
 
-from payres.core.http import openapi
 from payres.core.http.responses import JSON
 from payres.core.protocol.urls import ADMIN_API
+from payres.openapi import documents
 from payres.operator.api import admin_endpoints
 from payres.operator.api_keys import SCOPES
 from payres.operator.declarations import Operation, endpoint
 from payres.operator.exports import MEDIA_TYPES, Export
 
-ERRORS_HERE: Final = openapi.ERRORS | {
+ERRORS_HERE: Final = documents.ERRORS | {
     401: "The API key is missing, unknown, expired or revoked",
     403: "The API key lacks the scope, or there is not enough money",
     404: "It does not exist, or the request comes from an address without access",
@@ -45,12 +45,12 @@ TAGS: Final = {
 @cache
 def read(base_url: str) -> msgspec.Raw:
     """Read this document."""
-    return msgspec.Raw(openapi.as_text(admin_document(base_url)).encode())
+    return msgspec.Raw(documents.as_text(admin_document(base_url)).encode())
 
 
 def admin_document(base_url: str) -> dict[str, Any]:
     """The document of the server at a base URL."""
-    return openapi.document(
+    return documents.document(
         "The operator's API of payres",
         "Scopes: " + "; ".join(f"`{scope}`: {what}" for scope, what in SCOPES.items()) + ".",
         base_url,
@@ -61,7 +61,7 @@ def admin_document(base_url: str) -> dict[str, Any]:
     )
 
 
-def _operation(operation: Operation) -> openapi.Schema:
+def _operation(operation: Operation) -> documents.Schema:
     needless = {409} if operation.method == "GET" else set()
     needless |= set() if operation.takes_json else {413, 415}
     needless |= set() if operation.method == "POST" else {422}
@@ -69,7 +69,7 @@ def _operation(operation: Operation) -> openapi.Schema:
     if operation.answer_type is Export:
         meaning = "The rows: CSV with a heading, or a JSON object a line. A file that is cut off has no last chunk"
         answers = {media_type: {"type": "string"} for media_type in MEDIA_TYPES.values()}
-    return openapi.operation(
+    return documents.operation(
         {
             "operationId": operation.id,
             "summary": operation.summary,
@@ -85,15 +85,15 @@ def _operation(operation: Operation) -> openapi.Schema:
     )
 
 
-def _parameters(operation: Operation) -> list[openapi.Schema]:
+def _parameters(operation: Operation) -> list[documents.Schema]:
     kinds = {name: operation.inputs[name].kind for name in operation.segments}
-    parameters = [openapi.path_parameter(name, msgspec.json.schema(kind)) for name, kind in kinds.items()]
+    parameters = [documents.path_parameter(name, msgspec.json.schema(kind)) for name, kind in kinds.items()]
     if operation.is_paged:
-        parameters += openapi.page_parameters()
+        parameters += documents.page_parameters()
     if not operation.takes_json and operation.struct is not None:
         [_], components = msgspec.json.schema_components([operation.struct])
         found = components[operation.struct.__name__]["properties"]
-        parameters += [openapi.query_parameter(name, schema) for name, schema in found.items()]
+        parameters += [documents.query_parameter(name, schema) for name, schema in found.items()]
     if operation.method == "POST" and not operation.shows_secret:
-        parameters.append(openapi.idempotency_key())
+        parameters.append(documents.idempotency_key())
     return parameters

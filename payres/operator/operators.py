@@ -6,9 +6,6 @@ operator's password.
 
 from typing import Annotated, Final, NamedTuple
 
-from payres.core.grants import sign_in
-from payres.core.grants.passwords import Account
-from payres.core.grants.sign_in import Browser, SignedIn
 from payres.core.process.settings import local_url
 from payres.core.protocol.clock import MINUTE, format_time, lasts
 from payres.core.protocol.errors import NotFound
@@ -16,8 +13,10 @@ from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import LINK_PATH, is_loopback
 from payres.core.protocol.wire import Resource
 from payres.core.store import server
-from payres.core.store.sessions import delete_browsers, delete_sessions
 from payres.core.store.work import Work
+from payres.html import sign_in
+from payres.html.sign_in import Account, Browser, SignedIn
+from payres.html.store.sessions import delete_browsers, delete_sessions
 from payres.operator.declarations import check_name, command, said
 from payres.operator.store import operators
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord

@@ -6,13 +6,13 @@ from typing import Final
 
 from starlette.requests import Request
 
-from payres.core.grants.sign_in import SignInGuard
 from payres.core.http.context import Context, context_of
 from payres.core.http.routing import LateRoutes, Route
 from payres.core.http.serving import Background, Opening, Part
 from payres.core.protocol.urls import ADMIN_ROOT, is_loopback
 from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds
+from payres.html.sign_in import PasswordGate, SignInGuard
 from payres.operator import monitoring
 from payres.operator.admin_hosts import AdminHosts
 from payres.operator.backups import record_takeover, require_current
@@ -24,7 +24,7 @@ from payres.operator.takeover import watch_base_url
 
 async def _open(opening: Opening) -> None:
     hosts = AdminHosts(opening.environment.settings.admin_hosts)
-    guard = SignInGuard(opening.passwords, OF_OPERATORS)
+    guard = SignInGuard(opening.parts[PasswordGate], OF_OPERATORS)
     opening.parts[OperatorServices] = OperatorServices(hosts, Readiness(opening.database), guard)
 
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import field
 
-from payres.core.grants.sign_in import SignInGuard
 from payres.core.http.context import Context
 from payres.core.process.slots import Slots
 from payres.core.protocol.errors import DomainError
@@ -16,6 +15,7 @@ from payres.core.protocol.limits import MAX_EXPORTS, MAX_EXPORTS_OF_CALLER, MIN_
 from payres.core.store.connections import free_bytes
 from payres.core.store.database import Database
 from payres.core.store.transactions import touch
+from payres.html.sign_in import SignInGuard
 from payres.operator.admin_hosts import AdminHosts
 from payres.operator.volume import DailyVolume
 

@@ -16,6 +16,7 @@ from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.core.protocol.wire import Body, List, Text
 from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.work import Work
+from payres.html.sign_in import PasswordGate
 from payres.interledger.node import node_of
 from payres.operator import api_keys, backups, invariant_checks, payment_history, refunds, wallets, webhooks
 from payres.operator.api import Call
@@ -52,7 +53,7 @@ async def set_password(call: Call, wallet: str, new: NewPassword) -> Wallet:
         return wallets.require_wallet(work, wallet)
 
     await call.read(find)
-    hashed = await call.context.passwords.hash(new.password, call.key.actor, partial(call.read, find))
+    hashed = await call.context.part(PasswordGate).hash(new.password, call.key.actor, partial(call.read, find))
 
     def unit(work: Work) -> Wallet:
         return wallets.wallet(work, wallets.set_password(work, wallet, hashed, new.forget_browsers))

@@ -12,11 +12,12 @@ from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import RESET_PATH, new_wallet_path, require_wallet_path
 from payres.core.protocol.wire import Resource, Scale
-from payres.core.store import server, sessions, wallets
+from payres.core.store import server, wallets
 from payres.core.store.accounts import ACCOUNTS, ASSETS
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Environment, Work
+from payres.html.store import sessions
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import Amount, Code, Name, Reference, check_name, command, endpoint, form, lists, said

@@ -13,9 +13,7 @@ from starlette.responses import Response
 
 from payres.core.grants import consent
 from payres.core.grants.access import granted_access
-from payres.core.grants.consent import ConsentRequest, Surroundings
 from payres.core.grants.limits import Spending, spending_of
-from payres.core.grants.sign_in import check_csrf, close_session, csrf_token
 from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol import visible
@@ -32,16 +30,19 @@ from payres.core.protocol.errors import (
     WrongState,
 )
 from payres.core.protocol.urls import canonical
-from payres.core.store.sessions import OF_WALLETS
 from payres.core.store.work import Work
 from payres.html import forms, html
 from payres.html.amounts import Mistyped, typed_amount
 from payres.html.error_sentences import problem_of
 from payres.html.grant_words import length_words, limit_words, other_words
 from payres.html.language import Language
+from payres.html.sign_in import check_csrf, close_session, csrf_token
+from payres.html.store.sessions import OF_WALLETS
 from payres.html.visits import open_session
 from payres.people.part import people_of
+from payres.people.rules import consent as rules
 from payres.people.rules.apps import Budgets, budgets
+from payres.people.rules.consent import ConsentRequest, Surroundings
 
 # Refresh intervals in seconds: while only the operator can decide, and while the owner reads the request.
 WAITING_SECONDS: Final = 5
@@ -80,7 +81,7 @@ async def _show(request: Request, found: ConsentRequest) -> Response:
         return _send_on(request, found) or _show_decided(request, found, 200)
     now = context_of(request).clock.now()
     try:
-        consent.check_open(found, now)
+        rules.check_open(found, now)
     except (InvalidInteraction, WrongState) as error:
         return _explain(request, found, error)
     seconds = -(-(found.interaction.expires_at - now) // SECOND)
@@ -115,7 +116,7 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     found = await _find(request)
     if found.decided:
         return _show_decided(request, found, 409)
-    consent.check_open(found, context.clock.now())
+    rules.check_open(found, context.clock.now())
     if found.wallet.password_hash is None:
         return _show_sign_in(request, found, status=409)
     try:
@@ -148,7 +149,7 @@ async def _decide(request: Request, form: dict[str, str], approve: bool) -> Resp
     typed = None if limit is None else partial(_typed_limit, html.language_of(request), limit)
     try:
         finish = await context_of(request).database.write(
-            lambda work: consent.decide_as_owner(work, find(work), approve, csrf, shown, typed)
+            lambda work: rules.decide_as_owner(work, find(work), approve, csrf, shown, typed)
         )
     except InvalidAmount as error:
         found = await _find(request)
@@ -206,7 +207,7 @@ async def _show_request(
     context, language = context_of(request), html.language_of(request)
 
     def unit(work: Work) -> tuple[Surroundings, Budgets]:
-        return consent.surroundings(work, found), budgets(work, found.wallet)
+        return rules.surroundings(work, found), budgets(work, found.wallet)
 
     around, running = await context.database.examine(unit)
     own, spending = context.urls.wallet(found.wallet.path), spending_of(found.grant.access)
@@ -228,7 +229,7 @@ async def _show_request(
         "finish": visible.visible_url(finish) if finish else None,
         "until": found.interaction.expires_at,
         "csrf": csrf_token(session),
-        "shown": consent.shown_digest(found),
+        "shown": rules.shown_digest(found),
     }
     status = 400 if refused is not None else 200
     values |= _parties(request, found)
@@ -299,7 +300,7 @@ async def _find(request: Request) -> ConsentRequest:
 def _finder(request: Request) -> Callable[[Work], ConsentRequest]:
     """The unit that reads the request. Cookies are parsed here, outside the transaction."""
     path, browser = request.path_params, forms.browser_of(request)
-    return partial(consent.find_request, interaction_id=path["id"], nonce=path["nonce"], browser=browser)
+    return partial(rules.find_request, interaction_id=path["id"], nonce=path["nonce"], browser=browser)
 
 
 def _path(request: Request) -> str:

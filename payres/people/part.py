@@ -13,13 +13,13 @@ from msgspec import field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.core.grants.sign_in import SignInGuard
 from payres.core.http.context import Context
 from payres.core.http.routing import LateRoutes, Route
 from payres.core.http.serving import Background, Opening, Part
 from payres.core.process.slots import Slots
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.urls import PAGE_ROOTS
+from payres.html.sign_in import PasswordGate, SignInGuard
 from payres.people.rules.checkout_worker import CheckoutWorker
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class _Pages:
 
 
 async def _open(opening: Opening) -> None:
-    opening.parts[PeopleServices] = PeopleServices(SignInGuard(opening.passwords))
+    opening.parts[PeopleServices] = PeopleServices(SignInGuard(opening.parts[PasswordGate]))
     opening.pages = _Pages()
 
 

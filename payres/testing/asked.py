@@ -87,7 +87,7 @@ def _asked(work: Work, scope: Scope, body: bytes) -> Asked:
 
 def _operation(scope: Scope) -> tuple[str | None, str, Mapping[str, str]]:
     """The operationId, the first segment of the path, and the path parameters."""
-    from payres.core.http.openapi_of_resources import OPERATIONS  # loads slowly
+    from payres.openapi.resources import OPERATIONS
 
     path, method = scope["path"].rstrip("/") or "/", "GET" if scope["method"] == "HEAD" else scope["method"]
     route, named = ROUTER.find(path)

@@ -190,7 +190,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 def check(fault: Fault) -> None:
     """Raises InvalidRequest for a fault that can never occur."""
-    from payres.core.http.openapi_of_resources import OPERATIONS  # loads slowly
+    from payres.openapi.resources import OPERATIONS
 
     kind = KINDS.get(fault.fault)
     if kind is None:

@@ -18,7 +18,6 @@ from starlette.applications import Starlette
 
 from payres.application import create_app
 from payres.client import Client, Grant, access, money
-from payres.core.grants.passwords import hash_password
 from payres.core.http.context import Context
 from payres.core.http.server import settings_of
 from payres.core.process.logs import RequestLog
@@ -29,6 +28,7 @@ from payres.core.store import representations
 from payres.core.store import wallets as stored_wallets
 from payres.core.store.payments import OUTGOING
 from payres.core.store.work import Transaction, Work
+from payres.html.sign_in import hash_password
 from payres.operator import invariant_checks, wallets
 from payres.testing import set_up
 from payres.testing.clock import MovableClock

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from payres.core.http import openapi
 from payres.core.http.responses import JSON
+from payres.openapi import documents
 from payres.testing import set_up
 from payres.testing.faults import Fault
 from payres.testing.journal import Entry, EventsWanted, RequestsWanted
@@ -190,13 +190,13 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 @cache
 def encoded_document(base_url: str) -> msgspec.Raw:
     """The encoded document."""
-    return msgspec.Raw(openapi.as_text(control_document(base_url)).encode())
+    return msgspec.Raw(documents.as_text(control_document(base_url)).encode())
 
 
 def control_document(base_url: str) -> dict[str, Any]:
     """The document of the server at a base URL."""
     token = {"type": "http", "scheme": "bearer", "description": "The `control_token` of the sandbox's line."}
-    return openapi.document(
+    return documents.document(
         "The control API of payres sandbox",
         "Sets up and controls a sandbox for the tests of an app; `payres serve` does not have it.",
         base_url,
@@ -209,12 +209,12 @@ def control_document(base_url: str) -> dict[str, Any]:
 
 def _operation(name: str) -> dict[str, Any]:
     operation = OPERATIONS[name]
-    made = openapi.operation(
+    made = documents.operation(
         {"operationId": operation.id, "summary": operation.summary, "tags": [operation.tag]},
         [
-            *(openapi.path_parameter(one, {"type": "string"}) for one in re.findall(r"{(\w+)}", name)),
+            *(documents.path_parameter(one, {"type": "string"}) for one in re.findall(r"{(\w+)}", name)),
             *_query(operation.query),
-            *([openapi.idempotency_key()] if name.startswith("POST") else []),
+            *([documents.idempotency_key()] if name.startswith("POST") else []),
         ],
         204 if operation.answer is None else operation.status,
         "Done" if operation.answer is None else "The result",
@@ -227,8 +227,8 @@ def _operation(name: str) -> dict[str, Any]:
     return made
 
 
-def _query(kind: type[msgspec.Struct] | None) -> Sequence[openapi.Schema]:
+def _query(kind: type[msgspec.Struct] | None) -> Sequence[documents.Schema]:
     if kind is None:
         return []
     [_], components = msgspec.json.schema_components([kind])
-    return [openapi.query_parameter(*member) for member in components[kind.__name__]["properties"].items()]
+    return [documents.query_parameter(*member) for member in components[kind.__name__]["properties"].items()]

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
-from payres.core.grants.passwords import hash_password
 from payres.core.protocol.limits import MAX_WRONG_PASSWORDS_PER_WALLET, PASSWORDS_AT_ONCE, PASSWORDS_WAITING
+from payres.html.sign_in import hash_password
 from payres.operator import operators, wallets
 from payres.operator.api_keys import create_api_key
 from tests.attacks.conftest import PASSWORD
@@ -93,7 +93,7 @@ def test_flood_of_new_passwords(
         return "hash"
 
     url, ask = made_by(shared, owner)
-    monkeypatch.setattr("payres.core.grants.passwords.hash_password", hashed_later)
+    monkeypatch.setattr("payres.html.sign_in.hash_password", hashed_later)
     with (
         OwnersBrowser(shared, owner) as page,
         httpx2.Client(timeout=TIMEOUT) as http,

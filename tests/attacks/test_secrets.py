@@ -15,7 +15,7 @@ import httpx2
 import msgspec
 import pytest
 
-from payres.core.grants.passwords import hash_password
+from payres.html.sign_in import hash_password
 from payres.operator import wallets
 from payres.operator.backups import make_backup
 from payres.testing.peering import peer

@@ -9,10 +9,10 @@ import playwright.async_api
 import pytest
 from playwright.async_api import Page, Response, expect
 
-from payres.core.grants.sign_in import Browser, open_session
 from payres.core.protocol.clock import SECOND
 from payres.core.store.grants import GRANTS
-from payres.core.store.sessions import OF_WALLETS
+from payres.html.sign_in import Browser, open_session
+from payres.html.store.sessions import OF_WALLETS
 from payres.operator import grants
 from payres.operator.wallets import require_wallet
 from payres.people import consent

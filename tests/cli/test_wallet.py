@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from payres.core.grants.passwords import verify_password
 from payres.core.store.connections import connect_writer
 from payres.core.store.wallets import find_wallet
+from payres.html.sign_in import verify_password
 from tests.cli.conftest import CREATE, AsJson, Command, rows_of
 from tests.helpers import TIMEOUT, free_of_settings
 

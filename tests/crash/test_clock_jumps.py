@@ -9,13 +9,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from payres.core.grants.sign_in import Browser, find_session, known_browser, open_session
 from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.accounts import RateRecord, list_rates, refresh_rate
-from payres.core.store.sessions import OF_WALLETS
 from payres.core.store.wallets import find_wallet, wallet_of_link
 from payres.core.store.work import Work
+from payres.html.sign_in import Browser, find_session, known_browser, open_session
+from payres.html.store.sessions import OF_WALLETS
 from payres.operator.wallets import LINK_LIFETIME, make_password_link
 from payres.testing.peering import peer
 from tests.crash.conftest import check_ready

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 import pytest
 from starlette.requests import Request
 
-from payres.core.grants.sign_in import COOKIE_VALUE
 from payres.core.protocol.identifiers import new_secret
 from payres.core.protocol.urls import Urls
 from payres.html.forms import browser_of
+from payres.html.sign_in import COOKIE_VALUE
 
 SESSION = "aZ09_-" * 7 + "a"
 

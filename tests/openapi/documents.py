@@ -14,9 +14,9 @@ import httpx2
 import jsonschema_rs
 import yaml
 
-from payres.core.http.openapi import as_text
-from payres.core.http.openapi_of_resources import public_document
 from payres.core.protocol.urls import RESERVED_SEGMENTS, ROOT_WALLET_PATH
+from payres.openapi.documents import as_text
+from payres.openapi.resources import public_document
 from tests.helpers import Json
 from tests.openapi.deviations import AMENDMENTS
 

@@ -11,15 +11,15 @@ import pytest
 
 from payres.core.grants import tokens
 from payres.core.grants.clients import remember
-from payres.core.grants.sign_in import Browser, open_session
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import DomainError
 from payres.core.store.clients import Client
 from payres.core.store.connections import connect_writer
 from payres.core.store.copies import side_file
 from payres.core.store.grants import GrantRecord
-from payres.core.store.sessions import OF_WALLETS
 from payres.core.store.work import Work
+from payres.html.sign_in import Browser, open_session
+from payres.html.store.sessions import OF_WALLETS
 from payres.operator import api_keys, ended_rights, grants, keys, operators, peers, wallets, webhooks
 from payres.operator.backups import BackupError, Comparison, make_backup, restore_backup
 from payres.operator.peers import PeerChange

@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 
-from payres.core.grants.passwords import hash_password, verify_password
 from payres.core.protocol.errors import DomainError
-from payres.core.store import sessions
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
+from payres.html.sign_in import hash_password, verify_password
+from payres.html.store import sessions
 from payres.operator import wallets
 from tests.works import NOW, work_at
 

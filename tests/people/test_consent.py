@@ -17,9 +17,7 @@ from starlette.applications import Starlette
 
 from payres.application import create_app
 from payres.core.grants import consent, requests, tokens
-from payres.core.grants.passwords import hash_password
 from payres.core.grants.requests import request_grant
-from payres.core.grants.sign_in import Browser, csrf_token, open_session
 from payres.core.http.context import Context
 from payres.core.process.settings import Settings
 from payres.core.process.slots import Slots, SlotsBusy
@@ -31,8 +29,9 @@ from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store import wallets as wallet_store
 from payres.core.store.clients import Client
 from payres.core.store.grants import GRANTS
-from payres.core.store.sessions import OF_WALLETS
 from payres.core.store.work import Transaction, Work
+from payres.html.sign_in import Browser, csrf_token, hash_password, open_session
+from payres.html.store.sessions import OF_WALLETS
 from payres.operator import grants, keys, wallets
 from payres.testing.clock import MovableClock
 from tests.helpers import Json, usd

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import httpx2
 
-from payres.core.http.openapi import as_text
 from payres.core.protocol.clock import Clock, SystemClock
+from payres.openapi.documents import as_text
 from payres.testing.openapi import control_document
 from tests.helpers import TIMEOUT, Json, child, free_of_settings
 from tests.openapi.documents import check_documented

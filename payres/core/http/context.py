@@ -8,7 +8,6 @@ from msgspec import field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.core.grants.passwords import PasswordGate
 from payres.core.grants.tokens import Holders
 from payres.core.http.admission import RateLimits
 from payres.core.payments.remote import Remote
@@ -56,7 +55,6 @@ class Context(msgspec.Struct, frozen=True):
     http: GuardedClient
     rate_limits: RateLimits
     changes: Changes
-    passwords: PasswordGate
     remote: Remote
     pages: Pages | None
     parts: Mapping[type, Any]

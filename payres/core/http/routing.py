@@ -19,7 +19,7 @@ from payres.core.http import grants, incoming_payments, outgoing_payments, site,
 from payres.core.http.context import Pages, context_of
 from payres.core.http.error_answers import fault_response, render_error
 from payres.core.http.observation import observation_of
-from payres.core.http.responses import ANY_ORIGIN, check_accept, json_response, prefers
+from payres.core.http.responses import check_accept, prefers
 from payres.core.protocol.errors import DomainError, MethodNotAllowed, NotFound, nothing_here
 from payres.core.protocol.urls import ADMIN_ROOT, RESERVED_SEGMENTS, ROOT_WALLET_PATH
 
@@ -28,7 +28,6 @@ T = TypeVar("T")
 M = TypeVar("M", bound="Route | _Late")
 
 LOADING: Final = threading.Lock()  # for the switch interval, which is one for the process
-OPENAPI_CACHE: Final = {"Cache-Control": "public, max-age=3600", **ANY_ORIGIN}
 
 
 class WalletConvertor(StringConvertor):
@@ -206,18 +205,6 @@ async def _refuse_all(scope: Scope, receive: Receive, send: Send) -> None:
     await _refuse(nothing_here(), scope, receive, send)
 
 
-async def _read_openapi(request: Request) -> Response:
-    """GET /openapi.json. The first request takes a while."""
-    document = await asyncio.to_thread(_openapi_document, context_of(request).urls.base)
-    return json_response(document, headers=OPENAPI_CACHE)
-
-
-def _openapi_document(base_url: str) -> msgspec.Raw:
-    from payres.core.http.openapi_of_resources import encoded_document  # loads slowly
-
-    return encoded_document(base_url)
-
-
 RESOURCE_ROUTES: Final = (
     Route("/incoming-payments/{id}", {"GET": incoming_payments.read}),
     Route("/incoming-payments", {"POST": incoming_payments.create, "GET": incoming_payments.list_page}),
@@ -232,7 +219,6 @@ RESOURCE_ROUTES: Final = (
     Route("/", {"POST": grants.request, "OPTIONS": grants.discover}, page=lambda pages: pages.front),
     Route("/continue/{id}", {"POST": grants.continue_request, "DELETE": grants.cancel}),
     Route("/token/{id}", {"POST": grants.rotate_token, "DELETE": grants.revoke_token}),
-    Route("/openapi.json", {"GET": _read_openapi}),
     Route("/favicon.ico", {"GET": site.read_icon}, is_json=False),
     Route("/.well-known/security.txt", {"GET": site.read_security}, is_json=False),
 )

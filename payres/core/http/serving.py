@@ -12,7 +12,6 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Lifespan
 
-from payres.core.grants.passwords import PasswordGate
 from payres.core.http.admission import Admission, RateLimits
 from payres.core.http.context import Context, Pages
 from payres.core.http.observation import WITHOUT_SECRETS, Observer
@@ -47,7 +46,6 @@ class Opening(msgspec.Struct):
     database: Database
     changes: Changes
     rate_limits: RateLimits
-    passwords: PasswordGate
     stack: AsyncExitStack
     was_killed: bool
     remote: Remote
@@ -128,12 +126,11 @@ async def open_context(
     parts: Sequence[Part], environment: Environment, rate_limits: RateLimits, stack: AsyncExitStack
 ) -> Context:
     """Opens the core and then each part. The stack closes them in reverse."""
-    passwords, changes = PasswordGate(), Changes()
+    changes = Changes()
     database, was_killed = await _open_storage(parts, environment, stack)
     database.notify(changes.notify)
-    stack.callback(passwords.close)
     remote = LocalOnly(environment.urls)
-    opening = Opening(environment, database, changes, rate_limits, passwords, stack, was_killed, remote)
+    opening = Opening(environment, database, changes, rate_limits, stack, was_killed, remote)
     http = opening.client(KEYS_BOUNDS, rate_limits.failed_reads)
     for part in parts:
         if part.open is not None:
@@ -147,7 +144,6 @@ async def open_context(
         http=http,
         rate_limits=rate_limits,
         changes=changes,
-        passwords=passwords,
         remote=opening.remote,
         pages=opening.pages,
         parts=opening.parts,

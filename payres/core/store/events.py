@@ -76,8 +76,8 @@ def has_old_events(tx: Transaction, now: int) -> bool:
     return oldest is not None and oldest[0] < now - KEPT
 
 
-POLL_SECONDS: Final = 1.0
-RETRY_SECONDS: Final = 5.0
+POLL_SECONDS: Final = 1
+RETRY_SECONDS: Final = 5
 
 
 class Changes:
@@ -115,7 +115,7 @@ async def poll_events(database: Database, changes: Changes) -> None:
     """Looks for new events once a second while they are watched, until the database is in fail-stop."""
     seen = 0
 
-    async def poll() -> float:
+    async def poll() -> int:
         nonlocal seen
         if changes.is_watched(EVENTS):
             last = await database.read(last_sequence)

@@ -7,7 +7,6 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.core.grants.sign_in import authenticate, csrf_token, find_session
 from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.errors import DomainError
@@ -16,6 +15,7 @@ from payres.core.store.work import Work
 from payres.html import visits
 from payres.html.forms import Cookies, browser_of, check_sign_in, read_form, render_sign_in, set_signed_in
 from payres.html.html import redirect, render
+from payres.html.sign_in import PasswordGate, authenticate, csrf_token, find_session
 from payres.html.visits import Side
 from payres.operator import operators
 from payres.operator.operators import find_account
@@ -68,7 +68,7 @@ async def follow_link(request: Request) -> Response:
     try:
         check_sign_in(request, form)
         key = (OF_OPERATORS.noun, operator.id)
-        hashed = await context.passwords.hash(form.get("password", ""), key, partial(database.read, find))
+        hashed = await context.part(PasswordGate).hash(form.get("password", ""), key, partial(database.read, find))
     except DomainError as error:
         noted = note_error(request, error)
         response = _show_link(request, operator.name, str(noted), noted.status)

@@ -8,8 +8,8 @@ import msgspec
 from payres.core.protocol.clock import DAY, HOUR
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table, insert_row, json_column
-from payres.core.store.sessions import OF_WALLETS, Kind, SessionRecord
 from payres.core.store.work import Transaction
+from payres.html.store.sessions import OF_WALLETS, Kind, SessionRecord
 
 
 class OperatorRecord(msgspec.Struct, frozen=True):

@@ -20,11 +20,12 @@ from payres.core.protocol.errors import (
 )
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
-from payres.core.store.sessions import OF_WALLETS
 from payres.core.store.wallets import WalletRecord
 from payres.html.error_sentences import problem_of
 from payres.html.forms import browser_of, check_sign_in, read_form, render_sign_in, set_signed_in
 from payres.html.html import PAGE_METHODS, language_of, redirect
+from payres.html.sign_in import PasswordGate
+from payres.html.store.sessions import OF_WALLETS
 from payres.html.visits import Form, check_password
 from payres.people.account.visits import HOME, Visit
 from payres.people.part import people_of
@@ -103,7 +104,7 @@ async def _hashed(
     request: Request, form: Form, wallet: WalletRecord, check: Callable[[], Awaitable[object]]
 ) -> tuple[str | None, Problems]:
     """The hash of the new password, or the problems. See PasswordGate."""
-    language, gate = language_of(request), context_of(request).passwords
+    language, gate = language_of(request), context_of(request).part(PasswordGate)
     if form.get("password") != form.get("again"):
         return None, {"again": language.say("The two passwords are not the same. Type the new one twice.")}
     try:

@@ -8,16 +8,16 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.core.grants.sign_in import authenticate, csrf_token
 from payres.core.http.context import context_of
 from payres.core.protocol.errors import DomainError, SignInFailed, Unavailable
-from payres.core.store.sessions import OF_WALLETS
 from payres.core.store.wallets import WalletRecord
 from payres.html import visits
 from payres.html.error_sentences import problem_of
 from payres.html.forms import OWNER, render_sign_in
 from payres.html.html import language_of, render
 from payres.html.language import Language
+from payres.html.sign_in import authenticate, csrf_token
+from payres.html.store.sessions import OF_WALLETS
 from payres.html.visits import Form, Side
 from payres.people.part import people_of
 from payres.people.rules import sessions

@@ -3,13 +3,13 @@
 Setting a password signs out and forgets every other browser.
 """
 
-from payres.core.grants.sign_in import Browser, SignedIn, open_session, wrong_password
 from payres.core.protocol.errors import NotFound
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store import server, wallets
-from payres.core.store.sessions import OF_WALLETS, delete_sessions
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
+from payres.html.sign_in import Browser, SignedIn, open_session, wrong_password
+from payres.html.store.sessions import OF_WALLETS, delete_sessions
 from payres.operator.wallets import LINK_LIFETIME, set_password
 
 

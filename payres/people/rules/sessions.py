@@ -2,15 +2,14 @@
 
 from typing import Final
 
-from payres.core.grants import sign_in
-from payres.core.grants.passwords import Account
-from payres.core.grants.sign_in import Browser
 from payres.core.protocol.clock import MINUTE
 from payres.core.protocol.errors import InvalidReceiver
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.store.sessions import OF_WALLETS, extend_session
 from payres.core.store.wallets import WALLETS, WalletRecord, find_wallet
 from payres.core.store.work import Work
+from payres.html import sign_in
+from payres.html.sign_in import Account, Browser
+from payres.html.store.sessions import OF_WALLETS, extend_session
 from payres.people.rules.sending import typed_url
 
 # A session in use is extended, at most every five minutes, up to the longest lifetime.

@@ -13,12 +13,13 @@ import msgspec
 import pytest
 
 from payres.core.protocol.amounts import Asset
-from payres.core.store import clients, events, grants, payments, retention, server, sessions, wallets
+from payres.core.store import clients, events, grants, payments, retention, server, wallets
 from payres.core.store.accounts import AccountRecord, Cause, RateRecord
 from payres.core.store.migrations import schema
 from payres.core.store.retention import Rule
 from payres.core.store.rows import PageQuery, Table, first_row_from, page_of_wallet, select_page
 from payres.core.store.work import Transaction
+from payres.html.store import sessions
 from payres.interledger.store import checkouts, packets, peers
 from payres.operator.store import all_payments, entries, operators
 from payres.operator.store.all_payments import PaymentRecord

@@ -5,7 +5,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from payres.core.http.openapi import as_text
+from payres.openapi.documents import as_text
 from payres.operator.api_keys import SCOPES, create_api_key
 from payres.operator.openapi import admin_document
 from tests.helpers import TIMEOUT, Json

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from payres.core.grants.passwords import verify_password
 from payres.core.protocol.amounts import MAX_DECIMAL_LENGTH, MAX_RATE_LENGTH
+from payres.html.sign_in import verify_password
 from payres.operator import api as serving
 from payres.operator.api_keys import revoke_api_key
 from payres.operator.wallets import require_wallet

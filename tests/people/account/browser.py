@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from payres.core.grants.sign_in import Browser, csrf_token, open_session
-from payres.core.store.sessions import OF_WALLETS
+from payres.html.sign_in import Browser, csrf_token, open_session
+from payres.html.store.sessions import OF_WALLETS
 from payres.operator.wallets import require_wallet
 from tests.helpers import TIMEOUT
 from tests.instance import Instance

@@ -66,7 +66,7 @@ def test_password_that_is_not_taken_says_why_at_its_field(
 def test_who_has_a_session_cannot_guess_the_password_for_ever(
     dora: OwnersBrowser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("payres.core.grants.passwords.hash_password", None)  # nothing is hashed that will not be stored
+    monkeypatch.setattr("payres.html.sign_in.hash_password", None)  # nothing is hashed that will not be stored
     wrong = GIVEN | {"current": "wrong"}
     statuses = [dora.send("/settings/password", "change", wrong).status_code for _ in range(MAX_WRONG_PASSWORDS + 1)]
     assert statuses == [401] * MAX_WRONG_PASSWORDS + [429]

@@ -12,7 +12,6 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from payres.core.http import openapi
 from payres.core.http.responses import JSON
 from payres.core.http.routing import ROUTES
 from payres.core.http.wallet_addresses import SPSP_TYPE
@@ -49,6 +48,7 @@ from payres.core.protocol.wire import (
     WalletAddress,
     encode,
 )
+from payres.openapi import documents
 
 BASE: Final = "https://pay.example.com"
 ALICE, BOB, SHOP = f"{BASE}/alice", f"{BASE}/bob", f"{BASE}/shop"
@@ -160,9 +160,9 @@ DESCRIPTION: Final = (
     "Wallet addresses, grants (GNAP, RFC 9635), incoming payments, quotes and outgoing payments. All requests but those"
     " for wallet addresses and public forms are signed (RFC 9421) with the key of the client."
 )
-OBJECT: Final[openapi.Schema] = {"type": "object"}
-TEXT: Final[openapi.Schema] = {"type": "string"}
-URL: Final[openapi.Schema] = {"type": "string", "format": "uri"}
+OBJECT: Final[documents.Schema] = {"type": "object"}
+TEXT: Final[documents.Schema] = {"type": "string"}
+URL: Final[documents.Schema] = {"type": "string", "format": "uri"}
 TAGS: Final = {
     "wallet-address": "Who can be paid, in which asset, and the keys of clients",
     "incoming-payment": "What is to be received: bills",
@@ -182,7 +182,7 @@ TAG_OF: Final = {
     "continue": "grant",
     "token": "token",
 }
-ERRORS_HERE: Final = openapi.ERRORS | {
+ERRORS_HERE: Final = documents.ERRORS | {
     401: "The signature, the key or the token is missing, unknown or not valid: `details.reason` says which",
     403: "The grant does not permit it, or there is not enough money",
     404: "It does not exist, or not for this client",
@@ -208,12 +208,12 @@ SECURITY_SCHEMES: Final = {
         ("signatureInput", "Signature-Input", COVERED),
     )
 }
-SIGNATURE: Final[openapi.Schema] = {"signature": [], "signatureInput": []}
-TOKEN: Final[openapi.Schema] = {"gnap": [], **SIGNATURE}
-DIGEST: Final = openapi.header_parameter(
+SIGNATURE: Final[documents.Schema] = {"signature": [], "signatureInput": []}
+TOKEN: Final[documents.Schema] = {"gnap": [], **SIGNATURE}
+DIGEST: Final = documents.header_parameter(
     "Content-Digest", "sha-256 or sha-512 of the body (RFC 9530). A request with a body needs it.", TEXT
 )
-WAIT: Final = openapi.header_parameter(
+WAIT: Final = documents.header_parameter(
     "Prefer",
     f"`wait=20`: answers once the payment changes, or after so many seconds, {MAX_WAIT_SECONDS} at most.",
     TEXT,
@@ -248,13 +248,13 @@ class Operation(NamedTuple):
     summary: str
     answer: Any = None
     body: Any = None
-    parameters: Sequence[openapi.Schema] = ()
-    media_types: Mapping[str, openapi.Schema] = {}
+    parameters: Sequence[documents.Schema] = ()
+    media_types: Mapping[str, documents.Schema] = {}
     has_public_form: bool = False
     can_be_late: bool = False  # the resource's state may no longer permit it
 
 
-LISTED: Final = [{**openapi.query_parameter("wallet-address", URL), "required": True}, *openapi.page_parameters()]
+LISTED: Final = [{**documents.query_parameter("wallet-address", URL), "required": True}, *documents.page_parameters()]
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "POST /incoming-payments": Operation(
         "create-incoming-payment", "Creates an incoming payment.", IncomingPayment, IncomingPaymentRequest
@@ -319,7 +319,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 @cache
 def encoded_document(base_url: str) -> msgspec.Raw:
     """The encoded document."""
-    return msgspec.Raw(openapi.as_text(public_document(base_url)).encode())
+    return msgspec.Raw(documents.as_text(public_document(base_url)).encode())
 
 
 def public_document(base_url: str) -> dict[str, Any]:
@@ -328,18 +328,18 @@ def public_document(base_url: str) -> dict[str, Any]:
     found = [
         (method, path, _operation(method, path, OPERATIONS[name])) for method, path, name in shown if name in OPERATIONS
     ]
-    made = openapi.document(TITLE, DESCRIPTION, base_url, found, TAGS, SECURITY_SCHEMES, [TOKEN])
+    made = documents.document(TITLE, DESCRIPTION, base_url, found, TAGS, SECURITY_SCHEMES, [TOKEN])
     schemas = made["components"]["schemas"]
     # The structs leave these as raw JSON; granted access has the form of requested access.
     schemas["AccessToken"]["properties"]["access"] = schemas["AccessTokenRequest"]["properties"]["access"]
-    schemas["ClientInstance"]["properties"]["jwk"] = {"$ref": openapi.REFERENCE.format(name=PublicKey.__name__)}
+    schemas["ClientInstance"]["properties"]["jwk"] = {"$ref": documents.REFERENCE.format(name=PublicKey.__name__)}
     for schema in schemas.values():
         if "metadata" in schema.get("properties", {}):
             schema["properties"]["metadata"] = OBJECT
     return made
 
 
-def _operation(method: str, path: str, operation: Operation) -> openapi.Schema:
+def _operation(method: str, path: str, operation: Operation) -> documents.Schema:
     names, security = re.findall(r"{(\w+)", path), _security(method, path)
     needs_access = path.startswith(RESOURCES)
     creates = needs_access and operation.body is not None
@@ -347,7 +347,7 @@ def _operation(method: str, path: str, operation: Operation) -> openapi.Schema:
     statuses = ALWAYS | (SIGNED if security else set())
     may_be = {403: needs_access, 404: names, 409: operation.can_be_late, 422: creates}
     statuses |= {status for status, applies in may_be.items() if applies}
-    return openapi.operation(
+    return documents.operation(
         {
             "operationId": operation.id,
             "summary": operation.summary,
@@ -355,9 +355,9 @@ def _operation(method: str, path: str, operation: Operation) -> openapi.Schema:
             "security": [*security, {}] if operation.has_public_form else security,
         },
         [
-            *(openapi.path_parameter(name, TEXT) for name in names),
+            *(documents.path_parameter(name, TEXT) for name in names),
             *operation.parameters,
-            *([openapi.idempotency_key()] if creates else []),
+            *([documents.idempotency_key()] if creates else []),
             *([] if operation.body is None else [DIGEST]),
         ],
         204 if operation.answer is None else 201 if creates else 200,
@@ -370,7 +370,7 @@ def _operation(method: str, path: str, operation: Operation) -> openapi.Schema:
     )
 
 
-def _security(method: str, path: str) -> Sequence[openapi.Schema]:
+def _security(method: str, path: str) -> Sequence[documents.Schema]:
     """The alternatives of required security schemes."""
     if path.startswith("/{") or method == "OPTIONS":
         return []

@@ -6,9 +6,6 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
-from payres.core.grants import passwords
-from payres.core.grants.passwords import PasswordGate
-from payres.core.grants.sign_in import Guesser, SignInGuard
 from payres.core.protocol.clock import DAY, MINUTE, SECOND
 from payres.core.protocol.errors import DomainError, NotFound
 from payres.core.protocol.limits import (
@@ -19,6 +16,8 @@ from payres.core.protocol.limits import (
     PASSWORDS_WAITING,
 )
 from payres.core.store.wallets import WalletRecord
+from payres.html import sign_in
+from payres.html.sign_in import Guesser, PasswordGate, SignInGuard
 from payres.operator.store.operators import OF_OPERATORS
 from tests.helpers import TIMEOUT, settle
 
@@ -37,7 +36,7 @@ def wallet(number: int = 1, unlocked_at: int | None = None, password_hash: str |
 @pytest.fixture
 def guard(monkeypatch: pytest.MonkeyPatch) -> SignInGuard:
     """The right password is `right`, and saying so takes no time."""
-    monkeypatch.setattr(passwords, "verify_password", lambda wallet, password: password == "right")
+    monkeypatch.setattr(sign_in, "verify_password", lambda wallet, password: password == "right")
     return SignInGuard(PasswordGate())
 
 
@@ -164,7 +163,7 @@ class Hashing:
 @pytest.fixture
 def hashing(monkeypatch: pytest.MonkeyPatch) -> Hashing:
     slow = Hashing()
-    monkeypatch.setattr(passwords, "verify_password", slow)
+    monkeypatch.setattr(sign_in, "verify_password", slow)
     return slow
 
 
@@ -236,7 +235,7 @@ async def set_password(gate: PasswordGate, number: int = 1, check: Callable[[], 
 @pytest.fixture
 def setting(hashing: Hashing, monkeypatch: pytest.MonkeyPatch) -> Hashing:
     """As `hashing`, where each new password is number 0."""
-    monkeypatch.setattr(passwords, "hash_password", lambda password: hashing(wallet(0), password))
+    monkeypatch.setattr(sign_in, "hash_password", lambda password: hashing(wallet(0), password))
     return hashing
 
 

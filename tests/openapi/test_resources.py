@@ -14,7 +14,7 @@ from tests.openapi import documents
 
 OWN = {"/openapi.json", "/incoming-payments/{id}//complete"}  # itself, and another spelling
 JSON = "application/json"
-MAKES_IT = {"payres.openapi", "payres.core.http.openapi"}
+MAKES_IT = {"payres.openapi.resources", "payres.openapi.documents"}
 
 
 def test_paths_are_those_of_the_routes() -> None:

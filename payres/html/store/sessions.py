@@ -1,4 +1,4 @@
-"""SQL of browsers: those in which owners of wallets and operators are signed in, and those that their accounts know."""
+"""SQL of sessions and of the browsers that somebody has signed in with."""
 
 from typing import Any, Final, NamedTuple
 

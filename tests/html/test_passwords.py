@@ -6,9 +6,9 @@ import sys
 import argon2
 import pytest
 
-from payres.core.grants.passwords import hash_password, verify_password
 from payres.core.protocol.errors import DomainError
 from payres.core.store.wallets import WalletRecord
+from payres.html.sign_in import hash_password, verify_password
 
 
 def wallet(password_hash: str | None) -> WalletRecord:
@@ -25,7 +25,7 @@ def test_password_is_stored_as_salted_argon2id() -> None:
 
 def test_hashing_takes_as_much_work_as_rfc_9106_recommends() -> None:
     """Section 4, the second recommended option; in a process of its own, because this one saves the work."""
-    program = "from payres.core.grants.passwords import hash_password; print(hash_password('long secret'))"
+    program = "from payres.html.sign_in import hash_password; print(hash_password('long secret'))"
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert printed.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
 

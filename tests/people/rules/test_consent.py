@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from payres.core.grants.consent import lowered
 from payres.core.protocol.amounts import MAX_VALUE
 from payres.core.protocol.errors import InvalidAmount
+from payres.people.rules.consent import lowered
 from tests.helpers import Json
 
 READING: Json = {"type": "quote", "actions": ["create"]}

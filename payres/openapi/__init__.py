@@ -1,0 +1,1 @@
+"""OpenAPI documents: how they are made, and that of the Open Payments endpoints."""
