@@ -15,7 +15,7 @@ from payres.core.store.connections import connect_writer
 from payres.interledger import outbound, remote_payments, unanswered
 from payres.interledger.remote_payments import Backoff
 from payres.interledger.sending.connection import Timing
-from payres.operator import monitoring
+from payres.operator import services
 from payres.people.rules import checkout_worker
 from payres.webhooks import deliveries
 
@@ -33,7 +33,7 @@ def serve_impatient() -> None:
     """The same, but it soon gives up waiting for storage, looks often whether that works, and tells webhooks then."""
     with (
         patch.object(lanes, "BUSY_TIMEOUT_SECONDS", 2),
-        patch.object(monitoring, "COMMIT_SECONDS", 1),
+        patch.object(services, "COMMIT_SECONDS", 1),
         patch.object(monitoring, "CACHE_SECONDS", 0.1),
         patch.object(deliveries, "RETRY_SECONDS", 0.1),
     ):

@@ -52,7 +52,7 @@ class OutputHandler(logging.Handler):
         lines, repeated, is_json = [], self._repeated, self._format == "json"
         if repeated:
             count: Mapping[str, object] | str = {"repeated": repeated} if is_json else f"repeated={repeated}"
-            lines.append(_line(record.created, "WARNING", __name__, count))
+            lines.append(_line(record.created, "WARNING", "payres.logs", count))
             self._repeated = 0
         members = {"message": record.getMessage()}
         if record.exc_info:

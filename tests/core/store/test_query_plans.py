@@ -28,8 +28,9 @@ from payres.webhooks.store import webhooks
 
 Query = Callable[[Transaction], object]
 WITH_QUERIES = {
-    "core": ("accounts", "assets", "clients", "events", "grants", "payments", "quotes", "sessions", "wallets"),
+    "core": ("accounts", "clients", "events", "grants", "payments", "wallets"),
     "interledger": ("packets", "peers"),
+    "html": ("sessions",),
     "webhooks": ("webhooks",),
     "operator": ("entries", "operators"),
     "people": ("activity",),
