@@ -34,7 +34,7 @@ def serve_impatient() -> None:
     with (
         patch.object(lanes, "BUSY_TIMEOUT_SECONDS", 2),
         patch.object(services, "COMMIT_SECONDS", 1),
-        patch.object(monitoring, "CACHE_SECONDS", 0.1),
+        patch.object(services, "CACHE_SECONDS", 0.1),
         patch.object(deliveries, "RETRY_SECONDS", 0.1),
     ):
         serve()
