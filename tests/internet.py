@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from payres.core.remote import ip_addresses, transport
-from payres.core.remote.connection import Connection
+from payres.core.remote.connection import GuardedConnection
 
 PUBLIC = "93.184.216.34"
 
@@ -34,8 +34,8 @@ class Internet:
         patch.setattr(transport, "open_connection", self.connect)
 
     async def connect(
-        self, protocol: Callable[[], Connection], address: str, port: int, **tls: Any
-    ) -> tuple[asyncio.BaseTransport, Connection]:
+        self, protocol: Callable[[], GuardedConnection], address: str, port: int, **tls: Any
+    ) -> tuple[asyncio.BaseTransport, GuardedConnection]:
         self.connections.append(address)
         if address in self.silent:
             self.on_silence()

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from payres.core.grants.access import Caller, Holder
 from payres.core.process.settings import Settings
-from payres.core.protocol.amounts import MAX_LEDGER, Asset, Offer, Path, Terms
+from payres.core.protocol.amounts import MAX_LEDGER, Asset, Offer, ProbedPath, Terms
 from payres.core.protocol.gnap import Access, IncomingPaymentAccess
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.wire import encode
@@ -200,7 +200,7 @@ def offer_elsewhere(
         fee=fee,
         receive=debit if receive is None else receive,
         asset=asset,
-        path=Path(rate, rate, MAX_LEDGER),
+        path=ProbedPath(rate, rate, MAX_LEDGER),
         sends_all=True,
     )
     return Offer(terms, None)

@@ -11,7 +11,7 @@ from payres.cli.session import Session, with_session
 from payres.core.store.events import EventRecord
 from payres.operator import webhooks
 from payres.operator.webhooks import WebhookTest
-from payres.webhooks.sender import Attempt, Sender, Target
+from payres.webhooks.sender import Attempt, Sender, WebhookTarget
 
 
 @click.group(cls=Group)
@@ -64,7 +64,7 @@ def replay(session: Session, event: str | None, webhook_id: str | None, failed: 
     session.show(replayed, f"To be sent again: {replayed.deliveries}. The server sends them within seconds")
 
 
-async def _send(session: Session, target: Target, event: EventRecord) -> Attempt:
+async def _send(session: Session, target: WebhookTarget, event: EventRecord) -> Attempt:
     sender = Sender(session.environment.clock, session.settings.allow_private_hosts, session.environment.metrics)
     try:
         return await sender.send(target, event)

@@ -35,9 +35,9 @@ from payres.interledger.packets import (
     CodecError,
     Fulfill,
     Outcome,
+    PacketRejected,
     Prepare,
     Reject,
-    Rejected,
     Unanswered,
     decode_prepare,
     decode_reply,
@@ -159,7 +159,7 @@ class NoReply(Enum):
 def land_forwarded(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
     """Posts the money of a forwarded packet, and caches the response for the peer that sent it.
 
-    Raises Rejected if the packet was given up before.
+    Raises PacketRejected if the packet was given up before.
     """
     assert packet.from_peer_id is not None
     assert packet.prepare is not None
@@ -170,7 +170,7 @@ def land_forwarded(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
         return
     ended = PACKETS.get(work, packet.id)
     if ended is None or ended.state != "fulfilled":
-        raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet was given up before its fulfillment arrived")
+        raise PacketRejected(Code.TRANSFER_TIMED_OUT, "The packet was given up before its fulfillment arrived")
 
 
 class Payer(msgspec.Struct, frozen=True):
@@ -203,7 +203,7 @@ class Carrier:
         self.awaited: set[str] = set()
 
     async def carry(self, payer: Payer, prepare: Prepare) -> Outcome:
-        """The outcome of a money packet, which is posted or voided by then. Raises Rejected, Unavailable."""
+        """The outcome of a money packet, which is posted or voided by then. Raises PacketRejected, Unavailable."""
         hop, packet = await self._database.write(partial(self._record, payer=payer, prepare=prepare))
         # A peer that cannot repeat its request needs the final outcome now, so no fulfillment may be fetched later: the
         # next peer gets no Request-Id.
@@ -242,7 +242,7 @@ class Carrier:
         return outcome
 
     def _record(self, work: Work, payer: Payer, prepare: Prepare) -> tuple[Hop, PacketRecord]:
-        """In one unit, finds the route and the rate, and holds the money. Raises Rejected."""
+        """In one unit, finds the route and the rate, and holds the money. Raises PacketRejected."""
         hop = next_hop(work, self._ilp_address, prepare, payer.asset, payer.peer_id)
         packet = PacketRecord(
             id=work.new_id(),
@@ -278,9 +278,9 @@ def find_response(work: Work, request: Request) -> bytes | NoReply | None:
 
 
 def require_new(work: Work, request: Request) -> None:
-    """Raises Rejected if the request was answered or forwarded before: `find_response` has its answer."""
+    """Raises PacketRejected if the request was answered or forwarded before: `find_response` has its answer."""
     if find_response(work, request) is not None:
-        raise Rejected(Code.INTERNAL_ERROR, "The request was made before")
+        raise PacketRejected(Code.INTERNAL_ERROR, "The request was made before")
 
 
 def store_response(work: Work, request: Request, reply: Fulfill) -> None:

@@ -22,9 +22,9 @@ from payres.interledger.packets import (
     CodecError,
     Fulfill,
     Outcome,
+    PacketRejected,
     Prepare,
     Reject,
-    Rejected,
     Unanswered,
     decode_prepare,
     encode,
@@ -81,7 +81,7 @@ class Connector:
         request = Request(peer.id, request_id, prepare.condition)
         try:
             outcome = await self._process(peer, prepare, request)
-        except Rejected as rejected:
+        except PacketRejected as rejected:
             outcome = rejected.reject(self._ilp_address)
         except Unavailable as error:  # nothing was stored
             outcome = Reject(Code.INTERNAL_ERROR, self._ilp_address, str(error))
@@ -97,12 +97,12 @@ class Connector:
         return encode(outcome)
 
     async def _process(self, peer: InboundPeer, prepare: Prepare, request: Request) -> Outcome:
-        """Raises Rejected, Unavailable. Rejections above the rate limit make senders slow down (RFC 29)."""
+        """Raises PacketRejected, Unavailable. Rejections above the rate limit make senders slow down (RFC 29)."""
         if not self._in_flight.try_take(peer.id):
-            raise Rejected(Code.CONNECTOR_BUSY, f"At most {MAX_PACKETS_IN_FLIGHT} packets may be in flight")
+            raise PacketRejected(Code.CONNECTOR_BUSY, f"At most {MAX_PACKETS_IN_FLIGHT} packets may be in flight")
         try:
             if self._rate_limiter.take(peer.id):
-                raise Rejected(Code.RATE_LIMITED, "Packets exceed the rate limit")
+                raise PacketRejected(Code.RATE_LIMITED, "Packets exceed the rate limit")
             self._check(peer, prepare)
             if prepare.destination == CONFIGURATION:
                 return _configuration(peer, prepare)
@@ -114,17 +114,17 @@ class Connector:
             self._in_flight.release(peer.id)
 
     def _check(self, peer: InboundPeer, prepare: Prepare) -> None:
-        """The checks for every packet. Raises Rejected."""
+        """The checks for every packet. Raises PacketRejected."""
         if self._clock.now() >= prepare.expires_at:
-            raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet has expired")
+            raise PacketRejected(Code.TRANSFER_TIMED_OUT, "The packet has expired")
         most = peer.max_packet or MAX_LEDGER
         if prepare.amount > most:
-            raise Rejected(Code.AMOUNT_TOO_LARGE, data=too_large_data(prepare.amount, most))
+            raise PacketRejected(Code.AMOUNT_TOO_LARGE, data=too_large_data(prepare.amount, most))
         if prepare.destination.startswith(NEIGHBOURS) and prepare.destination != CONFIGURATION:
-            raise Rejected(Code.UNREACHABLE)
+            raise PacketRejected(Code.UNREACHABLE)
 
     async def _forward(self, peer: InboundPeer, prepare: Prepare, request: Request) -> Outcome:
-        """The next peer's reply; Unanswered if the peer may repeat its request. Raises Rejected, Unavailable."""
+        """The next peer's reply; Unanswered if the peer may repeat its request. Raises PacketRejected, Unavailable."""
         hop = await self._database.read(lambda work: next_hop(work, self._ilp_address, prepare, peer.asset, peer.id))
         try:
             async with self._next_links.slot(hop.peer.id, peer.id, seconds=SLOT_TIMEOUT_SECONDS):
@@ -134,20 +134,22 @@ class Connector:
                 else:
                     outcome = await self._carrier.post(hop, onward, None)
         except SlotsBusy as busy:
-            raise Rejected(Code.CONNECTOR_BUSY, "The link to the next peer has no room for more packets now") from busy
+            raise PacketRejected(
+                Code.CONNECTOR_BUSY, "The link to the next peer has no room for more packets now"
+            ) from busy
         if isinstance(outcome, Unanswered) and not (prepare.amount and request.request_id):
             # Nobody can ask again, so this is final. The money is held until the packet has expired.
             if self._clock.now() >= onward.expires_at:
-                raise Rejected(Code.TRANSFER_TIMED_OUT, "The next peer did not answer in time")
-            raise Rejected(Code.INTERNAL_ERROR, "The answer of the next peer was lost")
+                raise PacketRejected(Code.TRANSFER_TIMED_OUT, "The next peer did not answer in time")
+            raise PacketRejected(Code.INTERNAL_ERROR, "The answer of the next peer was lost")
         return outcome
 
     def _onward_expiry(self, prepare: Prepare) -> int:
-        """The packet's expiry at the next peer, in whole milliseconds. Raises Rejected."""
+        """The packet's expiry at the next peer, in whole milliseconds. Raises PacketRejected."""
         now = self._clock.now()
         expires_at = min(prepare.expires_at - HOP_TIME, now + LONGEST_LIFE)
         if expires_at < now + SHORTEST_LIFE:
-            raise Rejected(Code.INSUFFICIENT_TIMEOUT, "The packet expires too soon to be forwarded")
+            raise PacketRejected(Code.INSUFFICIENT_TIMEOUT, "The packet expires too soon to be forwarded")
         return expires_at - expires_at % MILLISECOND
 
     async def _confirmed(self, request: Request, expires_at: int, reject: Reject) -> bytes | NoReply:
@@ -164,8 +166,8 @@ class Connector:
 
 
 def _configuration(peer: InboundPeer, prepare: Prepare) -> Fulfill:
-    """The answer to a child's request for its address and the link's asset (RFC 31). Raises Rejected."""
+    """The answer to a child's request for its address and the link's asset (RFC 31). Raises PacketRejected."""
     if prepare.amount or prepare.condition != CONFIGURATION_CONDITION:
-        raise Rejected(Code.BAD_REQUEST, "A configuration request carries no money")
+        raise PacketRejected(Code.BAD_REQUEST, "A configuration request carries no money")
     data = packets.var_text(peer.ilp_address) + packets.uint8(peer.asset_scale) + packets.var_text(peer.asset_code)
     return Fulfill(CONFIGURATION_FULFILLMENT, data)

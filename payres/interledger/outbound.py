@@ -27,7 +27,7 @@ from payres.core.store.database import Database
 from payres.core.store.work import Work
 from payres.interledger import settlement
 from payres.interledger.carrying import MARGIN, Carrier, Link, Payer
-from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Rejected, Unanswered
+from payres.interledger.packets import Code, Fulfill, Outcome, PacketRejected, Prepare, Unanswered
 from payres.interledger.routing import Hop, next_hop
 from payres.interledger.sending.connection import Timing
 from payres.interledger.settlement import end_if_finished
@@ -123,7 +123,7 @@ class WalletPackets:
         outbound = self._outbound
         try:
             hop = await self._next_hop(prepare)
-        except Rejected as rejected:
+        except PacketRejected as rejected:
             return rejected.reject(outbound.ilp_address)
         if prepare.amount:
             self.on_link = Fraction(hop.amount, prepare.amount)
@@ -151,10 +151,10 @@ class WalletPackets:
             peer = self._peer = self._peer or (await self._next_hop(prepare)).peer
             async with outbound.slots_to(peer).slot(peer.id, self._wallet_id):
                 if self._unanswered:
-                    raise Rejected(Code.BAD_REQUEST, UNANSWERED)
+                    raise PacketRejected(Code.BAD_REQUEST, UNANSWERED)
                 async with outbound.departure():
                     outcome = await outbound.carry(self._payer(peer, delivered), outbound.leaving(prepare))
-        except Rejected as rejected:
+        except PacketRejected as rejected:
             self._peer = None
             return rejected.reject(outbound.ilp_address)
         self._has_begun = True
@@ -171,7 +171,7 @@ class WalletPackets:
         def check(work: Work, hop: Hop) -> None:
             # The packet has a slot on the link to `peer`. The route may have changed since, or allow fewer slots.
             if hop.peer.id != peer.id or hop.peer.repeats_answers < peer.repeats_answers:
-                raise Rejected(Code.PEER_UNREACHABLE, "the way to the receiver has just changed")
+                raise PacketRejected(Code.PEER_UNREACHABLE, "the way to the receiver has just changed")
             if not self._has_begun:
                 self._begin(work)
 
@@ -182,5 +182,5 @@ class WalletPackets:
         return Payer(self._source, None, self._payment_id, check, land)
 
     async def _next_hop(self, prepare: Prepare) -> Hop:
-        """Raises Rejected."""
+        """Raises PacketRejected."""
         return await self._database.read(lambda work: next_hop(work, self._outbound.ilp_address, prepare, self._source))

@@ -240,7 +240,7 @@ class Unanswered(msgspec.Struct, frozen=True):
 Outcome = Reply | Unanswered
 
 
-class Rejected(Exception):
+class PacketRejected(Exception):
     """Ends the work on a packet, which is answered with a Reject; an open unit of work is rolled back.
 
     `message` is for any sender: it contains no names or balances.

@@ -9,7 +9,7 @@ from typing import Final
 from payres.core.payments.incoming import is_remote, unpayable
 from payres.core.payments.quotes import check_amounts, check_fits, nothing_arrives, unit_rate_between, wanted_amount
 from payres.core.payments.settlement import check_liquidity
-from payres.core.protocol.amounts import MAX_VALUE, Asset, Fee, Offer, Path, Terms, convert, fee_on, minimum_send
+from payres.core.protocol.amounts import MAX_VALUE, Asset, Fee, Offer, ProbedPath, Terms, convert, fee_on, minimum_send
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import DomainError, InvalidAmount, Unavailable
 from payres.core.protocol.urls import Urls, canonical
@@ -23,7 +23,7 @@ from payres.core.store.work import Work
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.routing import next_peer
-from payres.interledger.sending.connection import Connection, Destination, SendingFailed, monotonic
+from payres.interledger.sending.connection import Destination, SendingFailed, StreamConnection, monotonic
 from payres.interledger.sending.probe import max_source, min_delivery, price_of, probe, promise_of
 
 # How much the rate may change between quote and payment, or differ from our own.
@@ -148,7 +148,7 @@ class RemoteQuotes:
             check_fits(receiver.remaining, delivery)
         destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
         packets = WalletPackets(self._outbound, wallet.asset, wallet.id)
-        connection = Connection(packets, destination, self._outbound.timing)
+        connection = StreamConnection(packets, destination, self._outbound.timing)
         connection.probed_until = deadline
         fee = Fee() if is_free else wallet.fee
         try:
@@ -184,7 +184,7 @@ def _not_payable(field: str, error: FetchFailed) -> DomainError:
 
 
 async def _sending(
-    connection: Connection,
+    connection: StreamConnection,
     packets: WalletPackets,
     debit: int,
     asset: Asset,
@@ -207,7 +207,7 @@ async def _sending(
     return _terms(receiver, debit, fee, promised, path, sends_all=True)
 
 
-def _least_net(path: Path, on_link: Fraction) -> int:
+def _least_net(path: ProbedPath, on_link: Fraction) -> int:
     """The least net amount: two units, of which rounding may take one, or if it is more, what delivers one unit, in
     whole units of the first link. One unit sent is `on_link` of these."""
     if not path.low:
@@ -217,7 +217,7 @@ def _least_net(path: Path, on_link: Fraction) -> int:
 
 
 async def _delivering(
-    connection: Connection,
+    connection: StreamConnection,
     packets: WalletPackets,
     amount: int,
     pricing: Fee,
@@ -232,7 +232,7 @@ async def _delivering(
 
 
 def _terms(
-    receiver: RemoteIncomingPayment, debit: int, fee: int, receive: int, path: Path, *, sends_all: bool
+    receiver: RemoteIncomingPayment, debit: int, fee: int, receive: int, path: ProbedPath, *, sends_all: bool
 ) -> Terms:
     """Raises InvalidAmount if an amount exceeds 64 bits."""
     if max(debit, receive) > MAX_VALUE:

@@ -18,7 +18,7 @@ from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.interledger.carrying import Request, require_new, store_response
-from payres.interledger.packets import Code, CodecError, Fulfill, Prepare, Reject, Rejected, Reply, fulfills
+from payres.interledger.packets import Code, CodecError, Fulfill, PacketRejected, Prepare, Reject, Reply, fulfills
 from payres.interledger.routing import converted
 from payres.interledger.settlement import insufficient, warn_of_low
 from payres.interledger.store import peers
@@ -40,7 +40,7 @@ log = logging.getLogger("payres.interledger")
 async def receive(
     database: Database, ilp_address: str, peer: InboundPeer, prepare: Prepare, opened: Opened, request: Request
 ) -> Reply:
-    """The reply to a packet for one of our addresses, after its money has moved. Raises Rejected, Unavailable."""
+    """The reply to a packet for one of our addresses, after its money has moved. Raises PacketRejected, Unavailable."""
     arrived, target = prepare.amount, opened.asset or peer.asset
     if arrived and peer.asset != target:
         arrived = await database.read(partial(converted, amount=arrived, source=peer.asset, target=target))
@@ -50,7 +50,7 @@ async def receive(
         return reply
 
     def unit(work: Work) -> Reply:
-        """Checks that the request is new, moves the money, and caches the reply. Raises Rejected."""
+        """Checks that the request is new, moves the money, and caches the reply. Raises PacketRejected."""
         require_new(work, request)
         if not _deliver(work, peer, prepare, opened, arrived, arrival.asked.prepare_amount):
             return arrival.reject(ConnectionClose())  # tells the sender to stop
@@ -63,16 +63,16 @@ async def receive(
 class Arrival:
     """A packet that delivers `arrived`, in the asset of its address. Its answers are encrypted and report that amount.
 
-    `ilp_address` is this node's. Raises Rejected if the packet has no message from the sender.
+    `ilp_address` is this node's. Raises PacketRejected if the packet has no message from the sender.
     """
 
     def __init__(self, prepare: Prepare, arrived: int, opened: Opened, ilp_address: str) -> None:
         try:
             self.asked = opened.shared_secret.decrypt_packet(prepare.data)
         except CodecError as error:
-            raise Rejected(Code.UNEXPECTED_PAYMENT) from error
+            raise PacketRejected(Code.UNEXPECTED_PAYMENT) from error
         if self.asked.packet_type != PacketType.PREPARE:
-            raise Rejected(Code.BAD_REQUEST)
+            raise PacketRejected(Code.BAD_REQUEST)
         self._prepare = prepare
         self._arrived = arrived
         self._opened = opened
@@ -107,10 +107,10 @@ def _deliver(work: Work, peer: InboundPeer, prepare: Prepare, opened: Opened, ar
     """Moves the money and counts the packet. False, with nothing changed, if the incoming payment does not accept so
     much.
 
-    `arrived` is in the asset of the address. Raises Rejected.
+    `arrived` is in the asset of the address. Raises PacketRejected.
     """
     if work.now >= prepare.expires_at:
-        raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet has expired")
+        raise PacketRejected(Code.TRANSFER_TIMED_OUT, "The packet has expired")
     wallet, payment = _payee(work, opened.tag or "", opened.asset or peer.asset)
     if payment is not None and not fits_with_tolerance(payment, arrived, minimum):
         return False
@@ -121,31 +121,31 @@ def _deliver(work: Work, peer: InboundPeer, prepare: Prepare, opened: Opened, ar
     except NotEnough as lack:
         raise insufficient(lack, "the receiver's asset") from lack
     except InvalidAmount as error:  # a total beyond the range of the ledger
-        raise Rejected(Code.INSUFFICIENT_LIQUIDITY, str(error)) from error
+        raise PacketRejected(Code.INSUFFICIENT_LIQUIDITY, str(error)) from error
     # Checked last because it is rare: the peer was removed after its token was checked.
     if not peers.count_received(work, peer.id):
-        raise Rejected(Code.UNREACHABLE, "The peer that sent the packet was removed")
+        raise PacketRejected(Code.UNREACHABLE, "The peer that sent the packet was removed")
     return True
 
 
 def _payee(work: Work, tag: str, asset: Asset) -> tuple[WalletRecord, IncomingRecord | None]:
-    """The wallet to credit, and its incoming payment, if any. Raises Rejected."""
+    """The wallet to credit, and its incoming payment, if any. Raises PacketRejected."""
     wallet_id = wallet_of(tag)
     if wallet_id is None:
         payment, wallet = wallets.find_with_wallet(work, INCOMING, tag) or (None, None)
         if payment is None or wallet is None or not payment.open_at(work.now):
-            raise Rejected(Code.UNREACHABLE, "The incoming payment accepts no more money")
+            raise PacketRejected(Code.UNREACHABLE, "The incoming payment accepts no more money")
     else:
         payment, wallet = None, WALLETS.by_id(work, wallet_id)
     if not wallet.active or wallet.asset != asset:
-        raise Rejected(Code.UNREACHABLE, "The wallet address accepts no money")
+        raise PacketRejected(Code.UNREACHABLE, "The wallet address accepts no money")
     return wallet, payment
 
 
 def _move(work: Work, peer: InboundPeer, wallet: WalletRecord, sent: int, arrived: int, payment_id: str | None) -> None:
-    """From peer to wallet. Raises NotEnough, InvalidAmount, Rejected."""
+    """From peer to wallet. Raises NotEnough, InvalidAmount, PacketRejected."""
     if peer.asset_id != wallet.asset_id and converted(work, sent, peer.asset, wallet.asset) != arrived:
-        raise Rejected(Code.INTERNAL_ERROR, "The exchange rate has just changed")
+        raise PacketRejected(Code.INTERNAL_ERROR, "The exchange rate has just changed")
     payer = Side(peer.account_id, peer.asset_id, sent)
     payee = Side(wallet.account_id, wallet.asset_id, arrived)
     warn_of_low(work, ledger.exchange(work, payer, payee, incoming_payment_id=payment_id))

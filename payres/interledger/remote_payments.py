@@ -28,7 +28,7 @@ from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
-from payres.interledger.sending.connection import Connection, Destination, SendingFailed, close
+from payres.interledger.sending.connection import Destination, SendingFailed, StreamConnection, close
 from payres.interledger.sending.payment import Plan, pay
 from payres.interledger.settlement import end_sending, is_finished
 from payres.interledger.store import packets
@@ -174,7 +174,7 @@ class RemotePayments:
         begin = partial(count_attempt, received_before=baseline)
         own_packets = WalletPackets(self.outbound, wallet.asset, wallet.id, payment.id, begin)
         destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
-        connection = Connection(own_packets, destination, self.outbound.timing)
+        connection = StreamConnection(own_packets, destination, self.outbound.timing)
         result = None
         with suppress(TimeoutError):
             async with asyncio.timeout(LONGEST_ATTEMPT):
@@ -188,7 +188,7 @@ class RemotePayments:
             return SendingFailed(NOT_IN_FULL, retryable=False)  # the rest cannot be sent; no failure if it has arrived
         return result.failure
 
-    def _close(self, connection: Connection) -> None:
+    def _close(self, connection: StreamConnection) -> None:
         """Closes in the background: an unresponsive peer must not delay the payment's end or other payments."""
         closing = asyncio.create_task(close(connection))
         self._closings.add(closing)

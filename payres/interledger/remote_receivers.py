@@ -82,7 +82,7 @@ class OwnIdentity:
         return crypto_sign(data, self._secret)[:crypto_sign_BYTES]
 
 
-class AccessToken(msgspec.Struct, frozen=True):
+class ObtainedToken(msgspec.Struct, frozen=True):
     """`expires_in` is in seconds; None if not given."""
 
     value: str
@@ -92,13 +92,13 @@ class AccessToken(msgspec.Struct, frozen=True):
 class _GrantResponse(msgspec.Struct, frozen=True):
     """The part of a grant response that is read (RFC 9635 section 3)."""
 
-    access_token: AccessToken | None = None
+    access_token: ObtainedToken | None = None
     interact: msgspec.Raw = msgspec.Raw()
 
 
 async def request_token(
     http: GuardedClient, identity: OwnIdentity, auth_server: str, action: Literal["read-all", "create"]
-) -> AccessToken:
+) -> ObtainedToken:
     """Requests a token for incoming payments, by a grant without interaction. Raises FetchFailed."""
     access = {"type": "incoming-payment", "actions": [action]}
     # The form that all servers accept.

@@ -13,7 +13,7 @@ from payres.core.payments.quotes import unit_rate_between
 from payres.core.protocol.amounts import MAX_LEDGER, Asset, convert
 from payres.core.protocol.errors import NoRate
 from payres.core.store.work import Work
-from payres.interledger.packets import Code, Prepare, Rejected, too_large_data
+from payres.interledger.packets import Code, PacketRejected, Prepare, too_large_data
 from payres.interledger.store import peers
 from payres.interledger.store.peers import PeerRecord
 
@@ -27,15 +27,15 @@ class Hop(msgspec.Struct, frozen=True):
 
 
 def next_hop(work: Work, own_address: str, prepare: Prepare, source: Asset, inbound_peer_id: int | None = None) -> Hop:
-    """The next hop of a packet whose amount is in `source`. Raises Rejected."""
+    """The next hop of a packet whose amount is in `source`. Raises PacketRejected."""
     peer = next_peer(work, prepare.destination, own_address, source, inbound_peer_id)
     if peer is not None:
         onward = converted(work, prepare.amount, source, peer.asset) if prepare.amount else 0
         return Hop(peer, peers.outgoing_token(work, peer), onward)
     if inbound_peer_id is not None and covers(own_address, prepare.destination):
-        raise Rejected(Code.UNREACHABLE if prepare.destination == own_address else Code.UNEXPECTED_PAYMENT)
+        raise PacketRejected(Code.UNREACHABLE if prepare.destination == own_address else Code.UNEXPECTED_PAYMENT)
     where = prepare.destination.rpartition(".")[0]  # without the last segment, the payment's long token
-    raise Rejected(Code.UNREACHABLE, f"There is no peer with a route to {where}")
+    raise PacketRejected(Code.UNREACHABLE, f"There is no peer with a route to {where}")
 
 
 def next_peer(
@@ -65,7 +65,7 @@ def prefixes_of(address: str) -> Sequence[str]:
 def converted(work: Work, amount: int, source: Asset, target: Asset) -> int:
     """The value of `amount` of `source` in `target`, rounded down; at least 1 and at most what the ledger can move.
 
-    Raises Rejected.
+    Raises PacketRejected.
     """
     if source == target:
         return amount
@@ -73,10 +73,10 @@ def converted(work: Work, amount: int, source: Asset, target: Asset) -> int:
         rate = unit_rate_between(work, source, target)
     except NoRate as error:
         code = Code.CANNOT_RECEIVE if error.details["reason"] == "no_exchange_rate" else Code.INTERNAL_ERROR
-        raise Rejected(code, f"There is no exchange rate from {source.code} to {target.code}") from error
+        raise PacketRejected(code, f"There is no exchange rate from {source.code} to {target.code}") from error
     result = convert(amount, rate)
     if not result:
-        raise Rejected(Code.INSUFFICIENT_SOURCE_AMOUNT, "The amount is worth nothing in the next asset")
+        raise PacketRejected(Code.INSUFFICIENT_SOURCE_AMOUNT, "The amount is worth nothing in the next asset")
     if result > MAX_LEDGER:
-        raise Rejected(Code.AMOUNT_TOO_LARGE, data=too_large_data(amount, floor(MAX_LEDGER / rate)))
+        raise PacketRejected(Code.AMOUNT_TOO_LARGE, data=too_large_data(amount, floor(MAX_LEDGER / rate)))
     return result

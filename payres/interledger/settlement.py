@@ -22,7 +22,7 @@ from payres.core.store.accounts import ACCOUNTS, ASSETS, AccountRecord, HoldReco
 from payres.core.store.payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Damaged, Transaction, Work
-from payres.interledger.packets import Code, Rejected
+from payres.interledger.packets import Code, PacketRejected
 from payres.interledger.store import packets, peers
 from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.interledger.store.peers import PeerRecord
@@ -33,7 +33,7 @@ PAYMENT_ENDED: Final = "the payment has ended, or has nothing left to send"
 def prepare(work: Work, packet: PacketRecord, peer: PeerRecord) -> None:
     """Records a packet before it leaves, and holds its money; amounts must be positive.
 
-    Raises Rejected if the payment has ended or spent all, or the peer's credit or the liquidity is short.
+    Raises PacketRejected if the payment has ended or spent all, or the peer's credit or the liquidity is short.
     """
     PACKETS.insert(work, packet)
     own = packet.outgoing_payment_id
@@ -45,15 +45,15 @@ def prepare(work: Work, packet: PacketRecord, peer: PeerRecord) -> None:
     except NotEnough as lack:
         if own is None:
             raise insufficient(lack, "the next asset") from lack
-        raise Rejected(Code.INSUFFICIENT_LIQUIDITY, "there is not enough liquidity for the exchange") from lack
+        raise PacketRejected(Code.INSUFFICIENT_LIQUIDITY, "there is not enough liquidity for the exchange") from lack
     except InvalidAmount as error:  # beyond the range of the ledger
-        raise Rejected(Code.INSUFFICIENT_LIQUIDITY) from error
+        raise PacketRejected(Code.INSUFFICIENT_LIQUIDITY) from error
 
 
-def insufficient(lack: NotEnough, asset: str) -> Rejected:
+def insufficient(lack: NotEnough, asset: str) -> PacketRejected:
     """The rejection of a peer's packet for lack of its credit or of our liquidity in `asset`."""
     whose = "The peer's credit" if lack.account.kind == "peer" else f"The liquidity in {asset}"
-    return Rejected(Code.INSUFFICIENT_LIQUIDITY, f"{whose} does not suffice")
+    return PacketRejected(Code.INSUFFICIENT_LIQUIDITY, f"{whose} does not suffice")
 
 
 def fulfil(work: Work, packet_id: str, delivered: int) -> bool:
@@ -114,11 +114,11 @@ def _check_payment(work: Work, payment_id: str) -> int:
     """Checks that the payment is in progress and covers this packet too. Returns the id of its asset."""
     payment = OUTGOING.get(work, payment_id)
     if payment is None or payment.state != "sending":
-        raise Rejected(Code.BAD_REQUEST, PAYMENT_ENDED)
+        raise PacketRejected(Code.BAD_REQUEST, PAYMENT_ENDED)
     promised = payment_hold(work, payment_id)
     # The fulfilled amount and the amount in flight never exceed the debit amount minus the fee.
     if packets.in_flight_of_payment(work, payment_id) > promised.remaining - payment.terms.fee:
-        raise Rejected(Code.BAD_REQUEST, PAYMENT_ENDED)
+        raise PacketRejected(Code.BAD_REQUEST, PAYMENT_ENDED)
     return ACCOUNTS.by_id(work, promised.account_id).asset_id
 
 
@@ -126,7 +126,7 @@ def _hold_of_peer(work: Work, packet: PacketRecord) -> int:
     """Holds the packet's money in the account of the peer that sent it. Returns the id of the account's asset."""
     payer = peers.peer_by_id(work, packet.from_peer_id) if packet.from_peer_id is not None else None
     if payer is None:  # removed since its token was checked
-        raise Rejected(Code.INSUFFICIENT_LIQUIDITY)
+        raise PacketRejected(Code.INSUFFICIENT_LIQUIDITY)
     warn_of_low(work, ledger.hold(work, payer.account_id, packet.source_amount, packet_id=packet.id).low)
     return payer.asset_id
 
@@ -191,7 +191,7 @@ def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None
     payments.end_outgoing(work, payment.id, sent, payment.delivered, failure, work.now)
     state, name = ("failed", "outgoing_payment.failed") if failure else ("completed", "outgoing_payment.completed")
     ended = msgspec.structs.replace(payment, sent=sent, state=state, failure=failure)
-    settlement.emit(work, WALLETS.by_id(work, payment.wallet_address_id), ended, name)
+    settlement.emit_payment_event(work, WALLETS.by_id(work, payment.wallet_address_id), ended, name)
 
 
 def count_unresolved(work: Work, packet: PacketRecord) -> None:

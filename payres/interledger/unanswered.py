@@ -39,7 +39,16 @@ from payres.core.store.work import Work
 from payres.interledger import settlement
 from payres.interledger.carrying import BOUNDS, Carrier, land_forwarded
 from payres.interledger.connector import LONGEST_LIFE
-from payres.interledger.packets import Code, Fulfill, Outcome, Reject, Rejected, Unanswered, decode_prepare, fulfills
+from payres.interledger.packets import (
+    Code,
+    Fulfill,
+    Outcome,
+    PacketRejected,
+    Reject,
+    Unanswered,
+    decode_prepare,
+    fulfills,
+)
 from payres.interledger.remote_receivers import RemoteReceivers
 from payres.interledger.settlement import end_remote, has_arrived, payment_of
 from payres.interledger.store import packets, peers
@@ -149,7 +158,7 @@ class UnansweredPackets:
             outcome, may_change = await self._ask(one)
             if isinstance(outcome, Unanswered) and may_change:
                 return next_look(self._clock.now(), one.expires_at)
-            with suppress(Rejected):  # it was given up in the meantime
+            with suppress(PacketRejected):  # it was given up in the meantime
                 await self._database.write(partial(_end, packet=one, outcome=outcome))
         return None if payment_id is None else await self._ask_receiver(payment_id)
 

@@ -48,7 +48,7 @@ T = TypeVar("T")
 PAGE_PARAMETERS: Final = ("first", "last", "cursor")
 
 
-class Call(ActorRequest, frozen=True):
+class ApiCall(ActorRequest, frozen=True):
     """One request with a valid key. An operation of several transactions uses `read` and `write`."""
 
     key: ApiKeyRecord
@@ -98,7 +98,7 @@ async def _serve(request: Request, operation: Operation) -> Response:
         raise BearerTokenInvalid(str(error), error.details["reason"]) from error
 
 
-async def _authorize(request: Request, scope: str) -> Call:
+async def _authorize(request: Request, scope: str) -> ApiCall:
     """Raises 401, InsufficientAccess, TooManyRequests."""
     context = context_of(request)
     text = credentials(request.scope["headers"], "bearer")
@@ -111,7 +111,7 @@ async def _authorize(request: Request, scope: str) -> Call:
     if api_keys.is_use_due(key, context.clock.now()):
         with suppress(Unavailable):  # reading still works
             await context.database.write(lambda work: API_KEYS.update(work, key.id, last_used_at=work.now))
-    return Call(request, lambda work: api_keys.authenticate(work, text).actor, key)
+    return ApiCall(request, lambda work: api_keys.authenticate(work, text).actor, key)
 
 
 async def _given(request: Request, operation: Operation) -> tuple[dict[str, Any], bytes]:
@@ -155,7 +155,7 @@ def _read_query(parameters: Mapping[str, str], kind: type[msgspec.Struct]) -> ms
         raise InvalidRequest(f"The query breaks a rule: {sentence}", field=path.rstrip("`") or "query") from error
 
 
-def _keyed(request: Request, operation: Operation, call: Call, body: bytes) -> KeyedRequest | None:
+def _keyed(request: Request, operation: Operation, call: ApiCall, body: bytes) -> KeyedRequest | None:
     """The request under its Idempotency-Key. Raises InvalidRequest if the answer must not be stored."""
     key = idempotency_key(request.scope["headers"]) if request.method == "POST" else None
     if key is None:
@@ -166,7 +166,7 @@ def _keyed(request: Request, operation: Operation, call: Call, body: bytes) -> K
     return KeyedRequest(None, key, request.scope["path"], body, api_key_id=call.key.id)
 
 
-async def _answer(call: Call, operation: Operation, given: dict[str, Any], keyed: KeyedRequest | None) -> bytes:
+async def _answer(call: ApiCall, operation: Operation, given: dict[str, Any], keyed: KeyedRequest | None) -> bytes:
     if operation.is_async:
         return await _answer_in_steps(call, operation, given, keyed)
 
@@ -181,7 +181,7 @@ async def _answer(call: Call, operation: Operation, given: dict[str, Any], keyed
 
 
 async def _answer_in_steps(
-    call: Call, operation: Operation, given: dict[str, Any], keyed: KeyedRequest | None
+    call: ApiCall, operation: Operation, given: dict[str, Any], keyed: KeyedRequest | None
 ) -> bytes:
     """A repeated request waits for the first, and gets its answer."""
 

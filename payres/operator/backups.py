@@ -22,9 +22,9 @@ from payres.core.store.copies import (
     compare,
     copied,
     examine,
-    exchange,
     rename,
     side_file,
+    swap_files,
 )
 from payres.core.store.migrations import (
     UnusableDatabase,
@@ -194,7 +194,7 @@ def restore_backup(
 def _put_in_place(database: Path, copy: Path, kept: Path) -> bool:
     """See exchange. The old database starts without its log, if that has been applied to it."""
     had_log = has_log(str(database))
-    was_there = exchange(database, copy, kept)
+    was_there = swap_files(database, copy, kept)
     if was_there and not any(side_file(kept, suffix).exists() for suffix in LOGS):
         with suppress(sqlite3.Error):  # it may be damaged
             change(kept, lambda tx: remove_token_if_complete(tx, str(database), had_log))

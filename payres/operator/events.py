@@ -19,7 +19,7 @@ from payres.core.protocol.limits import MAX_PAGE, MAX_STREAMS_OF_KEY, MAX_WAIT_S
 from payres.core.protocol.wire import List, encode
 from payres.core.store import events
 from payres.core.store.work import EVENTS, Work
-from payres.operator.api import Call
+from payres.operator.api import ApiCall
 from payres.operator.declarations import Query, endpoint
 from payres.operator.services import operator_of
 from payres.webhooks.sender import EventView, event_view
@@ -39,7 +39,7 @@ Lines = tuple[int, bytes, bool]
 HEARTBEAT_SECONDS: Final = 15.0
 
 
-async def stream(call: Call, query: EventQuery) -> Response:
+async def stream(call: ApiCall, query: EventQuery) -> Response:
     """The same as server-sent events, without end; `Last-Event-ID` is the last event that a client got before it
     reconnected.
 
@@ -56,7 +56,7 @@ async def stream(call: Call, query: EventQuery) -> Response:
 
 
 @endpoint("GET /events", "events:read", stream=stream, media_types=[EVENT_STREAM])
-async def read(call: Call, query: EventQuery) -> List[EventView]:
+async def read(call: ApiCall, query: EventQuery) -> List[EventView]:
     """Read the events after a sequence, oldest first; with `wait`, as soon as there are some."""
     unit = call.authenticated(partial(_after, sequence=query.after))
     if not query.wait:
@@ -66,7 +66,7 @@ async def read(call: Call, query: EventQuery) -> List[EventView]:
     return List(result=found)
 
 
-async def _parts(call: Call, after: int) -> AsyncGenerator[bytes]:
+async def _parts(call: ApiCall, after: int) -> AsyncGenerator[bytes]:
     """Ends when the client disconnects, the server stops, or the key has ended. Raises TooManyRequests at once."""
     with watch(call.request, EVENTS, call.key.actor, EVENT_STREAM) as watched:
         if watched is None:
@@ -91,7 +91,7 @@ async def _parts(call: Call, after: int) -> AsyncGenerator[bytes]:
                     yield b":\n\n"
 
 
-async def _shared(call: Call, after: int) -> Lines:
+async def _shared(call: ApiCall, after: int) -> Lines:
     """The next lines. Streams of a key at the same position are woken together: the first of them reads for all.
 
     After another change they read again, since a read in progress may have missed it.

@@ -19,7 +19,7 @@ from payres.core.store.work import Work
 from payres.html.sign_in import PasswordGate
 from payres.interledger.node import node_of
 from payres.operator import api_keys, backups, invariant_checks, payment_history, refunds, wallets, webhooks
-from payres.operator.api import Call
+from payres.operator.api import ApiCall
 from payres.operator.api_keys import CreatedApiKey
 from payres.operator.backups import BackupError, MadeBackup
 from payres.operator.declarations import DecimalText, Name, Reference, TimeText, endpoint, form, said
@@ -46,7 +46,7 @@ class NewPassword(Body, frozen=True, kw_only=True):
 
 
 @endpoint("PUT /wallets/{wallet}/password", "wallets:write")
-async def set_password(call: Call, wallet: str, new: NewPassword) -> Wallet:
+async def set_password(call: ApiCall, wallet: str, new: NewPassword) -> Wallet:
     """Give a wallet's owner a new password. Browsers that are signed in must sign in again."""
 
     def find(work: Work) -> object:
@@ -62,7 +62,9 @@ async def set_password(call: Call, wallet: str, new: NewPassword) -> Wallet:
 
 
 @endpoint("POST /api-keys", "keys:write", shows_secret=True)
-async def create_api_key(call: Call, name: Name, scopes: Scopes, expires_at: TimeText | None = None) -> CreatedApiKey:
+async def create_api_key(
+    call: ApiCall, name: Name, scopes: Scopes, expires_at: TimeText | None = None
+) -> CreatedApiKey:
     """Create an API key, with no more scopes than one's own, which expires no later. The key is shown only here.
 
     It ends when one's own is revoked, unless that is done with `keepMade`.
@@ -72,7 +74,7 @@ async def create_api_key(call: Call, name: Name, scopes: Scopes, expires_at: Tim
 
 
 @endpoint("POST /webhooks", "webhooks:write events:read", shows_secret=True)
-async def add_webhook(call: Call, url: Text, events: Patterns = (), private: Private = False) -> Webhook:
+async def add_webhook(call: ApiCall, url: Text, events: Patterns = (), private: Private = False) -> Webhook:
     """Send events from now on to a URL. The secret for verifying signatures is shown only in this answer.
 
     Only keys with the scope webhooks:private may add one that is `private`.
@@ -83,7 +85,7 @@ async def add_webhook(call: Call, url: Text, events: Patterns = (), private: Pri
 
 
 @endpoint("POST /webhooks/{id}/tests", "webhooks:write")
-async def test_webhook(call: Call, id: str) -> WebhookTest:
+async def test_webhook(call: ApiCall, id: str) -> WebhookTest:
     """Send the event webhook.test now, and return the answer of the endpoint."""
     event, target = await call.write(partial(webhooks.make_test, id=id))
     made = await call.context.part(Sender).send(target, event)
@@ -122,7 +124,7 @@ async def send_back(
 
 
 @endpoint("GET /ledger/check", "ledger:read")
-async def check_ledger(call: Call) -> LedgerCheck:
+async def check_ledger(call: ApiCall) -> LedgerCheck:
     """Check every invariant of the ledger, over one snapshot. This takes long if there are many payments."""
     at, findings = await call.read(lambda work: (work.now, invariant_checks.check(work)))
     with suppress(Unavailable):  # the findings can be shown all the same
@@ -131,7 +133,7 @@ async def check_ledger(call: Call) -> LedgerCheck:
 
 
 @endpoint("POST /backups", "backup:write")
-async def make_backup(call: Call) -> MadeBackup:
+async def make_backup(call: ApiCall) -> MadeBackup:
     """Make a verified copy of the database in the directory of the setting backup_directory."""
     directory, database = call.context.settings.backup_directory, call.context.database.path
     if not directory:

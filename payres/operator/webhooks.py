@@ -32,7 +32,7 @@ from payres.operator.declarations import (
 )
 from payres.operator.shapes import Column, Shape, fact, represent
 from payres.webhooks.deliveries import ALL, TEST, matches, note_attempt, wants
-from payres.webhooks.sender import Attempt, Target, new_secret, target_of
+from payres.webhooks.sender import Attempt, WebhookTarget, new_secret, target_of
 from payres.webhooks.store import webhooks as stored
 from payres.webhooks.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord, WebhookRecord
 
@@ -331,7 +331,7 @@ async def replay_failed(call: Units, id: str) -> Replayed:
     return await replay(call, webhook=id, failed=True)
 
 
-def make_test(work: Work, id: str) -> tuple[EventRecord, Target]:
+def make_test(work: Work, id: str) -> tuple[EventRecord, WebhookTarget]:
     """The event that tests a webhook, and its target; the caller sends it. Raises NotFound."""
     webhook = require_webhook(work, id)
     server.record(work, "webhook.test", id)

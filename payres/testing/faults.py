@@ -30,7 +30,7 @@ from payres.core.store.work import Units, Work
 from payres.interledger.carrying import Payer
 from payres.interledger.node import node_of
 from payres.interledger.outbound import Carry, Post
-from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Rejected, too_large_data
+from payres.interledger.packets import Code, Fulfill, Outcome, PacketRejected, Prepare, Reject, too_large_data
 from payres.testing.asked import Asked, find_asked
 from payres.testing.journal import Journal
 from payres.testing.rules import Rule, Rules
@@ -293,9 +293,9 @@ class Interference:
             return await carry(payer, prepare)
         async with sending.lock:
             if sending.left == 0:
-                raise Rejected(Code.UNREACHABLE, SENTENCE)
+                raise PacketRejected(Code.UNREACHABLE, SENTENCE)
             if prepare.amount > sending.left:
-                raise Rejected(Code.AMOUNT_TOO_LARGE, SENTENCE, too_large_data(prepare.amount, sending.left))
+                raise PacketRejected(Code.AMOUNT_TOO_LARGE, SENTENCE, too_large_data(prepare.amount, sending.left))
             outcome = await carry(payer, prepare)
             if isinstance(outcome, Fulfill):
                 sending.left -= prepare.amount

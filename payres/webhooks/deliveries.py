@@ -31,7 +31,7 @@ from payres.core.store.database import Database
 from payres.core.store.events import OUTBOX, Changes, EventRecord
 from payres.core.store.work import ACTIVE_WEBHOOK, Work
 from payres.core.store.work import EVENTS as NEWS
-from payres.webhooks.sender import GONE, Attempt, Sender, Target, target_of
+from payres.webhooks.sender import GONE, Attempt, Sender, WebhookTarget, target_of
 from payres.webhooks.store import webhooks
 from payres.webhooks.store.webhooks import (
     DELIVERIES,
@@ -141,7 +141,7 @@ class ToSend(msgspec.Struct, frozen=True):
 class Round(msgspec.Struct, frozen=True):
     """Events to send to a webhook, one after another."""
 
-    target: Target
+    target: WebhookTarget
     to_send: Sequence[ToSend]
 
 

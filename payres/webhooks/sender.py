@@ -47,7 +47,7 @@ class EventView(Resource, frozen=True, kw_only=True):
     data: Raw
 
 
-class Target(msgspec.Struct, frozen=True):
+class WebhookTarget(msgspec.Struct, frozen=True):
     """A webhook and its signing secrets."""
 
     webhook: WebhookRecord
@@ -78,18 +78,18 @@ class Sender:
         self.repeats: Callable[[EventRecord], bool] = lambda event: False
         self._clients = {private: GuardedClient(private or allow_private_hosts, BOUNDS) for private in (False, True)}
 
-    async def send(self, target: Target, event: EventRecord) -> Attempt:
+    async def send(self, target: WebhookTarget, event: EventRecord) -> Attempt:
         """Makes one attempt. Raises nothing."""
         if self.repeats(event):
             await self._count_and_send(target, event)
         return await self._count_and_send(target, event)
 
-    async def _count_and_send(self, target: Target, event: EventRecord) -> Attempt:
+    async def _count_and_send(self, target: WebhookTarget, event: EventRecord) -> Attempt:
         attempt = await self._send(target, event)
         self._deliveries["taken" if attempt.error is None else "failed"] += 1
         return attempt
 
-    async def _send(self, target: Target, event: EventRecord) -> Attempt:
+    async def _send(self, target: WebhookTarget, event: EventRecord) -> Attempt:
         now, webhook = self._clock.now(), target.webhook
         try:
             body = encode(event_view(event))
@@ -119,9 +119,9 @@ def event_view(event: EventRecord) -> EventView:
     )
 
 
-def target_of(work: Work, webhook: WebhookRecord) -> Target:
+def target_of(work: Work, webhook: WebhookRecord) -> WebhookTarget:
     """The webhook with its secrets."""
-    return Target(webhook, tuple(webhooks.signing_secrets(work, webhook, work.now)))
+    return WebhookTarget(webhook, tuple(webhooks.signing_secrets(work, webhook, work.now)))
 
 
 def new_secret(work: Work) -> str:

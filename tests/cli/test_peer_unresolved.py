@@ -7,7 +7,7 @@ import pytest
 
 from payres.core.payments import ledger
 from payres.core.protocol.amounts import Asset, Terms
-from payres.core.protocol.amounts import Path as Way
+from payres.core.protocol.amounts import ProbedPath as Way
 from payres.core.store import clients, grants
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.grants import GRANTS, GrantRecord

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from payres.core.payments import ledger
 from payres.core.protocol.amounts import MAX_LEDGER, Asset, Terms
-from payres.core.protocol.amounts import Path as Way
+from payres.core.protocol.amounts import ProbedPath as Way
 from payres.core.store import accounts, clients
 from payres.core.store.connections import connect_writer
 from payres.core.store.payments import OUTGOING
 from payres.core.store.work import Damaged, Transaction, Work
 from payres.interledger import settlement
-from payres.interledger.packets import Code, Rejected
+from payres.interledger.packets import Code, PacketRejected
 from payres.interledger.settlement import end_remote, payment_hold
 from payres.interledger.store import packets
 from payres.interledger.store.packets import PacketRecord
@@ -194,7 +194,7 @@ class Machine:
             **whose,
         )
         liquid = onward != "euros" or self.onward({*PAID, "prepared"}, "euros") + there <= LIQUIDITY
-        refused = pytest.raises(Rejected, match=Code.INSUFFICIENT_LIQUIDITY if fits else code)
+        refused = pytest.raises(PacketRejected, match=Code.INSUFFICIENT_LIQUIDITY if fits else code)
         with nullcontext() if fits and liquid else refused, savepoint(self.tx):
             settlement.prepare(self.work(), packet, require_peer(self.work(), onward))
             self.packets[packet.id], self.states[packet.id] = packet, "prepared"

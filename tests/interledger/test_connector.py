@@ -21,9 +21,9 @@ from payres.interledger.connector import CONFIGURATION, CONFIGURATION_CONDITION
 from payres.interledger.packets import (
     Code,
     Fulfill,
+    PacketRejected,
     Prepare,
     Reject,
-    Rejected,
     Reply,
     decode_prepare,
     decode_reply,
@@ -489,7 +489,7 @@ def test_packet_is_fulfilled_only_when_it_can_be_and_is_enough(
     one = sender()
     prepare = one.prepare(amount, minimum, fulfillable=fulfillable, kind=kind)
     if kind is not PacketType.PREPARE:
-        with pytest.raises(Rejected, match=Code.BAD_REQUEST):
+        with pytest.raises(PacketRejected, match=Code.BAD_REQUEST):
             arrival(prepare)
         return
     reply = arrival(prepare).reply()
@@ -503,5 +503,5 @@ def test_packet_is_fulfilled_only_when_it_can_be_and_is_enough(
 @given(st.binary(max_size=200))
 def test_data_that_the_sender_did_not_seal_is_unexpected(data: bytes) -> None:
     one = sender()
-    with pytest.raises(Rejected, match=Code.UNEXPECTED_PAYMENT):
+    with pytest.raises(PacketRejected, match=Code.UNEXPECTED_PAYMENT):
         arrival(Prepare(5, 10**15, bytes(32), one.address, data))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from payres.core.protocol.amounts import MAX_LEDGER, MAX_VALUE, Asset
 from payres.core.store.connections import connect_writer
 from payres.core.store.work import Transaction, Work
-from payres.interledger.packets import Code, Rejected, parse_too_large
+from payres.interledger.packets import Code, PacketRejected, parse_too_large
 from payres.interledger.routing import converted, covers, next_peer
 from payres.interledger.store import peers
 from payres.operator.assets import set_rate
@@ -143,10 +143,10 @@ def test_conversion_rounds_down_or_says_why_not(rates: Work, amount: int, source
         assert told[1] * unit_rate <= MAX_LEDGER < (told[1] + 1) * unit_rate
 
 
-def outcome(rates: Transaction, amount: int, here: Asset, there: Asset) -> int | Rejected:
+def outcome(rates: Transaction, amount: int, here: Asset, there: Asset) -> int | PacketRejected:
     try:
         return converted(work_at(rates, 0), amount, here, there)
-    except Rejected as rejected:
+    except PacketRejected as rejected:
         return rejected
 
 

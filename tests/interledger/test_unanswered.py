@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.core.protocol.amounts import Path as Way
+from payres.core.protocol.amounts import ProbedPath as Way
 from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.interledger import settlement
 from payres.interledger import unanswered as module
 from payres.interledger.carrying import NoReply, land_forwarded
 from payres.interledger.connector import LONGEST_LIFE
-from payres.interledger.packets import Fulfill, Prepare, Reject, Rejected
+from payres.interledger.packets import Fulfill, PacketRejected, Prepare, Reject
 from payres.interledger.remote_receivers import RemoteReceivers
 from payres.interledger.store import peers
 from payres.interledger.store.packets import PACKETS, PacketRecord
@@ -322,7 +322,7 @@ async def test_fulfillment_of_a_decided_packet_moves_nothing_and_is_passed_on_if
         async with recovering(node):
             await settled(node)
     balance = await node.balance("near")
-    paid_for = nullcontext() if before == "fulfilled" else pytest.raises(Rejected, match="R00")
+    paid_for = nullcontext() if before == "fulfilled" else pytest.raises(PacketRejected, match="R00")
     with paid_for:
         await node.database.write(lambda work: land_forwarded(work, packet, THANKS))
     assert (await state(node, packet), await node.balance("near")) == (before, balance)

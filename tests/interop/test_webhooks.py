@@ -5,7 +5,7 @@ from typing import Any
 from payres.core.process.logs import Metrics
 from payres.core.protocol.clock import SystemClock
 from payres.core.store.events import EventRecord
-from payres.webhooks.sender import Sender, Target
+from payres.webhooks.sender import Sender, WebhookTarget
 from payres.webhooks.store.webhooks import WebhookRecord
 from tests.interop.conftest import RunScenario
 from tests.webhooks.endpoint import Endpoint
@@ -21,7 +21,7 @@ async def test_webhooks_are_verified(run_scenario: RunScenario) -> None:
     with Endpoint().running() as endpoint:
         webhook = WebhookRecord("1", endpoint.url, "*", 1, "active", b"", None, None, 0, now)
         sender = Sender(SystemClock(), allow_private_hosts=False, metrics=Metrics())
-        attempt = await sender.send(Target(webhook, (NEW, OLD)), event)
+        attempt = await sender.send(WebhookTarget(webhook, (NEW, OLD)), event)
         await sender.aclose()
     assert attempt.error is None
     [received] = endpoint.received

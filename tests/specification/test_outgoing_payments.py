@@ -9,7 +9,7 @@ import httpx2
 from payres.core.grants.access import permit
 from payres.core.grants.tokens import Holders
 from payres.core.payments import outgoing
-from payres.core.protocol.amounts import Asset, Offer, Path, Terms
+from payres.core.protocol.amounts import Asset, Offer, ProbedPath, Terms
 from payres.core.protocol.wire import Amount, OutgoingPaymentRequest
 from payres.core.store.payments import OUTGOING
 from payres.core.store.work import Work
@@ -118,7 +118,7 @@ def failed_elsewhere(driver: Driver) -> httpx2.Response:
         fee=0,
         receive=500,
         asset=Asset("USD", 2),
-        path=Path(Fraction(1), Fraction(1), 500),
+        path=ProbedPath(Fraction(1), Fraction(1), 500),
         sends_all=True,
     )
     asked = OutgoingPaymentRequest(

@@ -35,7 +35,7 @@ from payres.operator.webhooks import DELIVERY, WEBHOOK, list_deliveries
 from payres.testing.clock import MovableClock
 from payres.webhooks import deliveries
 from payres.webhooks.deliveries import RETRY_PAUSES, Queue
-from payres.webhooks.sender import Attempt, Sender, Target, signed_headers
+from payres.webhooks.sender import Attempt, Sender, WebhookTarget, signed_headers
 from payres.webhooks.store import webhooks as store
 from payres.webhooks.store.webhooks import DeliveryRecord, WebhookRecord
 from tests.helpers import ROOT, TIMEOUT, Json, usd, wait_until
@@ -348,7 +348,7 @@ async def send(url: str, clock: MovableClock, is_private: bool = True, **members
     webhook = WebhookRecord("1", url, "*", int(is_private), "active", b"", None, None, 0, NOW)
     event = events.EventRecord(1, "wallet.deposited", None, members.get("data", b"{}"), NOW)
     try:
-        return await sender.send(Target(webhook, ("whsec_AAAA",)), event)
+        return await sender.send(WebhookTarget(webhook, ("whsec_AAAA",)), event)
     finally:
         await sender.aclose()
 
@@ -470,7 +470,7 @@ def test_secret_is_stored_encrypted_and_not_shown(instance: Instance, add: AddEn
     _, added = add()
     found = instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id))
     assert added.secret.encode() not in found.secret
-    assert added.secret not in repr(Target(found, (added.secret,)))
+    assert added.secret not in repr(WebhookTarget(found, (added.secret,)))
 
 
 def test_replay_sends_again(instance: Instance, add: AddEndpoint) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from payres.core.grants.tokens import emit
+from payres.core.grants.tokens import emit_grant_event
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import InteractionUnknown, InvalidInteraction, WrongState
 from payres.core.protocol.gnap import interaction_hash
@@ -49,7 +49,7 @@ def decide(work: Work, pending: Pending, approve: bool, decider: Decider) -> str
     GRANTS.update(work, grant.id, purge_at=work.now + retention.DECIDED_GRANT)
     INTERACTIONS.update(work, interaction.id, reference=reference, decided_at=work.now, decided_by=decider)
     if not approve:
-        emit(work, "grant.denied", grant)
+        emit_grant_event(work, "grant.denied", grant)
     return _redirect(work.urls, interaction, reference)
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from payres.core.grants.clients import remember
 from payres.core.grants.consent import has_lapsed
 from payres.core.grants.limits import check_requested_limits
-from payres.core.grants.tokens import emit, issue_token, revoke_grant
+from payres.core.grants.tokens import emit_grant_event, issue_token, revoke_grant
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import (
     ContinuationUnknown,
@@ -274,7 +274,7 @@ def _issue(work: Work, grant: GrantRecord, interaction: InteractionRecord, token
     assert changed
     INTERACTIONS.update(work, interaction.id, reference=None)
     grants.keep_grant(work, grant.id)
-    emit(work, "grant.issued", grant)
+    emit_grant_event(work, "grant.issued", grant)
     return GrantResponse(
         continue_=_follow_up(work, grant.id, token),
         access_token=UNSET if grant.access == "[]" else issue_token(work, grant),

@@ -94,11 +94,11 @@ def revoke_grant(work: Work, grant_id: str) -> GrantRecord:
         grants.change_state(work, grant_id, grant.state, "revoked", work.now)
         grants.revoke_tokens_of_grant(work, grant_id, work.now)
         if grant.state != "pending":
-            emit(work, "grant.revoked", grant)
+            emit_grant_event(work, "grant.revoked", grant)
     return GRANTS.by_id(work, grant_id)
 
 
-def emit(work: Work, event: str, grant: GrantRecord) -> None:
+def emit_grant_event(work: Work, event: str, grant: GrantRecord) -> None:
     """Writes an event of a grant that needed consent. Other grants have none, because anyone can request them."""
     if grant.wallet_address_id is not None:
         wallet = WALLETS.by_id(work, grant.wallet_address_id)

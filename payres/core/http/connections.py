@@ -13,7 +13,7 @@ from payres.core.process.rate_limiter import counted_address
 from payres.core.protocol.limits import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, SPARE_FILES
 
 
-class Connection(Protocol):
+class BufferedConnection(Protocol):
     """The part of a connection used here."""
 
     transport: asyncio.Transport
@@ -33,7 +33,7 @@ class Connections:
         self._proxies = ProxyHeadersMiddleware(cast("Any", None), trusted_proxies).trusted_hosts
         self._open: dict[str, int] = {}
         # In the order in which they began to buffer, with the bytes when last counted.
-        self._buffers: dict[Connection, int] = {}
+        self._buffers: dict[BufferedConnection, int] = {}
         self._total = 0
 
     def counted_address(self, client: tuple[str, int] | None) -> str | None:
@@ -51,7 +51,7 @@ class Connections:
         if count:
             self._open[address] = count
 
-    def buffer(self, connection: Connection, size: int) -> None:
+    def buffer(self, connection: BufferedConnection, size: int) -> None:
         """Sets a connection's buffered bytes. If the total is too much, cuts connections that have buffered longest."""
         self._total += size - self._buffers.get(connection, 0)
         if size:

@@ -34,14 +34,14 @@ from payres.core.store.wallets import WalletRecord, active_wallet
 from payres.core.store.work import Work
 
 
-class Asked(Protocol):
+class CreationRequest(Protocol):
     """A request body. An incoming payment may leave the wallet address to the grant."""
 
     @property
     def wallet_address(self) -> str | UnsetType: ...
 
 
-A = TypeVar("A", bound=Asked)
+A = TypeVar("A", bound=CreationRequest)
 R = TypeVar("R", bound=IncomingRecord | OutgoingRecord | QuoteRecord)
 B = TypeVar("B", bound=WalletResource)
 

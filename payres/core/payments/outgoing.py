@@ -11,7 +11,7 @@ from payres.core.payments import ledger
 from payres.core.payments.incoming import PAID_MEANWHILE, LocalReceiver, fits, open_receiver
 from payres.core.payments.ledger import NotEnough
 from payres.core.payments.quotes import local_terms
-from payres.core.payments.settlement import emit, pay_locally, short_of_liquidity
+from payres.core.payments.settlement import emit_payment_event, pay_locally, short_of_liquidity
 from payres.core.protocol.amounts import MAX_LEDGER, Offer, Terms
 from payres.core.protocol.clock import lasts
 from payres.core.protocol.errors import InsufficientFunds, InvalidAmount, InvalidQuote, InvalidRequest, WrongState
@@ -146,8 +146,8 @@ def pay_or_hold(
     except NotEnough as lack:  # of liquidity
         raise short_of_liquidity(terms.receive, terms.asset) from lack
     if receiver is None:
-        return emit(work, wallet, payment, "outgoing_payment.created")
-    return emit(work, wallet, payment, "outgoing_payment.created", "outgoing_payment.completed")
+        return emit_payment_event(work, wallet, payment, "outgoing_payment.created")
+    return emit_payment_event(work, wallet, payment, "outgoing_payment.created", "outgoing_payment.completed")
 
 
 def _terms(

@@ -38,7 +38,7 @@ def pay_locally(
     credit(work, target, receiver, payment.terms.receive)
 
 
-def emit(work: Work, wallet: WalletRecord, payment: OutgoingRecord, *names: str) -> OutgoingPayment:
+def emit_payment_event(work: Work, wallet: WalletRecord, payment: OutgoingRecord, *names: str) -> OutgoingPayment:
     """Writes these events, and that of a refund that has arrived by it. Returns the payment as its client sees it."""
     shown = representations.outgoing_payment(work.urls, wallet, payment)
     refund = None if payment.grant_id else refund_by_return_payment(work, payment.id)

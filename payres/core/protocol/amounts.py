@@ -227,7 +227,7 @@ class RateBounds(msgspec.Struct, frozen=True):
         return -(-amount * units // of) - 1
 
 
-class Path(RateBounds, frozen=True):
+class ProbedPath(RateBounds, frozen=True):
     """The result of a probe. `max_packet` is the maximum amount of a packet, 2^64-1 if the path has no limit."""
 
     max_packet: int
@@ -247,7 +247,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     fee: int
     receive: int
     asset: Asset
-    path: Path | None = None
+    path: ProbedPath | None = None
     sends_all: bool = False
 
 

@@ -42,7 +42,7 @@ class FetchFailed(Exception):
         self.unsent = True
 
 
-class NoAnswer(FetchFailed):
+class SilentServer(FetchFailed):
     """No connection, or no answer in time."""
 
 
@@ -89,7 +89,7 @@ class Server(NamedTuple):
         return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-class Connection(asyncio.Protocol):
+class GuardedConnection(asyncio.Protocol):
     """Reads bodies of at most `max_body_bytes`. `reusable` says whether another exchange may follow."""
 
     idle_since = 0.0  # by the event loop's clock; the pool sets it
@@ -151,7 +151,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.reusable = False
         if exc is not None:
-            self._fail(NoAnswer(f"The connection to {self.server.authority} failed; check that it is up"))
+            self._fail(SilentServer(f"The connection to {self.server.authority} failed; check that it is up"))
         elif self._in_head or not self._headers.keys().isdisjoint({"content-length", "transfer-encoding"}):
             self._fail(FetchFailed(f"The answer of {self.server.authority} broke off"))
         else:

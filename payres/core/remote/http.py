@@ -13,7 +13,7 @@ from payres.core.process.rate_limiter import RateLimiter, Requester, requested_b
 from payres.core.process.slots import Key, Slots, SlotsBusy
 from payres.core.protocol.limits import FAILED_SERVER_SECONDS, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY
 from payres.core.protocol.urls import DEFAULT_PORTS, canonical, is_http_url
-from payres.core.remote.connection import FetchFailed, NoAnswer, Response, Server
+from payres.core.remote.connection import FetchFailed, Response, Server, SilentServer
 from payres.core.remote.ip_addresses import Lookups, RecentFailures
 from payres.core.remote.transport import Bounds, Transport, system_tls
 
@@ -176,7 +176,7 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
         await self.aclose()
 
     def _check_failures(self, target: Target, requester: Requester | None) -> None:
-        """Raises NoAnswer for a server that has just failed, TooManyRequests."""
+        """Raises SilentServer for a server that has just failed, TooManyRequests."""
         counted = _counted(requester)
         wait = 0 if self._failed_reads is None or counted is None else self._failed_reads.wait(counted)
         if wait:
@@ -184,7 +184,7 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
             raise too_many(wait, sentence)
         server = target.authority
         if requester is not None and ((server, None) in self._failed or (server, requester) in self._failed):
-            raise NoAnswer(f"{target.authority} did not answer a moment ago; try again in a few seconds")
+            raise SilentServer(f"{target.authority} did not answer a moment ago; try again in a few seconds")
 
     async def _exchange(self, target: Target, request: bytes, seconds: float, requester: Requester | None) -> Response:
         """Makes one exchange, and records what its outcome says about the server."""
@@ -201,12 +201,12 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
                 cancelled.add_note(target.authority)  # names the slow host to callers that time several exchanges
                 raise
             except TimeoutError as error:
-                raise NoAnswer(f"{target.authority} did not answer within {seconds:g} seconds") from error
+                raise SilentServer(f"{target.authority} did not answer within {seconds:g} seconds") from error
         except FetchFailed as error:
             error.unsent = not is_sent
             if error.reason != "busy":  # not the requester's fault
                 self._count_failure(requester)
-            if isinstance(error, NoAnswer) and requester is not None:
+            if isinstance(error, SilentServer) and requester is not None:
                 # A server that accepts connections may be slow only for this requester's requests.
                 self._failed.add((target.authority, requester if is_sent else None), FAILED_SERVER_SECONDS)
             raise

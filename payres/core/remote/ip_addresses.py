@@ -25,7 +25,7 @@ from payres.core.protocol.limits import (
     SLOW_LOOKUP_SECONDS,
 )
 from payres.core.protocol.urls import canonical_host, is_loopback
-from payres.core.remote.connection import FetchFailed, NoAnswer
+from payres.core.remote.connection import FetchFailed, SilentServer
 
 # The tables are explicit where Python's own differ between supported versions. These add to the networks that Python
 # 3.11.0 knows to be not global (IANA special-purpose registry, RFC 6890).
@@ -89,7 +89,7 @@ class Lookups:
         requester = requested_by.get() if self._untrusted_hosts else None
         if requester is not None:
             if lookup is not None and asyncio.get_running_loop().time() >= lookup.begun_at + SLOW_LOOKUP_SECONDS:
-                raise NoAnswer(f"The name servers for {name} do not answer; try again in a few seconds")
+                raise SilentServer(f"The name servers for {name} do not answer; try again in a few seconds")
             if name in self._failed:
                 raise OSError("the name could not be looked up a moment ago")
         lookup = lookup or self._begin(name, port, requester)

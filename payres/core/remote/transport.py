@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from payres.core.protocol.limits import MAX_EXCHANGES, MAX_FETCHED_BYTES
-from payres.core.remote.connection import Connection, FetchFailed, NoAddress, NoAnswer, Server
+from payres.core.remote.connection import FetchFailed, GuardedConnection, NoAddress, Server, SilentServer
 from payres.core.remote.ip_addresses import Lookups, is_permitted
 
 MAX_ADDRESSES = 8
@@ -61,16 +61,16 @@ class Transport:
         self._bounds = bounds
         self._lookups = lookups
         self._most_idle = bounds.idle
-        self._idle: list[Connection] = []  # longest idle first
+        self._idle: list[GuardedConnection] = []  # longest idle first
 
-    async def connect(self, server: Server, tls: ssl.SSLContext | None) -> Connection:
+    async def connect(self, server: Server, tls: ssl.SSLContext | None) -> GuardedConnection:
         """An idle connection or a new one. `keep` it after its use. Raises FetchFailed.
 
         `tls` has the trusted certificates; None for plain http.
         """
         return self._kept(server) or await self._connect(server, tls)
 
-    def keep(self, connection: Connection) -> None:
+    def keep(self, connection: GuardedConnection) -> None:
         """Keeps a connection for another exchange, if it is reusable."""
         if connection.reusable:
             connection.idle_since = asyncio.get_running_loop().time()
@@ -85,7 +85,7 @@ class Transport:
             self._idle.pop().close()
         await asyncio.sleep(0)  # lets them close before the loop ends
 
-    def _kept(self, server: Server) -> Connection | None:
+    def _kept(self, server: Server) -> GuardedConnection | None:
         """An idle connection to the server that is most likely still open, if any."""
         now = asyncio.get_running_loop().time()
         while self._idle and self._idle[0].idle_since + KEEPALIVE_SECONDS <= now:
@@ -95,7 +95,7 @@ class Transport:
                 return self._idle.pop(number)
         return None
 
-    async def _connect(self, server: Server, tls: ssl.SSLContext | None) -> Connection:
+    async def _connect(self, server: Server, tls: ssl.SSLContext | None) -> GuardedConnection:
         """A connection to the first permitted address that accepts one. Raises FetchFailed."""
         addresses = await self._permitted(server.host, server.port)
         # An address that drops packets must leave time for the next address.
@@ -108,7 +108,7 @@ class Transport:
         for address in addresses:
             try:
                 async with asyncio.timeout(seconds):
-                    opened = partial(Connection, server, self._bounds.max_body_bytes)
+                    opened = partial(GuardedConnection, server, self._bounds.max_body_bytes)
                     return (await open_connection(opened, address, server.port, **options))[1]
             except (OSError, ValueError) as error:
                 failure = error
@@ -117,10 +117,12 @@ class Transport:
         if isinstance(failure, ssl.SSLCertVerificationError):
             raise untrusted(server, failure) from failure
         if isinstance(failure, ssl.SSLError):
-            raise NoAnswer(f"TLS with {server.authority} failed; check that it speaks HTTPS at this port") from failure
+            raise SilentServer(
+                f"TLS with {server.authority} failed; check that it speaks HTTPS at this port"
+            ) from failure
         if isinstance(failure, TimeoutError):
-            raise NoAnswer(f"{server.authority} did not take a connection in time") from failure
-        raise NoAnswer(f"The connection to {server.authority} failed; check that it is up") from failure
+            raise SilentServer(f"{server.authority} did not take a connection in time") from failure
+        raise SilentServer(f"The connection to {server.authority} failed; check that it is up") from failure
 
     async def _permitted(self, host: str, port: int) -> list[str]:
         """The permitted addresses of a host, at least one. Raises FetchFailed."""
@@ -149,8 +151,8 @@ def untrusted(server: Server, error: ssl.SSLCertVerificationError) -> FetchFaile
 
 
 async def open_connection(
-    protocol: Callable[[], Connection], address: str, port: int, **tls: Any
-) -> tuple[asyncio.BaseTransport, Connection]:
+    protocol: Callable[[], GuardedConnection], address: str, port: int, **tls: Any
+) -> tuple[asyncio.BaseTransport, GuardedConnection]:
     """An operating system connection. Raises OSError, ValueError."""
     return await asyncio.get_running_loop().create_connection(protocol, address, port, **tls)
 

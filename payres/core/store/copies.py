@@ -75,7 +75,7 @@ def rename(partial: Path, destination: Path) -> None:
     _sync(destination.parent)
 
 
-def exchange(database: Path, copy: Path, kept: Path) -> bool:
+def swap_files(database: Path, copy: Path, kept: Path) -> bool:
     """Puts a copy in the place of a database, and a complete copy of the old database at `kept`. Whether there was one.
 
     At every moment there is one complete database, and `kept` is never a hard link nor has another database's log.

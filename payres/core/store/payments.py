@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from payres.core.protocol.amounts import MAX_LEDGER, Asset, Path, Terms
+from payres.core.protocol.amounts import MAX_LEDGER, Asset, ProbedPath, Terms
 from payres.core.store.retention import EMPTY_PAYMENT
 from payres.core.store.rows import Embedded, Row, Table, find_number, number
 from payres.core.store.work import Transaction
@@ -41,10 +41,10 @@ def _read(row: Row) -> Terms:
 
 
 @lru_cache(maxsize=1024)
-def _read_path(text: str) -> tuple[Path, bool]:
+def _read_path(text: str) -> tuple[ProbedPath, bool]:
     """Cached: parsing fractions costs more than the rest of the row, and every packet reads its payment."""
     column = _PATH.decode(text)
-    return Path(Fraction(column.low), Fraction(column.high), int(column.max_packet)), column.sends_all
+    return ProbedPath(Fraction(column.low), Fraction(column.high), int(column.max_packet)), column.sends_all
 
 
 def _write(terms: Terms) -> tuple[Any, ...]:

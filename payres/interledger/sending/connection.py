@@ -165,7 +165,7 @@ class Answer(msgspec.Struct, frozen=True):
         return amount * largest // received if received > largest else max(amount // 10, min(amount - 1, 1))
 
 
-class Connection:
+class StreamConnection:
     """A connection to `destination` through `packets`, which are numbered from 0.
 
     `is_kept` says whether an answer had frames: receivers that keep state for a connection announce their limits in
@@ -237,7 +237,7 @@ class Connection:
         return packet if fits and packet.sequence == sequence else None
 
 
-async def close(connection: Connection) -> None:
+async def close(connection: StreamConnection) -> None:
     """Tells the receiver that no more packets come. No money depends on it."""
     connection.begin()
     try:

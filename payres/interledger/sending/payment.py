@@ -26,13 +26,13 @@ from math import ceil
 
 import msgspec
 
-from payres.core.protocol.amounts import Path, RateBounds
+from payres.core.protocol.amounts import ProbedPath, RateBounds
 from payres.core.protocol.clock import SECOND
 from payres.interledger.packets import Fulfill, Reject, Unanswered
 from payres.interledger.sending.connection import (
     Answer,
-    Connection,
     SendingFailed,
+    StreamConnection,
     Timing,
     describe,
     failure_of,
@@ -52,7 +52,7 @@ class Plan(msgspec.Struct, frozen=True):
     max_source: int
     min_delivery: int
     min_rate: Fraction
-    path: Path
+    path: ProbedPath
     sends_all: bool
 
 
@@ -77,7 +77,7 @@ class Packet(msgspec.Struct, frozen=True):
     most: int
 
 
-async def pay(connection: Connection, plan: Plan) -> Result:
+async def pay(connection: StreamConnection, plan: Plan) -> Result:
     """Sends what the plan allows. Returns when every packet has an outcome; failures are in the result.
 
     Raises only what `PacketSender.pay` raises, after the other packets of the round have their outcome. When cancelled,
@@ -103,7 +103,7 @@ async def pay(connection: Connection, plan: Plan) -> Result:
     return progress.result(failure)
 
 
-async def _send(connection: Connection, packets: Sequence[Packet]) -> Sequence[Answer]:
+async def _send(connection: StreamConnection, packets: Sequence[Packet]) -> Sequence[Answer]:
     """Sends packets concurrently; raises the first exception after all have their outcome."""
     sent = (connection.pay(packet.amount, packet.minimum) for packet in packets)
     outcomes = await asyncio.gather(*sent, return_exceptions=True)

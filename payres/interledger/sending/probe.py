@@ -9,13 +9,13 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Final
 
-from payres.core.protocol.amounts import MAX_VALUE, Path, RateBounds
+from payres.core.protocol.amounts import MAX_VALUE, ProbedPath, RateBounds
 from payres.core.protocol.clock import SECOND
 from payres.interledger.packets import Code, Reject
 from payres.interledger.sending.connection import (
     Answer,
-    Connection,
     SendingFailed,
+    StreamConnection,
     describe,
     failure_of,
     monotonic,
@@ -31,7 +31,7 @@ TIMES_UNFUNDED: Final = 5
 MORE_FOR_ROUNDING: Final = 2  # units of either asset by which a small price may be raised
 
 
-async def probe(connection: Connection) -> Path:
+async def probe(connection: StreamConnection) -> ProbedPath:
     """Measures the path to the connection's destination.
 
     Takes one round trip if packets may have any size, two if a connector reports its limit, otherwise up to thirteen.
@@ -50,7 +50,7 @@ async def probe(connection: Connection) -> Path:
             amount = limit = found
         elif answer.stream:
             bounds = RateBounds.of(amount, answer.arrived)
-            return Path(bounds.low, bounds.high, limit)
+            return ProbedPath(bounds.low, bounds.high, limit)
         elif unfunded >= TIMES_UNFUNDED and amount > 1:
             amount = limit = max(amount // 10, 1)
         else:
@@ -61,7 +61,7 @@ async def probe(connection: Connection) -> Path:
     raise SendingFailed(f"The path has not shown its exchange rate within {seconds} seconds{last}.")
 
 
-async def price_of(connection: Connection, path: Path, price: int, delivery: int, on_link: Fraction) -> int:
+async def price_of(connection: StreamConnection, path: ProbedPath, price: int, delivery: int, on_link: Fraction) -> int:
     """The price at which `delivery` arrives: `price`, which follows from the rate of large packets, or where the
     rounding of each connector matters, more by the value of up to MORE_FOR_ROUNDING units. One unit sent is `on_link`
     units on the first link.
@@ -78,7 +78,9 @@ async def price_of(connection: Connection, path: Path, price: int, delivery: int
     raise SendingFailed("Rounding to whole units takes too much of so small an amount; ask for more.")
 
 
-async def promise_of(connection: Connection, amount: int, promised: int, on_link: Fraction, slippage: Fraction) -> int:
+async def promise_of(
+    connection: StreamConnection, amount: int, promised: int, on_link: Fraction, slippage: Fraction
+) -> int:
     """The least that must arrive of an amount that is sent whole: `promised`, by the rate, or where the rounding of
     each connector matters, what arrives now minus the slippage, rounded up to whole units. One unit sent is `on_link`
     units on the first link.
@@ -93,13 +95,13 @@ async def promise_of(connection: Connection, amount: int, promised: int, on_link
     return promised if arrived is None else rounded_up(arrived, 1 - slippage)
 
 
-async def _arriving(connection: Connection, amount: int) -> int | None:
+async def _arriving(connection: StreamConnection, amount: int) -> int | None:
     """What arrives of an amount in one packet; None if there is no timely answer."""
     answer = await _ask(connection, amount)
     return answer.arrived if answer and (answer.stream or answer.too_small) else None
 
 
-async def _ask(connection: Connection, amount: int) -> Answer | None:
+async def _ask(connection: StreamConnection, amount: int) -> Answer | None:
     """The answer to a packet of this amount; None if it does not come before the quote's deadline."""
     if connection.probed_until is None:
         connection.probed_until = monotonic() + connection.timing.probe_timeout
@@ -116,7 +118,7 @@ def is_small(*amounts: int) -> bool:
     return min(amounts) < SHOWS_THE_RATE
 
 
-def min_delivery(amount: int, path: Path, minimum: Fraction) -> int:
+def min_delivery(amount: int, path: ProbedPath, minimum: Fraction) -> int:
     """The least that arrives if all of `amount` is sent: one unit of it may be lost to rounding beyond the minimum
     rate.
 
@@ -129,7 +131,7 @@ def min_delivery(amount: int, path: Path, minimum: Fraction) -> int:
     return promised
 
 
-def max_source(amount: int, path: Path, minimum: Fraction) -> int:
+def max_source(amount: int, path: ProbedPath, minimum: Fraction) -> int:
     """The most that delivering `amount` costs: its price at the minimum rate, plus one unit for rounding.
 
     Raises SendingFailed if the path delivers less.
@@ -159,7 +161,7 @@ def rounded_up(amount: int, rate: Fraction) -> int:
     return -(-amount * units // of)
 
 
-def _check_rate(amount: int, path: Path, minimum: Fraction) -> None:
+def _check_rate(amount: int, path: ProbedPath, minimum: Fraction) -> None:
     if path.low < minimum:
         low, least = (f"{rate.numerator / rate.denominator:.9g}" for rate in (path.low, minimum))
         raise SendingFailed(f"The path delivers {low} for each unit sent, below the minimum of {least}.")

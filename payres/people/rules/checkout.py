@@ -58,7 +58,7 @@ class Desk(NamedTuple):
     running: Slots
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class AskedGrant(msgspec.Struct, frozen=True, kw_only=True):
     """The pending grant of a checkout, stored until the checkout ends.
 
     The payer's server accepts no continuation before `not_before` (microseconds). `query` is what the payer returned
@@ -83,7 +83,7 @@ class Checkout(NamedTuple):
     """A checkout with the incoming payment that it pays. `asked` is None once it has ended."""
 
     record: CheckoutRecord
-    asked: Asked | None
+    asked: AskedGrant | None
     payment: IncomingRecord
     wallet: WalletRecord
 
@@ -166,7 +166,7 @@ def load(work: Work, id_hash: bytes) -> Checkout | None:
         return None
     asked = None
     with suppress(msgspec.DecodeError):  # it was stored by another version of payres
-        asked = msgspec.json.decode(pending_of(work, record) or "", type=Asked)
+        asked = msgspec.json.decode(pending_of(work, record) or "", type=AskedGrant)
     return Checkout(record, asked, *found)
 
 
@@ -200,7 +200,7 @@ async def take_back(desk: Desk, found: Checkout, query: str) -> bool:
     return True
 
 
-async def _ask(desk: Desk, wallet: WalletAddress, bill: str, receive: Amount, finish: str) -> Asked:
+async def _ask(desk: Desk, wallet: WalletAddress, bill: str, receive: Amount, finish: str) -> AskedGrant:
     """Requests a grant for exactly the quoted debit amount to this receiver."""
     client, keeping = desk.client, desk.client.quote.core.keeping
     quoting = await client.grant.obtain(wallet, access.quote("create"))
@@ -217,7 +217,7 @@ async def _ask(desk: Desk, wallet: WalletAddress, bill: str, receive: Amount, fi
     if not is_http_url(grant.redirect) or not grant.redirect.startswith(("https:", desk.urls.base.partition("/")[0])):
         raise errors.InvalidAnswer(200, ["no browser may be sent to its redirect"])
     not_before = desk.clock.now() + max(0, min(grant.wait, LONGEST_WAIT)) * SECOND
-    return Asked(
+    return AskedGrant(
         grant=grant,
         resource_server=wallet.resource_server,
         quote=quote.id,

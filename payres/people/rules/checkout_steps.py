@@ -19,7 +19,7 @@ from payres.core.protocol.wire import OutgoingPayment
 from payres.core.store.payments import INCOMING
 from payres.core.store.work import Work
 from payres.interledger.store.checkouts import LEASE, LONGEST_PAUSE, State, begin_attempt, change_checkout, note_failure
-from payres.people.rules.checkout import Asked, Checkout, Desk, check_server, is_refusal, is_silent, load
+from payres.people.rules.checkout import AskedGrant, Checkout, Desk, check_server, is_refusal, is_silent, load
 
 ATTEMPT_SECONDS: Final = 7.0
 LOOK_SECONDS: Final = 3.0
@@ -97,7 +97,7 @@ class _Attempt:
             await self._move("paid")
         return silent
 
-    async def _continue(self, asked: Asked) -> Asked | None:
+    async def _continue(self, asked: AskedGrant) -> AskedGrant | None:
         """The grant's token, stored; None if this attempt ends here."""
         record = self._found.record
         try:
@@ -120,7 +120,7 @@ class _Attempt:
         is_ours = await self._move("returned", asked, due_at=self._desk.clock.now() + LEASE)
         return asked if is_ours else None
 
-    async def _create(self, asked: Asked) -> None:
+    async def _create(self, asked: AskedGrant) -> None:
         """Creates the payment, which was never tried before."""
         claimed = await self._desk.database.write(self._claim)
         if claimed == "failed":
@@ -142,7 +142,7 @@ class _Attempt:
         else:
             await self._store(made)
 
-    async def _recover(self, asked: Asked) -> None:
+    async def _recover(self, asked: AskedGrant) -> None:
         """Finds out what became of a creation without an answer, and creates the payment if there is none."""
         now = self._desk.clock.now()
         failure: Failure = "silent" if self._found.is_payable(now) else "closed"
@@ -172,7 +172,7 @@ class _Attempt:
         else:
             await self._give_up(asked, failure)
 
-    async def _send_creation(self, asked: Asked) -> OutgoingPayment:
+    async def _send_creation(self, asked: AskedGrant) -> OutgoingPayment:
         client, payer = self._desk.client, self._found.record.payer
         async with asyncio.timeout_at(self._until):
             made = await client.outgoing_payment.create(
@@ -184,7 +184,7 @@ class _Attempt:
         check_server(made.id, asked.resource_server)
         return made
 
-    async def _find_payment(self, asked: Asked) -> OutgoingPayment | None:
+    async def _find_payment(self, asked: AskedGrant) -> OutgoingPayment | None:
         """The payment of the quote at the payer's wallet; None if there is none."""
         client, payer, cursor = self._desk.client, self._found.record.payer, None
         bill = self._desk.urls.resource("incoming-payments", self._found.payment.id)
@@ -224,12 +224,12 @@ class _Attempt:
         )
         return after if is_first else None
 
-    async def _give_up(self, asked: Asked, failure: Failure) -> None:
+    async def _give_up(self, asked: AskedGrant, failure: Failure) -> None:
         """Ends it without a payment, and the grant with it."""
         if await self._move("failed", failure=failure):
             await self._cancel(asked)
 
-    async def _cancel(self, asked: Asked) -> None:
+    async def _cancel(self, asked: AskedGrant) -> None:
         with suppress(*FAILURES):  # the unused grant expires anyway
             async with asyncio.timeout(LOOK_SECONDS):
                 await self._desk.client.grant.cancel(asked.grant.continue_uri, asked.grant.continue_token)
@@ -237,7 +237,7 @@ class _Attempt:
     async def _move(
         self,
         after: State,
-        asked: Asked | None = None,
+        asked: AskedGrant | None = None,
         failure: Failure | None = None,
         due_at: int | None = None,
         *,

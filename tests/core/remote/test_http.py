@@ -18,7 +18,7 @@ from payres.core.protocol.limits import (
     MAX_LOOKUPS_OF_REQUESTS,
 )
 from payres.core.remote import transport
-from payres.core.remote.connection import Connection, FetchFailed, NoAnswer
+from payres.core.remote.connection import FetchFailed, GuardedConnection, SilentServer
 from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds, open_connection
 from payres.testing.clock import MovableClock
@@ -214,7 +214,7 @@ class Server:
         self.asked = 0
         self.client = loopback(UNHURRIED)
 
-    async def open(self, protocol: Callable[[], Connection], address: str, port: int) -> object:
+    async def open(self, protocol: Callable[[], GuardedConnection], address: str, port: int) -> object:
         self.asked += 1
         if self.failing == "refuses":
             raise ConnectionRefusedError
@@ -237,7 +237,7 @@ class Server:
             self.client.request("GET", f"http://127.0.0.1:{port}/"), return_exceptions=True
         )
         if self.asked == asked:
-            assert isinstance(outcome, NoAnswer)
+            assert isinstance(outcome, SilentServer)
             assert (outcome.reason, outcome.unsent, outcome.retryable) == ("unreachable", True, True)
             assert outcome.sentence == f"127.0.0.1:{port} did not answer a moment ago; try again in a few seconds"
         return self.asked > asked

@@ -23,7 +23,7 @@ from payres.core.protocol.limits import (
     SLOW_LOOKUP_SECONDS,
 )
 from payres.core.remote import ip_addresses
-from payres.core.remote.connection import FetchFailed, NoAnswer
+from payres.core.remote.connection import FetchFailed, SilentServer
 from payres.core.remote.ip_addresses import Lookups, RecentFailures, is_permitted
 from tests.core.remote.conftest import Elapse, NameServers
 from tests.helpers import TIMEOUT
@@ -197,7 +197,7 @@ async def test_lookup_that_hangs_keeps_no_further_request_waiting(
     elapse(0.5)
     failure = await failure_of(lookups, B, "slow.example")
     assert (type(failure), failure.sentence) == (
-        NoAnswer,
+        SilentServer,
         "The name servers for slow.example do not answer; try again in a few seconds",
     )
     first += await begin(lookups, None, "slow.example")

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from payres.core.remote import http
-from payres.core.remote.connection import FetchFailed, NoAnswer
+from payres.core.remote.connection import FetchFailed, SilentServer
 from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import system_tls
 from tests.core.remote.conftest import UNHURRIED, Elapse, Serve, failure_of, loopback
@@ -90,15 +90,15 @@ async def test_failure_where_private_addresses_are_permitted(
 async def test_connection_that_no_address_accepts_is_a_failure(internet: Internet, tls: Tls, elapse: Elapse) -> None:
     internet.point("wallet.example", ["1.1.1.1", "1.0.0.1"])
     failure = await failure_of(GuardedClient(False), "https://wallet.example/")
-    assert (type(failure), failure.sentence) == (NoAnswer, FAILED.format("wallet.example"))
+    assert (type(failure), failure.sentence) == (SilentServer, FAILED.format("wallet.example"))
     internet.silent, internet.on_silence = ["1.0.0.1"], lambda: elapse(UNHURRIED.seconds / 2)
     failure = await failure_of(GuardedClient(False, UNHURRIED), "https://wallet.example/")
-    assert (type(failure), failure.sentence) == (NoAnswer, "wallet.example did not take a connection in time")
+    assert (type(failure), failure.sentence) == (SilentServer, "wallet.example did not take a connection in time")
     with socket.socket() as bound:  # so that nobody else gets the port, and nobody listens
         bound.bind(("127.0.0.1", 0))
         authority = f"127.0.0.1:{bound.getsockname()[1]}"
         failure = await failure_of(loopback(), f"http://{authority}/")
-    assert (type(failure), failure.sentence) == (NoAnswer, FAILED.format(authority))
+    assert (type(failure), failure.sentence) == (SilentServer, FAILED.format(authority))
 
 
 # TLS

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from payres.core.store import copies
-from payres.core.store.copies import DatabaseOpen, copied, examine, exchange, rename
+from payres.core.store.copies import DatabaseOpen, copied, examine, rename, swap_files
 from payres.core.store.migrations import first_fault
 
 
@@ -142,7 +142,7 @@ def test_exchange_keeps_what_was_there_with_what_its_log_held(
         file.with_name(file.name.replace("source", "database")).write_bytes(file.read_bytes())
     new = tmp_path / "new.db"
     new.write_bytes(b"new")
-    assert exchange(database, new, kept) is True
+    assert swap_files(database, new, kept) is True
     assert database.read_bytes() == b"new"
     assert examine(kept, numbers) == list(range(1, 51))
     assert not list(tmp_path.glob("database.db-*"))
@@ -159,7 +159,7 @@ def test_who_opened_the_database_just_before_the_exchange_writes_to_neither(path
         rename(partial, new)
     content = new.read_bytes()
     with closing(sqlite3.connect(path, isolation_level=None)) as early:  # opens the file, and takes no lock yet
-        exchange(path, new, kept)
+        swap_files(path, new, kept)
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             early.execute("PRAGMA journal_mode = WAL")
     assert path.read_bytes() == kept.read_bytes() == content
@@ -173,7 +173,7 @@ def test_exchange_lets_nothing_left_over_meet_the_new_file(path: Path, tmp_path:
     tmp_path.joinpath("source.db-wal").write_bytes(b"log")
     new = tmp_path / "new.db"
     new.write_bytes(b"new")
-    assert exchange(path, new, tmp_path / "kept.db") is (content is not None)
+    assert swap_files(path, new, tmp_path / "kept.db") is (content is not None)
     # What is kept of the old one is all that there was.
     found = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     assert found == {"source.db": b"new", "kept.db-wal": b"log"} | ({"kept.db": content} if content else {})

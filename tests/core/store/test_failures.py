@@ -14,7 +14,7 @@ from payres.core.protocol.errors import Unavailable
 from payres.core.store import database as lanes
 from payres.core.store.database import Database
 from payres.core.store.work import Environment, Failures, Transaction
-from payres.interledger.packets import Code, Rejected
+from payres.interledger.packets import Code, PacketRejected
 from payres.testing.clock import MovableClock
 
 LOCKED = "no transaction could be started: database is locked"
@@ -70,12 +70,12 @@ async def test_rejection_by_a_unit_is_not_logged(
     def reject(tx: Transaction) -> None:
         if has_written:
             tx.execute("INSERT INTO secret (name, value) VALUES ('a', x'00')")
-        raise Rejected(Code.UNREACHABLE)
+        raise PacketRejected(Code.UNREACHABLE)
 
     with caplog.at_level(logging.DEBUG, "payres"):
         for ask in (database.write, database.read, database.examine):
             if ask == database.write or not has_written:
-                with pytest.raises(Rejected):
+                with pytest.raises(PacketRejected):
                     await ask(reject)
     assert not caplog.records
 

@@ -25,7 +25,7 @@ from payres.interledger.packets import (
     fulfills,
     too_large_data,
 )
-from payres.interledger.sending.connection import Connection, Destination, Timing, monotonic
+from payres.interledger.sending.connection import Destination, StreamConnection, Timing, monotonic
 from payres.interledger.stream import ConnectionClose, Frame, PacketType, SharedSecret, StreamPacket
 
 T = TypeVar("T")
@@ -169,8 +169,8 @@ class TwoExchanges(SimulatedPath):
         return super().on_the_way(prepare)
 
 
-def connect(path: SimulatedPath, asset: Asset = USD, timing: Timing = TIMING) -> Connection:
-    return Connection(path, Destination(ADDRESS, SECRET, asset), timing)
+def connect(path: SimulatedPath, asset: Asset = USD, timing: Timing = TIMING) -> StreamConnection:
+    return StreamConnection(path, Destination(ADDRESS, SECRET, asset), timing)
 
 
 class _Selector(selectors.DefaultSelector):

@@ -6,14 +6,14 @@ from fractions import Fraction
 
 import pytest
 
-from payres.core.protocol.amounts import MAX_LEDGER, MAX_VALUE, Asset, Path
+from payres.core.protocol.amounts import MAX_LEDGER, MAX_VALUE, Asset, ProbedPath
 from payres.core.protocol.clock import SECOND
 from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Reply, Unanswered, too_large_data
 from payres.interledger.sending.connection import (
     MAX_QUOTED,
     Answer,
-    Connection,
     Destination,
+    StreamConnection,
     close,
     describe,
     failure_of,
@@ -44,7 +44,7 @@ from tests.interledger.sending.simulated_path import (
     run,
 )
 
-EXACT = Path(Fraction(1), Fraction(10**12 + 1, 10**12), MAX_VALUE)
+EXACT = ProbedPath(Fraction(1), Fraction(10**12 + 1, 10**12), MAX_VALUE)
 RATE = Fraction(99, 100)
 T04 = Reject(Code.INSUFFICIENT_LIQUIDITY, CONNECTOR)
 LOST = Unanswered("no answer")
@@ -69,7 +69,7 @@ class Scripted(SimulatedPath):
 
 
 def plan(amount: int, max_packet: int = MAX_VALUE, *, sends_all: bool = True) -> Plan:
-    path = Path(EXACT.low, EXACT.high, max_packet)
+    path = ProbedPath(EXACT.low, EXACT.high, max_packet)
     return Plan(amount if sends_all else amount * 2, amount * 99 // 100 if sends_all else amount, RATE, path, sends_all)
 
 
@@ -197,13 +197,13 @@ def test_last_packet_may_deliver_a_unit_less_if_the_promise_is_kept(amount: int,
 @pytest.mark.parametrize(("promised", "minimum"), [(992, 396), (998, 398)])
 def test_last_packet_delivers_what_the_others_lack_of_the_promise(promised: int, minimum: int) -> None:
     path = SimulatedPath(max_packet=600)
-    pay_over(path, Plan(1000, promised, RATE, Path(EXACT.low, EXACT.high, 600), sends_all=True))
+    pay_over(path, Plan(1000, promised, RATE, ProbedPath(EXACT.low, EXACT.high, 600), sends_all=True))
     assert [entry.stream.prepare_amount for entry in path.log] == [594, minimum]
 
 
 def test_last_packet_with_others_unresolved_may_not_deliver_less() -> None:
     path = Scripted(T04, LOST, max_packet=50)
-    pay_over(path, Plan(100, 98, RATE, Path(EXACT.low, EXACT.high, 50), sends_all=True))
+    pay_over(path, Plan(100, 98, RATE, ProbedPath(EXACT.low, EXACT.high, 50), sends_all=True))
     assert [(entry.prepare.amount, entry.stream.prepare_amount) for entry in path.log] == [(50, 50)] * 3
 
 
@@ -213,13 +213,13 @@ def test_last_packet_that_cannot_keep_the_promise_is_not_sent() -> None:
             return RATE if not self.log else Fraction(1)
 
     path = Falling(max_packet=600)
-    result, _ = pay_over(path, Plan(1000, 995, RATE, Path(EXACT.low, EXACT.high, 600), sends_all=True))
+    result, _ = pay_over(path, Plan(1000, 995, RATE, ProbedPath(EXACT.low, EXACT.high, 600), sends_all=True))
     assert (result.sent, result.failure is None, len(path.log)) == (600, False, 1)
 
 
 def test_rest_that_no_packet_could_deliver_is_shared_with_the_packet_before() -> None:
     path = SimulatedPath(Fraction(1, 3), max_packet=66)
-    bounds = Path(Fraction(1, 3), Fraction(1, 3) + Fraction(1, 10**6), 66)
+    bounds = ProbedPath(Fraction(1, 3), Fraction(1, 3) + Fraction(1, 10**6), 66)
     pay_over(path, Plan(200, 60, Fraction(3, 10), bounds, sends_all=True))
     assert [entry.prepare.amount for entry in path.log] == [66, 66, 34, 34]
 
@@ -266,7 +266,7 @@ def test_rate_that_falls_below_the_minimum_ends_the_payment() -> None:
 def test_rest_that_rounding_takes_is_no_failure_once_the_promise_is_kept() -> None:
     # Ten packets of a whole unit, and half a unit that no packet can deliver.
     path = SimulatedPath(Fraction(1, 10), max_packet=10)
-    planned = Plan(105, 9, Fraction(99, 1000), Path(Fraction(1, 10), Fraction(2, 10), 10), sends_all=True)
+    planned = Plan(105, 9, Fraction(99, 1000), ProbedPath(Fraction(1, 10), Fraction(2, 10), 10), sends_all=True)
     result, _ = pay_over(path, planned)
     assert (result.sent, result.delivered, result.failure) == (100, 10, None)
 
@@ -321,7 +321,7 @@ def test_delivery_that_costs_more_than_is_left_says_so() -> None:
 
 def deliver_over(path: SimulatedPath, amount: int, max_packet: int, budget: int) -> Result:
     """A fixed delivery at a rate of 1.472, of which a hundredth may be lost."""
-    bounds = Path(Fraction(1472, 1000), Fraction(1472, 1000) + Fraction(1, 10**9), max_packet)
+    bounds = ProbedPath(Fraction(1472, 1000), Fraction(1472, 1000) + Fraction(1, 10**9), max_packet)
     return pay_over(path, Plan(budget, amount, Fraction(amount, budget), bounds, sends_all=False))[0]
 
 
@@ -353,7 +353,7 @@ def test_delivery_that_would_not_be_whole_costs_nothing(amount: int, budget: int
 
 def test_last_packet_asks_for_what_is_missing_where_a_unit_is_worth_many() -> None:
     path = SimulatedPath(Fraction(92, 10), max_packet=7)
-    bounds = Path(Fraction(92, 10), Fraction(92, 10) + Fraction(1, 10**9), 7)
+    bounds = ProbedPath(Fraction(92, 10), Fraction(92, 10) + Fraction(1, 10**9), 7)
     result, _ = pay_over(path, Plan(165, 1500, Fraction(1500, 165), bounds, sends_all=False))
     assert (result.sent, result.delivered, result.failure) == (165, 1508, None)
     assert path.log[-1].stream.prepare_amount == 28, "what arrives beyond that, the receiver takes as rounding"
@@ -382,7 +382,7 @@ class CoarseLink(SimulatedPath):
 def test_small_delivery_costs_its_price_or_nothing() -> None:
     """The price is what the quote has found out by asking the path."""
     path = CoarseLink()
-    bounds = Path(Fraction(1, 100), Fraction(1, 100) + Fraction(1, 10**9), MAX_VALUE)
+    bounds = ProbedPath(Fraction(1, 100), Fraction(1, 100) + Fraction(1, 10**9), MAX_VALUE)
     result, _ = pay_over(path, Plan(1111, 10, Fraction(10, 1111), bounds, sends_all=False))
     assert (result.sent, result.delivered, result.failure) == (1111, 10, None)
     path = CoarseLink()
@@ -465,7 +465,7 @@ def test_answers_are_believed_when_the_receiver_answers_this_packet(
     answer: Callable[[StreamPacket], Outcome], arrived: int
 ) -> None:
     outbound = Canned(answer)
-    got = run(Connection(outbound, Destination(ADDRESS, SECRET, USD), TIMING).pay(1000, 990))
+    got = run(StreamConnection(outbound, Destination(ADDRESS, SECRET, USD), TIMING).pay(1000, 990))
     assert got.arrived == arrived
     assert outbound.claimed == ([max(arrived, 990)] if isinstance(got.outcome, Fulfill) else [])
 
@@ -473,7 +473,7 @@ def test_answers_are_believed_when_the_receiver_answers_this_packet(
 @pytest.mark.parametrize(("claim", "read"), [(5, 990), (2**64 - 1, MAX_LEDGER)])
 def test_claim_is_read_within_the_minimum_and_the_largest_figure_of_the_ledger(claim: int, read: int) -> None:
     outbound = Canned(lambda packet: Fulfill(b"f" * 32, say(packet.sequence, 13, claim)))
-    run(Connection(outbound, Destination(ADDRESS, SECRET, USD), TIMING).pay(1000, 990))
+    run(StreamConnection(outbound, Destination(ADDRESS, SECRET, USD), TIMING).pay(1000, 990))
     assert outbound.claimed == [read]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.core.protocol.amounts import MAX_VALUE, Path, RateBounds
+from payres.core.protocol.amounts import MAX_VALUE, ProbedPath, RateBounds
 from payres.core.protocol.clock import SECOND
 from payres.interledger.packets import Code, Prepare, Reject, too_large_data
 from payres.interledger.sending.connection import SendingFailed, monotonic
@@ -19,8 +19,8 @@ from tests.helpers import examples
 from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, TwoExchanges, connect, run
 
 
-def probe_over(path: SimulatedPath) -> tuple[Path, int]:
-    async def timed() -> tuple[Path, int]:
+def probe_over(path: SimulatedPath) -> tuple[ProbedPath, int]:
+    async def timed() -> tuple[ProbedPath, int]:
         began = monotonic()
         return await probe(connect(path)), monotonic() - began
 
@@ -145,7 +145,9 @@ ON_LINK = Fraction(92, 100)
 
 
 def price_over(path: SimulatedPath, price: int, delivery: int, low: Fraction = LOW) -> int:
-    return run(price_of(connect(path), Path(low, low + Fraction(1, 10**9), MAX_VALUE), price, delivery, Fraction(1)))
+    return run(
+        price_of(connect(path), ProbedPath(low, low + Fraction(1, 10**9), MAX_VALUE), price, delivery, Fraction(1))
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ def test_price_of_what_few_units_of_the_link_deliver_is_raised_by_those() -> Non
             return amount * 108 // 1_000_000 * 10_000_000
 
     on_link, low = Fraction(108, 10**6), Fraction(1080)
-    found = run(price_of(connect(CentLink()), Path(low, low + 1, MAX_VALUE), 19_174, 20_500_000, on_link))
+    found = run(price_of(connect(CentLink()), ProbedPath(low, low + 1, MAX_VALUE), 19_174, 20_500_000, on_link))
     assert found == 19_174 + 9_259
 
 
@@ -263,7 +265,7 @@ RATE = Fraction(99, 100)
 
 @given(st.integers(1, 10**12), st.builds(Fraction, st.integers(1, 10**6), st.integers(1, 10**6)))
 def test_offers_cost_no_more_than_the_minimum_rate(amount: int, minimum: Fraction) -> None:
-    path = Path(minimum, minimum * 2, MAX_VALUE)
+    path = ProbedPath(minimum, minimum * 2, MAX_VALUE)
     cost = max_source(amount, path, minimum)
     assert (cost - 1) * minimum <= amount < cost * minimum
     try:
@@ -278,11 +280,11 @@ def test_offers_cost_no_more_than_the_minimum_rate(amount: int, minimum: Fractio
 def test_rate_below_the_minimum_is_refused(low: Fraction) -> None:
     for offer in (min_delivery, max_source):
         with pytest.raises(SendingFailed, match=r"below the minimum of 0\.99"):
-            offer(100, Path(low, Fraction(1), MAX_VALUE), RATE)
+            offer(100, ProbedPath(low, Fraction(1), MAX_VALUE), RATE)
 
 
 def test_packets_too_small_for_the_minimum_are_refused() -> None:
-    path = Path(Fraction(99, 100), Fraction(1), 50)
+    path = ProbedPath(Fraction(99, 100), Fraction(1), 50)
     assert min_delivery(50, path, Fraction(98, 100)) == 49
     with pytest.raises(SendingFailed, match="50 units in a packet"):
         min_delivery(51, path, Fraction(989, 1000))
@@ -292,4 +294,6 @@ def test_packets_too_small_for_the_minimum_are_refused() -> None:
 
 def test_amount_that_rounding_takes_is_refused() -> None:
     with pytest.raises(SendingFailed, match="send more at once"):
-        min_delivery(105_000_000, Path(Fraction(1, 10**7), Fraction(100_001, 10**12), MAX_VALUE), Fraction(99, 10**9))
+        min_delivery(
+            105_000_000, ProbedPath(Fraction(1, 10**7), Fraction(100_001, 10**12), MAX_VALUE), Fraction(99, 10**9)
+        )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from payres.core.protocol.amounts import Asset, unit_rate
 from payres.core.protocol.clock import MINUTE
 from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Reply, Unanswered
-from payres.interledger.sending.connection import Connection, SendingFailed, close, monotonic
+from payres.interledger.sending.connection import SendingFailed, StreamConnection, close, monotonic
 from payres.interledger.sending.payment import Plan, Result, pay
 from payres.interledger.sending.probe import max_source, min_delivery, probe, promise_of
 from tests.helpers import examples
@@ -24,7 +24,7 @@ from tests.interledger.sending.simulated_path import CONNECTOR, Entry, Receiver,
 Vector = dict[str, Any]
 
 
-async def quote(vector: Vector, connection: Connection) -> Plan:
+async def quote(vector: Vector, connection: StreamConnection) -> Plan:
     external, sends_all = external_rate(vector), "amountToSend" in vector
     assert external is not None
     amount = int(vector["amountToSend" if sends_all else "amountToDeliver"])
@@ -236,7 +236,7 @@ def make_payment(weather: Weather, amount: int, slippage: Fraction, *, sends_all
     return run(whole())
 
 
-async def make_plan(connection: Connection, amount: int, minimum: Fraction, *, sends_all: bool) -> Plan:
+async def make_plan(connection: StreamConnection, amount: int, minimum: Fraction, *, sends_all: bool) -> Plan:
     path = await probe(connection)
     if sends_all:
         return Plan(amount, min_delivery(amount, path, minimum), minimum, path, sends_all)

@@ -4,7 +4,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from payres.core.payments import ledger
-from payres.core.protocol.amounts import Asset, Path, Terms
+from payres.core.protocol.amounts import Asset, ProbedPath, Terms
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store import clients, events
 from payres.core.store.payments import OUTGOING, OutgoingRecord
@@ -92,7 +92,7 @@ def _give_up(work: Work) -> tuple[str, str]:
         fee=20,
         receive=800,
         asset=Asset("GBP", 2),
-        path=Path(Fraction(9, 10), Fraction(91, 100), 1000),
+        path=ProbedPath(Fraction(9, 10), Fraction(91, 100), 1000),
     )
     payment_id, packet_id = work.new_id(), work.new_id()
     OUTGOING.insert(work, sending_payment(payment_id, wallet.id, client.id, work.now, terms, None))

@@ -6,14 +6,14 @@ import pytest
 
 from payres.core.protocol.clock import DAY, MINUTE, SECOND
 from payres.interledger.store.checkouts import CheckoutRecord
-from payres.people.rules.checkout import LONGEST_WAIT, Asked, Checkout
+from payres.people.rules.checkout import LONGEST_WAIT, AskedGrant, Checkout
 
 NOW = 1_800_000_000 * SECOND
 
 
 def checkout(changed_at: int, not_before: int) -> Checkout:
     record = CheckoutRecord(b"1", "1", b"1", "payer", 1, "asked", changed_at)
-    asked = Asked(grant=cast(Any, None), resource_server="", quote="", not_before=not_before)
+    asked = AskedGrant(grant=cast(Any, None), resource_server="", quote="", not_before=not_before)
     return Checkout(record, asked, cast(Any, None), cast(Any, None))
 
 
