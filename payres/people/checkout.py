@@ -22,10 +22,10 @@ from payres.html.language import marked
 from payres.interledger.node import node_of
 from payres.people import bills
 from payres.people.bills import Bill, bill_of, find_bill
-from payres.people.part import people_of
 from payres.people.rules import checkout, checkout_steps
 from payres.people.rules.checkout import Checkout, Desk
 from payres.people.rules.sending import typed_url
+from payres.people.services import people_of
 
 LATE_SECONDS: Final = 30  # between the refreshes of a page once the money is overdue
 # Refresh intervals in seconds of pages that go on by themselves.

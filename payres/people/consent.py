@@ -39,10 +39,10 @@ from payres.html.language import Language
 from payres.html.sign_in import check_csrf, close_session, csrf_token
 from payres.html.store.sessions import OF_WALLETS
 from payres.html.visits import open_session
-from payres.people.part import people_of
 from payres.people.rules import consent as rules
 from payres.people.rules.apps import Budgets, budgets
 from payres.people.rules.consent import ConsentRequest, Surroundings
+from payres.people.services import people_of
 
 # Refresh intervals in seconds: while only the operator can decide, and while the owner reads the request.
 WAITING_SECONDS: Final = 5

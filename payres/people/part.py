@@ -8,35 +8,20 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-from msgspec import field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.core.http.context import Context
 from payres.core.http.routing import LateRoutes, Route
 from payres.core.http.serving import Background, Opening, Part
-from payres.core.process.slots import Slots
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.urls import PAGE_ROOTS
 from payres.html.sign_in import PasswordGate, SignInGuard
 from payres.people.rules.checkout_worker import CheckoutWorker
+from payres.people.services import PeopleServices
 
 if TYPE_CHECKING:
     from payres.people.rules.checkout import Desk
-
-
-class PeopleServices(msgspec.Struct, frozen=True):
-    """The services for the pages of owners and payers."""
-
-    sign_in: SignInGuard
-    # One slot per payment from another wallet while a request for it is sent to the payer's server.
-    checkout_slots: Slots = field(default_factory=lambda: Slots(None, 1))
-
-
-def people_of(context: Context) -> PeopleServices:
-    """The services of a running server."""
-    return context.part(PeopleServices)
 
 
 class _Pages:

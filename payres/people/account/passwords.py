@@ -28,8 +28,8 @@ from payres.html.sign_in import PasswordGate
 from payres.html.store.sessions import OF_WALLETS
 from payres.html.visits import Form, check_password
 from payres.people.account.visits import HOME, Visit
-from payres.people.part import people_of
 from payres.people.rules import passwords
+from payres.people.services import people_of
 
 LENGTHS: Final = {"least": MIN_PASSWORD_LENGTH, "most": MAX_PASSWORD_LENGTH}
 Problems = Mapping[str, str]  # by form field

@@ -19,8 +19,8 @@ from payres.html.language import Language
 from payres.html.sign_in import authenticate, csrf_token
 from payres.html.store.sessions import OF_WALLETS
 from payres.html.visits import Form, Side
-from payres.people.part import people_of
 from payres.people.rules import sessions
+from payres.people.services import people_of
 
 HOME: Final = "/account"
 

@@ -1,0 +1,21 @@
+"""The services for the pages of owners and payers."""
+
+import msgspec
+from msgspec import field
+
+from payres.core.http.context import Context
+from payres.core.process.slots import Slots
+from payres.html.sign_in import SignInGuard
+
+
+class PeopleServices(msgspec.Struct, frozen=True):
+    """The services for the pages of owners and payers."""
+
+    sign_in: SignInGuard
+    # One slot per payment from another wallet while a request for it is sent to the payer's server.
+    checkout_slots: Slots = field(default_factory=lambda: Slots(None, 1))
+
+
+def people_of(context: Context) -> PeopleServices:
+    """The services of a running server."""
+    return context.part(PeopleServices)
