@@ -76,7 +76,7 @@ def skip_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (payment, probe, quoting):
         monkeypatch.setattr(module, "monotonic", lambda: monotonic_now() + skipped)
     for module in (payment, probe):
-        monkeypatch.setattr(module, "pause_for", pause)
+        monkeypatch.setattr(module, "pause", pause)
 
 
 def amount(value: int, asset: Asset = USD) -> Json:

@@ -16,7 +16,7 @@ from argon2 import PasswordHasher
 from starlette.applications import Starlette
 
 from payres.application import create_app
-from payres.core.grants import consent, requests, tokens
+from payres.core.grants import requests, tokens
 from payres.core.grants.requests import request_grant
 from payres.core.http.context import Context
 from payres.core.process.settings import Settings
@@ -33,6 +33,7 @@ from payres.core.store.work import Transaction, Work
 from payres.html.sign_in import Browser, csrf_token, hash_password, open_session
 from payres.html.store.sessions import OF_WALLETS
 from payres.operator import grants, keys, wallets
+from payres.people.rules import consent as consent_rules
 from payres.testing.clock import MovableClock
 from tests.helpers import Json, usd
 from tests.operator.pages.browser import hidden_fields, words_of
@@ -784,7 +785,7 @@ async def test_fault_is_a_page_that_says_nothing_of_the_inside(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = await site.ask()
-    monkeypatch.setattr(consent, "find_request", lambda *_, **__: 1 // 0)
+    monkeypatch.setattr(consent_rules, "find_request", lambda *_, **__: 1 // 0)
     with caplog.at_level(logging.ERROR):
         answer = await site.browser.get(path)
     assert answer.status_code == 500
