@@ -1,6 +1,5 @@
 """The Interledger node: the services for payments to and from other servers."""
 
-import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
@@ -35,8 +34,6 @@ from payres.interledger.unanswered import UnansweredPackets
 # Many payments may go to one server at a time, and waiting is better than retrying. All exchanges for a receiver have
 # 10 s together, of which waiting must not use most; those for a quote have 5 s, including its probe.
 RECEIVERS_BOUNDS: Final = Bounds(per_host=16, queue_seconds=3.0)
-
-log = logging.getLogger("payres.operator")
 
 
 class Node(msgspec.Struct, frozen=True):

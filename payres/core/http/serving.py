@@ -34,6 +34,10 @@ from payres.core.store.events import Changes, poll_events
 from payres.core.store.server import ensure_secret, existing_secret
 from payres.core.store.work import Environment, Transaction
 
+Background = Coroutine[Any, Any, None]
+# A client may send many requests at a time, each of which fetches its keys if its server forbids caching them.
+KEYS_BOUNDS = Bounds(per_host=16)
+
 
 class Opening(msgspec.Struct):
     """What a part opens its services with; `stack` closes them. A part may fill the ports `remote` and `pages`, and
@@ -65,9 +69,6 @@ class Opening(msgspec.Struct):
         return await self.database.write(partial(ensure_secret, name=name))
 
 
-Background = Coroutine[Any, Any, None]
-
-
 class Part(msgspec.Struct, frozen=True):
     """What one part adds to the core.
 
@@ -82,10 +83,6 @@ class Part(msgspec.Struct, frozen=True):
     check: Callable[[Transaction], None] | None = None
     routes: tuple[Route, ...] = ()
     late: LateRoutes | None = None
-
-
-# A client may send many requests at a time, each of which fetches its keys if its server forbids caching them.
-KEYS_BOUNDS = Bounds(per_host=16)
 
 
 def application(
