@@ -212,33 +212,6 @@ create trigger wallet_address_changed after update of path, state on wallet_addr
 create trigger wallet_address_deleted after delete on wallet_address
   begin update authorization_revision set revision = random() where id = 1; end;
 
--- Sessions of wallet owners in browsers.
-create table session (
-  id_hash blob primary key,
-  wallet_address_id integer not null references wallet_address,
-  created_at integer not null,
-  expires_at integer not null
-) strict, without rowid;
-create index session_expiry on session (expires_at);
-create index session_of_wallet on session (wallet_address_id);
-
--- Browsers that owners have signed in with. Wrong passwords from other browsers do not lock the owner out of these. A
--- browser has a secret for each wallet.
-create table known_browser (
-  id_hash blob primary key,
-  wallet_address_id integer not null references wallet_address,
-  expires_at integer not null
-) strict, without rowid;
-create index known_browser_expiry on known_browser (expires_at);
-create index known_browser_of_wallet on known_browser (wallet_address_id, expires_at);
-
--- One-time links for owners to set a password; link_hash is the SHA-256 of the link's secret. A wallet has at most one.
-create table password_link (
-  wallet_address_id integer primary key references wallet_address,
-  link_hash blob not null unique,
-  expires_at integer not null
-) strict;
-
 -- Incoming payments. received is the total paid in; `payres ledger check` compares it with the transfers. The
 -- *_event_at columns are the times of the last partial payment event, and of the expiry event. listed is the key in the
 -- owner's activity list, comparable with the ids of outgoing payments: it starts with the time of the first receipt, or
@@ -594,6 +567,45 @@ create index delivery_due on delivery (webhook_id, next_at) where next_at is not
 create index delivery_changed on delivery (webhook_id, coalesce(last_attempt_at, next_at)) where next_at is not null;
 create index delivery_of_webhook on delivery (webhook_id, state, sequence);
 
+-- ==== What pages share ====
+
+-- Sessions in browsers, each of the owner of a wallet or of an operator.
+create table session (
+  id_hash blob primary key,
+  wallet_address_id integer references wallet_address,
+  operator_id integer references operator,
+  created_at integer not null,
+  expires_at integer not null,
+  check ((wallet_address_id is null) <> (operator_id is null))
+) strict, without rowid;
+create index session_expiry on session (expires_at);
+create index session_of_wallet on session (wallet_address_id) where wallet_address_id is not null;
+create index session_of_operator on session (operator_id) where operator_id is not null;
+
+-- Browsers that owners and operators have signed in with. Wrong passwords from other browsers do not lock anybody out of
+-- these. A browser has a secret for each wallet and operator.
+create table known_browser (
+  id_hash blob primary key,
+  wallet_address_id integer references wallet_address,
+  operator_id integer references operator,
+  expires_at integer not null,
+  check ((wallet_address_id is null) <> (operator_id is null))
+) strict, without rowid;
+create index known_browser_expiry on known_browser (expires_at);
+create index known_browser_of_wallet on known_browser (wallet_address_id, expires_at)
+  where wallet_address_id is not null;
+create index known_browser_of_operator on known_browser (operator_id, expires_at) where operator_id is not null;
+
+-- One-time links with which an owner or an operator sets a password; link_hash is the SHA-256 of the link's secret. Each
+-- has at most one.
+create table password_link (
+  link_hash blob primary key,
+  wallet_address_id integer unique references wallet_address,
+  operator_id integer unique references operator,
+  expires_at integer not null,
+  check ((wallet_address_id is null) <> (operator_id is null))
+) strict, without rowid;
+
 -- ==== Operators ====
 
 -- Deposits and withdrawals by operators, one transfer each. reference is the operator's, unique per account.
@@ -608,35 +620,14 @@ create table movement (
 create index movement_of_account on movement (account_id, id);
 
 -- Operators of the admin pages. An operator sets the password with a one-time link; a new link ends the old password
--- and sessions. link_hash is the SHA-256 of the unused link's secret. unlocked_at is when the last link was made:
--- earlier wrong passwords do not count.
+-- and sessions. unlocked_at is when the last link was made: earlier wrong passwords do not count.
 create table operator (
   id integer primary key,
   name text not null unique,
   role text not null check (role in ('full', 'read-only')),
   password_hash text,
-  link_hash blob unique,
-  link_expires_at integer not null,
   unlocked_at integer not null
 ) strict;
-
--- Sessions of operators in browsers.
-create table operator_session (
-  id_hash blob primary key,
-  operator_id integer not null references operator,
-  expires_at integer not null
-) strict, without rowid;
-create index operator_session_expiry on operator_session (expires_at);
-create index operator_session_of_operator on operator_session (operator_id);
-
--- Browsers that operators have signed in with, like known_browser for owners.
-create table operator_browser (
-  id_hash blob primary key,
-  operator_id integer not null references operator,
-  expires_at integer not null
-) strict, without rowid;
-create index operator_browser_expiry on operator_browser (expires_at);
-create index operator_browser_of_operator on operator_browser (operator_id, expires_at);
 
 -- Submitted forms of the admin pages, so that none takes effect twice.
 create table operator_form (

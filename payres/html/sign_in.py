@@ -1,6 +1,6 @@
-"""Signing in of owners and operators: passwords, guesses, sessions and browsers.
+"""Signing in of owners and operators: passwords, guesses, sessions, browsers and links.
 
-Sessions and known browsers are stored as hashes only.
+Sessions, known browsers and links are stored as hashes only.
 """
 
 import asyncio
@@ -12,13 +12,20 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from payres.core.process.slots import Slots, SlotsBusy
 from payres.core.protocol.clock import MINUTE, SECOND
-from payres.core.protocol.errors import InsufficientAccess, InvalidRequest, SignInFailed, TooManyRequests, Unavailable
+from payres.core.protocol.errors import (
+    InsufficientAccess,
+    InvalidRequest,
+    NotFound,
+    SignInFailed,
+    TooManyRequests,
+    Unavailable,
+)
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import (
     MAX_COUNTED,
@@ -306,6 +313,39 @@ def close_session(work: Work, kind: Kind, session: str) -> None:
 def signed_out() -> SignInFailed:
     """The error for who is not signed in any more."""
     return SignInFailed("You are signed out by now, so nothing was done. Sign in again", reason="signed_out")
+
+
+def make_link(work: Work, kind: Kind, account_id: int) -> tuple[str, int]:
+    """A link that sets the account's password once, in place of an earlier one: its secret, and when it expires."""
+    secret, expires_at = work.new_secret(), work.now + kind.link_lifetime
+    sessions.replace_link(work, kind, hash_secret(secret), account_id, expires_at)
+    return secret, expires_at
+
+
+def open_link(work: Work, kind: Kind, secret: str) -> Any:
+    """The account of a link. Raises NotFound for one that was used, has expired or never existed."""
+    account_id = sessions.account_of_link(work, kind, hash_secret(secret), work.now)
+    if account_id is None:
+        raise NotFound(f"This link was used or has expired; `{kind.link_command}` makes another")
+    return kind.accounts.by_id(work, account_id)
+
+
+def follow_link(
+    work: Work,
+    kind: Kind,
+    secret: str,
+    password_hash: str,
+    browser: Browser,
+    set_password: Callable[[Work, Any, str], object],
+) -> SignedIn:
+    """Signs in to the link's account with a new password (see hash_password).
+
+    `set_password` stores it for the account, and ends the link. Raises NotFound as `open_link` does.
+    """
+    account = open_link(work, kind, secret)
+    work.actor = account.actor
+    set_password(work, account, password_hash)
+    return open_session(work, kind, kind.accounts.by_id(work, account.id), browser)
 
 
 def known_browser(work: Work, kind: Kind, account_id: int, browser: Browser) -> bytes | None:

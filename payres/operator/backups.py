@@ -36,10 +36,10 @@ from payres.core.store.migrations import (
 )
 from payres.core.store.server import LostCommits, has_log, remove_token, remove_token_if_complete
 from payres.core.store.work import Transaction, Work
+from payres.html.store.sessions import end_all
 from payres.operator.invariant_checks import check_ledger, first_broken
 from payres.operator.store import status
 from payres.operator.store.ended_rights import EndedRight, ended_rights, is_same_database
-from payres.operator.store.operators import end_all
 from payres.operator.store.status import Takeover, note_check
 
 PAUSE_MILLISECONDS = 5  # lets the server commit; copying a gigabyte takes about ten seconds

@@ -7,9 +7,8 @@ from msgspec import UNSET, UnsetType
 
 from payres.core.payments import ledger
 from payres.core.protocol.amounts import format_decimal
-from payres.core.protocol.clock import HOUR, format_time
+from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
-from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import RESET_PATH, new_wallet_path, require_wallet_path
 from payres.core.protocol.wire import Resource, Scale
 from payres.core.store import server, wallets
@@ -17,7 +16,8 @@ from payres.core.store.accounts import ACCOUNTS, ASSETS
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Environment, Work
-from payres.html.store import sessions
+from payres.html.sign_in import make_link
+from payres.html.store.sessions import OF_WALLETS, end_access
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import Amount, Code, Name, Reference, check_name, command, endpoint, form, lists, said
@@ -35,7 +35,6 @@ def named_wallet(work: Work | Environment, text: str) -> str:
 
 
 WalletName = Annotated[str, said(typed=named_wallet)]
-LINK_LIFETIME: Final = HOUR
 NONE: Final = "There are no wallets yet; `payres wallet create` opens one"
 
 
@@ -261,10 +260,7 @@ def set_password(work: Work, path: str, password_hash: str, forget_browsers: boo
     """
     wallet = require_wallet(work, path)
     WALLETS.update(work, wallet.id, password_hash=password_hash, unlocked_at=work.now)
-    sessions.delete_sessions(work, sessions.OF_WALLETS, wallet.id)
-    wallets.delete_password_link(work, wallet.id)
-    if forget_browsers:
-        sessions.delete_browsers(work, sessions.OF_WALLETS, wallet.id)
+    end_access(work, OF_WALLETS, wallet.id, forget_browsers)
     server.record(work, "wallet.set_password", wallet.path, forgetBrowsers=forget_browsers)
     return require_wallet(work, path)
 
@@ -278,8 +274,8 @@ def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     another link is made. Whoever has it controls the wallet: give it to nobody but the owner. The old password is valid
     until then.
     """
-    found, secret, ends_at = require_wallet(work, wallet), work.new_secret(), work.now + LINK_LIFETIME
-    wallets.set_password_link(work, found.id, hash_secret(secret), ends_at)
+    found = require_wallet(work, wallet)
+    secret, ends_at = make_link(work, OF_WALLETS, found.id)
     server.record(work, "wallet.reset_link", found.path)
     url, address = f"{work.urls.base}{RESET_PATH}{secret}", work.urls.wallet(found.path)
     return PasswordLink(wallet_address=address, url=url, expires_at=format_time(ends_at))

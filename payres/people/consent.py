@@ -38,11 +38,10 @@ from payres.html.grant_words import length_words, limit_words, other_words
 from payres.html.language import Language
 from payres.html.sign_in import check_csrf, close_session, csrf_token
 from payres.html.store.sessions import OF_WALLETS
-from payres.html.visits import open_session
+from payres.people.account.visits import OWNER_SIGN_IN
 from payres.people.rules import consent as rules
 from payres.people.rules.apps import Budgets, budgets
 from payres.people.rules.consent import ConsentRequest, Surroundings
-from payres.people.services import people_of
 
 # Refresh intervals in seconds: while only the operator can decide, and while the owner reads the request.
 WAITING_SECONDS: Final = 5
@@ -112,17 +111,14 @@ def _finish_link(request: Request, found: ConsentRequest) -> str | None:
 
 
 async def _sign_in(request: Request, form: dict[str, str]) -> Response:
-    context = context_of(request)
     found = await _find(request)
     if found.decided:
         return _show_decided(request, found, 409)
-    rules.check_open(found, context.clock.now())
+    rules.check_open(found, context_of(request).clock.now())
     if found.wallet.password_hash is None:
         return _show_sign_in(request, found, status=409)
     try:
-        signed_in = await open_session(
-            request, forms.OWNER, people_of(context).sign_in, found.wallet, found.known_browser, form
-        )
+        signed_in = await OWNER_SIGN_IN.open_session(request, found.wallet, found.known_browser, form)
     except InsufficientAccess as error:
         return _show_sign_in(
             request, found, problem_of(html.language_of(request), note_error(request, error)), error.status

@@ -15,10 +15,10 @@ from payres.core.http.routing import Handler, Route
 from payres.core.protocol.errors import InvalidRequest, TooManyRequests
 from payres.core.protocol.urls import RESET_PATH
 from payres.html.html import load_templates, serve_page
-from payres.html.visits import Form, answer
+from payres.html.visits import Form
 from payres.people import checkout, consent
 from payres.people.account import activity, apps, home, keys, passwords, payment, requests, send, settings
-from payres.people.account.visits import SIDE, Act, Page, Visit
+from payres.people.account.visits import OWNER_SIGN_IN, Act, Page, Visit
 
 
 class Place(NamedTuple):
@@ -58,7 +58,8 @@ def page_routes() -> Sequence[Route]:
     )
     answers: dict[str, Handler] = {path: partial(_answer, place=place) for path, place in PLACES.items()}
     answers |= {"/pay/{id}": checkout.answer_bill, "/pay/{id}/return/{state:secret}": checkout.answer_return}
-    answers |= {"/interact/{id}/{nonce:secret}": consent.answer, f"{RESET_PATH}{{secret:secret}}": passwords.reset}
+    answers |= {"/interact/{id}/{nonce:secret}": consent.answer}
+    answers |= {f"{RESET_PATH}{{secret:secret}}": OWNER_SIGN_IN.follow_link}
     found = {path: partial(serve_page, answer=partial(_unless_too_many, answer=one)) for path, one in answers.items()}
     return [
         Route(path, {"GET": handler, "POST": handler}, is_json=False, takes_all=True) for path, handler in found.items()
@@ -73,8 +74,7 @@ async def _unless_too_many(request: Request, answer: Handler) -> Response:
 
 
 async def _answer(request: Request, place: Place) -> Response:
-    act = partial(_carry_out, place=place)
-    return await answer(request, SIDE, place.show, act)
+    return await OWNER_SIGN_IN.answer(request, place.show, partial(_carry_out, place=place))
 
 
 async def _carry_out(visit: Visit, form: Form, place: Place) -> Response:

@@ -63,7 +63,7 @@ def reset_link(instance: Instance, path: str) -> tuple[str, Ask]:
 
 def operators_link(instance: Instance, path: str) -> tuple[str, Ask]:
     made = instance.write(lambda work: operators.make_link(work, path, read_only=True))
-    return f"{instance.base_url}/admin/link/{made.secret}", _fill_in
+    return made.url, _fill_in
 
 
 def api_key(instance: Instance, path: str) -> tuple[str, Ask]:

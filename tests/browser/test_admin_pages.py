@@ -39,7 +39,7 @@ def seeded(server: Instance) -> Seeded:
 async def sign_in(page: Page, server: Instance, name: str) -> None:
     """Follows a new link, by keyboard."""
     made = server.write(lambda work: operators.make_link(work, name, read_only=False))
-    await page.goto(f"{server.base_url}/admin/link/{made.secret}")
+    await page.goto(made.url)
     await expect(page.get_by_label("Password, at least")).to_be_focused()
     await page.keyboard.type(PASSWORD)
     await page.keyboard.press("Tab")
@@ -59,7 +59,7 @@ async def test_every_page_fits_and_can_be_read_by_everyone(
     await page.context.clear_cookies()
     await check(page, f"{server.base_url}/admin", narrow=390)
     made = server.write(lambda work: operators.make_link(work, "ann", read_only=False))
-    await check(page, f"{server.base_url}/admin/link/{made.secret}", narrow=390)
+    await check(page, made.url, narrow=390)
 
 
 @pytest.mark.parametrize("name", ["Overview", "Settings"])

@@ -3,7 +3,8 @@ import re
 import pytest
 
 from payres.core.store.work import Work
-from payres.operator import operators
+from payres.html.sign_in import open_link
+from payres.operator.store.operators import OF_OPERATORS
 from tests.cli.conftest import AsJson, Command
 
 
@@ -15,7 +16,7 @@ def test_link_prints_a_url_that_lets_its_operator_in(payres: Command, as_json: A
     printed = payres("admin", "link", "--name", "Ann")
     assert printed.exit_code == 0
     assert re.fullmatch(r"http://127\.0\.0\.1:8080/admin/link/[\w-]{43}\n", printed.stdout)
-    operator = operators.open_link(tx, secret_of(printed.stdout.strip()))
+    operator = open_link(tx, OF_OPERATORS, secret_of(printed.stdout.strip()))
     assert (operator.name, operator.role, operator.may_change) == ("Ann", "full", True)
 
 
@@ -23,7 +24,7 @@ def test_link_in_json_says_until_when_it_is_good_and_for_which_role(as_json: AsJ
     made = as_json("admin", "link", "--read-only")
     assert made.keys() == {"name", "role", "url", "expiresAt"}
     assert (made["name"], made["role"]) == ("admin", "read-only")
-    assert not operators.open_link(tx, secret_of(made["url"])).may_change
+    assert not open_link(tx, OF_OPERATORS, secret_of(made["url"])).may_change
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ import httpx2
 import pytest
 
 from payres.core.protocol.clock import DAY, HOUR, SECOND
-from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.errors import NotFound
 from payres.core.store.accounts import RateRecord, list_rates, refresh_rate
-from payres.core.store.wallets import find_wallet, wallet_of_link
+from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
-from payres.html.sign_in import Browser, find_session, known_browser, open_session
+from payres.html.sign_in import Browser, find_session, known_browser, open_link, open_session
 from payres.html.store.sessions import OF_WALLETS
-from payres.operator.wallets import LINK_LIFETIME, make_password_link
+from payres.operator.wallets import make_password_link
 from payres.testing.peering import peer
 from tests.crash.conftest import check_ready
 from tests.instance import Instance, run_instance
@@ -162,7 +162,10 @@ def test_what_a_clock_that_was_ahead_has_begun_ends_when_it_is_set_right(pair: S
     def lasting(work: Work) -> list[bool]:
         session, known = find_session(work, OF_WALLETS, signed_in.session), {alice.id: signed_in.known}
         rates = [one.holds_at(work.now) for one in list_rates(work)]
-        by_link = wallet_of_link(work, hash_secret(link), work.now, LINK_LIFETIME)
+        try:
+            by_link = open_link(work, OF_WALLETS, link)
+        except NotFound:
+            by_link = None
         browser = known_browser(work, OF_WALLETS, alice.id, Browser(None, known))
         return [session is not None, by_link is not None, *rates, browser is not None]
 

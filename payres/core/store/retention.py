@@ -126,8 +126,6 @@ CLIENTS = Rule("client", "purge_at", "id", at_once=4, delete=_delete_client)
 # Longer than a request can wait for other servers and the database before its nonce is stored.
 NONCES = Rule("signature_nonce", "expires_at", "client_id, kid, nonce", after=300 * SECOND, at_once=2)
 RESPONSES = Rule("idempotency_key", "created_at", "id", after=DAY, at_once=2)
-SESSIONS = Rule("session", "expires_at", "id_hash")
-BROWSERS = Rule("known_browser", "expires_at", "id_hash")
 
 
 def purge_ended_tokens(tx: Transaction, grant_id: str) -> None:

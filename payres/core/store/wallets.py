@@ -1,4 +1,4 @@
-"""SQL of wallet addresses, their keys, and links for passwords."""
+"""SQL of wallet addresses and their keys."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from payres.core.protocol.amounts import Asset, Fee
-from payres.core.protocol.clock import lasts
 from payres.core.protocol.errors import InvalidRequest
 from payres.core.protocol.visible import visible_name
 from payres.core.store.rows import R, Table, number
@@ -140,19 +139,3 @@ def last_key(tx: Transaction, wallet_id: int, kid: str) -> KeyRecord | None:
 def list_keys(tx: Transaction, wallet_id: int, revoked: bool = False) -> Sequence[KeyRecord]:
     """The valid keys, oldest first; with `revoked`, the revoked ones too."""
     return KEYS.list(tx, "WHERE wallet_address_id = ? AND (revoked_at IS NULL OR ?) ORDER BY id", wallet_id, revoked)
-
-
-def set_password_link(tx: Transaction, wallet_id: int, link_hash: bytes, expires_at: int) -> None:
-    """Stores a new password link, replacing an earlier one."""
-    tx.execute("INSERT OR REPLACE INTO password_link VALUES (?, ?, ?)", (wallet_id, link_hash, expires_at))
-
-
-def wallet_of_link(tx: Transaction, link_hash: bytes, now: int, lifetime: int) -> WalletRecord | None:
-    """The wallet of a link that has not expired."""
-    found = tx.execute("SELECT wallet_address_id, expires_at FROM password_link WHERE link_hash = ?", (link_hash,))
-    row = found.fetchone()
-    return WALLETS.get(tx, row[0]) if row is not None and lasts(row[1], now, lifetime) else None
-
-
-def delete_password_link(tx: Transaction, wallet_id: int) -> None:
-    tx.execute("DELETE FROM password_link WHERE wallet_address_id = ?", (wallet_id,))

@@ -1,4 +1,8 @@
-"""SQL of sessions and of the browsers that somebody has signed in with."""
+"""SQL of sessions, of the browsers that somebody has signed in with, and of links that set a password.
+
+The accounts are of two kinds. A row has one column set, that of its kind, so a secret of one kind finds nothing of the
+other.
+"""
 
 from typing import Any, Final, NamedTuple
 
@@ -6,100 +10,115 @@ import msgspec
 
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, lasts
 from payres.core.protocol.limits import KNOWN_BROWSER_DAYS, MAX_KNOWN_BROWSERS
-from payres.core.store.retention import BROWSERS, SESSIONS, Rule, purge
+from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table, insert_row, number
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Transaction
 
 BROWSER_LIFETIME: Final = KNOWN_BROWSER_DAYS * DAY
+SESSIONS = Rule("session", "expires_at", "id_hash")
+BROWSERS = Rule("known_browser", "expires_at", "id_hash")
 
 
 class SessionRecord(msgspec.Struct, frozen=True):
-    """A browser in which somebody is signed in to an account; created_at is stored for owners alone."""
+    """A browser in which somebody is signed in to an account."""
 
-    id_hash: bytes
     account_id: int
-    expires_at: int
     created_at: int
+    expires_at: int
 
 
 class Kind(NamedTuple):
-    """A kind of account with a password: what sentences call it, where accounts, sessions and known browsers are, and
-    for how long a session lasts: without being used, and in use."""
+    """A kind of account with a password: what sentences call it, where the accounts are, the column that names one, for
+    how long a session lasts (without being used, and in use) and a link, and the command that makes a link."""
 
     noun: str
     accounts: Table[Any]
-    sessions: Table[SessionRecord]
-    session_rule: Rule
-    rule: Rule
-    account: str
+    column: str
     lifetime: int
     longest: int
+    link_lifetime: int
+    link_command: str
 
 
 OF_WALLETS: Final = Kind(
-    "wallet",
-    WALLETS,
-    Table(SessionRecord, "session", account_id="wallet_address_id"),
-    SESSIONS,
-    BROWSERS,
-    "wallet_address_id",
-    15 * MINUTE,
-    12 * HOUR,
+    "wallet", WALLETS, "wallet_address_id", 15 * MINUTE, 12 * HOUR, HOUR, "payres wallet reset-link"
 )
 
 
 def insert_session(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int) -> None:
     """Stores a new session and deletes those that have ended."""
-    purge(tx, kind.session_rule, now)
-    created = {"created_at": now} if kind is OF_WALLETS else {}
-    values = {"id_hash": id_hash, kind.account: account_id, "expires_at": now + kind.lifetime} | created
-    insert_row(tx, kind.session_rule.table, **values)
+    purge(tx, SESSIONS, now)
+    values = {"id_hash": id_hash, kind.column: account_id, "created_at": now, "expires_at": now + kind.lifetime}
+    insert_row(tx, "session", **values)
 
 
 def find_session(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> SessionRecord | None:
     """The session, unless it has ended."""
-    found = kind.sessions.find(tx, "WHERE id_hash = ?", id_hash)
-    return found if found is not None and lasts(found.expires_at, now, kind.lifetime) else None
+    found = f"SELECT {kind.column}, created_at, expires_at FROM session WHERE id_hash = ? AND {kind.column} IS NOT NULL"
+    row = tx.execute(found, (id_hash,)).fetchone()
+    return SessionRecord(*row) if row is not None and lasts(row[2], now, kind.lifetime) else None
 
 
 def extend_session(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> None:
     """Makes a session last as long as a new one from now on."""
-    extended = f"UPDATE {kind.session_rule.table} SET expires_at = ? WHERE id_hash = ?"
+    extended = f"UPDATE session SET expires_at = ? WHERE id_hash = ? AND {kind.column} IS NOT NULL"
     tx.execute(extended, (now + kind.lifetime, id_hash))
 
 
 def delete_session(tx: Transaction, kind: Kind, id_hash: bytes) -> None:
-    tx.execute(f"DELETE FROM {kind.session_rule.table} WHERE id_hash = ?", (id_hash,))
+    tx.execute(f"DELETE FROM session WHERE id_hash = ? AND {kind.column} IS NOT NULL", (id_hash,))
 
 
 def delete_sessions(tx: Transaction, kind: Kind, account_id: int) -> None:
     """Signs an account out everywhere."""
-    tx.execute(f"DELETE FROM {kind.session_rule.table} WHERE {kind.account} = ?", (account_id,))
+    tx.execute(f"DELETE FROM session WHERE {kind.column} = ?", (account_id,))
 
 
 def insert_browser(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int) -> None:
     """Stores a browser as known to the account; deletes expired ones, and the oldest of too many."""
-    table = kind.rule.table
-    purge(tx, kind.rule, now)
-    insert_row(tx, table, **{"id_hash": id_hash, kind.account: account_id, "expires_at": now + BROWSER_LIFETIME})
+    purge(tx, BROWSERS, now)
+    values = {"id_hash": id_hash, kind.column: account_id, "expires_at": now + BROWSER_LIFETIME}
+    insert_row(tx, "known_browser", **values)
     surplus = tx.execute(
-        f"SELECT id_hash FROM {table} WHERE {kind.account} = ? ORDER BY expires_at DESC LIMIT -1 OFFSET ?",
+        f"SELECT id_hash FROM known_browser WHERE {kind.column} = ? ORDER BY expires_at DESC LIMIT -1 OFFSET ?",
         (account_id, MAX_KNOWN_BROWSERS),
     ).fetchall()
-    tx.executemany(f"DELETE FROM {table} WHERE id_hash = ?", surplus)
+    tx.executemany("DELETE FROM known_browser WHERE id_hash = ?", surplus)
 
 
 def knows_browser(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int) -> bool:
     """Whether the account was signed in to with this browser, which is still known."""
-    known = f"SELECT 1 FROM {kind.rule.table} WHERE id_hash = ? AND {kind.account} = ? AND expires_at > ?"
+    known = f"SELECT 1 FROM known_browser WHERE id_hash = ? AND {kind.column} = ? AND expires_at > ?"
     return number(tx, known, id_hash, account_id, now) == 1
 
 
 def delete_browser(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int) -> None:
-    tx.execute(f"DELETE FROM {kind.rule.table} WHERE id_hash = ? AND {kind.account} = ?", (id_hash, account_id))
+    tx.execute(f"DELETE FROM known_browser WHERE id_hash = ? AND {kind.column} = ?", (id_hash, account_id))
 
 
-def delete_browsers(tx: Transaction, kind: Kind, account_id: int) -> None:
-    """Forgets all browsers of the account."""
-    tx.execute(f"DELETE FROM {kind.rule.table} WHERE {kind.account} = ?", (account_id,))
+def replace_link(tx: Transaction, kind: Kind, link_hash: bytes, account_id: int, expires_at: int) -> None:
+    """Stores a link that sets the account's password, in place of an earlier one."""
+    tx.execute(
+        f"INSERT OR REPLACE INTO password_link (link_hash, {kind.column}, expires_at) VALUES (?, ?, ?)",
+        (link_hash, account_id, expires_at),
+    )
+
+
+def account_of_link(tx: Transaction, kind: Kind, link_hash: bytes, now: int) -> int | None:
+    """The id of the account of a link that has not expired; None for a link of the other kind too."""
+    found = f"SELECT {kind.column}, expires_at FROM password_link WHERE link_hash = ?"
+    row = tx.execute(found, (link_hash,)).fetchone()
+    return row[0] if row is not None and lasts(row[1], now, kind.link_lifetime) else None
+
+
+def end_access(tx: Transaction, kind: Kind, account_id: int, forget_browsers: bool = True) -> None:
+    """Ends the sessions and the link of an account, and forgets its browsers unless told not to."""
+    for table in ("session", "password_link", "known_browser")[: 3 if forget_browsers else 2]:
+        tx.execute(f"DELETE FROM {table} WHERE {kind.column} = ?", (account_id,))
+
+
+def end_all(tx: Transaction) -> None:
+    """Signs everybody out, and ends every link that sets a password."""
+    tx.execute("DELETE FROM session")
+    tx.execute("DELETE FROM password_link")

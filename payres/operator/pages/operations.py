@@ -17,13 +17,12 @@ from payres.core.protocol.limits import DEFAULT_PAGE, MAX_PAGE
 from payres.core.protocol.wire import Page
 from payres.core.store.work import Work
 from payres.html.html import HEADERS, redirect
-from payres.html.visits import Form, check_password
+from payres.html.visits import Form
 from payres.operator.api import PAGE_PARAMETERS, attachment, read_filters, read_parameters, send_export
 from payres.operator.declarations import Form as Declared
 from payres.operator.declarations import Input, Operation, operation_of
 from payres.operator.exports import Export, ExportQuery
-from payres.operator.pages.sign_in import Visit
-from payres.operator.services import operator_of
+from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, Visit
 from payres.operator.shapes import Fact, facts_of, make_table, path_of
 from payres.operator.store.operators import OPERATORS, is_used, use_form
 
@@ -168,8 +167,7 @@ class Action:
             if self.form.moves_money:
                 account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
                 session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
-                guard = operator_of(visit.context).sign_in
-                await check_password(visit.request, guard, account, form.get("password", ""), session)
+                await OPERATOR_SIGN_IN.check_password(visit.request, account, form.get("password", ""), session)
             if form.get("choice") not in self.form.buttons:
                 raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
             back = await self._carry_out(visit, form)

@@ -16,12 +16,12 @@ from payres.core.http.routing import Handler, Route
 from payres.core.protocol.errors import InsufficientAccess, InvalidRequest, nothing_here
 from payres.core.protocol.urls import ADMIN_API, ADMIN_ROOT
 from payres.html.html import load_templates, serve_page
-from payres.html.visits import Form, answer
+from payres.html.visits import Form
 from payres.operator.api import all_operations
 from payres.operator.exports import export_ledger, export_payments, export_statement
-from payres.operator.pages import details, overview, sign_in
+from payres.operator.pages import details, overview
 from payres.operator.pages.operations import Action, exports_page, send_file, show_list
-from payres.operator.pages.sign_in import Page, Visit
+from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, Page, Visit
 
 
 class PageConvertor(StringConvertor):
@@ -35,7 +35,7 @@ register_url_convertor("page", PageConvertor())
 # Hand-written pages; `admin_pages` adds the lists and forms of operations.
 PAGES: Final[Mapping[str, Callable[..., Any]]] = {
     "": overview.page,
-    "/link/{secret:secret}": sign_in.follow_link,
+    "/link/{secret:secret}": OPERATOR_SIGN_IN.follow_link,
     "/wallets/{wallet}": details.wallet_page,
     "/wallets/{wallet}/statement": partial(send_file, rule=export_statement),
     "/payments/{id}": details.payment_page,
@@ -80,11 +80,11 @@ async def _find_nothing(_: Request) -> Response:
     raise nothing_here()
 
 
-OPEN: Final = (sign_in.follow_link, _find_nothing)  # served without signing in
+OPEN: Final = (OPERATOR_SIGN_IN.follow_link, _find_nothing)  # served without signing in
 
 
 async def _answer(request: Request, page: Page) -> Response:
-    return await answer(request, sign_in.SIDE, page, partial(_carry_out, page=page))
+    return await OPERATOR_SIGN_IN.answer(request, page, partial(_carry_out, page=page))
 
 
 async def _carry_out(visit: Visit, form: Form, page: Page) -> Response:

@@ -7,23 +7,20 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.core.http.context import context_of
+from payres.core.http.context import Context, context_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.limits import MIN_PASSWORD_LENGTH
 from payres.core.store.work import Work
 from payres.html import visits
-from payres.html.forms import Cookies, browser_of, check_sign_in, read_form, render_sign_in, set_signed_in
-from payres.html.html import redirect, render
-from payres.html.sign_in import PasswordGate, authenticate, csrf_token, find_session
-from payres.html.visits import Side
+from payres.html.forms import Cookies, check_sign_in, render_sign_in
+from payres.html.html import render
+from payres.html.sign_in import Account, SignInGuard, authenticate, csrf_token, find_session
+from payres.html.visits import SignIn, check_typed_twice
 from payres.operator import operators
-from payres.operator.operators import find_account
 from payres.operator.services import operator_of
-from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord
+from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord, find_operator
 
-HOME: Final = "/admin"
-OPERATOR: Final = Cookies(OF_OPERATORS, "payres_admin", "payres_admin_known_", "strict")
 WRONG: Final = "This name and this password do not belong together"
 
 
@@ -42,63 +39,42 @@ class Visit(visits.Visit, frozen=True):
 Page = Callable[[Visit], Awaitable[Response]]
 
 
-async def find_visit(request: Request, session: str) -> Visit | None:
-    """The visit of a session; None if it is not valid."""
+class OperatorSignIn(SignIn[Visit]):
+    """An operator signs in by name."""
 
-    def unit(work: Work) -> OperatorRecord | None:
-        found = find_session(work, OF_OPERATORS, session)
-        return OPERATORS.by_id(work, found.account_id) if found else None
+    cookies = Cookies(OF_OPERATORS, "payres_admin", "payres_admin_known_", "strict")
+    field = "name"
+    home = outside = "/admin"
+    link_checks = check_typed_twice, check_sign_in
 
-    operator = await context_of(request).database.read(unit)
-    authentic = partial(authenticate, kind=OF_OPERATORS, session=session)
-    return Visit(request, authentic, session, operator) if operator else None
+    def guard(self, context: Context) -> SignInGuard:
+        return operator_of(context).sign_in
 
+    def find_account(self, work: Work, name: str) -> tuple[str, Account | None]:
+        return name, find_operator(work, name)
 
-async def follow_link(request: Request) -> Response:
-    """The page of a sign-in link: GET shows the password form, POST sets the password and signs in."""
-    secret = request.path_params["secret"]
-    context, find = context_of(request), partial(operators.open_link, secret=secret)
-    database = context.database
-    operator = await database.read(find)
-    if request.method != "POST":
-        return _show_link(request, operator.name)
-    form = await read_form(request)
-    if form.get("password") != form.get("again"):
-        return _show_link(request, operator.name, "The two passwords are not the same", 400)
-    try:
-        check_sign_in(request, form)
-        key = (OF_OPERATORS.noun, operator.id)
-        hashed = await context.part(PasswordGate).hash(form.get("password", ""), key, partial(database.read, find))
-    except DomainError as error:
-        noted = note_error(request, error)
-        response = _show_link(request, operator.name, str(noted), noted.status)
-        response.headers.update(noted.headers)
-        return response
-    browser = browser_of(request, OPERATOR)
-    unit = partial(operators.set_password, secret=secret, password_hash=hashed, browser=browser)
-    signed_in, response = await database.write(unit), redirect(HOME)
-    set_signed_in(request, response, signed_in, OPERATOR)
-    return response
+    def set_password(self, work: Work, account: OperatorRecord, password_hash: str) -> None:
+        operators.set_password(work, account, password_hash)
 
+    async def find_visit(self, request: Request, session: str) -> Visit | None:
+        def unit(work: Work) -> OperatorRecord | None:
+            found = find_session(work, OF_OPERATORS, session)
+            return OPERATORS.by_id(work, found.account_id) if found else None
 
-def show_sign_in(request: Request, error: DomainError | None = None, name: str | None = None) -> Response:
-    """The sign-in form in place of the requested page."""
-    is_wrong = error is not None and error.details.get("reason") == "wrong_password"
-    values = {"problem": WRONG if is_wrong else error and str(error), "name": name or ""}
-    return render_sign_in(request, "admin/sign_in.html", values, error.status if error else 401)
+        operator = await context_of(request).database.read(unit)
+        authentic = partial(authenticate, kind=OF_OPERATORS, session=session)
+        return Visit(request, authentic, session, operator) if operator else None
+
+    def show_sign_in(self, request: Request, error: DomainError | None, name: str | None) -> Response:
+        is_wrong = error is not None and error.details.get("reason") == "wrong_password"
+        values = {"problem": WRONG if is_wrong else error and str(error), "name": name or ""}
+        return render_sign_in(request, "admin/sign_in.html", values, error.status if error else 401)
+
+    def show_link(self, request: Request, account: OperatorRecord, error: DomainError | None = None) -> Response:
+        if error is not None and error.details.get("field") != "again":
+            note_error(request, error)
+        values = {"problem": error and str(error), "name": account.name, "least": MIN_PASSWORD_LENGTH}
+        return render_sign_in(request, "admin/link.html", values, error.status if error else 200)
 
 
-SIDE: Final = Side(
-    OPERATOR,
-    lambda context: operator_of(context).sign_in,
-    "name",
-    find_account,
-    find_visit,
-    show_sign_in,
-    signed_out=HOME,
-)
-
-
-def _show_link(request: Request, name: str, problem: str | None = None, status: int = 200) -> Response:
-    values = {"problem": problem, "name": name, "least": MIN_PASSWORD_LENGTH}
-    return render_sign_in(request, "admin/link.html", values, status)
+OPERATOR_SIGN_IN: Final = OperatorSignIn()

@@ -5,11 +5,11 @@ from typing import Final
 
 import msgspec
 
-from payres.core.protocol.clock import DAY, HOUR
+from payres.core.protocol.clock import DAY, HOUR, MINUTE
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table, insert_row, json_column
 from payres.core.store.work import Transaction
-from payres.html.store.sessions import OF_WALLETS, Kind, SessionRecord
+from payres.html.store.sessions import Kind
 
 
 class OperatorRecord(msgspec.Struct, frozen=True):
@@ -19,7 +19,6 @@ class OperatorRecord(msgspec.Struct, frozen=True):
     name: str
     role: str
     password_hash: str | None
-    link_expires_at: int
     unlocked_at: int
 
     @property
@@ -34,16 +33,7 @@ class OperatorRecord(msgspec.Struct, frozen=True):
 
 
 OPERATORS = Table(OperatorRecord, "operator")
-OF_OPERATORS: Final = Kind(
-    "operator",
-    OPERATORS,
-    Table(SessionRecord, "operator_session", account_id="operator_id", created_at="0"),
-    Rule("operator_session", "expires_at", "id_hash"),
-    Rule("operator_browser", "expires_at", "id_hash"),
-    "operator_id",
-    12 * HOUR,
-    12 * HOUR,
-)
+OF_OPERATORS: Final = Kind("operator", OPERATORS, "operator_id", 12 * HOUR, 12 * HOUR, 15 * MINUTE, "payres admin link")
 FORMS = Rule("operator_form", "used_at", "id", after=DAY)  # longer than a session lasts
 
 
@@ -51,27 +41,14 @@ def find_operator(tx: Transaction, name: str) -> OperatorRecord | None:
     return OPERATORS.find(tx, "WHERE name = ?", name)
 
 
-def operator_of_link(tx: Transaction, link_hash: bytes) -> OperatorRecord | None:
-    """The operator of an unused link, which may have expired."""
-    return OPERATORS.find(tx, "WHERE link_hash = ?", link_hash)
-
-
-def set_link(tx: Transaction, name: str, role: str, link_hash: bytes, expires_at: int, now: int) -> None:
-    """Replaces an operator's password by a link. Creates the operator if needed."""
+def put_operator(tx: Transaction, name: str, role: str, password_hash: str | None, now: int) -> None:
+    """Gives an operator, who may be new, a role and a password or none; earlier wrong passwords no longer count."""
     tx.execute(
-        "INSERT INTO operator (name, role, link_hash, link_expires_at, unlocked_at) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT (name) DO UPDATE SET role = excluded.role, password_hash = NULL, link_hash = excluded.link_hash,"
-        " link_expires_at = excluded.link_expires_at, unlocked_at = excluded.unlocked_at",
-        (name, role, link_hash, expires_at, now),
+        "INSERT INTO operator (name, role, password_hash, unlocked_at) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET role = excluded.role, password_hash = excluded.password_hash,"
+        " unlocked_at = excluded.unlocked_at",
+        (name, role, password_hash, now),
     )
-
-
-def end_all(tx: Transaction) -> None:
-    """Signs everybody out, and ends every link that sets a password."""
-    for kind in (OF_WALLETS, OF_OPERATORS):
-        tx.execute(f"DELETE FROM {kind.session_rule.table}")
-    tx.execute("DELETE FROM password_link")
-    tx.execute("UPDATE operator SET link_hash = NULL")
 
 
 def is_used(tx: Transaction, form_id: str) -> bool:

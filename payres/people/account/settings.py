@@ -11,7 +11,7 @@ from payres.html.language import marked
 from payres.html.qr import qr_code
 from payres.html.visits import Form
 from payres.people.account.visits import Visit
-from payres.people.rules import passwords
+from payres.people.rules import sessions
 
 TAB: Final = "/settings"
 REGIONS: Final = {
@@ -53,7 +53,7 @@ async def choose_zone(visit: Visit, form: Form) -> Response:
 
 async def sign_out_everywhere(visit: Visit, form: Form) -> Response:
     """Ends every session of the owner."""
-    await visit.write(lambda work: passwords.sign_out_everywhere(work, visit.wallet))
+    await visit.write(lambda work: sessions.sign_out_everywhere(work, visit.wallet))
     response = redirect("/account")
     set_signed_out(visit.request, response)
     return response

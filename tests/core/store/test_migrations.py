@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from payres.core.protocol.clock import DAY
+from payres.core.protocol.clock import DAY, HOUR
 from payres.core.store import migrations
 from payres.core.store.connections import connect_writer
 from payres.core.store.copies import copied
@@ -174,6 +174,35 @@ def test_checkouts_of_the_version_before_may_have_paid(path: str) -> None:
     after = {"returned": "made"}
     expected = {(one, after.get(one, one), 5 if one in {"returned", "made"} else None, 0) for one in states}
     assert set(found) == expected
+
+
+def test_sign_ins_browsers_and_links_of_owners_and_operators_survive_the_upgrade(path: str) -> None:
+    half_a_day = 12 * HOUR
+    with plain(path) as connection:
+        make_version(connection, 28)
+        connection.executescript(
+            "INSERT INTO asset (id, code, scale) VALUES (1, 'EUR', 2);"
+            "INSERT INTO account (id, kind, asset_id) VALUES (1, 'wallet', 1);"
+            "INSERT INTO wallet_address (id, path, asset_id, account_id, created_at) VALUES (3, 'alice', 1, 1, 1);"
+            "INSERT INTO session VALUES (x'01', 3, 5, 6);"
+            "INSERT INTO known_browser VALUES (x'02', 3, 7);"
+            "INSERT INTO password_link VALUES (3, x'03', 8);"
+            "INSERT INTO operator VALUES (4, 'ann', 'full', 'hash', NULL, 9, 10);"
+            "INSERT INTO operator VALUES (5, 'ben', 'read-only', NULL, x'04', 11, 12);"
+            f"INSERT INTO operator_session VALUES (x'05', 4, {half_a_day + 13});"
+            "INSERT INTO operator_browser VALUES (x'06', 4, 14);"
+        )
+    with closing(connect_writer(path)) as connection:
+        found = {
+            table: connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()
+            for table in ("session", "known_browser", "password_link", "operator")
+        }
+    assert found == {
+        "session": [(b"\x01", 3, None, 5, 6), (b"\x05", None, 4, 13, half_a_day + 13)],
+        "known_browser": [(b"\x02", 3, None, 7), (b"\x06", None, 4, 14)],
+        "password_link": [(b"\x03", 3, None, 8), (b"\x04", None, 5, 11)],
+        "operator": [(4, "ann", "full", "hash", 10), (5, "ben", "read-only", None, 12)],
+    }
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ OTHERS = {
         "packets.unsure_packets",
         "all_payments.page_of_payments",
     ),
-    *("payments.payers_of", "all_payments.payments_in_order", "peers.outgoing_token", "operators.end_all"),
+    *("payments.payers_of", "all_payments.payments_in_order", "peers.outgoing_token", "sessions.end_all"),
     *("payments.delivered_here", "payments.open_parts", "payments.refunds_of"),
     *("wallets.count_wallets", "wallets.find_with_wallet", "webhooks.purge_events"),
 }

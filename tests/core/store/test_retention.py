@@ -35,6 +35,7 @@ from payres.core.store.retention import (
     purge,
 )
 from payres.core.store.work import Transaction
+from payres.html.store import sessions
 from payres.interledger.store.checkouts import CheckoutRecord, insert_checkout
 from payres.operator import grants as operator_grants
 from payres.operator import wallets
@@ -408,8 +409,8 @@ def test_use_nonce_remembers_those_that_are_over_for_requests_that_still_wait(tx
     ("rule", "values"),
     [
         (NONCES, "1, 'kid', x, 1"),
-        (retention.SESSIONS, "CAST(x AS BLOB), 1, 1, 1"),
-        (retention.BROWSERS, "CAST(x AS BLOB), 1, 1"),
+        (sessions.SESSIONS, "CAST(x AS BLOB), 1, NULL, 1, 1"),
+        (sessions.BROWSERS, "CAST(x AS BLOB), 1, NULL, 1"),
         (operators.FORMS, "x, 1"),
     ],
     ids=lambda one: one.table if isinstance(one, Rule) else "",

@@ -4,6 +4,7 @@ import re
 from html import unescape
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -39,7 +40,7 @@ class Browser:
     def new_link(self, name: str, *, read_only: bool = False) -> str:
         """The path of a one-time link."""
         made = self.instance.write(lambda work: operators.make_link(work, name, read_only=read_only))
-        return f"/admin/link/{made.secret}"
+        return urlsplit(made.url).path
 
     def follow_link(self, name: str, *, read_only: bool = False) -> httpx2.Response:
         """Sets the password by a new link, which signs in."""

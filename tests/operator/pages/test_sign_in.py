@@ -1,3 +1,4 @@
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,34 +49,40 @@ def test_link_sets_a_password_once_and_signs_in(payres: Instance, browser: Brows
 
 def test_secrets_are_stored_hashed(payres: Instance, browser: Browser) -> None:
     path = browser.new_link("Hal")
-    [(link_hash,)] = rows(payres, "SELECT link_hash FROM operator WHERE name = 'Hal'")
-    assert link_hash == hash_secret(path.rpartition("/")[2])
+    links = "SELECT link_hash FROM password_link WHERE operator_id = (SELECT id FROM operator WHERE name = 'Hal')"
+    assert rows(payres, links) == [(hash_secret(path.rpartition("/")[2]),)]
     browser.send(path, password=PASSWORD, again=PASSWORD)
     assert browser.session is not None
-    [(known,)] = rows(payres, "SELECT id_hash FROM operator_browser WHERE operator_id = (SELECT max(id) FROM operator)")
+    [(known,)] = rows(payres, "SELECT id_hash FROM known_browser WHERE operator_id = (SELECT max(id) FROM operator)")
     assert known in {hash_secret(value) for name, value in browser.http.cookies.items() if "known" in name}
-    assert (hash_secret(browser.session),) in rows(payres, "SELECT id_hash FROM operator_session")
-    [(stored, link_hash)] = rows(payres, "SELECT password_hash, link_hash FROM operator WHERE name = 'Hal'")
+    assert (hash_secret(browser.session),) in rows(payres, "SELECT id_hash FROM session")
+    [(stored,)] = rows(payres, "SELECT password_hash FROM operator WHERE name = 'Hal'")
     assert str(stored).startswith("$argon2id$")
-    assert link_hash is None
+    assert rows(payres, links) == []
 
 
 @pytest.mark.parametrize(
-    ("password", "again", "problem"),
+    ("form", "problem", "counted"),
     [
-        ("short", "short", "A password has 8 to 1024 characters"),
-        (PASSWORD, PASSWORD + "s", "The two passwords are not the same"),
-        ("", "", "A password has 8 to 1024 characters"),
+        ({"password": "short", "again": "short"}, "A password has 8 to 1024 characters", 1),
+        ({"password": PASSWORD, "again": PASSWORD + "s"}, "The two passwords are not the same", 0),
+        ({"password": PASSWORD, "again": PASSWORD + "s", "csrf": "0"}, "The two passwords are not the same", 0),
+        ({"password": "", "again": ""}, "A password has 8 to 1024 characters", 1),
     ],
 )
 def test_password_that_cannot_be_is_said_and_the_link_stays(
-    browser: Browser, password: str, again: str, problem: str
+    payres: Instance, browser: Browser, form: dict[str, str], problem: str, counted: int
 ) -> None:
-    path = browser.new_link("Typo")
-    answer = browser.send(path, password=password, again=again)
+    def errors() -> int:
+        found = re.findall(r'code="invalid_request"\} (\d+)', httpx2.get(f"{payres.base_url}/metrics").text)
+        return int(found[0]) if found else 0
+
+    path, before = browser.new_link("Typo"), errors()
+    answer = browser.send(path, **form)
     assert answer.status_code == 400
     assert problem in words_of(answer)
     assert browser.get(path).status_code == 200
+    assert errors() == before + counted
 
 
 def test_new_link_ends_the_password_and_the_sessions(payres: Instance, browser: Browser) -> None:
@@ -157,9 +164,9 @@ def test_guesses_of_others_do_not_lock_an_operator_out_of_a_browser_that_is_know
         assert gus.send(path, choice="deposit", amount="1.00", password=PASSWORD).status_code == 303
         gus.send("/admin", choice="sign-out")
         assert gus.sign_in("Gus").status_code == 303
-        assert len(rows(payres, "SELECT * FROM operator_browser")) == 1
+        assert len(rows(payres, "SELECT * FROM known_browser")) == 1
         gus.new_link("Gus")
-        assert rows(payres, "SELECT * FROM operator_browser") == []
+        assert rows(payres, "SELECT * FROM known_browser") == []
 
 
 def test_forms_are_of_this_browser_and_of_this_site(payres: Instance, browser: Browser) -> None:

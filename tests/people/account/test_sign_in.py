@@ -12,8 +12,7 @@ from payres.core.store.work import Work
 from payres.html.sign_in import close_session, find_session
 from payres.html.store.sessions import OF_WALLETS
 from payres.people import serving
-from payres.people.account import visits
-from payres.people.account.visits import Visit
+from payres.people.account.visits import OwnerSignIn, Visit
 from tests.helpers import sign_in_token
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
@@ -144,16 +143,16 @@ def test_form_of_who_is_signed_out_does_nothing_and_says_so(payres: Instance) ->
 def test_session_that_ends_during_a_request_leads_to_signing_in(
     payres: Instance, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    find_visit = visits.find_visit
+    find_visit = OwnerSignIn.find_visit
 
-    async def find_and_end(request: Request, session: str) -> Visit | None:
-        visit = await find_visit(request, session)
+    async def find_and_end(self: OwnerSignIn, request: Request, session: str) -> Visit | None:
+        visit = await find_visit(self, request, session)
         assert visit is not None
         await context_of(request).database.write(partial(close_session, kind=OF_WALLETS, session=session))
         return visit
 
     with signed_in(payres, f"mid-{method.lower()}") as owner:
-        monkeypatch.setattr(serving, "SIDE", visits.SIDE._replace(find_visit=find_and_end))
+        monkeypatch.setattr(OwnerSignIn, "find_visit", find_and_end)
         path, fields = ("/account", None) if method == "GET" else ("/settings", {"choice": "sign-out-everywhere"})
         answer = owner.http.request(method, path, data=fields and fields | {"csrf": owner.csrf})
         assert answer.status_code == 401
