@@ -18,7 +18,7 @@ from payres.html.html import load_templates, serve_page
 from payres.html.visits import Form
 from payres.people import checkout, consent
 from payres.people.account import activity, apps, home, keys, passwords, payment, requests, send, settings
-from payres.people.account.visits import OWNER_SIGN_IN, Act, Page, Visit
+from payres.people.account.visits import OWNER_SIGN_IN, Act, OwnerVisit, Page
 
 
 class Place(NamedTuple):
@@ -77,7 +77,7 @@ async def _answer(request: Request, place: Place) -> Response:
     return await OWNER_SIGN_IN.answer(request, place.show, partial(_carry_out, place=place))
 
 
-async def _carry_out(visit: Visit, form: Form, place: Place) -> Response:
+async def _carry_out(visit: OwnerVisit, form: Form, place: Place) -> Response:
     choice = form.get("choice", "")
     if choice not in place.acts:
         raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")

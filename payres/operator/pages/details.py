@@ -19,7 +19,7 @@ from payres.operator.grants import GRANT
 from payres.operator.keys import KEY
 from payres.operator.movements import MOVEMENT
 from payres.operator.pages.operations import filters_of
-from payres.operator.pages.sign_in import Visit
+from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.payment_history import HISTORY, is_above_zero, show_payment, story_of
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER
@@ -38,7 +38,7 @@ def _listed(work: Work, rule: Any, **given: Any) -> Any:
     return operation_of(rule).run(work, given).result
 
 
-async def wallet_page(visit: Visit) -> Response:
+async def wallet_page(visit: OperatorVisit) -> Response:
     """The page of a wallet."""
     path = visit.segments["wallet"]
 
@@ -86,7 +86,7 @@ EVENT_COLUMNS: Final = (
 )
 
 
-async def payment_page(visit: Visit) -> Response:
+async def payment_page(visit: OperatorVisit) -> Response:
     """The page of a payment."""
     history = await visit.read(partial(operation_of(show_payment).run, given={"id": visit.segments["id"]}))
     payment = history.payment
@@ -120,7 +120,7 @@ def _metadata(payment: Payment) -> str | None:
     return "\n".join(map(visible_text, text.splitlines()))
 
 
-async def grant_page(visit: Visit) -> Response:
+async def grant_page(visit: OperatorVisit) -> Response:
     """The page of a grant."""
     grant = await visit.read(partial(GRANT.find, id=visit.segments["id"]))
     wallet_address = grant.wallet_address or ""
@@ -134,7 +134,7 @@ async def grant_page(visit: Visit) -> Response:
     return visit.show("grant.html", title=grant.id, facts=facts.items(), allowed=allowed, actions=actions)
 
 
-async def peer_page(visit: Visit) -> Response:
+async def peer_page(visit: OperatorVisit) -> Response:
     """The page of a peer."""
     name = visit.segments["name"]
 

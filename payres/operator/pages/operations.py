@@ -22,7 +22,7 @@ from payres.operator.api import PAGE_PARAMETERS, attachment, read_filters, read_
 from payres.operator.declarations import Form as Declared
 from payres.operator.declarations import Input, Operation, operation_of
 from payres.operator.exports import Export, ExportQuery
-from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, Visit
+from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit
 from payres.operator.shapes import Fact, facts_of, make_table, path_of
 from payres.operator.store.operators import OPERATORS, is_used, use_form
 
@@ -45,7 +45,7 @@ ONCE: Final = "once"  # the field with the form's id, which makes it run once
 FORM: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-async def show_list(visit: Visit, operation: Operation) -> Response:
+async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
     """A page of an operation's list."""
     request, listing, shape = visit.request, operation.listing, operation.shows
     assert listing is not None
@@ -91,7 +91,9 @@ class Filter(NamedTuple):
     optional: bool
 
 
-def _newer_and_older(visit: Visit, parameters: Mapping[str, str], found: Any, count: int) -> Sequence[tuple[str, str]]:
+def _newer_and_older(
+    visit: OperatorVisit, parameters: Mapping[str, str], found: Any, count: int
+) -> Sequence[tuple[str, str]]:
     """The labels and URLs of the newer and older pages that exist."""
     if not isinstance(found, Page):
         return []
@@ -121,17 +123,17 @@ def _filter(field: msgspec.structs.FieldInfo, value: str) -> Filter:
     return Filter(name, label, value or (default if has_default else ""), options, name in DAYS, not has_default)
 
 
-def _url(visit: Visit, parameters: Mapping[str, str]) -> str:
+def _url(visit: OperatorVisit, parameters: Mapping[str, str]) -> str:
     path = visit.request.scope["raw_path"].decode("ascii")
     return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
-async def exports_page(visit: Visit) -> Response:
+async def exports_page(visit: OperatorVisit) -> Response:
     """The forms of all exports except a wallet's statement."""
     return visit.show("exports.html", fields=filters_of(ExportQuery))
 
 
-async def send_file(visit: Visit, rule: Callable[..., Export]) -> Response:
+async def send_file(visit: OperatorVisit, rule: Callable[..., Export]) -> Response:
     """The file of an export."""
     request, operation = visit.request, operation_of(rule)
     filters = {name: value for name, value in read_filters(request, operation).items() if value}
@@ -158,10 +160,10 @@ class Action:
         self._choice = next((one.name for one in inputs if get_origin(one.type) is Literal), None)
         self.fields = [one for one in inputs if one.name != self._choice]
 
-    async def __call__(self, visit: Visit) -> Response:
+    async def __call__(self, visit: OperatorVisit) -> Response:
         return await self._render(visit, {}, {}, 200)
 
-    async def act(self, visit: Visit, form: Form) -> Response:
+    async def act(self, visit: OperatorVisit, form: Form) -> Response:
         """The response to a submitted form."""
         try:
             if self.form.moves_money:
@@ -176,7 +178,7 @@ class Action:
             return await self._render(visit, form, self._problems(found), found.status)
         return redirect(back)
 
-    async def _carry_out(self, visit: Visit, form: Form) -> str:
+    async def _carry_out(self, visit: OperatorVisit, form: Form) -> str:
         """Runs the operation once; returns the page to return to."""
         given, operation = self._given(visit, form), self.operation
 
@@ -198,7 +200,7 @@ class Action:
             await operation.function(visit, **operation.arguments(given))
             return await visit.write(unit)
 
-    def _given(self, visit: Visit, form: Form) -> Mapping[str, Any]:
+    def _given(self, visit: OperatorVisit, form: Form) -> Mapping[str, Any]:
         """The operation's arguments by name, without empty optional ones."""
         given: dict[str, Any] = dict(visit.segments)
         for name, one in self.operation.inputs.items():
@@ -209,7 +211,7 @@ class Action:
                 given[name] = text if one.type is str or name == self._choice else _converted(name, text, one.kind)
         return given
 
-    def _subject(self, work: Work, visit: Visit) -> Subject:
+    def _subject(self, work: Work, visit: OperatorVisit) -> Subject:
         form, names = self.form, dict(visit.segments)
         thing = form.about.find(work, **{name: names[name] for name in form.about.names})
         members = asdict(thing) | names
@@ -224,7 +226,7 @@ class Action:
         field = "password" if isinstance(error, SignInFailed) else "amount" if is_amount else error.details.get("field")
         return {field if field in names | {"password"} else "": f"{error}."}
 
-    async def _render(self, visit: Visit, form: Form, problems: Mapping[str, str], status: int) -> Response:
+    async def _render(self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], status: int) -> Response:
         subject = await visit.read(lambda work: self._subject(work, visit))
         return visit.show(
             "action.html",

@@ -13,7 +13,7 @@ from payres.core.protocol.amounts import Asset, describe_amount, format_decimal
 from payres.core.protocol.clock import DAY, format_time
 from payres.core.store.work import Work
 from payres.operator import doctor
-from payres.operator.pages.sign_in import Visit
+from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.services import operator_of
 from payres.operator.shapes import Cell, Column, facts_of, make_table, path_of
 from payres.operator.status import KINDS, STATUS, read_status
@@ -50,7 +50,7 @@ BALANCE_COLUMNS: Final = (
 )
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: OperatorVisit) -> Response:
     """The first page after signing in."""
     context = visit.context
     problem = await operator_of(context).readiness.problem()
@@ -135,7 +135,7 @@ def _round_up(figure: int) -> int:
     return max(-(-figure // unit), 1) * unit
 
 
-async def settings_page(visit: Visit) -> Response:
+async def settings_page(visit: OperatorVisit) -> Response:
     """All settings, without secrets."""
     found = visit.context.settings
     rows = [(field, getattr(found, field.name)) for field in msgspec.structs.fields(Settings)]

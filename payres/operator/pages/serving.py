@@ -21,7 +21,7 @@ from payres.operator.api import all_operations
 from payres.operator.exports import export_ledger, export_payments, export_statement
 from payres.operator.pages import details, overview
 from payres.operator.pages.operations import Action, exports_page, send_file, show_list
-from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, Page, Visit
+from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit, Page
 
 
 class PageConvertor(StringConvertor):
@@ -87,7 +87,7 @@ async def _answer(request: Request, page: Page) -> Response:
     return await OPERATOR_SIGN_IN.answer(request, page, partial(_carry_out, page=page))
 
 
-async def _carry_out(visit: Visit, form: Form, page: Page) -> Response:
+async def _carry_out(visit: OperatorVisit, form: Form, page: Page) -> Response:
     if not isinstance(page, Action):
         raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
     if not visit.operator.may_change:

@@ -12,11 +12,10 @@ from payres.core.http.error_answers import note_error
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.limits import MIN_PASSWORD_LENGTH
 from payres.core.store.work import Work
-from payres.html import visits
 from payres.html.forms import Cookies, check_sign_in, render_sign_in
 from payres.html.html import render
 from payres.html.sign_in import Account, SignInGuard, authenticate, csrf_token, find_session
-from payres.html.visits import SignIn, check_typed_twice
+from payres.html.visits import SignIn, Visit, check_typed_twice
 from payres.operator import operators
 from payres.operator.services import operator_of
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord, find_operator
@@ -24,7 +23,7 @@ from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRec
 WRONG: Final = "This name and this password do not belong together"
 
 
-class Visit(visits.Visit, frozen=True):
+class OperatorVisit(Visit, frozen=True):
     """A request of a signed-in operator."""
 
     operator: OperatorRecord
@@ -36,10 +35,10 @@ class Visit(visits.Visit, frozen=True):
         return render(self.request, f"admin/{template}", common | values, status)
 
 
-Page = Callable[[Visit], Awaitable[Response]]
+Page = Callable[[OperatorVisit], Awaitable[Response]]
 
 
-class OperatorSignIn(SignIn[Visit]):
+class OperatorSignIn(SignIn[OperatorVisit]):
     """An operator signs in by name."""
 
     cookies = Cookies(OF_OPERATORS, "payres_admin", "payres_admin_known_", "strict")
@@ -56,14 +55,14 @@ class OperatorSignIn(SignIn[Visit]):
     def set_password(self, work: Work, account: OperatorRecord, password_hash: str) -> None:
         operators.set_password(work, account, password_hash)
 
-    async def find_visit(self, request: Request, session: str) -> Visit | None:
+    async def find_visit(self, request: Request, session: str) -> OperatorVisit | None:
         def unit(work: Work) -> OperatorRecord | None:
             found = find_session(work, OF_OPERATORS, session)
             return OPERATORS.by_id(work, found.account_id) if found else None
 
         operator = await context_of(request).database.read(unit)
         authentic = partial(authenticate, kind=OF_OPERATORS, session=session)
-        return Visit(request, authentic, session, operator) if operator else None
+        return OperatorVisit(request, authentic, session, operator) if operator else None
 
     def show_sign_in(self, request: Request, error: DomainError | None, name: str | None) -> Response:
         is_wrong = error is not None and error.details.get("reason") == "wrong_password"

@@ -18,7 +18,7 @@ from payres.core.store.work import Work
 from payres.html.language import Language, marked
 from payres.operator.api import send_export
 from payres.operator.exports import PeriodQuery, export_statement
-from payres.people.account.visits import Visit
+from payres.people.account.visits import OwnerVisit
 from payres.people.rules.activity import Reader, Row, Show, Wanted, day_of
 from payres.people.store.activity import statement
 
@@ -43,7 +43,7 @@ class Month(NamedTuple):
     until: int
 
 
-async def show(visit: Visit) -> Response:
+async def show(visit: OwnerVisit) -> Response:
     """GET /account/activity."""
     language, given = visit.language, visit.request.query_params
     months = _months(visit)
@@ -88,7 +88,7 @@ async def show(visit: Visit) -> Response:
     )
 
 
-async def download(visit: Visit) -> Response:
+async def download(visit: OwnerVisit) -> Response:
     """GET /account/activity/statement.csv: the statement of a month."""
     found = next((one for one in _months(visit) if one.name == visit.request.query_params.get("month")), None)
     if found is None:
@@ -108,7 +108,7 @@ def _heading(language: Language, row: Row) -> str:
     return language.weekday(moment) if ago < A_YEAR else language.date(moment)
 
 
-def _months(visit: Visit) -> Sequence[Month]:
+def _months(visit: OwnerVisit) -> Sequence[Month]:
     """The months since the wallet was created, the current one first."""
     zone, found = visit.language.zone, list[Month]()
     first = datetime.fromtimestamp(visit.wallet.created_at // SECOND, zone).date().replace(day=1)

@@ -15,7 +15,7 @@ from payres.html.grant_words import other_words, spending_sentence
 from payres.html.html import redirect
 from payres.html.language import Language, marked
 from payres.html.visits import Form
-from payres.people.account.visits import Visit
+from payres.people.account.visits import OwnerVisit
 from payres.people.rules import apps, keys
 from payres.people.rules.activity import Movement, Reader, rows_of
 from payres.people.rules.apps import App, Budgets, Standing
@@ -45,7 +45,7 @@ ENDS: Final[dict[Standing, str]] = {
 }
 
 
-async def show(visit: Visit) -> Response:
+async def show(visit: OwnerVisit) -> Response:
     """GET /account/apps."""
 
     def unit(work: Work) -> dict[str, Any]:
@@ -61,14 +61,14 @@ async def show(visit: Visit) -> Response:
     return visit.show("apps.html", tab=TAB, **await visit.read(unit), **_words(visit))
 
 
-async def show_ended(visit: Visit) -> Response:
+async def show_ended(visit: OwnerVisit) -> Response:
     """GET /account/apps/ended."""
     before = visit.request.query_params.get("before", AFTER_ALL)
     ended, more = await visit.read(lambda work: apps.ended(work, visit.wallet, before))
     return visit.show("apps_ended.html", tab=TAB, ended=ended, more=more, **_words(visit))
 
 
-async def show_one(visit: Visit) -> Response:
+async def show_one(visit: OwnerVisit) -> Response:
     """GET /account/apps/{grant}."""
     grant_id, language = visit.segments["grant"], visit.language
 
@@ -88,7 +88,7 @@ async def show_one(visit: Visit) -> Response:
     )
 
 
-async def stop(visit: Visit, form: Form) -> Response:
+async def stop(visit: OwnerVisit, form: Form) -> Response:
     """Revokes the grant, and its key if that box is ticked."""
     grant_id, with_key = visit.segments["grant"], form.get("key") == "revoke"
 
@@ -112,7 +112,7 @@ def _names(work: Work, those: Sequence[App]) -> Mapping[str, str]:
     return {url: name(url) for app in those if app.spending and (url := app.spending.receiver)}
 
 
-def _words(visit: Visit) -> dict[str, Any]:
+def _words(visit: OwnerVisit) -> dict[str, Any]:
     """Template functions for apps and budgets."""
     language, own = visit.language, visit.context.urls.wallet(visit.wallet.path)
     return {

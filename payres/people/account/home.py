@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
-from payres.people.account.visits import HOME, Visit
+from payres.people.account.visits import HOME, OwnerVisit
 from payres.people.rules import apps
 from payres.people.rules.activity import Reader, Wanted
 
@@ -15,7 +15,7 @@ IN_PROGRESS: Final = 5
 BUDGETS: Final = 3
 
 
-async def show(visit: Visit) -> Response:
+async def show(visit: OwnerVisit) -> Response:
     """GET /account."""
 
     def unit(work: Work) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from payres.core.store.work import Work
 from payres.html.html import redirect
 from payres.html.language import marked
 from payres.html.visits import Form
-from payres.people.account.visits import Visit
+from payres.people.account.visits import OwnerVisit
 from payres.people.rules import keys
 
 PATH: Final = "/settings/developer-keys"
@@ -33,12 +33,12 @@ PROBLEMS: Final = {
 }
 
 
-async def show(visit: Visit) -> Response:
+async def show(visit: OwnerVisit) -> Response:
     """GET /settings/developer-keys."""
     return await _show(visit)
 
 
-async def add(visit: Visit, form: Form) -> Response:
+async def add(visit: OwnerVisit, form: Form) -> Response:
     """Stores the pasted key."""
     text, nickname = form.get("key", ""), form.get("nickname", "")
     try:
@@ -54,7 +54,7 @@ async def add(visit: Visit, form: Form) -> Response:
     return redirect(f"{PATH}?added={key.id}")
 
 
-async def revoke(visit: Visit, form: Form) -> Response:
+async def revoke(visit: OwnerVisit, form: Form) -> Response:
     """Revokes the ticked keys."""
     ticked = form.get("key_id", "").split()
     if not ticked:
@@ -73,7 +73,7 @@ async def revoke(visit: Visit, form: Form) -> Response:
 
 
 async def _show(
-    visit: Visit, problems: dict[str, str] | None = None, given: Form | None = None, status: int = 200
+    visit: OwnerVisit, problems: dict[str, str] | None = None, given: Form | None = None, status: int = 200
 ) -> Response:
     found = await visit.read(lambda work: keys.own_keys(work, visit.wallet))
     query = visit.request.query_params

@@ -12,20 +12,20 @@ from payres.html.error_sentences import problem_of
 from payres.html.forms import browser_of, set_signed_in
 from payres.html.html import redirect
 from payres.html.visits import Form, check_typed_twice
-from payres.people.account.visits import OWNER_SIGN_IN, Visit, new_password_problems
+from payres.people.account.visits import OWNER_SIGN_IN, OwnerVisit, new_password_problems
 from payres.people.rules.sessions import change_password
 
 
-async def show(visit: Visit) -> Response:
+async def show(visit: OwnerVisit) -> Response:
     """GET /settings/password."""
     return _show(visit, {}, 200)
 
 
-def _show(visit: Visit, problems: Mapping[str, str], status: int) -> Response:
+def _show(visit: OwnerVisit, problems: Mapping[str, str], status: int) -> Response:
     return visit.show("password.html", status, problems=problems, least=MIN_PASSWORD_LENGTH)
 
 
-async def change(visit: Visit, form: Form) -> Response:
+async def change(visit: OwnerVisit, form: Form) -> Response:
     """Changes the password, which signs out every other browser."""
     request, wallet = visit.request, visit.wallet
     session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses

@@ -9,7 +9,7 @@ from payres.core.protocol.visible import ShownUrl, visible_url
 from payres.core.store.payments import INCOMING
 from payres.core.store.work import Work
 from payres.people import bills
-from payres.people.account.visits import Visit
+from payres.people.account.visits import OwnerVisit
 from payres.people.rules import payments, requests
 from payres.people.rules.activity import Reader
 from payres.people.rules.payments import Detail
@@ -19,7 +19,7 @@ ACTIVITY: Final = "/account/activity"
 FRESH: Final = 10 * MINUTE  # after the end, while the page puts the result first
 
 
-async def show(visit: Visit) -> Response:
+async def show(visit: OwnerVisit) -> Response:
     """GET /account/payments/{payment}."""
 
     def unit(work: Work) -> tuple[Detail, ShownUrl | None, bool]:

@@ -13,7 +13,7 @@ from payres.html.html import redirect
 from payres.html.qr import qr_code
 from payres.html.visits import Form
 from payres.people.account.send import MAX_NOTE
-from payres.people.account.visits import HOME, Visit
+from payres.people.account.visits import HOME, OwnerVisit
 from payres.people.bills import Bill, bill_of
 from payres.people.rules import requests
 
@@ -22,12 +22,12 @@ DAYS: Final = (1, 7, 30)
 LOOK_SECONDS: Final = 10  # until the page of an open request refreshes
 
 
-async def show(visit: Visit) -> Response:
+async def show(visit: OwnerVisit) -> Response:
     """GET /account/request: the form, filled in from a link."""
     return await _show(visit, {}, visit.request.query_params)
 
 
-async def show_one(visit: Visit) -> Response:
+async def show_one(visit: OwnerVisit) -> Response:
     """GET /account/request/{id}."""
     payment_id = visit.segments["id"]
 
@@ -42,7 +42,7 @@ async def show_one(visit: Visit) -> Response:
     return visit.show("one_request.html", tab=HOME, refresh=refresh, bill=bill, bills=others, path=PATH, qr=qr)
 
 
-async def make(visit: Visit, form: Form) -> Response:
+async def make(visit: OwnerVisit, form: Form) -> Response:
     """Makes a request, and redirects to its page."""
     text, note, days = form.get("amount", "").strip(), " ".join(form.get("note", "").split()), form.get("days", "")
     problems: dict[str, str] = {}
@@ -62,14 +62,14 @@ async def make(visit: Visit, form: Form) -> Response:
     return redirect(f"{PATH}/{await visit.write(unit)}")
 
 
-async def cancel(visit: Visit, form: Form) -> Response:
+async def cancel(visit: OwnerVisit, form: Form) -> Response:
     """Completes a request, unless it has ended; its page shows which."""
     payment_id = visit.segments["id"]
     await visit.write(partial(requests.cancel, wallet=visit.wallet, payment_id=payment_id))
     return redirect(f"{PATH}/{payment_id}")
 
 
-async def _show(visit: Visit, problems: Mapping[str, str], given: Form, status: int = 200) -> Response:
+async def _show(visit: OwnerVisit, problems: Mapping[str, str], given: Form, status: int = 200) -> Response:
     bills = await visit.read(partial(_list_open, visit=visit))
     lifetimes = _lifetimes(visit)
     return visit.show(
@@ -77,11 +77,11 @@ async def _show(visit: Visit, problems: Mapping[str, str], given: Form, status: 
     )
 
 
-def _list_open(work: Work, visit: Visit) -> Sequence[Bill]:
+def _list_open(work: Work, visit: OwnerVisit) -> Sequence[Bill]:
     return [bill_of(work, one, visit.wallet) for one in requests.list_open(work, visit.wallet)]
 
 
-def _lifetimes(visit: Visit) -> Sequence[int]:
+def _lifetimes(visit: OwnerVisit) -> Sequence[int]:
     """The offered lifetimes in days, within the operator's limit."""
     longest = visit.context.settings.incoming_payment_lifetime * SECOND
     return [days for days in DAYS if days * DAY <= longest] or DAYS[:1]

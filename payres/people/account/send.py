@@ -19,7 +19,7 @@ from payres.html.html import redirect
 from payres.html.language import marked
 from payres.html.visits import Form
 from payres.interledger.node import node_of
-from payres.people.account.visits import HOME, Visit
+from payres.people.account.visits import HOME, OwnerVisit
 from payres.people.rules import sending
 from payres.people.rules.sending import KeptWish, Price, Wish
 
@@ -58,7 +58,7 @@ PROBLEMS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-async def show(visit: Visit) -> Response:
+async def show(visit: OwnerVisit) -> Response:
     """GET /account/send: the form, filled in from a link or an earlier price. The link of a local bill with an amount
     leads to its price at once."""
     given = visit.request.query_params
@@ -71,7 +71,7 @@ async def show(visit: Visit) -> Response:
     return await _show_form(visit, wish)
 
 
-async def ask(visit: Visit, form: Form) -> Response:
+async def ask(visit: OwnerVisit, form: Form) -> Response:
     """Asks for the price of the form."""
     wish = Wish(
         to=form.get("to", ""),
@@ -82,19 +82,19 @@ async def ask(visit: Visit, form: Form) -> Response:
     return await _ask_price(visit, wish)
 
 
-async def show_price(visit: Visit) -> Response:
+async def show_price(visit: OwnerVisit) -> Response:
     """GET /account/send/{quote}: the price, or a redirect to its payment."""
     price = await _find_price(visit, visit.segments["quote"])
     return redirect(payment_path(price.payment_id)) if price.payment_id else _show_price(visit, price)
 
 
-async def ask_again(visit: Visit, _: Form) -> Response:
+async def ask_again(visit: OwnerVisit, _: Form) -> Response:
     """Asks for a new price for the same input."""
     kept = (await _find_price(visit, visit.segments["quote"])).wish
     return await _ask_price(visit, Wish(to=kept.to, amount=kept.amount, fixed=kept.fixed, note=kept.note))
 
 
-async def confirm(visit: Visit, _: Form) -> Response:
+async def confirm(visit: OwnerVisit, _: Form) -> Response:
     """Pays once, and redirects to the payment."""
     quote_id = visit.segments["quote"]
     try:
@@ -111,11 +111,11 @@ def payment_path(payment_id: str) -> str:
     return f"/account/payments/{payment_id}"
 
 
-async def _find_price(visit: Visit, quote_id: str) -> Price:
+async def _find_price(visit: OwnerVisit, quote_id: str) -> Price:
     return await visit.read(partial(sending.find_price, wallet=visit.wallet, quote_id=quote_id))
 
 
-async def _ask_price(visit: Visit, wish: Wish) -> Response:
+async def _ask_price(visit: OwnerVisit, wish: Wish) -> Response:
     context, payer = visit.context, visit.wallet
     problems = _missing(visit, wish)
     if problems:
@@ -141,7 +141,7 @@ async def _ask_price(visit: Visit, wish: Wish) -> Response:
     return redirect(f"/account/send/{quote_id}")
 
 
-def _missing(visit: Visit, wish: Wish) -> Mapping[str, str]:
+def _missing(visit: OwnerVisit, wish: Wish) -> Mapping[str, str]:
     """The problems of the form that need no look-up."""
     say, found = visit.language.say, {}
     if not visit.wallet.active:
@@ -154,7 +154,7 @@ def _missing(visit: Visit, wish: Wish) -> Mapping[str, str]:
 
 
 async def _show_form(
-    visit: Visit, wish: Wish, problems: Mapping[str, str] | None = None, status: int = 200
+    visit: OwnerVisit, wish: Wish, problems: Mapping[str, str] | None = None, status: int = 200
 ) -> Response:
     def unit(work: Work) -> tuple[int, Sequence[KeptWish]]:
         return sending.free_balance(work, visit.wallet), sending.paid_before(work, visit.wallet)
@@ -165,7 +165,7 @@ async def _show_form(
     return visit.show("send.html", status, tab=HOME, wish=wish, problems=problems, free=free, before=latest)
 
 
-def _show_price(visit: Visit, price: Price, error: DomainError | None = None) -> Response:
+def _show_price(visit: OwnerVisit, price: Price, error: DomainError | None = None) -> Response:
     """The price, or why it cannot be paid now."""
     terms, own = price.quote.terms, visit.wallet.asset
     is_over = visit.language.now >= price.quote.expires_at
@@ -192,7 +192,7 @@ def _show_price(visit: Visit, price: Price, error: DomainError | None = None) ->
     )
 
 
-def _rate(visit: Visit, net: int, terms: Terms) -> str:
+def _rate(visit: OwnerVisit, net: int, terms: Terms) -> str:
     """The exchange rate, such as `1 USD = 0.9219 EUR`."""
     own, theirs = visit.wallet.asset, terms.asset
     spent, arrives = Decimal(net).scaleb(-own.scale), Decimal(terms.receive).scaleb(-theirs.scale)
@@ -200,7 +200,7 @@ def _rate(visit: Visit, net: int, terms: Terms) -> str:
     return f"1 {own.code} = {figures} {theirs.code}"
 
 
-def _said(visit: Visit, error: DomainError, wish: Wish, theirs: Asset, free: int) -> tuple[str, str]:
+def _said(visit: OwnerVisit, error: DomainError, wish: Wish, theirs: Asset, free: int) -> tuple[str, str]:
     """The form field of an error, and the message there."""
     own, language, details = visit.wallet.asset, visit.language, error.details
     reason = "remaining" if "remaining" in details else details.get("reason", "")
@@ -224,7 +224,7 @@ def _said(visit: Visit, error: DomainError, wish: Wish, theirs: Asset, free: int
     return field, language.say(sentence, **values)
 
 
-def _host(visit: Visit, wish: Wish) -> str:
+def _host(visit: OwnerVisit, wish: Wish) -> str:
     try:
         return visible_url(sending.typed_url(visit.context.urls, wish.to)).host
     except DomainError:

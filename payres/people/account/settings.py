@@ -10,7 +10,7 @@ from payres.html.html import redirect
 from payres.html.language import marked
 from payres.html.qr import qr_code
 from payres.html.visits import Form
-from payres.people.account.visits import Visit
+from payres.people.account.visits import OwnerVisit
 from payres.people.rules import sessions
 
 TAB: Final = "/settings"
@@ -29,7 +29,7 @@ DONE: Final = {
 }
 
 
-async def show(visit: Visit) -> Response:
+async def show(visit: OwnerVisit) -> Response:
     """GET /settings."""
     language = visit.language
     done = DONE.get(visit.request.query_params.get("done", ""))
@@ -44,14 +44,14 @@ async def show(visit: Visit) -> Response:
     )
 
 
-async def choose_zone(visit: Visit, form: Form) -> Response:
+async def choose_zone(visit: OwnerVisit, form: Form) -> Response:
     """Stores the time zone in a cookie; an unknown zone restores the operator's."""
     response = redirect(f"{TAB}?done=zone")
     zones.set_zone(response, form.get("zone", ""), secure=visit.context.urls.base.startswith("https:"))
     return response
 
 
-async def sign_out_everywhere(visit: Visit, form: Form) -> Response:
+async def sign_out_everywhere(visit: OwnerVisit, form: Form) -> Response:
     """Ends every session of the owner."""
     await visit.write(lambda work: sessions.sign_out_everywhere(work, visit.wallet))
     response = redirect("/account")
@@ -59,7 +59,7 @@ async def sign_out_everywhere(visit: Visit, form: Form) -> Response:
     return response
 
 
-async def show_receiving(visit: Visit) -> Response:
+async def show_receiving(visit: OwnerVisit) -> Response:
     """GET /settings/receive: the wallet address and the Web Monetization link for the owner's site."""
     urls, path = visit.context.urls, visit.wallet.path
     address = urls.wallet(path)

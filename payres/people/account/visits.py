@@ -21,14 +21,13 @@ from payres.core.protocol.errors import (
 from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.core.store.wallets import WalletRecord, find_wallet
 from payres.core.store.work import Work
-from payres.html import visits
 from payres.html.error_sentences import problem_of
 from payres.html.forms import OWNER, check_sign_in, render_sign_in
 from payres.html.html import PAGE_METHODS, language_of, render
 from payres.html.language import Language
 from payres.html.sign_in import Account, SignInGuard, authenticate, csrf_token
 from payres.html.store.sessions import OF_WALLETS
-from payres.html.visits import Form, SignIn, check_typed_twice
+from payres.html.visits import Form, SignIn, Visit, check_typed_twice
 from payres.operator.wallets import set_password
 from payres.people.rules import sessions
 from payres.people.services import people_of
@@ -36,7 +35,7 @@ from payres.people.services import people_of
 HOME: Final = "/account"
 
 
-class Visit(visits.Visit, frozen=True):
+class OwnerVisit(Visit, frozen=True):
     """A request of a wallet's owner."""
 
     wallet: WalletRecord
@@ -57,11 +56,11 @@ class Visit(visits.Visit, frozen=True):
         return response
 
 
-Page = Callable[[Visit], Awaitable[Response]]
-Act = Callable[[Visit, Form], Awaitable[Response]]
+Page = Callable[[OwnerVisit], Awaitable[Response]]
+Act = Callable[[OwnerVisit, Form], Awaitable[Response]]
 
 
-class OwnerSignIn(SignIn[Visit]):
+class OwnerSignIn(SignIn[OwnerVisit]):
     """An owner signs in by the name of the wallet."""
 
     cookies = OWNER
@@ -79,14 +78,14 @@ class OwnerSignIn(SignIn[Visit]):
     def set_password(self, work: Work, account: WalletRecord, password_hash: str) -> None:
         set_password(work, account.path, password_hash, forget_browsers=True)
 
-    async def find_visit(self, request: Request, session: str) -> Visit | None:
+    async def find_visit(self, request: Request, session: str) -> OwnerVisit | None:
         """The visit of a session, which is renewed if due."""
         found = await context_of(request).database.read(partial(sessions.find_owner, session=session))
         if found is None:
             return None
         wallet, is_renewal_due = found
         authentic = partial(authenticate, kind=OF_WALLETS, session=session)
-        visit = Visit(request, authentic, session, wallet, language_of(request))
+        visit = OwnerVisit(request, authentic, session, wallet, language_of(request))
         if is_renewal_due and request.method != "POST":  # a form may end the session; the next page renews it
             with suppress(SignInFailed, Unavailable):
                 await visit.write(partial(sessions.renew_session, session=session))

@@ -12,7 +12,7 @@ from payres.core.store.work import Work
 from payres.html.sign_in import close_session, find_session
 from payres.html.store.sessions import OF_WALLETS
 from payres.people import serving
-from payres.people.account.visits import OwnerSignIn, Visit
+from payres.people.account.visits import OwnerSignIn, OwnerVisit
 from tests.helpers import sign_in_token
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
@@ -145,7 +145,7 @@ def test_session_that_ends_during_a_request_leads_to_signing_in(
 ) -> None:
     find_visit = OwnerSignIn.find_visit
 
-    async def find_and_end(self: OwnerSignIn, request: Request, session: str) -> Visit | None:
+    async def find_and_end(self: OwnerSignIn, request: Request, session: str) -> OwnerVisit | None:
         visit = await find_visit(self, request, session)
         assert visit is not None
         await context_of(request).database.write(partial(close_session, kind=OF_WALLETS, session=session))
