@@ -140,12 +140,7 @@ def change_wallet(
 
 
 def create_wallet(
-    work: Work,
-    path: str,
-    asset_code: str,
-    scale: int,
-    public_name: str | None,
-    password_hash: str | None,
+    work: Work, path: str, asset_code: str, scale: int, public_name: str | None, password_hash: str | None
 ) -> WalletRecord:
     """Opens a wallet with an empty account; `path` is what follows the base URL, such as `alice`.
 

@@ -107,10 +107,7 @@ def bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int]) 
             words = f"{dates[place]}: {describe_amount(figure, asset)}"
             bars.append({"x": place * STEP, "y": HEIGHT - height, "height": height, "title": words})
             days.append((dates[place], format_decimal(figure, asset)))
-    columns = [
-        Column("Day (UTC)", lambda day: Cell(day[0])),
-        Column(asset.code, lambda day: Cell(day[1], "number")),
-    ]
+    columns = [Column("Day (UTC)", lambda day: Cell(day[0])), Column(asset.code, lambda day: Cell(day[1], "number"))]
     return {
         "title": title,
         "total": describe_amount(sum(figures), asset),
