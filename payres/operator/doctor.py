@@ -105,11 +105,8 @@ def _files(work: Work) -> Iterator[Look]:
 
 
 def _backups(work: Work) -> Iterator[Look]:
-    directory, made_at, earliest = (
-        work.settings.backup_directory,
-        status.last_backup(work, work.now),
-        work.now - BACKUP_DAYS * DAY,
-    )
+    directory, made_at = work.settings.backup_directory, status.last_backup(work, work.now)
+    earliest = work.now - BACKUP_DAYS * DAY
     if directory and not (os.path.isdir(directory) and os.access(directory, os.W_OK)):
         fix = "The operator's API cannot make backups: create the directory, or set backup_directory to another one"
         yield "backup_directory", f"{directory} is not a directory that payres may write to", True, fix
@@ -191,9 +188,8 @@ def _webhooks(work: Work) -> Iterator[Look]:
             fix = f"When it works again: `payres webhook test {webhook.id}`. Else: `payres webhook remove {webhook.id}`"
             yield f"webhook {webhook.url}", "it answered 410 Gone and is disabled", True, fix
         elif webhook.last_error is not None:
-            fix = (
-                f"`payres webhook deliveries` lists what it did not accept, `payres webhook test {webhook.id}` tries it"
-            )
+            listed = "`payres webhook deliveries` lists what it did not accept"
+            fix = f"{listed}, `payres webhook test {webhook.id}` tries it"
             yield f"webhook {webhook.url}", f"the last attempt failed: {webhook.last_error}", True, fix
     failed = status.count_failed_deliveries(work)
     if failed:

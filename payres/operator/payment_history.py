@@ -316,7 +316,7 @@ def _event_line(event: PaymentEvent) -> str:
     return f"Event {event.sequence}, {event.type}{sent}."
 
 
-@endpoint("GET /payments/{id}", "payments:read", HISTORY)
+@endpoint("GET /payments/{id}", "payments:read", HISTORY, noun="payment_history")
 @command("payment show ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", text=_text)
 def show_payment(work: Work, id: PaymentName) -> PaymentRecord:
     """Show a payment with its history.
