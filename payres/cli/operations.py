@@ -59,7 +59,7 @@ def _run(operation: Operation, options: Sequence[Input], session: Session, /, **
     _check(operation, options, given)
     asked = {key: value for key, value in given.items() if value is not None and value != ()}
     if operation.answer_type is Export:
-        _write(session, _export(session, operation, asked))
+        _export(session, operation, asked)
         return
     if operation.is_async:
         found = session.in_steps(partial(operation.function, **_typed(session.environment, operation, asked)))
@@ -78,17 +78,13 @@ def _unit(operation: Operation, given: Mapping[str, Any], work: Work) -> Any:
     return found
 
 
-def _export(session: Session, operation: Operation, given: Mapping[str, Any]) -> Export:
+def _export(session: Session, operation: Operation, given: Mapping[str, Any]) -> None:
+    """Writes the whole export, a batch in each transaction."""
     typed = _typed(session.environment, operation, given)
     try:
-        found: Export = operation.function(**operation.arguments(typed))
+        export: Export = operation.function(**operation.arguments(typed))
     except InvalidRequest as error:
         raise click.UsageError("--from must be before --to") from error
-    return found
-
-
-def _write(session: Session, export: Export) -> None:
-    """Writes the whole export, a batch in each transaction."""
     if session.as_json:
         raise click.UsageError("An export is a table, not a single object: use --format jsonl")
     if sys.stdout is None:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
@@ -27,7 +28,7 @@ from payres.cli import Command
 from payres.core.http.server import settings_of
 from payres.core.process import logs
 from payres.core.process.logs import RequestLog
-from payres.core.process.settings import SettingsError, local_url
+from payres.core.process.settings import local_url
 from payres.testing.control import Control
 from payres.testing.sandbox import Options, Sandbox
 
@@ -104,8 +105,8 @@ def sandbox(host: str, first_port: int, base_url: str | None, count: int, level:
             request_log = None if level == "warning" else RequestLog("text")
             _start(Sandbox(folder, names, Options(**given), request_log), listeners)
             _wait(wake, None if keep else parent, has_leash)
-    except (OSError, RuntimeError, SettingsError) as error:
-        click.echo(f"Error: The sandbox did not start: {error}", err=True)
+    except Exception as error:
+        click.echo(f"Error: The sandbox did not start: {str(error) or type(error).__name__}", err=True)
         status = 2
     sys.stdout.flush()
     os._exit(status)  # requests in progress are cut: nothing is kept anyway
@@ -159,28 +160,25 @@ def _origins(host: str, base_url: str | None, ports: Sequence[int]) -> list[str]
 
 
 def _start(sandbox: Sandbox, listeners: Sequence[socket.socket]) -> None:
-    """Serves on a thread, and prints the line once the server answers. Raises RuntimeError if it does not start."""
+    """Serves on a thread, and prints the line once the server answers. Raises what keeps it from starting."""
     apps = [Control(sandbox, server) for server in sandbox.servers]
     served = [uvicorn.Server(uvicorn.Config(app, lifespan="off", server_header=False, **settings_of())) for app in apps]
-    ready, problems = threading.Event(), list[str]()
+    ready = Future[None]()
 
     async def serve() -> None:
         async with sandbox.run():
-            ready.set()
+            ready.set_result(None)
             await asyncio.gather(*(one.serve([listener]) for one, listener in zip(served, listeners, strict=True)))
 
     def run() -> None:
         try:
             asyncio.run(serve())
         except Exception as error:
-            problems.append(str(error) or type(error).__name__)
-        finally:
-            ready.set()
+            if not ready.done():
+                ready.set_exception(error)
 
     threading.Thread(target=run, name="payres", daemon=True).start()
-    ready.wait()
-    if problems:
-        raise RuntimeError(problems[0])
+    ready.result()
     click.echo(json.dumps(sandbox.servers[0].line))
 
 

@@ -31,8 +31,6 @@ from payres.operator.shapes import Cell, Column, Shape, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
 MAX_TOKEN_LENGTH: Final = 1000
-
-
 CREDIT: Final = "What the peer may owe us, in units of the asset: 1000.00."
 MAX_PACKET: Final = "Most in one packet, in the smallest unit: with scale 2, 10000 is 100.00"
 CreditLimit = Annotated[DecimalText, said(CREDIT)]

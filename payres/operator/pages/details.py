@@ -108,7 +108,6 @@ async def payment_page(visit: Visit) -> Response:
             "There are none any more: they are kept 30 days",
         ),
         is_under_way=is_under_way,
-        is_live=is_live,
         refresh=LIVE_SECONDS if is_live else None,
     )
 
