@@ -143,9 +143,8 @@ def _require_address(session: Session) -> None:
     other = asyncio.run(ask())
     if other is None:
         return
-    there, here = (
-        "never" if one is None else f"at {one}" for one in (other.restored_at, format_time_if_any(restored_at))
-    )
+    times = (other.restored_at, format_time_if_any(restored_at))
+    there, here = ("never" if one is None else f"at {one}" for one in times)
     said = f"Another payres takes payments at {settings.base_url}, whose database was restored {there}, this one {here}"
     if other.is_later:
         session.write(partial(record_takeover, base_url=settings.base_url, restored_at=other.restored_at))

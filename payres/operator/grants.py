@@ -281,9 +281,8 @@ def revoke(work: Work, id: GrantName) -> GrantRecord:
 
 
 def _consent(work: Work, found: InteractionRecord) -> Consent:
-    return represent(
-        Consent, found, redirect=f"{work.urls.resource('interact', found.id)}/{found.nonce}", finish=found.finish_uri
-    )
+    page = f"{work.urls.resource('interact', found.id)}/{found.nonce}"
+    return represent(Consent, found, redirect=page, finish=found.finish_uri)
 
 
 def _spending(work: Work, record: GrantRecord) -> GrantSpending | None:

@@ -180,9 +180,8 @@ def deposit(work: Work, wallet: WalletName, amount: Amount, reference: Reference
     """Put money into a wallet. AMOUNT is a decimal in units of its currency."""
     found = require_wallet(work, wallet)
     if not found.active:
-        raise WrongState(
-            f"The wallet {found.path} is inactive and receives no money; activate it first", path=found.path
-        )
+        sentence = f"The wallet {found.path} is inactive and receives no money; activate it first"
+        raise WrongState(sentence, path=found.path)
     return movements.move(work, _account(work, found), "deposit", amount, reference)
 
 
