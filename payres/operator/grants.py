@@ -132,10 +132,6 @@ def _client(one: Grant) -> str:
     return f"{one.client} “{name}”" if name else one.client
 
 
-def _spent(one: Grant) -> str | None:
-    return f"{one.spending.debit} {one.spending.debit_asset_code}" if one.spending else None
-
-
 def _left(one: Grant) -> str | None:
     found = one.spending
     if found is None or one.state == "revoked":
@@ -189,7 +185,7 @@ GRANT: Final = Shape(
     Column("Wallet", "wallet_address", "long"),
     Column("State", "state", "state"),
     Column("For", _purpose, "long"),
-    Column("Spent", _spent, "number"),
+    Column("Spent", lambda one: (found := one.spending) and f"{found.debit} {found.debit_asset_code}", "number"),
     Column("Left", _left, "number"),
     Column("Consent until (UTC)", lambda one: (found := _undecided(one)) and found.expires_at, "time"),
     fact("Access", _access, "long"),

@@ -15,7 +15,6 @@ from payres.core.protocol.errors import Unavailable, WrongState
 from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.core.protocol.wire import Body, List, Text
 from payres.core.store.migrations import UnusableDatabase
-from payres.core.store.work import Work
 from payres.html.sign_in import PasswordGate
 from payres.interledger.node import node_of
 from payres.operator import api_keys, backups, invariant_checks, payment_history, refunds, wallets, webhooks
@@ -48,17 +47,11 @@ class NewPassword(Body, frozen=True, kw_only=True):
 @endpoint("PUT /wallets/{wallet}/password", "wallets:write", noun="steps")
 async def set_password(call: ApiCall, wallet: str, new: NewPassword) -> Wallet:
     """Give a wallet's owner a new password. Browsers that are signed in must sign in again."""
-
-    def find(work: Work) -> object:
-        return wallets.require_wallet(work, wallet)
-
-    await call.read(find)
-    hashed = await call.context.part(PasswordGate).hash(new.password, call.key.actor, partial(call.read, find))
-
-    def unit(work: Work) -> Wallet:
-        return wallets.wallet(work, wallets.set_password(work, wallet, hashed, new.forget_browsers))
-
-    return await call.write(unit)
+    find = partial(call.read, partial(wallets.require_wallet, wallet=wallet))
+    await find()
+    hashed = await call.context.part(PasswordGate).hash(new.password, call.key.actor, find)
+    change = partial(wallets.set_password, path=wallet, password_hash=hashed, forget_browsers=new.forget_browsers)
+    return await call.write(lambda work: wallets.wallet(work, change(work)))
 
 
 @endpoint("POST /api-keys", "keys:write", shows_secret=True, noun="steps")
