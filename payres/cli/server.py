@@ -297,12 +297,10 @@ def _introduced(found: Sequence[JsonObject], consent: str, pages: str) -> Sequen
     """What a newcomer needs: what the addresses are, how to sign in, and what to try."""
     if not found:
         return ["There are no demo wallets: this database has other wallets", pages]
+    line = "  {walletAddress}  {balance} {assetCode}, password {password}"
     return [
         "Wallet addresses:",
-        *(
-            f"  {one['walletAddress']}  {one['balance']} {one['assetCode']}, password {one['password']}"
-            for one in found
-        ),
+        *(line.format(**one) for one in found),
         f"Their owners sign in at {urlsplit(consent)._replace(path='/account').geturl()}",
         f"A consent page to try, open for some minutes: {consent}",
         pages,
