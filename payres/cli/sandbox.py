@@ -25,7 +25,7 @@ import click
 import uvicorn
 
 from payres.cli import Command
-from payres.core.http.server import settings_of
+from payres.core.http.server import STOP_SIGNALS, settings_of
 from payres.core.process import logs
 from payres.core.process.logs import RequestLog
 from payres.core.process.settings import local_url
@@ -94,7 +94,7 @@ def sandbox(host: str, first_port: int, base_url: str | None, count: int, level:
     payres.toml nor PAYRES_* is read."""
     parent, has_leash = os.getppid(), _is_leash()
     logs.configure("text", level)
-    wake = _signals()
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # in all threads, which start later
     status = 0
     try:
         with _folder() as folder:
@@ -104,23 +104,14 @@ def sandbox(host: str, first_port: int, base_url: str | None, count: int, level:
             names = _origins(host, base_url, [one.getsockname()[1] for one in listeners])
             request_log = None if level == "warning" else RequestLog("text")
             _start(Sandbox(folder, names, Options(**given), request_log), listeners)
-            _wait(wake, None if keep else parent, has_leash)
+            if not keep:
+                threading.Thread(target=_watch, args=(parent, has_leash), daemon=True).start()
+            signal.sigwait(STOP_SIGNALS)
     except Exception as error:
         click.echo(f"Error: The sandbox did not start: {str(error) or type(error).__name__}", err=True)
         status = 2
     sys.stdout.flush()
     os._exit(status)  # requests in progress are cut: nothing is kept anyway
-
-
-def _signals() -> socket.socket:
-    """A file descriptor that becomes readable at a signal to stop."""
-    wake, woken = socket.socketpair()
-    for one in (wake, woken):
-        one.setblocking(False)
-    signal.set_wakeup_fd(woken.detach())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
-    return wake
 
 
 @contextmanager
@@ -182,21 +173,19 @@ def _start(sandbox: Sandbox, listeners: Sequence[socket.socket]) -> None:
     click.echo(json.dumps(sandbox.servers[0].line))
 
 
-def _wait(wake: socket.socket, parent: int | None, has_leash: bool) -> None:
-    """Returns at a signal; with a parent, also when the parent ends or standard input closes."""
+def _watch(parent: int, has_leash: bool) -> None:
+    """Stops this process when its parent ends or standard input closes."""
     with selectors.DefaultSelector() as selector:
-        selector.register(wake, selectors.EVENT_READ)
-        if parent is not None and has_leash:
+        if has_leash:
             selector.register(0, selectors.EVENT_READ)
-        watched = None
+        seconds: float | None = POLL_SECONDS
         with suppress(AttributeError, OSError):  # not on Linux, or the parent is outside of the container
-            watched = None if parent is None else os.pidfd_open(parent)
-        if watched is not None:
-            selector.register(watched, selectors.EVENT_READ)
-        while parent in {None, os.getppid()}:
-            for key, _ in selector.select(POLL_SECONDS if watched is None else None):
-                if key.fileobj != 0 or not _read():
-                    return
+            selector.register(os.pidfd_open(parent), selectors.EVENT_READ)
+            seconds = None
+        while os.getppid() == parent:
+            if any(key.fileobj != 0 or not _read() for key, _ in selector.select(seconds)):
+                break
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _read() -> bytes:
