@@ -188,8 +188,9 @@ def _webhooks(work: Work) -> Iterator[Look]:
             fix = f"When it works again: `payres webhook test {webhook.id}`. Else: `payres webhook remove {webhook.id}`"
             yield f"webhook {webhook.url}", "it answered 410 Gone and is disabled", True, fix
         elif webhook.last_error is not None:
-            listed = "`payres webhook deliveries` lists what it did not accept"
-            fix = f"{listed}, `payres webhook test {webhook.id}` tries it"
+            fix = (
+                f"`payres webhook deliveries` lists what it did not accept, `payres webhook test {webhook.id}` tries it"
+            )
             yield f"webhook {webhook.url}", f"the last attempt failed: {webhook.last_error}", True, fix
     failed = status.count_failed_deliveries(work)
     if failed:

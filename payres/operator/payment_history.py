@@ -363,12 +363,10 @@ def _begun(payment: Payment, urls: Urls | None) -> Moment:
     url = payment.receiver or ""
     own = urls and urls.resource_id("incoming-payments", url)
     receiver = _link("payments", own, url) if own else url  # a payment of this server has a page
-    why: list[Cell | str] = []
-    if payment.refund_of is not None:
-        why = [", as a refund of ", _link("payments", payment.refund_of, "a payment")]
-    return _moment(
-        payment.created_at, f"The payment began: at most {amount} from ", wallet, " to ", receiver, *why, "."
-    )
+    refunded = payment.refund_of
+    why: list[Cell | str] = [] if refunded is None else [", as a refund of ", _link("payments", refunded, "a payment")]
+    begun = f"The payment began: at most {amount} from "
+    return _moment(payment.created_at, begun, wallet, " to ", receiver, *why, ".")
 
 
 def _packet(packet: Packet) -> Moment:
