@@ -55,11 +55,7 @@ COMMANDS: Mapping[str, Noun] = {
     ),
     "rate": Noun("", "Set exchange rates.", "operator.assets"),
     "fee": Noun("", "Set the fees for sending; withdraw collected fees.", "operator.assets"),
-    "peer": Noun(
-        "peer",
-        "Connect to other Interledger servers, and settle with them.",
-        "operator.peers",
-    ),
+    "peer": Noun("peer", "Connect to other Interledger servers, and settle with them.", "operator.peers"),
     "webhook": Noun("webhook", "Send events to your programs, and list their deliveries.", "operator.webhooks"),
     "ledger": Noun("status", "Check the ledger."),
     "export": Noun(

@@ -39,8 +39,7 @@ def backup(session: Session, destination: str, force: bool) -> None:
         if not session.is_standby:
             _record(session, made)
     session.show(
-        backups.shown(str(database), made),
-        f"{made.path}: a verified copy of {database}, {format_size(made.size)}",
+        backups.shown(str(database), made), f"{made.path}: a verified copy of {database}, {format_size(made.size)}"
     )
 
 

@@ -131,9 +131,8 @@ def _write_private(path: str, pem: bytes) -> None:
         # O_EXCL: never overwrites an existing private key, and follows no symbolic link.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:
-        raise click.ClickException(
-            f"{path} exists already, and a key is never replaced; choose another name"
-        ) from error
+        sentence = f"{path} exists already, and a key is never replaced; choose another name"
+        raise click.ClickException(sentence) from error
     try:
         with open(descriptor, "wb") as file:
             file.write(pem)

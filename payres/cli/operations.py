@@ -15,7 +15,7 @@ from payres.cli.session import Session, with_session
 from payres.core.protocol.errors import InvalidRequest
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Environment, Work
-from payres.operator.declarations import Input, Operation, declared
+from payres.operator.declarations import REQUIRED, Input, Operation, declared
 from payres.operator.exports import Export
 from payres.operator.shapes import Column
 
@@ -59,7 +59,7 @@ def _run(operation: Operation, options: Sequence[Input], session: Session, /, **
     _check(operation, options, given)
     asked = {key: value for key, value in given.items() if value is not None and value != ()}
     if operation.answer_type is Export:
-        _write(session, _export(session, operation, asked))
+        _export(session, operation, asked)
         return
     if operation.is_async:
         found = session.in_steps(partial(operation.function, **_typed(session.environment, operation, asked)))
@@ -78,17 +78,13 @@ def _unit(operation: Operation, given: Mapping[str, Any], work: Work) -> Any:
     return found
 
 
-def _export(session: Session, operation: Operation, given: Mapping[str, Any]) -> Export:
+def _export(session: Session, operation: Operation, given: Mapping[str, Any]) -> None:
+    """Writes the whole export, a batch in each transaction."""
     typed = _typed(session.environment, operation, given)
     try:
-        found: Export = operation.function(**operation.arguments(typed))
+        export: Export = operation.function(**operation.arguments(typed))
     except InvalidRequest as error:
         raise click.UsageError("--from must be before --to") from error
-    return found
-
-
-def _write(session: Session, export: Export) -> None:
-    """Writes the whole export, a batch in each transaction."""
     if session.as_json:
         raise click.UsageError("An export is a table, not a single object: use --format jsonl")
     if sys.stdout is None:
@@ -159,25 +155,19 @@ def _option(one: Input) -> Decorator:
     flag = one.extra.get("option") or f"--{one.name.rstrip('_').replace('_', '-')}"
     if "secret" in one.extra:
         return secret_option(flag.removeprefix("--"), one.extra.get("metavar", "TEXT"), one.words)
-    kind = one.type
-    attributes: dict[str, Any] = {"help": one.words, "type": _type(one), "metavar": one.extra.get("metavar")}
     if one.is_mark:
         return click.option(flag, one.name, is_flag=True, help=one.words)
-    if get_origin(kind) in {list, tuple, Sequence}:
-        choices = one.extra.get("choices")
-        kind_of_item = click.Choice(list(choices)) if choices else str
-        attributes |= {"multiple": True, "type": kind_of_item, "required": one.is_required}
-    elif one.is_required:
-        attributes["required"] = True
-    elif one.default not in {None, UNSET}:
+    attributes: dict[str, Any] = {"help": one.words, "type": _type(one), "metavar": one.extra.get("metavar")}
+    attributes |= {"required": one.is_required, "multiple": get_origin(one.type) in {list, tuple, Sequence}}
+    if one.default not in {REQUIRED, None, UNSET, ()}:
         attributes |= {"default": one.default, "show_default": True}
     return click.option(flag, one.name, **attributes)
 
 
 def _type(one: Input) -> Any:
-    """The type of an argument or option, click's own if there is one."""
-    if get_origin(one.type) is Literal:
-        return click.Choice(get_args(one.type))
+    """The type of an argument or option, or of each of several; click's own if there is one."""
+    if choices := get_args(one.type) if get_origin(one.type) is Literal else one.extra.get("choices"):
+        return click.Choice(list(choices))
     if "is_time" in one.extra:
         return TimeText()
     bounds = (one.extra.get("least"), one.extra.get("most"))

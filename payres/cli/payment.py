@@ -70,6 +70,5 @@ async def _find_offer(session: Session, wanted: refunds.Wanted) -> Offer | None:
     except InvalidReceiver as error:
         if is_served(session.settings.database):
             raise
-        raise click.ClickException(
-            f"{error}; no server is running here, whose keys the other server asks for"
-        ) from error
+        sentence = f"{error}; no server is running here, whose keys the other server asks for"
+        raise click.ClickException(sentence) from error

@@ -1,15 +1,10 @@
 """`payres peer`: the help of the group, and the commands that are written by hand."""
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Any
-
 import click
 
 from payres.cli import Group
 from payres.cli.operations import table_text
 from payres.cli.session import Session, with_session
-from payres.core.store.work import Work
 from payres.operator import unresolved_packets
 from payres.operator.declarations import operation_of
 from payres.operator.unresolved_packets import PACKET, Outcome, list_unresolved
@@ -41,15 +36,11 @@ def unresolved(session: Session, name: str, is_each: bool) -> None:
 
     With --json, both lists are printed: payments and packets.
     """
-    payments, packets = session.read(partial(_unresolved, name=name))
+    rules = list_unresolved_payments, list_unresolved
+    payments, packets = session.read(lambda work: [operation_of(one).run(work, {"name": name}).result for one in rules])
     columns, found = (PACKET.listed, packets) if is_each else (UNRESOLVED_PAYMENT.listed, payments)
     text = table_text(columns, found) if found else f"No packet to {name} is unresolved"
     session.show({"payments": payments, "packets": packets}, text)
-
-
-def _unresolved(work: Work, name: str) -> Sequence[Sequence[Any]]:
-    rules = list_unresolved_payments, list_unresolved
-    return [operation_of(rule).run(work, {"name": name}).result for rule in rules]
 
 
 @peer.command(example="payres peer resolve 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --delivered")

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
@@ -24,10 +25,10 @@ import click
 import uvicorn
 
 from payres.cli import Command
-from payres.core.http.server import settings_of
+from payres.core.http.server import STOP_SIGNALS, settings_of
 from payres.core.process import logs
 from payres.core.process.logs import RequestLog
-from payres.core.process.settings import SettingsError, local_url
+from payres.core.process.settings import local_url
 from payres.testing.control import Control
 from payres.testing.sandbox import Options, Sandbox
 
@@ -93,7 +94,7 @@ def sandbox(host: str, first_port: int, base_url: str | None, count: int, level:
     payres.toml nor PAYRES_* is read."""
     parent, has_leash = os.getppid(), _is_leash()
     logs.configure("text", level)
-    wake = _signals()
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # in all threads, which start later
     status = 0
     try:
         with _folder() as folder:
@@ -103,23 +104,14 @@ def sandbox(host: str, first_port: int, base_url: str | None, count: int, level:
             names = _origins(host, base_url, [one.getsockname()[1] for one in listeners])
             request_log = None if level == "warning" else RequestLog("text")
             _start(Sandbox(folder, names, Options(**given), request_log), listeners)
-            _wait(wake, None if keep else parent, has_leash)
-    except (OSError, RuntimeError, SettingsError) as error:
-        click.echo(f"Error: The sandbox did not start: {error}", err=True)
+            if not keep:
+                threading.Thread(target=_watch, args=(parent, has_leash), daemon=True).start()
+            signal.sigwait(STOP_SIGNALS)
+    except Exception as error:
+        click.echo(f"Error: The sandbox did not start: {str(error) or type(error).__name__}", err=True)
         status = 2
     sys.stdout.flush()
     os._exit(status)  # requests in progress are cut: nothing is kept anyway
-
-
-def _signals() -> socket.socket:
-    """A file descriptor that becomes readable at a signal to stop."""
-    wake, woken = socket.socketpair()
-    for one in (wake, woken):
-        one.setblocking(False)
-    signal.set_wakeup_fd(woken.detach())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
-    return wake
 
 
 @contextmanager
@@ -159,46 +151,41 @@ def _origins(host: str, base_url: str | None, ports: Sequence[int]) -> list[str]
 
 
 def _start(sandbox: Sandbox, listeners: Sequence[socket.socket]) -> None:
-    """Serves on a thread, and prints the line once the server answers. Raises RuntimeError if it does not start."""
+    """Serves on a thread, and prints the line once the server answers. Raises what keeps it from starting."""
     apps = [Control(sandbox, server) for server in sandbox.servers]
     served = [uvicorn.Server(uvicorn.Config(app, lifespan="off", server_header=False, **settings_of())) for app in apps]
-    ready, problems = threading.Event(), list[str]()
+    ready = Future[None]()
 
     async def serve() -> None:
         async with sandbox.run():
-            ready.set()
+            ready.set_result(None)
             await asyncio.gather(*(one.serve([listener]) for one, listener in zip(served, listeners, strict=True)))
 
     def run() -> None:
         try:
             asyncio.run(serve())
         except Exception as error:
-            problems.append(str(error) or type(error).__name__)
-        finally:
-            ready.set()
+            if not ready.done():
+                ready.set_exception(error)
 
     threading.Thread(target=run, name="payres", daemon=True).start()
-    ready.wait()
-    if problems:
-        raise RuntimeError(problems[0])
+    ready.result()
     click.echo(json.dumps(sandbox.servers[0].line))
 
 
-def _wait(wake: socket.socket, parent: int | None, has_leash: bool) -> None:
-    """Returns at a signal; with a parent, also when the parent ends or standard input closes."""
+def _watch(parent: int, has_leash: bool) -> None:
+    """Stops this process when its parent ends or standard input closes."""
     with selectors.DefaultSelector() as selector:
-        selector.register(wake, selectors.EVENT_READ)
-        if parent is not None and has_leash:
+        if has_leash:
             selector.register(0, selectors.EVENT_READ)
-        watched = None
+        seconds: float | None = POLL_SECONDS
         with suppress(AttributeError, OSError):  # not on Linux, or the parent is outside of the container
-            watched = None if parent is None else os.pidfd_open(parent)
-        if watched is not None:
-            selector.register(watched, selectors.EVENT_READ)
-        while parent in {None, os.getppid()}:
-            for key, _ in selector.select(POLL_SECONDS if watched is None else None):
-                if key.fileobj != 0 or not _read():
-                    return
+            selector.register(os.pidfd_open(parent), selectors.EVENT_READ)
+            seconds = None
+        while os.getppid() == parent:
+            if any(key.fileobj != 0 or not _read() for key, _ in selector.select(seconds)):
+                break
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _read() -> bytes:

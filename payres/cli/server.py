@@ -143,9 +143,8 @@ def _require_address(session: Session) -> None:
     other = asyncio.run(ask())
     if other is None:
         return
-    there, here = (
-        "never" if one is None else f"at {one}" for one in (other.restored_at, format_time_if_any(restored_at))
-    )
+    times = (other.restored_at, format_time_if_any(restored_at))
+    there, here = ("never" if one is None else f"at {one}" for one in times)
     said = f"Another payres takes payments at {settings.base_url}, whose database was restored {there}, this one {here}"
     if other.is_later:
         session.write(partial(record_takeover, base_url=settings.base_url, restored_at=other.restored_at))
@@ -298,12 +297,10 @@ def _introduced(found: Sequence[JsonObject], consent: str, pages: str) -> Sequen
     """What a newcomer needs: what the addresses are, how to sign in, and what to try."""
     if not found:
         return ["There are no demo wallets: this database has other wallets", pages]
+    line = "  {walletAddress}  {balance} {assetCode}, password {password}"
     return [
         "Wallet addresses:",
-        *(
-            f"  {one['walletAddress']}  {one['balance']} {one['assetCode']}, password {one['password']}"
-            for one in found
-        ),
+        *(line.format(**one) for one in found),
         f"Their owners sign in at {urlsplit(consent)._replace(path='/account').geturl()}",
         f"A consent page to try, open for some minutes: {consent}",
         pages,

@@ -245,9 +245,8 @@ def explain_denial(path: str | Path) -> str:
     if os.statvfs(nearest).f_flag & os.ST_RDONLY and os.access(nearest, os.R_OK, effective_ids=True):
         return f"{nearest} is on a file system that is mounted read-only: remount it for writing"
     owner, user = user_name(found.st_uid), user_name(os.geteuid())
-    facts = (
-        f"{nearest} belongs to {owner} and has mode {stat.S_IMODE(found.st_mode):04o}, and this command runs as {user}"
-    )
+    mode = f"{stat.S_IMODE(found.st_mode):04o}"
+    facts = f"{nearest} belongs to {owner} and has mode {mode}, and this command runs as {user}"
     if owner == user:
         return f"{facts}: change the mode with chmod"
     if nearest == Path.cwd() and not os.access(nearest, os.X_OK, effective_ids=True):  # as after `sudo -u` at home

@@ -51,7 +51,6 @@ PREFIX: Final = "payres"
 # The use of a key is stored at most this often.
 USE_NOTED_EVERY: Final = MINUTE
 
-
 Scopes = Annotated[
     Sequence[str],
     said(
@@ -214,11 +213,8 @@ def require_scope(key: ApiKeyRecord, scope: str) -> None:
     """Raises InsufficientAccess, naming the first missing scope; `scope` may be several, separated by spaces."""
     for one in scope.split():
         if one not in key.scopes:
-            raise InsufficientAccess(
-                f"The API key lacks the scope {one}; create one that has it with `payres api-key create`",
-                reason="scope",
-                scope=one,
-            )
+            sentence = f"The API key lacks the scope {one}; create one that has it with `payres api-key create`"
+            raise InsufficientAccess(sentence, reason="scope", scope=one)
 
 
 def is_use_due(key: ApiKeyRecord, now: int) -> bool:

@@ -70,7 +70,7 @@ ENTRY: Final = Shape(
 )
 
 
-@endpoint("GET /audit-log", "audit:read", ENTRY)
+@endpoint("GET /audit-log", "audit:read", ENTRY, noun="audit")
 @command("audit list", "--limit 10")
 @lists(
     "entries",

@@ -192,7 +192,7 @@ def restore_backup(
 
 
 def _put_in_place(database: Path, copy: Path, kept: Path) -> bool:
-    """See exchange. The old database starts without its log, if that has been applied to it."""
+    """See swap_files. The old database starts without its log, if that has been applied to it."""
     had_log = has_log(str(database))
     was_there = swap_files(database, copy, kept)
     if was_there and not any(side_file(kept, suffix).exists() for suffix in LOGS):

@@ -14,18 +14,7 @@ from functools import cached_property, partial
 from importlib import import_module
 from inspect import Parameter, getdoc, iscoroutinefunction, signature
 from types import NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    Final,
-    NamedTuple,
-    ParamSpec,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Final, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, UnsetType
@@ -186,7 +175,7 @@ class Form(NamedTuple):
 class Operation:
     """A rule with its declarations."""
 
-    method = path = scope = command = example = ""
+    method = path = scope = noun = command = example = ""
     shows: Shape | None = None
     then: Shape | None = None
     text: Callable[[Any], str] | None = None
@@ -201,8 +190,8 @@ class Operation:
 
     @property
     def id(self) -> str:
-        """Such as `assets.set_fee`."""
-        return f"{self.function.__module__.rpartition('.')[2]}.{self.function.__name__}"
+        """Such as `assets.set_fee`; clients see it, so it stays if the rule moves to another module."""
+        return f"{self.noun or self.function.__module__.rpartition('.')[2]}.{self.function.__name__}"
 
     @property
     def docstring(self) -> str:
@@ -321,6 +310,7 @@ def endpoint(
     scope: str = "",
     shows: Shape | None = None,
     *,
+    noun: str = "",
     shows_secret: bool = False,
     stream: Callable[..., Any] | None = None,
     media_types: Sequence[str] = (),
@@ -332,10 +322,11 @@ def endpoint(
     the rule returns.
 
     An answer with a secret is not stored for an Idempotency-Key. `stream` answers requests that accept its media types.
+    `noun` is the first part of the id, by default the name of the module.
     """
     method, _, path = request.partition(" ")
     answer = {"shows_secret": shows_secret, "stream": stream, "media_types": media_types}
-    return _declare(shows=shows, method=method, path=path, scope=scope, **answer)
+    return _declare(shows=shows, method=method, path=path, scope=scope, noun=noun, **answer)
 
 
 def command(

@@ -105,11 +105,8 @@ def _files(work: Work) -> Iterator[Look]:
 
 
 def _backups(work: Work) -> Iterator[Look]:
-    directory, made_at, earliest = (
-        work.settings.backup_directory,
-        status.last_backup(work, work.now),
-        work.now - BACKUP_DAYS * DAY,
-    )
+    directory, made_at = work.settings.backup_directory, status.last_backup(work, work.now)
+    earliest = work.now - BACKUP_DAYS * DAY
     if directory and not (os.path.isdir(directory) and os.access(directory, os.W_OK)):
         fix = "The operator's API cannot make backups: create the directory, or set backup_directory to another one"
         yield "backup_directory", f"{directory} is not a directory that payres may write to", True, fix

@@ -55,7 +55,7 @@ async def stream(call: ApiCall, query: EventQuery) -> Response:
     return Stream(parts, EVENT_STREAM, {"Cache-Control": "no-store"}, first=first)
 
 
-@endpoint("GET /events", "events:read", stream=stream, media_types=[EVENT_STREAM])
+@endpoint("GET /events", "events:read", stream=stream, media_types=[EVENT_STREAM], noun="events")
 async def read(call: ApiCall, query: EventQuery) -> List[EventView]:
     """Read the events after a sequence, oldest first; with `wait`, as soon as there are some."""
     unit = call.authenticated(partial(_after, sequence=query.after))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -13,7 +13,7 @@ from payres.core.grants.consent import Pending
 from payres.core.grants.limits import current_window, spent_in_window
 from payres.core.protocol.amounts import Asset, format_decimal, parse_value
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
-from payres.core.protocol.gnap import OutgoingPaymentAccess
+from payres.core.protocol.gnap import Limits, OutgoingPaymentAccess
 from payres.core.protocol.urls import canonical
 from payres.core.protocol.visible import visible_name
 from payres.core.protocol.wire import Amount, Resource
@@ -44,8 +44,6 @@ def named_grant(work: Work, ref: str) -> str:
 GrantName = Annotated[str, said(typed=named_grant)]
 StateFilter = Annotated[State | UnsetType, said("Only grants in this state.")]
 WithoutConsent = Annotated[bool, said("Also grants that need no owner's consent.", option="--all")]
-
-
 REFUSED: Final = frozenset({"denied", "expired", "lapsed"})  # states in which a grant has never permitted anything
 
 
@@ -122,20 +120,16 @@ def require_grant(work: Work, id: str) -> GrantRecord:
 def state_of(record: GrantRecord, interaction: InteractionRecord | None, now: int) -> State:
     """The stored state, or `expired` or `lapsed` if the time for the next step is over."""
     if interaction is None:
-        return cast("State", record.state)
+        return record.state
     if record.state == "pending" and now >= interaction.expires_at:
         return "expired"
-    return "lapsed" if consent.has_lapsed(record.state, interaction.decided_at, now) else cast("State", record.state)
+    return "lapsed" if consent.has_lapsed(record.state, interaction.decided_at, now) else record.state
 
 
 def _client(one: Grant) -> str:
     """The client, with its self-chosen name in quotes: only the address is verified."""
     name = visible_name(one.client_name, one.client)
     return f"{one.client} “{name}”" if name else one.client
-
-
-def _spent(one: Grant) -> str | None:
-    return f"{one.spending.debit} {one.spending.debit_asset_code}" if one.spending else None
 
 
 def _left(one: Grant) -> str | None:
@@ -191,7 +185,7 @@ GRANT: Final = Shape(
     Column("Wallet", "wallet_address", "long"),
     Column("State", "state", "state"),
     Column("For", _purpose, "long"),
-    Column("Spent", _spent, "number"),
+    Column("Spent", lambda one: (found := one.spending) and f"{found.debit} {found.debit_asset_code}", "number"),
     Column("Left", _left, "number"),
     Column("Consent until (UTC)", lambda one: (found := _undecided(one)) and found.expires_at, "time"),
     fact("Access", _access, "long"),
@@ -283,9 +277,8 @@ def revoke(work: Work, id: GrantName) -> GrantRecord:
 
 
 def _consent(work: Work, found: InteractionRecord) -> Consent:
-    return represent(
-        Consent, found, redirect=f"{work.urls.resource('interact', found.id)}/{found.nonce}", finish=found.finish_uri
-    )
+    page = f"{work.urls.resource('interact', found.id)}/{found.nonce}"
+    return represent(Consent, found, redirect=page, finish=found.finish_uri)
 
 
 def _spending(work: Work, record: GrantRecord) -> GrantSpending | None:
@@ -294,12 +287,11 @@ def _spending(work: Work, record: GrantRecord) -> GrantSpending | None:
     item = next((item for item in items if "create" in item.actions), None)
     if item is None or record.wallet_address_id is None:
         return None
-    limits = item.limits or None
+    limits = item.limits or Limits()
     window = current_window(limits, work.now)
     if window is None:
         return None
-    most_debit = (limits.debit_amount or None) if limits else None
-    most_receive = (limits.receive_amount or None) if limits else None
+    most_debit, most_receive = limits.debit_amount or None, limits.receive_amount or None
     spent = spent_in_window(work, record.id, window, most_receive.asset if most_receive else None)
     debit, receive = (spent.debit, spent.receive) if spent else (0, 0)
     debited = WALLETS.by_id(work, record.wallet_address_id).asset

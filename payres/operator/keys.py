@@ -68,7 +68,7 @@ KEY: Final = Shape(
 )
 
 
-@endpoint("GET /wallets/{wallet}/keys", "wallets:read", KEY)
+@endpoint("GET /wallets/{wallet}/keys", "wallets:read", KEY, noun="keys")
 @command("key list PATH", "alice")
 @lists("keys", "The wallet has no keys; `payres key generate` makes one")
 def list_keys(work: Work, wallet: WalletName, revoked: Revoked = False) -> Sequence[KeyRecord]:
@@ -76,7 +76,7 @@ def list_keys(work: Work, wallet: WalletName, revoked: Revoked = False) -> Seque
     return wallets.list_keys(work, require_wallet(work, wallet).id, revoked)
 
 
-@endpoint("POST /wallets/{wallet}/keys", "wallets:write", KEY)
+@endpoint("POST /wallets/{wallet}/keys", "wallets:write", KEY, noun="keys")
 def add_key(work: Work, wallet: WalletName, jwk: JWK, name: Name | None = None) -> KeyRecord:
     """Store a client's public key with its wallet; signatures with it are accepted from now on.
 
@@ -102,7 +102,7 @@ def add_key(work: Work, wallet: WalletName, jwk: JWK, name: Name | None = None) 
     return KEYS.by_id(work, found.id)
 
 
-@endpoint("DELETE /wallets/{wallet}/keys/{kid}", "wallets:write", KEY)
+@endpoint("DELETE /wallets/{wallet}/keys/{kid}", "wallets:write", KEY, noun="keys")
 @command("key revoke PATH KID", "alice my-app")
 @form(
     "/wallets/{wallet}/keys/{kid}",

@@ -80,7 +80,7 @@ def ledger_check(findings: Sequence[Finding]) -> LedgerCheck:
 ENTRY: Final = Shape(ledger_entry)
 
 
-@endpoint("GET /ledger/entries", "ledger:read", ENTRY)
+@endpoint("GET /ledger/entries", "ledger:read", ENTRY, noun="ledger")
 def list_entries(
     work: Work, page: PageQuery, payment: Name | UnsetType = UNSET, account: AccountName | UnsetType = UNSET
 ) -> tuple[Sequence[EntryRecord], PageBounds]:

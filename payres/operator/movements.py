@@ -116,12 +116,7 @@ def _record(
 ) -> MovementRecord:
     movement_id = work.new_id()
     MOVEMENTS.create(
-        work,
-        id=movement_id,
-        account_id=account.id,
-        transfer_id=transfer_id,
-        reference=reference,
-        created_at=work.now,
+        work, id=movement_id, account_id=account.id, transfer_id=transfer_id, reference=reference, created_at=work.now
     )
     shown = f"{format_decimal(amount, account.asset.asset)} {account.asset.code}"
     server.record(work, f"{account.kind}.{ACTIONS[kind]}", account.name, amount=shown, reference=reference)

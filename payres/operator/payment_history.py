@@ -173,7 +173,7 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
         grant=None if grant is None else grants.grant(work, grant),
         quote=None if quote is None else _quote(work, quote),
         payers=[] if sent else [*reversed(payments.payers_of(work, record.id, MAX_SHOWN))],
-        checkouts=_list_checkouts(work, wanted, MAX_SHOWN) if wanted else [],
+        checkouts=_list_checkouts(work, wanted) if wanted else [],
         entries=[ledger.ledger_entry(work, one) for one in reversed(entries)],
         has_earlier_entries=bounds.has_older,
         packets=[
@@ -280,10 +280,10 @@ def _sum(direction: str, member: str) -> Callable[[PaymentHistory], str | None]:
 
 HISTORY: Final = Shape(
     history,
-    fact("Payment", lambda one: one.payment.id, "code"),
-    fact("Direction", lambda one: one.payment.direction),
-    fact("State", lambda one: one.payment.state, "state"),
-    fact("Wallet", lambda one: one.payment.wallet, "long", section="wallets"),
+    fact("Payment", "payment.id", "code"),
+    fact("Direction", "payment.direction"),
+    fact("State", "payment.state", "state"),
+    fact("Wallet", "payment.wallet", "long", section="wallets"),
     fact("Wants", _sum("incoming", "amount")),
     fact("May debit", _sum("outgoing", "amount")),
     fact("Received", _sum("incoming", "moved")),
@@ -291,14 +291,14 @@ HISTORY: Final = Shape(
     fact("Delivered", lambda one: one.delivered and one.delivered.text),
     fact("Sent back", _sum("incoming", "refunded")),
     fact("Came back", _sum("outgoing", "refunded")),
-    fact("Client", lambda one: one.payment.client),
-    fact("Refund of", lambda one: one.payment.refund_of, "code", section="payments"),
-    fact("Grant", lambda one: one.payment.grant, "code", section="grants"),
-    fact("Receiver", lambda one: one.payment.receiver, "code"),
-    fact("Failure", lambda one: one.payment.failure),
-    fact("Created (UTC)", lambda one: one.payment.created_at, "time"),
-    fact("Ended (UTC)", lambda one: one.payment.ended_at, "time"),
-    fact("Accepts money until (UTC)", lambda one: one.payment.expires_at, "time"),
+    fact("Client", "payment.client"),
+    fact("Refund of", "payment.refund_of", "code", section="payments"),
+    fact("Grant", "payment.grant", "code", section="grants"),
+    fact("Receiver", "payment.receiver", "code"),
+    fact("Failure", "payment.failure"),
+    fact("Created (UTC)", "payment.created_at", "time"),
+    fact("Ended (UTC)", "payment.ended_at", "time"),
+    fact("Accepts money until (UTC)", "payment.expires_at", "time"),
     fact("Paid by", "payers", "code"),
 )
 
@@ -316,7 +316,7 @@ def _event_line(event: PaymentEvent) -> str:
     return f"Event {event.sequence}, {event.type}{sent}."
 
 
-@endpoint("GET /payments/{id}", "payments:read", HISTORY)
+@endpoint("GET /payments/{id}", "payments:read", HISTORY, noun="payment_history")
 @command("payment show ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", text=_text)
 def show_payment(work: Work, id: PaymentName) -> PaymentRecord:
     """Show a payment with its history.
@@ -363,12 +363,10 @@ def _begun(payment: Payment, urls: Urls | None) -> Moment:
     url = payment.receiver or ""
     own = urls and urls.resource_id("incoming-payments", url)
     receiver = _link("payments", own, url) if own else url  # a payment of this server has a page
-    why: list[Cell | str] = []
-    if payment.refund_of is not None:
-        why = [", as a refund of ", _link("payments", payment.refund_of, "a payment")]
-    return _moment(
-        payment.created_at, f"The payment began: at most {amount} from ", wallet, " to ", receiver, *why, "."
-    )
+    refunded = payment.refund_of
+    why: list[Cell | str] = [] if refunded is None else [", as a refund of ", _link("payments", refunded, "a payment")]
+    begun = f"The payment began: at most {amount} from "
+    return _moment(payment.created_at, begun, wallet, " to ", receiver, *why, ".")
 
 
 def _packet(packet: Packet) -> Moment:
@@ -426,7 +424,7 @@ def _moment(at: str, *said: Cell | str) -> Moment:
     return Moment(Cell(at, "time"), [Cell(one) if isinstance(one, str) else one for one in said])
 
 
-def _list_checkouts(work: Work, payment: IncomingRecord, limit: int) -> list[Checkout]:
+def _list_checkouts(work: Work, payment: IncomingRecord) -> list[Checkout]:
     """The newest of an incoming payment, oldest first."""
     asset = WALLETS.by_id(work, payment.wallet_address_id).asset
     return [
@@ -437,7 +435,7 @@ def _list_checkouts(work: Work, payment: IncomingRecord, limit: int) -> list[Che
             asset_code=asset.code,
             changed_at=format_time(one.changed_at),
         )
-        for one in reversed(checkouts_of(work, payment.id, limit))
+        for one in reversed(checkouts_of(work, payment.id, MAX_SHOWN))
     ]
 
 

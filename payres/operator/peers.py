@@ -31,8 +31,6 @@ from payres.operator.shapes import Cell, Column, Shape, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
 MAX_TOKEN_LENGTH: Final = 1000
-
-
 CREDIT: Final = "What the peer may owe us, in units of the asset: 1000.00."
 MAX_PACKET: Final = "Most in one packet, in the smallest unit: with scale 2, 10000 is 100.00"
 CreditLimit = Annotated[DecimalText, said(CREDIT)]
@@ -418,9 +416,8 @@ def _check_routes(work: Work, routes: Iterable[str]) -> None:
                 field="routes",
             )
         if prefix == work.settings.ilp_address:
-            raise InvalidRequest(
-                f"{prefix} is this server's own ILP address; packets for it do not go to a peer", field="routes"
-            )
+            sentence = f"{prefix} is this server's own ILP address; packets for it do not go to a peer"
+            raise InvalidRequest(sentence, field="routes")
         _check_scheme(prefix, "routes")
 
 
@@ -454,9 +451,8 @@ def _hashed_token(work: Work, token: str, peer_id: int | None = None) -> bytes:
     hashed = hash_secret(token)
     other = peers.peer_by_token(work, hashed)
     if other is not None and other.id != peer_id:
-        raise WrongState(
-            f"The peer {other.name} has this incoming token; each peer needs one of its own", name=other.name
-        )
+        sentence = f"The peer {other.name} has this incoming token; each peer needs one of its own"
+        raise WrongState(sentence, name=other.name)
     return hashed
 
 

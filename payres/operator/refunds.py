@@ -80,7 +80,11 @@ def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
 
     Raises NotFound, InvalidRequest, InvalidAmount; WrongState, also if the reference belongs to another refund.
     """
-    payment, receiver = _payment_of(work, wanted)
+    payment = require(
+        INCOMING.get(work, wanted.payment_id),
+        f"There is no incoming payment {wanted.payment_id}; `payres payment list --direction incoming` shows all",
+    )
+    receiver = WALLETS.by_id(work, payment.wallet_address_id)
     check_reference(wanted.reference)
     if wanted.to is not None and canonical_url(wanted.to) is None:
         raise InvalidRequest("to must be a wallet address, such as https://other.example/alice", field="to")
@@ -152,14 +156,6 @@ def _amount_of(work: Work, made: Sequence[RefundRecord], receiver: WalletRecord)
         return amount  # the last unit was made too
     found = server.last_details(work, ACTION, first.incoming_payment_id, first.reference, first.id)
     return amount if found is None else require_amount(found["amount"].partition(" ")[0], receiver.asset)
-
-
-def _payment_of(work: Work, wanted: Wanted) -> tuple[IncomingRecord, WalletRecord]:
-    payment = require(
-        INCOMING.get(work, wanted.payment_id),
-        f"There is no incoming payment {wanted.payment_id}; `payres payment list --direction incoming` shows all",
-    )
-    return payment, WALLETS.by_id(work, payment.wallet_address_id)
 
 
 def _with_parts(work: Work, found: Plan, amount: int) -> Plan:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from inspect import signature
+from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -77,7 +78,7 @@ Fact = tuple[str, Cell]
 
 
 class Column(NamedTuple):
-    """A label, and a value of each thing: a field of its struct, or the result of a function.
+    """A label, and a value of each thing: a field, such as `state` or `payment.state`, or the result of a function.
 
     With a `section`, the value names a thing that has a page in that section. Lists only have columns that are
     `listed`: on pages, in commands and files, or in both.
@@ -91,7 +92,7 @@ class Column(NamedTuple):
 
     def cell(self, thing: Any) -> Cell:
         """The value of a thing in this column."""
-        found = getattr(thing, self.value) if isinstance(self.value, str) else self.value(thing)
+        found = attrgetter(self.value)(thing) if isinstance(self.value, str) else self.value(thing)
         if isinstance(found, Cell):
             return found
         cell = cell_of(found, self.kind, self.section)
@@ -140,7 +141,6 @@ class Shape:
 def represent(struct: type[R], record: object, **made: Any) -> R:
     """A struct from a record: the members in `made`, and the others from the record's fields of the same names, times
     as texts."""
-
     for name in struct.__struct_fields__:
         if name not in made:
             value = getattr(record, name)

@@ -15,7 +15,6 @@ from payres.core.protocol.errors import Unavailable, WrongState
 from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.core.protocol.wire import Body, List, Text
 from payres.core.store.migrations import UnusableDatabase
-from payres.core.store.work import Work
 from payres.html.sign_in import PasswordGate
 from payres.interledger.node import node_of
 from payres.operator import api_keys, backups, invariant_checks, payment_history, refunds, wallets, webhooks
@@ -45,23 +44,17 @@ class NewPassword(Body, frozen=True, kw_only=True):
         return "NewPassword(...)"
 
 
-@endpoint("PUT /wallets/{wallet}/password", "wallets:write")
+@endpoint("PUT /wallets/{wallet}/password", "wallets:write", noun="steps")
 async def set_password(call: ApiCall, wallet: str, new: NewPassword) -> Wallet:
     """Give a wallet's owner a new password. Browsers that are signed in must sign in again."""
-
-    def find(work: Work) -> object:
-        return wallets.require_wallet(work, wallet)
-
-    await call.read(find)
-    hashed = await call.context.part(PasswordGate).hash(new.password, call.key.actor, partial(call.read, find))
-
-    def unit(work: Work) -> Wallet:
-        return wallets.wallet(work, wallets.set_password(work, wallet, hashed, new.forget_browsers))
-
-    return await call.write(unit)
+    find = partial(call.read, partial(wallets.require_wallet, wallet=wallet))
+    await find()
+    hashed = await call.context.part(PasswordGate).hash(new.password, call.key.actor, find)
+    change = partial(wallets.set_password, path=wallet, password_hash=hashed, forget_browsers=new.forget_browsers)
+    return await call.write(lambda work: wallets.wallet(work, change(work)))
 
 
-@endpoint("POST /api-keys", "keys:write", shows_secret=True)
+@endpoint("POST /api-keys", "keys:write", shows_secret=True, noun="steps")
 async def create_api_key(
     call: ApiCall, name: Name, scopes: Scopes, expires_at: TimeText | None = None
 ) -> CreatedApiKey:
@@ -73,7 +66,7 @@ async def create_api_key(
     return await call.write(lambda work: api_keys.create_key_with(work, *key))
 
 
-@endpoint("POST /webhooks", "webhooks:write events:read", shows_secret=True)
+@endpoint("POST /webhooks", "webhooks:write events:read", shows_secret=True, noun="steps")
 async def add_webhook(call: ApiCall, url: Text, events: Patterns = (), private: Private = False) -> Webhook:
     """Send events from now on to a URL. The secret for verifying signatures is shown only in this answer.
 
@@ -84,7 +77,7 @@ async def add_webhook(call: ApiCall, url: Text, events: Patterns = (), private: 
     return await call.write(lambda work: webhooks.webhook(work, webhooks.add(work, url, events, private)))
 
 
-@endpoint("POST /webhooks/{id}/tests", "webhooks:write")
+@endpoint("POST /webhooks/{id}/tests", "webhooks:write", noun="steps")
 async def test_webhook(call: ApiCall, id: str) -> WebhookTest:
     """Send the event webhook.test now, and return the answer of the endpoint."""
     event, target = await call.write(partial(webhooks.make_test, id=id))
@@ -93,7 +86,7 @@ async def test_webhook(call: ApiCall, id: str) -> WebhookTest:
     return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
 
 
-@endpoint("POST /payments/{id}/refunds", "payments:refund")
+@endpoint("POST /payments/{id}/refunds", "payments:refund", noun="steps")
 @form(
     "/payments/{id}/refund",
     "Refund a payment",
@@ -123,7 +116,7 @@ async def send_back(
     return made
 
 
-@endpoint("GET /ledger/check", "ledger:read")
+@endpoint("GET /ledger/check", "ledger:read", noun="steps")
 async def check_ledger(call: ApiCall) -> LedgerCheck:
     """Check every invariant of the ledger, over one snapshot. This takes long if there are many payments."""
     at, findings = await call.read(lambda work: (work.now, invariant_checks.check(work)))
@@ -132,7 +125,7 @@ async def check_ledger(call: ApiCall) -> LedgerCheck:
     return ledger_check(findings)
 
 
-@endpoint("POST /backups", "backup:write")
+@endpoint("POST /backups", "backup:write", noun="steps")
 async def make_backup(call: ApiCall) -> MadeBackup:
     """Make a verified copy of the database in the directory of the setting backup_directory."""
     directory, database = call.context.settings.backup_directory, call.context.database.path

@@ -115,7 +115,7 @@ PACKET: Final = Shape(
 )
 
 
-@endpoint("GET /peers/{name}/unresolved-packets", "peers:read", PACKET)
+@endpoint("GET /peers/{name}/unresolved-packets", "peers:read", PACKET, noun="unresolved_packets")
 @lists("packets", NONE, "Unresolved packets of {name}")
 def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacket]:
     """List the unresolved packets of a peer and those to compare."""
@@ -123,7 +123,7 @@ def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacke
     return [*packets.unresolved_packets(work, peer.id), *packets.unsure_packets(work, peer, work.now)]
 
 
-@endpoint("PUT /packets/{id}/outcome", "peers:write")
+@endpoint("PUT /packets/{id}/outcome", "peers:write", noun="unresolved_packets")
 @form(
     "/packets/{id}",
     "Resolve a packet",

@@ -117,7 +117,7 @@ UNRESOLVED_PAYMENT: Final = Shape(
 )
 
 
-@endpoint("GET /peers/{name}/unresolved-payments", "peers:read", UNRESOLVED_PAYMENT)
+@endpoint("GET /peers/{name}/unresolved-payments", "peers:read", UNRESOLVED_PAYMENT, noun="unresolved_payments")
 @lists("payments", NONE)
 def list_unresolved_payments(work: Work, name: str) -> Sequence[Group]:
     """List the payments with unresolved packets of a peer, and what to compare.

@@ -139,12 +139,7 @@ def change_wallet(
 
 
 def create_wallet(
-    work: Work,
-    path: str,
-    asset_code: str,
-    scale: int,
-    public_name: str | None,
-    password_hash: str | None,
+    work: Work, path: str, asset_code: str, scale: int, public_name: str | None, password_hash: str | None
 ) -> WalletRecord:
     """Opens a wallet with an empty account; `path` is what follows the base URL, such as `alice`.
 
@@ -184,9 +179,8 @@ def deposit(work: Work, wallet: WalletName, amount: Amount, reference: Reference
     """Put money into a wallet. AMOUNT is a decimal in units of its currency."""
     found = require_wallet(work, wallet)
     if not found.active:
-        raise WrongState(
-            f"The wallet {found.path} is inactive and receives no money; activate it first", path=found.path
-        )
+        sentence = f"The wallet {found.path} is inactive and receives no money; activate it first"
+        raise WrongState(sentence, path=found.path)
     return movements.move(work, _account(work, found), "deposit", amount, reference)
 
 

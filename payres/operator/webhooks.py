@@ -320,11 +320,7 @@ def _replay_failed(work: Work, due: Sequence[tuple[int, str]], first: int) -> in
 
 
 @form(
-    "/webhooks/{id}",
-    "Webhook",
-    "Send it again",
-    "Each event that has failed for this webhook is sent again.",
-    WEBHOOK,
+    "/webhooks/{id}", "Webhook", "Send it again", "Each event that has failed for this webhook is sent again.", WEBHOOK
 )
 async def replay_failed(call: Units, id: str) -> Replayed:
     """Send again all events that have failed for a webhook."""

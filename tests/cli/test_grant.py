@@ -117,7 +117,8 @@ def test_list_says_what_a_grant_is_for(payres: Command, asked: Asked, tx: Work, 
 
 def test_grants_that_no_owner_is_asked_for_are_listed_only_with_all(as_json: AsJson, asked: Asked, tx: Work) -> None:
     client = clients.ensure_client(tx, "thumbprint", None, "{}", 0)
-    for count, state in enumerate(("issued", "revoked")):
+    states: tuple[State, ...] = ("issued", "revoked")
+    for count, state in enumerate(states):
         quiet = GrantRecord(f"quiet {count}", client.id, None, state, "[]", None, None, b"", 0, 0, None)
         GRANTS.insert(tx, quiet)
 

@@ -26,7 +26,7 @@ class GrantRecord(msgspec.Struct, frozen=True):
     id: str
     client_id: int
     client_name: str | None
-    state: str
+    state: State
     access: str
     subject: str | None
     wallet_address_id: int | None

@@ -57,13 +57,13 @@ async def wallet_page(visit: OperatorVisit) -> Response:
     found = await visit.read(unit)
     wallet = found["wallet"]
     base = path_of("wallets", wallet.path)
-    change = ("Deactivate", f"{base}/deactivate") if wallet.state == "active" else ("Activate", f"{base}/activate")
+    actions = ("Deposit", "Withdraw", "Deactivate" if wallet.state == "active" else "Activate")
     return visit.show(
         "wallet.html",
         title=wallet.path,
         facts=facts_of(WALLET.columns, wallet),
         base=base,
-        actions=[("Deposit", f"{base}/deposit"), ("Withdraw", f"{base}/withdraw"), change],
+        actions=[(action, f"{base}/{action.lower()}") for action in actions],
         statement=filters_of(PeriodQuery),
         **found,
     )
@@ -92,6 +92,7 @@ async def payment_page(visit: OperatorVisit) -> Response:
     payment = history.payment
     is_under_way = payment.state == "sending"
     is_refundable = payment.direction == "incoming" and is_above_zero(payment.moved)
+    rows = [(event, one) for event in history.events for one in event.deliveries or (None,)]
     is_live = is_under_way and visit.request.query_params.get("live") == "1"
     return visit.show(
         "payment.html",
@@ -101,14 +102,8 @@ async def payment_page(visit: OperatorVisit) -> Response:
         actions=[("Refund", f"{path_of('payments', payment.id)}/refund")] if is_refundable else [],
         moments=story_of(history, visit.context.urls),
         history=history,
-        events=make_table(
-            "Events",
-            EVENT_COLUMNS,
-            [(event, one) for event in history.events for one in event.deliveries or (None,)],
-            "There are none any more: they are kept 30 days",
-        ),
+        events=make_table("Events", EVENT_COLUMNS, rows, "There are none any more: they are kept 30 days"),
         is_under_way=is_under_way,
-        is_live=is_live,
         refresh=LIVE_SECONDS if is_live else None,
     )
 

@@ -109,18 +109,16 @@ def _newer_and_older(
     return pages
 
 
-def filters_of(query: type[msgspec.Struct], given: Mapping[str, str] | None = None) -> Sequence[Filter]:
+def filters_of(query: type[msgspec.Struct], given: Mapping[str, str] = {}) -> Sequence[Filter]:
     """The form fields of a query's parameters."""
-    return [_filter(field, (given or {}).get(field.encode_name, "")) for field in msgspec.structs.fields(query)]
-
-
-def _filter(field: msgspec.structs.FieldInfo, value: str) -> Filter:
-    name, default = field.encode_name, field.default
-    kind = Input.of(field.name, field.type, default).type
-    options = ["true", "false"] if kind is bool else get_args(kind) if get_origin(kind) is Literal else ()
-    has_default = isinstance(default, str)
-    label = LABELS.get(name, name.capitalize())
-    return Filter(name, label, value or (default if has_default else ""), options, name in DAYS, not has_default)
+    found = []
+    for field in msgspec.structs.fields(query):
+        name, kind = field.encode_name, Input.of(field.name, field.type, field.default).type
+        options = ["true", "false"] if kind is bool else get_args(kind) if get_origin(kind) is Literal else ()
+        default = field.default if isinstance(field.default, str) else ""
+        value = given.get(name) or default
+        found.append(Filter(name, LABELS.get(name, name.capitalize()), value, options, name in DAYS, not default))
+    return found
 
 
 def _url(visit: OperatorVisit, parameters: Mapping[str, str]) -> str:
@@ -232,7 +230,6 @@ class Action:
             "action.html",
             status,
             subject=subject,
-            will=subject.will,
             action=self.form,
             fields=self.fields,
             form=form,

@@ -55,7 +55,6 @@ async def page(visit: OperatorVisit) -> Response:
     context = visit.context
     problem = await operator_of(context).readiness.problem()
     volume = await operator_of(context).volume.look(context.database)
-    is_live = visit.request.query_params.get("live") == "1"
     return visit.show(
         "overview.html",
         problem=problem,
@@ -65,8 +64,7 @@ async def page(visit: OperatorVisit) -> Response:
             for word, figures in (("paid", volume.paid), ("received", volume.received))
         ],
         is_counted=volume.complete,
-        is_live=is_live,
-        refresh=LIVE_SECONDS if is_live else None,
+        refresh=LIVE_SECONDS if visit.request.query_params.get("live") == "1" else None,
         **await visit.read(_read_database),
     )
 
@@ -107,10 +105,7 @@ def bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int]) 
             words = f"{dates[place]}: {describe_amount(figure, asset)}"
             bars.append({"x": place * STEP, "y": HEIGHT - height, "height": height, "title": words})
             days.append((dates[place], format_decimal(figure, asset)))
-    columns = [
-        Column("Day (UTC)", lambda day: Cell(day[0])),
-        Column(asset.code, lambda day: Cell(day[1], "number")),
-    ]
+    columns = [Column("Day (UTC)", lambda day: day[0]), Column(asset.code, lambda day: day[1], "number")]
     return {
         "title": title,
         "total": describe_amount(sum(figures), asset),

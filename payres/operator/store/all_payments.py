@@ -1,7 +1,7 @@
 """SQL of incoming and outgoing payments together, as operators see them."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 
@@ -26,7 +26,7 @@ class PaymentRecord(msgspec.Struct, frozen=True):
     client_id: int
     grant_id: str | None
     quote_id: str | None
-    state: str
+    state: Literal["open", "sending", "completed", "failed"]
     amount: str | None
     moved: int
     receiver: str | None
@@ -39,7 +39,7 @@ class PaymentRecord(msgspec.Struct, frozen=True):
     def state_at(self, now: int) -> State:
         if self.state == "open":
             return "expired" if self.expires_at is not None and now >= self.expires_at else "pending"
-        return cast("State", self.state)
+        return self.state
 
 
 # The casts give each column one affinity; otherwise SQLite would sort all payments for each page.
