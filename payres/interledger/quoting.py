@@ -230,7 +230,10 @@ class _Way(NamedTuple):
 
 def _least_net(path: ProbedPath, on_link: Fraction) -> int:
     """The least net amount: two units, of which rounding may take one, or if it is more, what delivers one unit, in
-    whole units of the first link. One unit sent is `on_link` of these."""
+    whole units of the first link. One unit sent is `on_link` of these.
+
+    An example: ten units sent deliver one, and three are one on the link. Four are needed there, which take twelve.
+    """
     if not path.low:
         return 2
     delivering_one = ceil(on_link / path.low)
