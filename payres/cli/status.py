@@ -1,7 +1,6 @@
 """`payres status` for an overview, `payres doctor` for problems, `payres ledger` for the checks."""
 
 import click
-from msgspec.structs import asdict
 
 from payres.cli import Command, Group
 from payres.cli.session import Session, with_session
@@ -34,8 +33,9 @@ def doctor(session: Session) -> None:
     something should be fixed (FIX); warnings (WARN) leave it at 0."""
     findings = examine_all(session.read, session.environment, is_standby=session.is_standby)
     bad = [finding for finding in findings if finding.fix is not None and not finding.warning]
+    shown = [{"subject": one.subject, "seen": one.seen, "fix": one.fix, "warning": one.warning} for one in findings]
     session.show(
-        {"ok": not bad, "findings": list(map(asdict, findings))},
+        {"ok": not bad, "findings": shown},
         "\n".join(
             f"ok   {one.subject}: {one.seen}"
             if one.fix is None

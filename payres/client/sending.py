@@ -96,19 +96,15 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
 
     async def exchange(self, call: Call) -> httpx2.Response:
         """Sends the request, with retries, and returns the response with the expected status."""
-        is_lost = False
+        is_lost = False  # whether the server may have done it
         attempt = 0
         while True:
             try:
                 return await self._attempt(call)
             except (errors.NoAnswer, errors.ApiError, errors.ConfigurationError) as failure:
-                is_silent = isinstance(failure, errors.AnswerLost)
-                is_lost = is_lost or is_silent or isinstance(failure, errors.ServerError)
-                is_safe = isinstance(failure, errors.NotSent | errors.TooManyRequests)
-                is_passing = is_silent or getattr(failure, "status", None) in UNAVAILABLE
-                pause = None
-                if attempt < self.max_retries and (is_safe or (is_passing and self._may_repeat(call))):
-                    pause = _pause(failure, attempt)
+                is_lost = is_lost or isinstance(failure, errors.AnswerLost | errors.ServerError)
+                is_repeated = attempt < self.max_retries and self._may_repeat(call, failure)
+                pause = _pause(failure, attempt) if is_repeated else None
                 if pause is None:
                     if is_lost and call.repeat in ("quoted", "keyed"):  # even if a retry got a 4xx or was not made
                         where = f"{call.name} at {urlsplit(call.url).netloc}"
@@ -118,7 +114,11 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
             await self.sleep(pause)
             attempt += 1
 
-    def _may_repeat(self, call: Call) -> bool:
+    def _may_repeat(self, call: Call, failure: Exception) -> bool:
+        if isinstance(failure, errors.NotSent | errors.TooManyRequests):  # it was not done
+            return True
+        if not isinstance(failure, errors.AnswerLost) and getattr(failure, "status", None) not in UNAVAILABLE:
+            return False
         if call.repeat == "keyed":
             return bool(call.key) and urlsplit(call.url).netloc in self.keeping
         return call.repeat != "never"

@@ -33,15 +33,15 @@ def typed_amount(language: Language, text: str, asset: Asset, most: int = MAX_LE
     found = (grouped and (grouped[1], grouped[3])) or (plain and (plain[1], plain[2]))
     if not found:
         example = language.decimal(1250 * 10**asset.scale // 100, asset)
-        raise Mistyped(language.say(marked("Type an amount, like {example}."), example=example))
+        raise Mistyped(language.say("Type an amount, like {example}.", example=example))
     whole, decimals = found[0], found[1] or ""
     if len(decimals) > asset.scale:
         raise Mistyped(_too_fine(language, asset))
     value = _value(whole, decimals, asset)
     if value == 0:
-        raise Mistyped(language.say(marked("Type an amount above zero.")))
+        raise Mistyped(language.say("Type an amount above zero."))
     if value > most:
-        raise Mistyped(language.say(marked("This is more than this server can move at once. Type less.")))
+        raise Mistyped(language.say("This is more than this server can move at once. Type less."))
     return value
 
 

@@ -22,18 +22,15 @@ SENTENCES: Final[Mapping[str, str]] = {
     "internal_error": marked("Something went wrong here. The fault is not yours. Try again in a while."),
     "method_not_allowed": marked("This address does not take what your browser sent. Nothing was done."),
     "unsupported_media_type": marked("This address does not take what your browser sent. Nothing was done."),
+    "unknown_interaction": marked("There is no such request for consent; the app can ask again."),
+    "invalid_interaction": marked("This request has expired; the app can ask again."),
     "not_found": marked("There is nothing at this address. It may be mistyped, or what was here has ended."),
 }
 
 
-# Error messages on consent requests that are shown unchanged.
-OWN: Final = (
-    marked("This wallet is not active, so nothing can be allowed for it now."),
-    marked("This is not the request that you were shown. Nothing was decided; please read it again."),
-    marked("This request has expired; the app can ask again."),
-    marked("There is no such request for consent; the app can ask again."),
-)
-
+# Messages of errors that pages show translated.
+CLOSED_WALLET: Final = marked("This wallet is not active, so nothing can be allowed for it now")
+OTHER_REQUEST: Final = marked("This is not the request that you were shown. Nothing was decided; please read it again")
 
 # Patterns of technical failure reasons, and what owners read instead.
 FAILURES: Final = tuple(
@@ -56,13 +53,13 @@ FAILURES: Final = tuple(
 
 def problem_of(language: Language, error: DomainError) -> str:
     """The sentence for an error, or else its own message in English."""
-    reason = (error.details or {}).get("reason", "")
-    sentence = SENTENCES.get(reason) or SENTENCES.get(error.code)
     if isinstance(error, TooManyRequests):
         span = language.span(error.retry_after * SECOND)
         return language.say("There were too many attempts. Try again in {span}.", span=span)
-    own = f"{error}."
-    return language.say(sentence or own) if sentence or own in OWN else own
+    sentence, own = SENTENCES.get(error.details.get("reason", "")) or SENTENCES.get(error.code), str(error)
+    if sentence:
+        return language.say(sentence)
+    return (language.say(own) if own in (CLOSED_WALLET, OTHER_REQUEST) else own) + "."
 
 
 def failure_of(language: Language, failure: str | None) -> Markup:

@@ -21,6 +21,7 @@ from payres.html.sign_in import COOKIE_VALUE, Browser, SignedIn, check_csrf, csr
 from payres.html.store.sessions import BROWSER_LIFETIME, OF_WALLETS, Kind
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
+SameSite = Literal["lax", "strict"]
 # Over https, browsers refuse cookies with this prefix if another host or http sets them (RFC 6265bis).
 HOST_PREFIX: Final = "__Host-"
 BOXES: Final = "key_id"  # the field of checkboxes, which may be repeated
@@ -33,7 +34,7 @@ class Cookies(NamedTuple):
     kind: Kind
     session: str
     known: str
-    same_site: Literal["lax", "strict"]
+    same_site: SameSite
 
 
 # Lax: the session is sent when an owner follows a link on the client's site, but not with forms of other sites.
@@ -50,7 +51,7 @@ def render_sign_in(
 ) -> Response:
     """A page with a form that needs no session. Its CSRF token is bound to a cookie, so that another site cannot sign
     this browser in to an account of its own."""
-    secret = _cookies(request).get(FORM) or new_secret()
+    secret = form_secret(request) or new_secret()
     values = {**values, "csrf": csrf_token(secret)}
     response = render(request, template, values, status, form_action, script)
     # Lax: opening a page by a link from another site must not replace the secret of open pages.
@@ -65,7 +66,7 @@ def form_secret(request: Request) -> str | None:
 
 def check_sign_in(request: Request, form: Mapping[str, str]) -> None:
     """Raises InsufficientAccess for a form that was not shown to this browser."""
-    check_csrf(_cookies(request).get(FORM) or new_secret(), form.get("csrf", ""))
+    check_csrf(form_secret(request) or new_secret(), form.get("csrf", ""))
 
 
 async def read_form(request: Request) -> dict[str, str]:
@@ -147,12 +148,7 @@ def _pattern(secure: bool) -> re.Pattern[bytes]:
 
 
 def _set(
-    request: Request,
-    response: Response,
-    name: str,
-    value: str,
-    lifetime: int | None,
-    same_site: Literal["lax", "strict"],
+    request: Request, response: Response, name: str, value: str, lifetime: int | None, same_site: SameSite
 ) -> None:
     secure = _is_secure(request)
     response.set_cookie(

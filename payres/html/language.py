@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Final, Literal
 
@@ -110,10 +111,8 @@ class Language(msgspec.Struct, frozen=True):
     def weekday(self, moment: int) -> str:
         """`Friday 20 November`."""
         there = self._local(moment)
-        names = self.say("Monday Tuesday Wednesday Thursday Friday Saturday Sunday").split()
-        return self.say(
-            "{weekday} {day} {month}", weekday=names[there.weekday()], day=there.day, month=self._month(there)
-        )
+        name = self.say("Monday Tuesday Wednesday Thursday Friday Saturday Sunday").split()[there.weekday()]
+        return self.say("{weekday} {day} {month}", weekday=name, day=there.day, month=self._month(there))
 
     def days_ago(self, moment: int) -> int:
         """The number of calendar days since the moment, in the reader's zone; negative for the future."""
@@ -155,12 +154,11 @@ def preferred(accept_language: str) -> tuple[Code, str]:
     """The preferred language (RFC 9110 section 12.5.4) and its region, which may be empty; English if none is
     supported."""
     found: dict[tuple[Code, str], float] = {}
-    for member in accept_language[:256].lower().split(","):
-        match = WEIGHTED.fullmatch(member)
-        for code in CODES:
-            if match and match[1] == code:
-                one = (code, match[2] or "")
-                found[one] = max(found.get(one, 0), float(match[3] or 1))
+    matches = map(WEIGHTED.fullmatch, accept_language[:256].lower().split(","))
+    for match, code in product(matches, CODES):
+        if match and match[1] == code:
+            one = (code, match[2] or "")
+            found[one] = max(found.get(one, 0), float(match[3] or 1))
     best = max(found, key=lambda one: found[one], default=None)
     return best if best and found[best] else ("en", "")
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
 from payres.core.payments.incoming import is_remote, unpayable
 from payres.core.payments.quotes import check_amounts, check_fits, nothing_arrives, unit_rate_between, wanted_amount
@@ -139,23 +139,19 @@ class RemoteQuotes:
             raise _not_payable(field, error) from error
         assert receiver.method is not None, "fetch_open returns only payments with a method"
         external = await self._database.read(lambda work: unit_rate_between(work, wallet.asset, receiver.asset))
-        rate = external * (1 - SLIPPAGE)  # what each minor unit must deliver at least
-        spent = delivery = 0
-        if debit:
-            spent = value_in(debit, wallet.asset, "debitAmount")
-        else:
-            delivery = wanted_amount(receiver.asset, receiver.remaining, receive)
-            check_fits(receiver.remaining, delivery)
         destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
         packets = WalletPackets(self._outbound, wallet.asset, wallet.id)
         connection = StreamConnection(packets, destination, self._outbound.timing)
         connection.probed_until = deadline
-        fee = Fee() if is_free else wallet.fee
+        way = _Way(connection, packets, receiver, Fee() if is_free else wallet.fee, external * (1 - SLIPPAGE))
+        if debit:
+            probed = way.send(value_in(debit, wallet.asset, "debitAmount"), wallet.asset)
+        else:
+            delivery = wanted_amount(receiver.asset, receiver.remaining, receive)
+            check_fits(receiver.remaining, delivery)
+            probed = way.deliver(delivery)
         try:
-            if debit:
-                terms = await _sending(connection, packets, spent, wallet.asset, fee, receiver, rate)
-            else:
-                terms = await _delivering(connection, packets, delivery, fee, receiver, rate)
+            terms = await probed
         except SendingFailed as error:
             if packets.waiting:
                 sentence = "The path was not probed: too many quotes are in progress; try again shortly"
@@ -183,67 +179,62 @@ def _not_payable(field: str, error: FetchFailed) -> DomainError:
     return Unavailable(error.sentence) if error.reason == "busy" else unpayable(field, error.sentence, error.reason)
 
 
-async def _sending(
-    connection: StreamConnection,
-    packets: WalletPackets,
-    debit: int,
-    asset: Asset,
-    pricing: Fee,
-    receiver: RemoteIncomingPayment,
-    rate: Fraction,
-) -> Terms:
-    """Sends all of `debit` minus the fee. Promises the least that arrives, minus the slippage."""
-    path = await probe(connection)
-    fee = fee_on(debit, pricing)
-    net = debit - fee
-    least = _least_net(path, packets.on_link)
-    if net < least:
-        min_delivery(least, path, rate)  # raises if no amount would arrive
-        is_taken = receiver.remaining is None or path.least(least) <= receiver.remaining
-        raise nothing_arrives(minimum_send(pricing, Fraction(1, least)) if is_taken else None, asset)
-    promised = await promise_of(connection, net, min_delivery(net, path, rate), packets.on_link, SLIPPAGE)
-    # More than promised will arrive, and the receiver must have room for it.
-    check_fits(receiver.remaining, max(promised, path.least(net)))
-    return _terms(receiver, debit, fee, promised, path, sends_all=True)
+class _Way(NamedTuple):
+    """The way to a receiver, the payer's fee, and what each minor unit sent must deliver at least."""
+
+    connection: StreamConnection
+    packets: WalletPackets
+    receiver: RemoteIncomingPayment
+    pricing: Fee
+    rate: Fraction
+
+    async def send(self, debit: int, asset: Asset) -> Terms:
+        """Sends all of `debit` minus the fee. Promises the least that arrives, minus the slippage."""
+        path, remaining = await probe(self.connection), self.receiver.remaining
+        fee = fee_on(debit, self.pricing)
+        net = debit - fee
+        least = _least_net(path, self.packets.on_link)
+        if net < least:
+            min_delivery(least, path, self.rate)  # raises if no amount would arrive
+            is_taken = remaining is None or path.least(least) <= remaining
+            raise nothing_arrives(minimum_send(self.pricing, Fraction(1, least)) if is_taken else None, asset)
+        promised = min_delivery(net, path, self.rate)
+        promised = await promise_of(self.connection, net, promised, self.packets.on_link, SLIPPAGE)
+        # More than promised will arrive, and the receiver must have room for it.
+        check_fits(remaining, max(promised, path.least(net)))
+        return self._terms(debit, fee, promised, path, sends_all=True)
+
+    async def deliver(self, amount: int) -> Terms:
+        """Delivers `amount`. The debit amount is the fee and the price: its maximum cost, including the slippage."""
+        path = await probe(self.connection)
+        price = max_source(amount, path, self.rate)
+        price = await price_of(self.connection, path, price, amount, self.packets.on_link)
+        fee = fee_on(price, self.pricing)
+        return self._terms(price + fee, fee, amount, path, sends_all=False)
+
+    def _terms(self, debit: int, fee: int, receive: int, path: ProbedPath, *, sends_all: bool) -> Terms:
+        """Raises InvalidAmount if an amount exceeds 64 bits."""
+        if max(debit, receive) > MAX_VALUE:
+            raise InvalidAmount(f"The payment is too large: an amount is at most {MAX_VALUE}")
+        return Terms(
+            receiver=self.receiver.url,
+            incoming_payment_id=None,
+            debit=debit,
+            fee=fee,
+            receive=receive,
+            asset=self.receiver.asset,
+            path=path,
+            sends_all=sends_all,
+        )
 
 
 def _least_net(path: ProbedPath, on_link: Fraction) -> int:
     """The least net amount: two units, of which rounding may take one, or if it is more, what delivers one unit, in
-    whole units of the first link. One unit sent is `on_link` of these."""
+    whole units of the first link. One unit sent is `on_link` of these.
+
+    An example: ten units sent deliver one, and three are one on the link. Four are needed there, which take twelve.
+    """
     if not path.low:
         return 2
     delivering_one = ceil(on_link / path.low)
     return max(2, ceil(delivering_one / on_link))
-
-
-async def _delivering(
-    connection: StreamConnection,
-    packets: WalletPackets,
-    amount: int,
-    pricing: Fee,
-    receiver: RemoteIncomingPayment,
-    rate: Fraction,
-) -> Terms:
-    """Delivers `amount`. The debit amount is the fee and the price: its maximum cost, including the slippage."""
-    path = await probe(connection)
-    price = await price_of(connection, path, max_source(amount, path, rate), amount, packets.on_link)
-    fee = fee_on(price, pricing)
-    return _terms(receiver, price + fee, fee, amount, path, sends_all=False)
-
-
-def _terms(
-    receiver: RemoteIncomingPayment, debit: int, fee: int, receive: int, path: ProbedPath, *, sends_all: bool
-) -> Terms:
-    """Raises InvalidAmount if an amount exceeds 64 bits."""
-    if max(debit, receive) > MAX_VALUE:
-        raise InvalidAmount(f"The payment is too large: an amount is at most {MAX_VALUE}")
-    return Terms(
-        receiver=receiver.url,
-        incoming_payment_id=None,
-        debit=debit,
-        fee=fee,
-        receive=receive,
-        asset=receiver.asset,
-        path=path,
-        sends_all=sends_all,
-    )

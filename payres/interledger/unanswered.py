@@ -164,9 +164,9 @@ class UnansweredPackets:
 
     async def _ask(self, packet: PacketRecord) -> tuple[Outcome, bool]:
         """The outcome of an expired packet, and whether asking again may reveal more. Raises Unavailable."""
-        found = await self._database.read(partial(_peer_and_token, peer_id=packet.to_peer_id))
         if packet.outgoing_payment_id is None and packet.from_request_id is None:
             return Unanswered("The sending peer does not number its requests"), False  # and expects no answer
+        found = await self._database.read(partial(_peer_and_token, peer_id=packet.to_peer_id))
         if found is None:
             return Unanswered("The peer was removed"), False
         peer, token = found
@@ -287,7 +287,8 @@ def _delivers(payment: OutgoingRecord, amount: int) -> tuple[int, int]:
     if payment.sent and payment.delivered:
         seen = Fraction(payment.delivered, payment.sent)
         least = min(least, floor(amount * seen))
-        most = most if seen < path.high else ceil(amount * seen)
+        if seen >= path.high:  # which is exclusive
+            most = ceil(amount * seen)
     return least, most
 
 

@@ -47,18 +47,22 @@ CERTIFICATE_SECONDS: Final = 14 * 86400
 CERTIFICATE_PART: Final = 6
 STANDBY_SECONDS: Final = 300  # after so long without a change, something is probably wrong
 
-# The subject, its state, whether that is a problem, and how to fix it.
-Look = tuple[str, str, object, str]
+# A page's words in the sentence of a `fix`, and the parts of its path.
+Page = tuple[str, *tuple[str, ...]]
+# The subject, its state, whether that is a problem, how to fix it, and the page of the finding.
+Look = tuple[str, str, object, str] | tuple[str, str, object, str, Page]
 Read = Callable[[Callable[[Work], Any]], Any]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A checked subject and its state; `fix` says what to do, None if nothing is wrong. A `warning` may be harmless."""
+    """A checked subject and its state; `fix` says what to do, None if nothing is wrong. A `warning` may be harmless.
+    On pages, `page` stands in place of the first command in `fix`."""
 
     subject: str
     seen: str
     fix: str | None = None
     warning: bool = False
+    page: Page | None = None
 
 
 def examine(work: Work) -> Sequence[Finding]:
@@ -86,7 +90,10 @@ def examine_all(read: Read, environment: Environment, *, is_standby: bool) -> Se
 
 
 def _findings(looks: Iterable[Look]) -> Sequence[Finding]:
-    return [Finding(subject, seen, fix if is_wrong else None) for subject, seen, is_wrong, fix in looks]
+    return [
+        Finding(subject, seen, fix if is_wrong else None, page=next(iter(page), None))
+        for subject, seen, is_wrong, fix, *page in looks
+    ]
 
 
 def _files(work: Work) -> Iterator[Look]:
@@ -175,11 +182,12 @@ def _peers(work: Work) -> Iterator[Look]:
             yield subject, f"it owes {owed} of {credit} {peer.asset_code} credit", True, fix
         elif peer.last_error_at is not None and peer.last_error_at > work.now - DAY:
             fix = f"Compare the settings in `payres peer show {peer.name}` with its operator"
-            yield subject, f"at {format_time(peer.last_error_at)}: {peer.last_error}", True, fix
+            page = "The page of the peer", "peers", peer.name
+            yield subject, f"at {format_time(peer.last_error_at)}: {peer.last_error}", True, fix, page
     unresolved = status.count_unresolved_packets(work)
     if unresolved:
         fix = "List them with `payres peer unresolved NAME` and resolve each with its peer"
-        yield "packets", f"{unresolved} unresolved", True, fix
+        yield "packets", f"{unresolved} unresolved", True, fix, ("the pages of your peers", "peers")
 
 
 def _webhooks(work: Work) -> Iterator[Look]:
@@ -191,11 +199,13 @@ def _webhooks(work: Work) -> Iterator[Look]:
             fix = (
                 f"`payres webhook deliveries` lists what it did not accept, `payres webhook test {webhook.id}` tries it"
             )
-            yield f"webhook {webhook.url}", f"the last attempt failed: {webhook.last_error}", True, fix
+            page = "The page of deliveries", "webhooks", "deliveries"
+            yield f"webhook {webhook.url}", f"the last attempt failed: {webhook.last_error}", True, fix, page
     failed = status.count_failed_deliveries(work)
     if failed:
         fix = "When the webhooks work again: `payres webhook replay --failed`"
-        yield "events", f"{failed} were not delivered and are not sent again", True, fix
+        again = "the page of each sends them again", "webhooks"
+        yield "events", f"{failed} were not delivered and are not sent again", True, fix, again
 
 
 def _clock() -> Iterator[Finding]:

@@ -108,7 +108,7 @@ async def _begin(request: Request, bill: Bill, form: Mapping[str, str]) -> Respo
         problems, status = {"amount": str(error)}, 400
     except DomainError as error:
         noted = note_error(request, error)
-        sentence, status = PROBLEMS.get((noted.details or {}).get("reason", "")), noted.status
+        sentence, status = PROBLEMS.get(noted.details.get("reason", "")), noted.status
         problems = {"payer": language.say(sentence, host=host)} if sentence else {"": problem_of(language, noted)}
     return bills.show(request, bill, problems, form, status)
 

@@ -116,13 +116,11 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
         return _show_decided(request, found, 409)
     rules.check_open(found, context_of(request).clock.now())
     if found.wallet.password_hash is None:
-        return _show_sign_in(request, found, status=409)
+        return _show_sign_in(request, found, 409)
     try:
         signed_in = await OWNER_SIGN_IN.open_session(request, found.wallet, found.known_browser, form)
     except InsufficientAccess as error:
-        return _show_sign_in(
-            request, found, problem_of(html.language_of(request), note_error(request, error)), error.status
-        )
+        return _show_sign_in(request, found, error.status, note_error(request, error))
     except DomainError as error:
         return _explain(request, found, error)
     response = html.redirect(_path(request))
@@ -172,7 +170,7 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
     if found.decided:
         return _show_decided(request, found, noted.status)
     if noted.status == 401:
-        return _show_sign_in(request, found, problem_of(html.language_of(request), noted), 401)
+        return _show_sign_in(request, found, 401, noted)
     # After expiry the link tells the client; otherwise the owner can open the request again.
     is_over, uri = isinstance(noted, InvalidInteraction), found.interaction.finish_uri
     expired = {"result": "grant_rejected", "message": "interaction expired"}  # clients know this result; Rafiki's words
@@ -184,9 +182,10 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
 
 
 def _show_sign_in(
-    request: Request, found: ConsentRequest, problem: str | None = None, status: int = 200, script: str = ""
+    request: Request, found: ConsentRequest, status: int = 200, error: DomainError | None = None, script: str = ""
 ) -> Response:
     """The sign-in form, or an explanation for a wallet without a password."""
+    problem = problem_of(html.language_of(request), error) if error else None
     values = _parties(request, found) | {"problem": problem, "here": _path(request)}
     return forms.render_sign_in(request, "consent/sign_in.html", values, status, script=script)
 

@@ -81,6 +81,14 @@ def test_what_is_wrong_is_found(work: Work, change: Callable[[Work], object], su
     assert words in f"{found(work)[subject].seen} {found(work)[subject].fix}"
 
 
+def test_page_of_a_finding_stands_for_a_command(work: Work) -> None:
+    peer(f"UPDATE peer SET last_error = 'No answer', last_error_at = {NOW}")(work)
+    webhook("last_error = 'It was answered with 500'")(work)
+    paged = {subject: one for subject, one in found(work).items() if one.page is not None}
+    assert {one.page[1:] for one in paged.values() if one.page} == {("peers", "bank"), ("webhooks", "deliveries")}
+    assert all(one.fix is not None and one.fix.split("`")[1].startswith("payres ") for one in paged.values())
+
+
 def test_webhooks_and_peers_that_are_well_need_nothing(work: Work) -> None:
     webhook("last_error = NULL")(work)
     add_usd_peer(work, "bank", "10.00")

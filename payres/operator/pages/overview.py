@@ -1,7 +1,7 @@
 """The overview page: readiness, findings, balances, volume and status; and the page of the settings in effect."""
 
 from calendar import month_abbr
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -22,13 +22,6 @@ SECRET: Final = frozenset({"metrics_token"})
 # Replaces secrets, and URL queries, which may contain one.
 MASK: Final = "••••••••"
 
-# Commands in findings, by prefix, and the pages that do the same.
-SAME: Final[Mapping[str, Callable[[str], Cell]]] = {
-    "payres peer show ": lambda name: Cell("The page of the peer", link=path_of("peers", name)),
-    "payres peer unresolved ": lambda _: Cell("the pages of your peers", link=path_of("peers")),
-    "payres webhook deliveries": lambda _: Cell("The page of deliveries", link=path_of("webhooks", "deliveries")),
-    "payres webhook replay ": lambda _: Cell("the page of each sends them again", link=path_of("webhooks")),
-}
 # Facts that the page shows elsewhere, as balances and findings.
 SAID: Final = {*KINDS.values(), "Not delivered", "Unresolved"}
 
@@ -75,20 +68,18 @@ def _read_database(work: Work) -> dict[str, Any]:
     for one in status.balances:
         balances.setdefault(Asset(one.asset_code, one.asset_scale), {})[one.kind] = one.balance
     return {
-        "findings": [(one, _advice(one.fix)) for one in doctor.examine(work) if one.fix],
+        "findings": [(one, _advice(one.fix, one.page)) for one in doctor.examine(work) if one.fix],
         "balances": make_table("Balances", BALANCE_COLUMNS, balances.items(), "There are no wallets yet"),
         "facts": [(label, cell) for label, cell in facts_of(STATUS.columns, status) if label not in SAID],
     }
 
 
-def _advice(fix: str) -> Sequence[Cell]:
-    """The advice, with commands in backticks as code, or as links to pages that do the same."""
-    return [_step(part) if place % 2 else Cell(part) for place, part in enumerate(f"{fix}.".split("`"))]
-
-
-def _step(command: str) -> Cell:
-    start = next((start for start in SAME if command.startswith(start)), None)
-    return Cell(command, "code") if start is None else SAME[start](command.removeprefix(start))
+def _advice(fix: str, page: doctor.Page | None) -> Sequence[Cell]:
+    """The advice, with commands in backticks as code, the first as a link to the page that does the same."""
+    steps = [Cell(part, "code" if place % 2 else "text") for place, part in enumerate(f"{fix}.".split("`"))]
+    if page is not None:
+        steps[1] = Cell(page[0], link=path_of(*page[1:]))
+    return steps
 
 
 def bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ async def add(visit: OwnerVisit, form: Form) -> Response:
     try:
         key = await visit.write(lambda work: keys.add(work, visit.wallet, text, nickname))
     except DomainError as error:
-        details = error.details or {}
+        details = error.details
         problem, field = details.get("problem"), details.get("field")
         if problem not in PROBLEMS:
             raise

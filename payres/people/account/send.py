@@ -122,7 +122,7 @@ async def _ask_price(visit: OwnerVisit, wish: Wish) -> Response:
         return await _show_form(visit, wish, problems, FAILED)
     # Requests to other servers count towards the wallet's rate limit.
     count_for_client(context.urls.wallet(payer.path), is_key=False)
-    payee, asset = None, payer.asset
+    payee = None
     try:
         context.rate_limits.check_client(context.urls.wallet(payer.path))
         url = sending.typed_url(context.urls, wish.to)
@@ -169,9 +169,7 @@ def _show_price(visit: OwnerVisit, price: Price, error: DomainError | None = Non
     """The price, or why it cannot be paid now."""
     terms, own = price.quote.terms, visit.wallet.asset
     is_over = visit.language.now >= price.quote.expires_at
-    problem = ""
-    if error is not None and not is_over:
-        problem = _said(visit, error, price.wish, terms.asset, price.free)[1]
+    problem = _said(visit, error, price.wish, terms.asset, price.free)[1] if error and not is_over else ""
     net, same = terms.debit - terms.fee, terms.asset == own
     return visit.show(
         "price.html",

@@ -5,6 +5,7 @@ app to one receiver on one day are grouped into a row.
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta, tzinfo
 from functools import cache
+from itertools import chain
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -28,8 +29,6 @@ from payres.people.store.activity import ListedRecord, Source
 # `part sent`: the payment failed after part of it was delivered.
 State = Literal["sending", "unpaid", "part paid", "expired", "cancelled", "done", "failed", "part sent"]
 Show = Literal["all", "in", "out", "failed"]
-# The grouping key of payments: the app with its key, the receiver, and the day.
-Alike = tuple[object, int | str, date]
 
 SCANNED: Final = 1_000  # the most movements that one page reads; filters and grouping may leave few rows
 BATCH: Final = 100
@@ -37,14 +36,24 @@ FOLDED: Final = 3  # payments with the same grouping key from which they are sho
 SLACK: Final = HOUR  # the most that the time in an id (the machine's clock) may differ from the payment's time
 
 
+class Alike(NamedTuple):
+    """The grouping key of payments: the app with its key, the receiver, and the day."""
+
+    app: object
+    receiver: int | str
+    day: date
+
+
 class Counterpart(NamedTuple):
-    """The other party, by `name` or address. `wallet_id` is set for a local wallet; `several` means further payers. A
-    payer on another server is only known if they paid on a payment page of this server."""
+    """The other party, by `name` or address. `wallet_id` is set for a local wallet; `several` means further payers;
+    `refunded`, that an outgoing payment returns what they paid. A payer on another server is only known if they paid on
+    a payment page of this server."""
 
     name: str | None = None
     address: ShownUrl | None = None
     wallet_id: int | None = None
     several: bool = False
+    refunded: bool = False
 
     @property
     def text(self) -> str:
@@ -128,25 +137,22 @@ class Reader:
         if wanted.like:
             first = require(self.find(wanted.like), "There is nothing at this address")
             like = require(first.alike, "It is no payment of an app")
-            since, until = day_of(like[-1], self._zone)
+            since, until = day_of(like.day, self._zone)
             wanted = wanted._replace(since=since, until=until, below=wanted.below or f"{wanted.like}~")
-        found: list[Movement] = []
-        begun = set[object]()
+        found = dict[object, list[Movement]]()
         last = wanted.below
         for number, record in enumerate(self._walk(wanted)):
-            if number == SCANNED:
-                break
             one = self._movement(record)
-            if _is_wanted(one, wanted) and (like is None or one.alike == like):
-                row = one.key if like else one.alike or one.key
-                if row not in begun and len(begun) == rows:
-                    break
-                begun.add(row)
-                found.append(one)
+            is_shown = _is_wanted(one, wanted) and (like is None or one.alike == like)
+            row = one.key if like else one.alike or one.key
+            if number == SCANNED or (is_shown and row not in found and len(found) == rows):
+                break
+            if is_shown:
+                found.setdefault(row, []).append(one)
             last = record.key
         else:
             last = None
-        return Page([Row([one]) for one in found] if like else rows_of(found), last)
+        return Page([*map(Row, found.values())] if like else rows_of(chain.from_iterable(found.values())), last)
 
     def in_progress(self, rows: int) -> Sequence[Movement]:
         """The newest outgoing payments still sending."""
@@ -188,16 +194,16 @@ class Reader:
         is_out = record.source in {"sent", "withdrawal", "sent back"}
         whole = record.moved if record.wanted is None else int(record.wanted)
         state, moment = _state(record, whole, self._work.now), _time(record)
-        is_refund, counterpart = self._counterpart(record)
+        counterpart = self._counterpart(record)
         size = whole if state in {"sending", "unpaid", "failed"} else record.moved
         app, alike = None, None
         if record.grant_id:
             with_key, app = self._app(record.grant_id)
             day = datetime.fromtimestamp(moment // SECOND, self._zone).date()
-            alike = with_key, counterpart.wallet_id or counterpart.text, day
+            alike = Alike(with_key, counterpart.wallet_id or counterpart.text, day)
         return Movement(
             key=record.key,
-            kind="sent back" if is_refund else record.source,
+            kind="sent back" if counterpart.refunded else record.source,
             id=record.id,
             counterpart=counterpart,
             app=app,
@@ -210,21 +216,20 @@ class Reader:
             alike=alike,
         )
 
-    def _counterpart(self, record: ListedRecord) -> tuple[bool, Counterpart]:
-        """The other party, and whether an outgoing payment is a refund to it."""
+    def _counterpart(self, record: ListedRecord) -> Counterpart:
         if record.other is not None:
-            return False, self._named(record.other)
+            return self._named(record.other)
         if record.source == "received":
-            return False, self._payer(record.id)
+            return self._payer(record.id)
         if record.receiver is None:
-            return False, Counterpart()
+            return Counterpart()
         if record.wish is not None:
             wish = kept_wish(record.wish)
-            return False, Counterpart(wish.called, visible_url(wish.address))
+            return Counterpart(wish.called, visible_url(wish.address))
         refund = None if record.grant_id else payments.refund_by_return_payment(self._work, record.id)
         if refund is not None and refund.wallet_address is not None:
-            return True, Counterpart(address=visible_url(refund.wallet_address))
-        return False, Counterpart(address=visible_url(record.receiver.partition(BILL)[0]))
+            return Counterpart(address=visible_url(refund.wallet_address), refunded=True)
+        return Counterpart(address=visible_url(record.receiver.partition(BILL)[0]))
 
     def _payer(self, payment_id: str) -> Counterpart:
         wallets = activity.payer_wallets(self._work, payment_id)
@@ -277,11 +282,11 @@ def _time(record: ListedRecord) -> int:
 
 def _state(record: ListedRecord, whole: int, now: int) -> State:
     if record.source == "received" and record.wanted is not None and record.moved < whole:
-        if record.moved and record.state != "open":
+        if not record.moved:
+            return "unpaid"
+        if record.state != "open":
             return "cancelled"
-        if record.moved and now >= (record.expires_at or 0):
-            return "expired"
-        return "part paid" if record.moved else "unpaid"
+        return "expired" if now >= (record.expires_at or 0) else "part paid"
     if record.state == "failed":
         return "part sent" if record.moved else "failed"
     return "sending" if record.state == "sending" else "done"

@@ -133,12 +133,11 @@ class _Attempt:
         except FAILURES as error:
             if is_refusal(error) or isinstance(error, errors.ConfigurationError):
                 await self._move("failed", failure=_failure(error))
-            elif isinstance(error, UNSENT):
+                return
+            if isinstance(error, UNSENT):
                 await self._move("returned", asked, due_at=self._desk.clock.now(), is_progress=False)
                 self._found = self._found._replace(record=replace(self._found.record, state="returned"))
-                await self._postpone(FIRST_PAUSE, _silent(error, asked.resource_server))
-            else:
-                await self._postpone(FIRST_PAUSE, _silent(error, asked.resource_server))
+            await self._postpone(FIRST_PAUSE, _silent(error, asked.resource_server))
         else:
             await self._store(made)
 

@@ -19,6 +19,7 @@ from payres.core.store.grants import GRANTS
 from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import WALLETS, KeyRecord, WalletRecord
 from payres.core.store.work import Work
+from payres.html.error_sentences import CLOSED_WALLET, OTHER_REQUEST
 from payres.html.sign_in import Browser, check_csrf, find_session, keyed, known_browser, signed_out
 from payres.html.store.sessions import OF_WALLETS
 
@@ -99,7 +100,7 @@ def check_open(request: ConsentRequest, now: int) -> None:
     """Raises WrongState after a decision or if the wallet is inactive, InvalidInteraction if the request expired."""
     check_undecided(request, now)
     if not request.wallet.active:
-        raise WrongState("This wallet is not active, so nothing can be allowed for it now")
+        raise WrongState(CLOSED_WALLET)
 
 
 def decide_as_owner(
@@ -117,7 +118,7 @@ def decide_as_owner(
         raise signed_out()
     check_csrf(request.session, csrf)
     if not hmac.compare_digest(shown_digest(request).encode(), shown.encode()):
-        raise WrongState("This is not the request that you were shown. Nothing was decided; please read it again")
+        raise WrongState(OTHER_REQUEST)
     work.actor = request.wallet.actor
     server.record(work, "grant.approve" if approve else "grant.deny", request.grant.id)
     if approve and limit is not None:

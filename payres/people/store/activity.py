@@ -39,28 +39,34 @@ class ListedRecord(msgspec.Struct, frozen=True):
     expires_at: int | None
 
 
-# The casts give each column one affinity; otherwise SQLite would sort all movements for each page.
-_NO: Final = "cast(NULL AS text)"
-_NONE: Final = "cast(NULL AS integer)"
-_MADE: Final = f"{_NO}, {_NO}, {_NO}"
-_DONE: Final = f"cast('completed' AS text), {_NO}, {_NO}"
+# Each SELECT has the columns of ListedRecord, with the names of its fields where a column has another. The casts
+# give each column one affinity; otherwise SQLite would sort all movements for each page.
+_NO_TEXT: Final = "cast(NULL AS text)"
+_NO_NUMBER: Final = "cast(NULL AS integer)"
+_NO_APP: Final = f"{_NO_TEXT} AS grant_id, {_NO_TEXT} AS wish, {_NO_TEXT} AS receiver"
+_DONE: Final = f"cast('completed' AS text) AS state, {_NO_TEXT} AS failure, {_NO_TEXT} AS metadata"
 _LISTED: Final = f"""
-SELECT id AS key, 'sent' AS source, id, grant_id, (SELECT wish FROM quote WHERE quote.id = quote_id), receiver,
-  cast((SELECT i.wallet_address_id FROM incoming_payment i WHERE i.id = incoming_payment_id) AS integer),
-  cast(debit AS text), sent, state, failure, metadata, created_at, {_NONE}
+SELECT id AS key, 'sent' AS source, id,
+  grant_id, (SELECT wish FROM quote WHERE quote.id = quote_id) AS wish, receiver,
+  cast((SELECT i.wallet_address_id FROM incoming_payment i WHERE i.id = incoming_payment_id) AS integer) AS other,
+  cast(debit AS text) AS wanted, sent AS moved, state, failure, metadata, created_at, {_NO_NUMBER} AS expires_at
 FROM outgoing_payment WHERE wallet_address_id = :wallet AND id < :below
 UNION ALL
-SELECT listed, 'received', id, {_MADE}, {_NONE}, incoming_value, received,
-  cast(iif(completed_at IS NULL, 'open', 'completed') AS text), {_NO}, metadata, created_at, expires_at
+SELECT listed, 'received', id, {_NO_APP}, {_NO_NUMBER} AS other, incoming_value AS wanted, received AS moved,
+  cast(iif(completed_at IS NULL, 'open', 'completed') AS text) AS state, {_NO_TEXT} AS failure,
+  metadata, created_at, expires_at
 FROM incoming_payment WHERE wallet_address_id = :wallet AND listed < :below AND listed IS NOT NULL
 UNION ALL
-SELECT m.id, t.kind, m.id, {_MADE}, {_NONE}, {_NO}, t.amount, {_DONE}, m.created_at, {_NONE}
+SELECT m.id, t.kind, m.id, {_NO_APP}, {_NO_NUMBER} AS other, {_NO_TEXT} AS wanted, t.amount AS moved,
+  {_DONE}, m.created_at, {_NO_NUMBER} AS expires_at
 FROM movement m JOIN transfer t ON t.id = m.transfer_id WHERE m.account_id = :account AND m.id < :below
 UNION ALL
-SELECT id, 'sent back', incoming_payment_id, {_MADE}, to_wallet_id, {_NO}, amount, {_DONE}, created_at, {_NONE}
+SELECT id, 'sent back', incoming_payment_id, {_NO_APP}, to_wallet_id AS other, {_NO_TEXT} AS wanted,
+  amount AS moved, {_DONE}, created_at, {_NO_NUMBER} AS expires_at
 FROM refund WHERE from_wallet_id = :wallet AND id < :below
 UNION ALL
-SELECT id, 'came back', outgoing_payment_id, {_MADE}, from_wallet_id, {_NO}, returned, {_DONE}, created_at, {_NONE}
+SELECT id, 'came back', outgoing_payment_id, {_NO_APP}, from_wallet_id AS other, {_NO_TEXT} AS wanted,
+  returned AS moved, {_DONE}, created_at, {_NO_NUMBER} AS expires_at
 FROM refund WHERE to_wallet_id = :wallet AND id < :below
 ORDER BY key DESC LIMIT :rows
 """

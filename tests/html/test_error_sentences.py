@@ -1,0 +1,31 @@
+"""What owners read of a payment that failed: each reason that the sender gives has a sentence of its own."""
+
+import ast
+from collections.abc import Iterator
+
+from payres.html.error_sentences import failure_of
+from payres.html.language import Language
+from tests.helpers import ROOT
+
+SENDER = ("sending/connection.py", "sending/payment.py", "remote_payments.py")
+
+
+def reasons() -> Iterator[str]:
+    """The sentences of SendingFailed, each value in them being `7`."""
+    for module in SENDER:
+        for node in ast.walk(ast.parse((ROOT / "payres/interledger" / module).read_text(encoding="utf-8"))):
+            is_raised = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "SendingFailed"
+            found = node.args[0] if isinstance(node, ast.Call) and is_raised else None
+            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "sentence":
+                found = node.value
+            if isinstance(found, ast.Constant | ast.JoinedStr):
+                parts = found.values if isinstance(found, ast.JoinedStr) else [found]
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "7" for part in parts)
+
+
+def test_every_reason_of_the_sender_has_a_sentence() -> None:
+    english, found = Language("en", 0), [*reasons()]
+    assert len(found) >= 12
+    unexplained = failure_of(english, None)
+    plain = [one for one in found if failure_of(english, one) == unexplained]
+    assert plain == ["All that may be spent is spent, and 7 of 7 have arrived."], "there is no more to say of it"
