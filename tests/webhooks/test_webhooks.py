@@ -510,7 +510,7 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent(tx: Work) -> No
     first = events.events_after(at(0), 0, 1)[0]
 
     def left(now: Work) -> list[int]:
-        store.purge_events(now, now.now)
+        events.delete_old_events(now, now.now, [store.release_events])
         return [event.sequence for event in events.events_after(now, 0, 10)]
 
     assert not events.has_old_events(at(30), NOW + 30 * DAY)

@@ -1,7 +1,7 @@
 """Retention: how long temporary rows of the core are kept, and the deletion of such rows a few at a time.
 
 Each insert into one of these tables deletes a few of its expired rows, at least twice as many as it adds. So storage is
-bounded by the inserts of one retention period, and no unit of work is long. Events are deleted by a worker.
+bounded by the inserts of one retention period, and no unit of work is long. A worker deletes events (`events.py`).
 docs/operating.md documents the periods for operators.
 """
 

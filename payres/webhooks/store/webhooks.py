@@ -8,11 +8,10 @@ import msgspec
 from payres.core.protocol.clock import HOUR, lasts
 from payres.core.protocol.limits import ROTATION_HOURS
 from payres.core.store import server
-from payres.core.store.events import KEPT, EventRecord
+from payres.core.store.events import EventRecord
 from payres.core.store.rows import Table, number
 from payres.core.store.work import Transaction
 
-EVENTS_AT_ONCE: Final = 64  # each with up to 16 deliveries
 WEBHOOK_SECRETS: Final = "webhook_secrets"  # the name of the secret that encrypts webhook secrets
 
 
@@ -178,17 +177,13 @@ def deliveries_of_event(tx: Transaction, sequence: int) -> Sequence[DeliveryReco
     return DELIVERIES.list(tx, "WHERE sequence = ? ORDER BY webhook_id", sequence)
 
 
-def purge_events(tx: Transaction, now: int) -> bool:
-    """Deletes a batch of old events that are not to be delivered any more. Whether there may be more."""
-    oldest = tx.execute("SELECT sequence, created_at FROM event ORDER BY sequence LIMIT ?", (EVENTS_AT_ONCE,))
-    sent_to_all = tx.execute("SELECT coalesce(min(cursor), ?) FROM webhook WHERE state = 'active'", (1 << 62,))
-    (cursor,) = sent_to_all.fetchone()
-    old = [(one,) for one, time in oldest.fetchall() if time < now - KEPT and one <= cursor]
+def release_events(tx: Transaction, sequences: Sequence[int]) -> Sequence[int]:
+    """Those of these events that are not to be delivered any more. Deletes their deliveries, up to 16 of each."""
+    sent_to_all = number(tx, "SELECT coalesce(min(cursor), ?) FROM webhook WHERE state = 'active'", 1 << 62)
     due = (
         "SELECT 1 FROM delivery d JOIN webhook w ON w.id = d.webhook_id"
         " WHERE d.sequence = ? AND d.next_at IS NOT NULL AND w.state = 'active'"
     )
-    gone = [one for one in old if tx.execute(due, one).fetchone() is None]
-    tx.executemany("DELETE FROM delivery WHERE sequence = ?", gone)
-    tx.executemany("DELETE FROM event WHERE sequence = ?", gone)
-    return len(gone) == EVENTS_AT_ONCE
+    gone = [one for one in sequences if one <= sent_to_all and tx.execute(due, (one,)).fetchone() is None]
+    tx.executemany("DELETE FROM delivery WHERE sequence = ?", [(one,) for one in gone])
+    return gone

@@ -18,7 +18,7 @@ from payres.core.protocol.gnap import GrantRequest, GrantResponse, IncomingPayme
 from payres.core.protocol.wire import Amount, IncomingPaymentRequest, QuoteRequest
 from payres.core.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.core.store import clients as client_store
-from payres.core.store import grants, retention
+from payres.core.store import events, grants, retention
 from payres.core.store.clients import Client, use_nonce
 from payres.core.store.grants import GRANTS, TOKENS, TokenRecord
 from payres.core.store.payments import INCOMING, QUOTES
@@ -34,7 +34,7 @@ from payres.core.store.retention import (
     Rule,
     purge,
 )
-from payres.core.store.work import Transaction
+from payres.core.store.work import INSERT_EVENT, Transaction
 from payres.interledger.store.checkouts import CheckoutRecord, insert_checkout
 from payres.operator import grants as operator_grants
 from payres.operator import wallets
@@ -363,6 +363,21 @@ def test_empty_payments_are_bounded_by_those_of_a_while(tx: Transaction) -> None
             empty(tx, now)
         expire(tx, now)
     assert count(tx, "incoming_payment") <= 10 * (24 * 7 + 3)
+
+
+# Events
+
+
+def test_old_events_that_no_part_needs_go_a_batch_at_a_time(tx: Transaction) -> None:
+    tx.execute("DELETE FROM event")
+    tx.executemany(INSERT_EVENT, [("grant.revoked", None, b"{}", START, None)] * (events.AT_ONCE + 2))
+    now = START + events.KEPT
+    assert not events.delete_old_events(tx, now, [])
+    assert count(tx, "event") == events.AT_ONCE + 2, "they are not yet old enough"
+    assert events.delete_old_events(tx, now + 1, [])
+    assert count(tx, "event") == 2
+    assert not events.delete_old_events(tx, now + 1, [lambda _, sequences: sequences[1:]])
+    assert count(tx, "event") == 1, "a part needs the first"
 
 
 # Nonces
