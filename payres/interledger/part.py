@@ -67,8 +67,9 @@ async def _reply(context: Context, request: Request, request_id: str | None) -> 
     if media_type_of(request) not in MEDIA_TYPES:
         raise InvalidRequest(f"Send the packet as Content-Type: {MEDIA_TYPE}", field="Content-Type")
     # If the peer is removed meanwhile, the unit that moves the packet's money fails.
-    reply = await node_of(context).connector.handle(peer, body, request_id)
-    context.metrics.packets[peer.name, "in", "unknown" if isinstance(reply, NoReply) else result_of(reply)] += 1
+    node = node_of(context)
+    reply = await node.connector.handle(peer, body, request_id)
+    node.packets[peer.name, "in", "unknown" if isinstance(reply, NoReply) else result_of(reply)] += 1
     if isinstance(reply, bytes):
         return reply
     if reply is NoReply.REQUEST_ID_REUSED:

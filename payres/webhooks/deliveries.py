@@ -28,11 +28,12 @@ from payres.core.protocol.event_types import WebhookEvent
 from payres.core.protocol.limits import MAX_DELIVERIES_OF_WEBHOOK, MAX_EVENTS_IN_TURNS
 from payres.core.store.database import Database
 from payres.core.store.events import OUTBOX, Changes, EventRecord
-from payres.core.store.work import ACTIVE_WEBHOOK, Work
 from payres.core.store.work import EVENTS as NEWS
+from payres.core.store.work import Work
 from payres.webhooks.sender import GONE, Attempt, Sender, WebhookTarget, target_of
 from payres.webhooks.store import webhooks
 from payres.webhooks.store.webhooks import (
+    ACTIVE_WEBHOOK,
     DELIVERIES,
     WEBHOOKS,
     DeliveryRecord,
@@ -378,7 +379,7 @@ async def _give_way() -> bool:
 
 async def _open(opening: Opening) -> None:
     environment = opening.environment
-    sender = Sender(environment.clock, environment.settings.allow_private_hosts, environment.metrics)
+    sender = Sender(environment.clock, environment.settings.allow_private_hosts)
     opening.stack.push_async_callback(sender.aclose)
     opening.parts[Sender] = sender
 

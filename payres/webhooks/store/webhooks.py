@@ -9,9 +9,10 @@ from payres.core.protocol.clock import HOUR, lasts
 from payres.core.protocol.limits import ROTATION_HOURS
 from payres.core.store import server
 from payres.core.store.events import EventRecord
-from payres.core.store.rows import Table, number
+from payres.core.store.rows import Table, find_number, number
 from payres.core.store.work import Transaction
 
+ACTIVE_WEBHOOK: Final = "active webhook"  # in `Work.changed`: a webhook was activated
 WEBHOOK_SECRETS: Final = "webhook_secrets"  # the name of the secret that encrypts webhook secrets
 
 
@@ -161,6 +162,21 @@ def failed_deliveries(tx: Transaction, webhook_id: str, since: int, limit: int) 
     """The keys of a webhook's failed deliveries last attempted at `since` or later, newest first."""
     newest = "WHERE webhook_id = ? AND state = 'failed' AND last_attempt_at >= ? ORDER BY sequence DESC LIMIT ?"
     return tx.execute(f"SELECT sequence, webhook_id FROM delivery {newest}", (webhook_id, since, limit)).fetchall()
+
+
+def count_failed_deliveries(tx: Transaction) -> int:
+    """Failed deliveries that are not retried."""
+    return number(tx, "SELECT count(*) FROM webhook w JOIN delivery d ON d.webhook_id = w.id AND d.state = 'failed'")
+
+
+def oldest_pending_event(tx: Transaction) -> int | None:
+    """The time of the oldest event whose delivery to an active webhook is being retried."""
+    return find_number(
+        tx,
+        "SELECT min(e.created_at) FROM webhook w JOIN event e ON e.sequence ="
+        " (SELECT min(sequence) FROM delivery d WHERE d.webhook_id = w.id AND d.state = 'pending')"
+        " WHERE w.state = 'active'",
+    )
 
 
 def repeat_failed(tx: Transaction, keys: Sequence[tuple[int, str]], now: int) -> int:

@@ -84,7 +84,7 @@ OTHERS = {
     *("payments.payers_of", "all_payments.payments_in_order", "peers.outgoing_token", "operators.end_all"),
     *("payments.delivered_here", "payments.open_parts", "payments.refunds_of"),
     *("wallets.count_wallets", "wallets.find_with_wallet", "events.delete_old_events"),
-    "webhooks.release_events",
+    *("webhooks.release_events", "webhooks.count_failed_deliveries", "packets.count_unresolved"),
 }
 
 
