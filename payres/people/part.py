@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Pages:
-    """Fills the port `routes.pages.Pages`."""
+    """Fills the port `core.http.context.Pages`."""
 
     async def front(self, request: Request) -> Response:
         from payres.people.public import front_page
