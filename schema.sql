@@ -7,7 +7,7 @@
 -- Tables with many inserts check a state with `=` and `or`: for `in` with more than two values, SQLite builds a table
 -- in memory at each insert, which doubles its time.
 --
--- A change here also needs a new numbered file in payres/store/migrations/; its __init__.py says how. A test checks
+-- A change here also needs a new numbered file in payres/core/store/migrations/; its __init__.py says how. A test checks
 -- that those files together give this schema.
 
 -- ==== The core ====
@@ -518,6 +518,37 @@ create table rejected_request (
 ) strict, without rowid;
 create index rejected_request_purge on rejected_request (purge_at);
 
+-- Payments of local incoming payments from wallets on other servers, started in a payer's browser. id_hash is the
+-- SHA-256 of the secret in the URL that the payer returns to, browser_hash that of the secret in the browser's cookie.
+-- amount is the amount to arrive. pending is encrypted: the consent request in progress, and the token. In state
+-- 'returned' the browser has come back and nothing was created; in 'made' the payer's server was sent the creation of
+-- the payment, and received_before is the amount received by then. payment is the URL of that payment; null in state 'made' while
+-- it is not known whether it was created. changed_at is the time of the state. At due_at the next step is tried, after so
+-- many attempts since the last progress; silent is the server that did not answer the last one.
+create table checkout (
+  id_hash blob primary key,
+  incoming_payment_id text not null references incoming_payment,
+  browser_hash blob not null,
+  payer text not null,
+  amount integer not null check (amount > 0),
+  state text not null check (state in ('asked', 'returned', 'made', 'paid', 'failed')),
+  changed_at integer not null,
+  purge_at integer not null,
+  failure text,
+  pending blob,
+  received_before integer,
+  due_at integer,
+  attempts integer not null default 0,
+  silent text,
+  payment text,
+  check ((state = 'failed') = (failure is not null)),
+  check ((state in ('asked', 'returned', 'made')) = (pending is not null))
+) strict, without rowid;
+create index checkout_purge on checkout (purge_at);
+create index checkout_paid on checkout (incoming_payment_id, payer) where state = 'paid';
+create index checkout_due on checkout (due_at) where due_at is not null;
+create index checkout_of_payment on checkout (incoming_payment_id, changed_at);
+
 -- ==== Webhooks ====
 
 -- Webhooks. events are comma-separated names and patterns. Each event up to cursor was attempted once or is not wanted;
@@ -650,36 +681,3 @@ create table api_key (
   made_by text references api_key
 ) strict, without rowid;
 create index api_key_of_maker on api_key (made_by) where made_by is not null;
-
--- ==== Owners, payers and visitors ====
-
--- Payments of local incoming payments from wallets on other servers, started in a payer's browser. id_hash is the
--- SHA-256 of the secret in the URL that the payer returns to, browser_hash that of the secret in the browser's cookie.
--- amount is the amount to arrive. pending is encrypted: the consent request in progress, and the token. In state
--- 'returned' the browser has come back and nothing was created; in 'made' the payer's server was sent the creation of
--- the payment, and received_before is the amount received by then. payment is the URL of that payment; null in state 'made' while
--- it is not known whether it was created. changed_at is the time of the state. At due_at the next step is tried, after so
--- many attempts since the last progress; silent is the server that did not answer the last one.
-create table checkout (
-  id_hash blob primary key,
-  incoming_payment_id text not null references incoming_payment,
-  browser_hash blob not null,
-  payer text not null,
-  amount integer not null check (amount > 0),
-  state text not null check (state in ('asked', 'returned', 'made', 'paid', 'failed')),
-  changed_at integer not null,
-  purge_at integer not null,
-  failure text,
-  pending blob,
-  received_before integer,
-  due_at integer,
-  attempts integer not null default 0,
-  silent text,
-  payment text,
-  check ((state = 'failed') = (failure is not null)),
-  check ((state in ('asked', 'returned', 'made')) = (pending is not null))
-) strict, without rowid;
-create index checkout_purge on checkout (purge_at);
-create index checkout_paid on checkout (incoming_payment_id, payer) where state = 'paid';
-create index checkout_due on checkout (due_at) where due_at is not null;
-create index checkout_of_payment on checkout (incoming_payment_id, changed_at);

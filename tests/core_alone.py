@@ -9,6 +9,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -46,8 +47,10 @@ from payres.core.protocol.clock import SECOND, SystemClock
 from payres.core.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.core.signatures.sign import Message, sign
 from payres.core.store.accounts import ensure_asset
+from payres.core.store.connections import connect_writer
+from payres.core.store.events import has_old_events
 from payres.core.store.wallets import KEYS, WALLETS
-from payres.core.store.work import Work
+from payres.core.store.work import INSERT_EVENT, Work
 
 KEY: Final = generate_private_key()
 JWK_OF_KEY: Final = jwk_from_public_bytes("key-1", KEY.public_key().public_bytes_raw())
@@ -128,7 +131,9 @@ async def pay(base: str, database: Any, http: httpx2.AsyncClient) -> None:
 
 
 async def main(path: str) -> None:
-    """Serves until the payment is made."""
+    """Serves until the payment is made. The database has an event of long ago."""
+    with closing(connect_writer(path)) as connection:
+        connection.execute(INSERT_EVENT, ("incoming_payment.created", None, b"{}", 0, None))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         base = f"http://127.0.0.1:{listener.getsockname()[1]}"
         app = application([], Settings(database=path, base_url=base, continue_wait=0), is_disposable=True)
@@ -142,6 +147,7 @@ async def main(path: str) -> None:
         await database.write(partial(open_wallet, path="shop", balance=0, jwk=JWK_OF_KEY))
         async with httpx2.AsyncClient(timeout=60, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)) as http:
             await pay(base, database, http)
+        print("old events", await database.read(lambda work: has_old_events(work, work.now)))
         server.should_exit = True
         await serving
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
+from pathlib import Path
 
 from tests.helpers import ROOT
 
@@ -60,6 +61,14 @@ STATEMENT = re.compile(
     r"|with\s+\w+\s+as\s))",
     re.DOTALL,
 )
+# The headings in schema.sql, and whose tables they head.
+HEADINGS = {
+    **{"The core": "core", "Interledger": "interledger", "Webhooks": "webhooks", "What pages share": "html"},
+    "Operators": "operator",
+}
+CREATED = re.compile(r'^create table "?(\w+)', re.MULTILINE)
+# A table in a statement, which has its keywords in capitals, and in the head of invariants.sql.
+TABLE = re.compile(r"(?:\b(?:FROM|JOIN|INTO|UPDATE)|-- rows: [\w ]+ =)\s+\"?(\w+)")
 TRANSACTION = re.compile(r"\s*(begin|commit|rollback|savepoint|release)(\s+(to\s+)?\w+)?\s*", re.IGNORECASE)
 
 
@@ -183,6 +192,37 @@ def test_sql_is_written_in_the_store_alone() -> None:
     assert not [place(module, line) for module in outside for text, line in strings(module) if STATEMENT.match(text)]
     inside = [text for module in MODULES if is_store(module) for text, _ in strings(module)]
     assert sum(bool(STATEMENT.match(text)) for text in inside) > 50, "and what SQL looks like is still known here"
+
+
+def owners_of_tables() -> dict[str, str]:
+    """The core or the part that each table of schema.sql is of."""
+    _, *split = re.split("^-- ==== (.+) ====$", (ROOT / "schema.sql").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    sections = dict(zip(split[::2], split[1::2], strict=True))
+    assert list(sections) == list(HEADINGS), "in the order of the core and the parts"
+    return {name: HEADINGS[one] for one, text in sections.items() for name in CREATED.findall(text)}
+
+
+def named_in(path: Path) -> set[str]:
+    """The tables that a module or a file of SQL names, and some other words."""
+    found = {*TABLE.findall(path.read_text(encoding="utf-8"))}
+    if path.suffix == ".py":  # in a text of its own, such as Table(Record, "peer"), but in no Literal["peer"]
+        module = path.relative_to(ROOT).as_posix()
+        types = {id(part) for node in nodes(module) if isinstance(node, ast.Subscript) for part in ast.walk(node)}
+        texts = [node.value for node in nodes(module) if isinstance(node, ast.Constant) and id(node) not in types]
+        found |= {text.partition(" ")[0].strip('"') for text in texts if isinstance(text, str)}
+    return found
+
+
+def test_sql_names_tables_of_its_own_part_and_of_parts_below_it() -> None:
+    """The migrations, which are of all tables, stand in the core."""
+    owners, order = owners_of_tables(), ("core", *PARTS)
+    above, named = [], set[str]()
+    for path in (ROOT / "payres").glob("*/store/*.*"):
+        part, found = path.relative_to(ROOT).parts[1], named_in(path) & owners.keys()
+        above += [f"{path} {name}" for name in found if order.index(owners[name]) > order.index(part)]
+        named |= found
+    assert not above
+    assert named == owners.keys(), "and what names tables is still known here"
 
 
 def test_sql_has_no_numbered_parameters() -> None:

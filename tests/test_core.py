@@ -25,6 +25,7 @@ complete 200
 rotate 200
 revoke 204
 revoked 401
+old events False
 parts loaded:
 """
 

@@ -65,7 +65,7 @@ def replay(session: Session, event: str | None, webhook_id: str | None, failed: 
 
 
 async def _send(session: Session, target: WebhookTarget, event: EventRecord) -> Attempt:
-    sender = Sender(session.environment.clock, session.settings.allow_private_hosts, session.environment.metrics)
+    sender = Sender(session.environment.clock, session.settings.allow_private_hosts)
     try:
         return await sender.send(target, event)
     finally:

@@ -11,6 +11,7 @@ peer's payer has the money back, so a second copy of the request, from a proxy f
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable
 from enum import Enum, auto
 from functools import partial
@@ -18,7 +19,6 @@ from typing import Final
 
 import msgspec
 
-from payres.core.process.logs import Metrics
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import MILLISECOND, SECOND, Clock
 from payres.core.protocol.errors import Unavailable
@@ -53,6 +53,7 @@ from payres.interledger.store.peers import PeerRecord
 # for all of them even if several peers hang.
 BOUNDS: Final = Bounds(seconds=30.0, queue_seconds=2.0, per_host=512, in_all=512, idle=64, untrusted_hosts=False)
 MEDIA_TYPE: Final = "application/octet-stream"
+PacketCounts = Counter[tuple[str, str, str]]  # by peer, direction, result
 
 log = logging.getLogger("payres.interledger")
 
@@ -67,10 +68,10 @@ class Link:
     Tokens are the peers' decrypted outgoing tokens. Failure texts never contain one.
     """
 
-    def __init__(self, http: GuardedClient, database: Database, metrics: Metrics) -> None:
+    def __init__(self, http: GuardedClient, database: Database, counts: PacketCounts) -> None:
         self._http = http
         self._database = database
-        self._packets = metrics.packets
+        self._counts = counts
         self._repeating: dict[int, bool] = {}
 
     async def post(
@@ -86,7 +87,7 @@ class Link:
         if request_id is not None and not isinstance(response, Unanswered) and not isinstance(outcome, Unanswered):
             repeats = response.headers.get("request-id") == request_id
             await self._store_repeats(peer, repeats)
-        self._packets[peer.name, "out", _word(outcome)] += 1
+        self._counts[peer.name, "out", _word(outcome)] += 1
         return outcome, repeats
 
     async def note_failure(self, peer: PeerRecord, why: str, now: int) -> None:

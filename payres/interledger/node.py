@@ -22,7 +22,7 @@ from payres.core.store.events import Changes
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Environment
 from payres.interledger.carrying import BOUNDS as LINK_BOUNDS
-from payres.interledger.carrying import Carrier, Link
+from payres.interledger.carrying import Carrier, Link, PacketCounts
 from payres.interledger.connector import Connector
 from payres.interledger.outbound import Outbound
 from payres.interledger.quoting import RemoteQuotes
@@ -46,6 +46,7 @@ class Node(msgspec.Struct, frozen=True):
     payments: RemotePayments
     unanswered: UnansweredPackets
     connector: Connector
+    packets: PacketCounts
 
     @property
     def keys(self) -> Sequence[JWK]:
@@ -75,7 +76,8 @@ async def open_node(opening: Opening) -> Node:
     identity = OwnIdentity(wallet_address, await opening.secret("client_key"), clock)
     opening.stack.push_async_callback(identity.aclose)
     receivers = RemoteReceivers(opening.client(RECEIVERS_BOUNDS, opening.rate_limits.failed_reads), identity, clock)
-    link, probe_link = (Link(opening.client(LINK_BOUNDS), database, environment.metrics) for _ in range(2))
+    counts = PacketCounts()
+    link, probe_link = (Link(opening.client(LINK_BOUNDS), database, counts) for _ in range(2))
     carrier = Carrier(database, link, clock, ilp_address)
     unanswered = UnansweredPackets(database, clock, carrier, receivers)
     outbound = Outbound(database, carrier, probe_link, clock, ilp_address)
@@ -89,6 +91,7 @@ async def open_node(opening: Opening) -> Node:
         payments=RemotePayments(database, clock, receivers, outbound, unanswered),
         unanswered=unanswered,
         connector=Connector(database, clock, ilp_address, credentials, carrier, packet_limiter),
+        packets=counts,
     )
 
 

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -19,7 +19,6 @@ from payres.core.protocol.errors import BearerTokenInvalid, DomainError, Invalid
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import MAX_PACKET_BODY_BYTES
 from payres.core.protocol.urls import ILP
-from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds
 from payres.core.store.work import Work
 from payres.interledger.carrying import NoReply
@@ -68,8 +67,9 @@ async def _reply(context: Context, request: Request, request_id: str | None) -> 
     if media_type_of(request) not in MEDIA_TYPES:
         raise InvalidRequest(f"Send the packet as Content-Type: {MEDIA_TYPE}", field="Content-Type")
     # If the peer is removed meanwhile, the unit that moves the packet's money fails.
-    reply = await node_of(context).connector.handle(peer, body, request_id)
-    context.metrics.packets[peer.name, "in", "unknown" if isinstance(reply, NoReply) else result_of(reply)] += 1
+    node = node_of(context)
+    reply = await node.connector.handle(peer, body, request_id)
+    node.packets[peer.name, "in", "unknown" if isinstance(reply, NoReply) else result_of(reply)] += 1
     if isinstance(reply, bytes):
         return reply
     if reply is NoReply.REQUEST_ID_REUSED:
@@ -100,15 +100,14 @@ def warn_of_unsure_packets(work: Work) -> Sequence[str]:
     ]
 
 
-def _workers(context: Context, stack: AsyncExitStack) -> Iterator[Background]:
+def _workers(context: Context, opening: Opening) -> Iterator[Background]:
     settings, node = context.settings, node_of(context)
     if settings.rates_url:
-        http = GuardedClient(settings.allow_private_hosts, Bounds(untrusted_hosts=False))
-        stack.push_async_callback(http.aclose)
+        http = opening.client(Bounds(untrusted_hosts=False))
         yield watch_rates(context.database, http, context.clock, settings.rates_url, settings.rates_max_age)
     yield node.unanswered.run()
     yield node.payments.run()
-    stack.push_async_callback(node.payments.outbound.drain)  # before the workers above stop
+    opening.stack.push_async_callback(node.payments.outbound.drain)  # before the workers above stop
 
 
 INTERLEDGER: Final = Part(

@@ -25,7 +25,7 @@ from payres.core.store import accounts, wallets
 from payres.core.store.accounts import LOW_PART
 from payres.core.store.connections import changed_at, free_bytes, is_served, log_bytes
 from payres.core.store.work import Environment, Work
-from payres.interledger.store import peers
+from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator.backups import AFTER_TAKEOVER, describe
 from payres.operator.shapes import MEBIBYTE, format_size
@@ -182,9 +182,9 @@ def _peers(work: Work) -> Iterator[Look]:
             yield subject, f"it owes {owed} of {credit} {peer.asset_code} credit", True, fix
         elif peer.last_error_at is not None and peer.last_error_at > work.now - DAY:
             fix = f"Compare the settings in `payres peer show {peer.name}` with its operator"
-            page = "The page of the peer", "peers", peer.name
+            page = "the page of the peer", "peers", peer.name
             yield subject, f"at {format_time(peer.last_error_at)}: {peer.last_error}", True, fix, page
-    unresolved = status.count_unresolved_packets(work)
+    unresolved = packets.count_unresolved(work)
     if unresolved:
         fix = "List them with `payres peer unresolved NAME` and resolve each with its peer"
         yield "packets", f"{unresolved} unresolved", True, fix, ("the pages of your peers", "peers")
@@ -201,7 +201,7 @@ def _webhooks(work: Work) -> Iterator[Look]:
             )
             page = "The page of deliveries", "webhooks", "deliveries"
             yield f"webhook {webhook.url}", f"the last attempt failed: {webhook.last_error}", True, fix, page
-    failed = status.count_failed_deliveries(work)
+    failed = webhooks.count_failed_deliveries(work)
     if failed:
         fix = "When the webhooks work again: `payres webhook replay --failed`"
         again = "the page of each sends them again", "webhooks"

@@ -23,8 +23,12 @@ from payres.core.protocol.event_types import EVENT_TYPES
 from payres.core.store.connections import changed_at, free_bytes, log_bytes
 from payres.core.store.database import answers
 from payres.core.store.work import Work
+from payres.interledger.node import node_of
+from payres.interledger.store import packets
 from payres.operator.services import operator_of
 from payres.operator.store import status
+from payres.webhooks.sender import Sender
+from payres.webhooks.store import webhooks
 
 # The Prometheus library is imported on first use, because it loads slowly.
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -114,10 +118,10 @@ def _families(context: Context, stored: Sequence[Family]) -> Iterator[Family]:
     yield "counter", "payres_outgoing_payments", "Outgoing payments that ended.", outcomes, "outcome"
     happened = {(kind,): metrics.events[kind] for kind in EVENT_TYPES}
     yield "counter", "payres_events", "Events, by type.", happened, "type"
-    sent = {(result,): metrics.deliveries[result] for result in ("taken", "failed")}
+    sent = {(result,): context.part(Sender).attempts[result] for result in ("taken", "failed")}
     yield "counter", "payres_webhook_deliveries", "Attempts to send an event.", sent, "result"
     labels = ("peer", "direction", "result")
-    yield "counter", "payres_ilp_packets", "Packets of peers and to peers.", metrics.packets, *labels
+    yield "counter", "payres_ilp_packets", "Packets of peers and to peers.", node_of(context).packets, *labels
     yield "gauge", "payres_writer_queue_length", "Units that wait for the writer.", context.database.waiting
     took, shared = _buckets(metrics.transaction_seconds), _buckets(metrics.batch_sizes)
     yield "histogram", "payres_writer_transaction_seconds", "How long transactions of the writer took.", {(): took}
@@ -141,7 +145,7 @@ def _stored(work: Work) -> Iterator[Family]:
     if checked_at is not None:
         meaning = "When all invariants of the ledger were last found to hold."
         yield "gauge", "payres_ledger_check_timestamp_seconds", meaning, checked_at / SECOND
-    pending_at = status.oldest_pending_event(work)
+    pending_at = webhooks.oldest_pending_event(work)
     late = 0 if pending_at is None else max(work.now - pending_at, 0) / SECOND
     meaning = "Since the oldest event that a webhook did not take and is sent again."
     yield "gauge", "payres_webhook_oldest_pending_seconds", meaning, late
@@ -151,7 +155,7 @@ def _stored(work: Work) -> Iterator[Family]:
     yield "gauge", "payres_disk_free_bytes", "What the disk of the database has free.", free
     sending = {("outgoing",): status.count_sending(work)}
     yield "gauge", "payres_payments_open", "Payments that have not ended.", sending, "direction"
-    meaning, unresolved = "Packets whose outcome an operator has to resolve.", status.count_unresolved_packets(work)
+    meaning, unresolved = "Packets whose outcome an operator has to resolve.", packets.count_unresolved(work)
     yield "gauge", "payres_ilp_packets_unresolved", meaning, unresolved
 
 

@@ -1,7 +1,6 @@
 """What operators do, as a part: their API and pages, monitoring, the invariant check, the watch for a takeover."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
 from typing import Final
 
 from starlette.requests import Request
@@ -10,7 +9,6 @@ from payres.core.http.context import Context, context_of
 from payres.core.http.routing import LateRoutes, Route
 from payres.core.http.serving import Background, Opening, Part
 from payres.core.protocol.urls import ADMIN_ROOT, is_loopback
-from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds
 from payres.html.sign_in import PasswordGate, SignInGuard
 from payres.operator import monitoring
@@ -28,10 +26,9 @@ async def _open(opening: Opening) -> None:
     opening.parts[OperatorServices] = OperatorServices(hosts, Readiness(opening.database), guard)
 
 
-def _workers(context: Context, stack: AsyncExitStack) -> Iterator[Background]:
+def _workers(context: Context, opening: Opening) -> Iterator[Background]:
     if not is_loopback(context.urls.host):
-        http = GuardedClient(True, Bounds(untrusted_hosts=False))  # its own address may be a private one
-        stack.push_async_callback(http.aclose)
+        http = opening.client(Bounds(untrusted_hosts=False), is_private=True)  # its own address may be a private one
         yield watch_base_url(context.database, http, context.settings.base_url, record_takeover)
     # A server of a test ends before it is due.
     yield BackgroundCheck(context.database).run(PAUSE_SECONDS if context.is_disposable else 0)

@@ -13,7 +13,7 @@ from payres.core.protocol.wire import Resource
 from payres.core.store import wallets
 from payres.core.store.connections import changed_at, free_bytes, is_followed, log_bytes
 from payres.core.store.work import Work
-from payres.interledger.store import peers
+from payres.interledger.store import packets, peers
 from payres.operator.declarations import endpoint
 from payres.operator.shapes import Cell, Shape, fact, format_size, represent
 from payres.operator.store import status
@@ -109,12 +109,12 @@ def read_status(work: Work, *, is_running: bool) -> Status:
         last_day=represent(PaymentCounts, status.count_payments_since(work, first_identifier(work.now - DAY))),
         sending=status.count_sending(work),
         peers=[represent(PeerStatus, one) for one in peers.list_peers(work)],
-        unresolved_packets=status.count_unresolved_packets(work),
+        unresolved_packets=packets.count_unresolved(work),
         webhooks=WebhookStatus(
             active=sum(one.active for one in found),
             disabled=sum(not one.active for one in found),
-            failed=status.count_failed_deliveries(work),
-            oldest_pending_at=format_time_if_any(status.oldest_pending_event(work)),
+            failed=webhooks.count_failed_deliveries(work),
+            oldest_pending_at=format_time_if_any(webhooks.oldest_pending_event(work)),
         ),
         last_backup_at=format_time_if_any(status.last_backup(work, work.now)),
         last_check_at=format_time_if_any(status.last_check(work)),

@@ -17,8 +17,8 @@ from payres.core.protocol.wire import Resource, Text
 from payres.core.remote.ip_addresses import names_private_host
 from payres.core.store import server
 from payres.core.store.events import OUTBOX, EventRecord, events_after, find_event, last_sequence
-from payres.core.store.work import ACTIVE_WEBHOOK, Units, Work
 from payres.core.store.work import EVENTS as NEWS
+from payres.core.store.work import Units, Work
 from payres.operator.declarations import (
     ROWS_AT_ONCE,
     Name,
@@ -34,7 +34,7 @@ from payres.operator.shapes import Column, Shape, fact, represent
 from payres.webhooks.deliveries import ALL, TEST, matches, note_attempt, wants
 from payres.webhooks.sender import Attempt, WebhookTarget, new_secret, target_of
 from payres.webhooks.store import webhooks as stored
-from payres.webhooks.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord, WebhookRecord
+from payres.webhooks.store.webhooks import ACTIVE_WEBHOOK, DELIVERIES, WEBHOOKS, DeliveryRecord, WebhookRecord
 
 DeliveryState = Literal["pending", "failed", "delivered"]
 Patterns = Annotated[

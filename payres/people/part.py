@@ -4,7 +4,6 @@ The modules of pages are imported on first use, because they load slowly.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Pages:
-    """Fills the port `routes.pages.Pages`."""
+    """Fills the port `core.http.context.Pages`."""
 
     async def front(self, request: Request) -> Response:
         from payres.people.public import front_page
@@ -48,7 +47,7 @@ async def _open(opening: Opening) -> None:
     opening.pages = _Pages()
 
 
-def _workers(context: Context, _: AsyncExitStack) -> Iterator[Background]:
+def _workers(context: Context, _: Opening) -> Iterator[Background]:
     yield CheckoutWorker(context.database, context.clock, partial(_checkout_desk, context)).run()
 
 

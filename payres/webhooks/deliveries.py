@@ -12,7 +12,7 @@ import logging
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from itertools import zip_longest
 from secrets import SystemRandom
@@ -26,14 +26,14 @@ from payres.core.process.worker import Worker, cancel_all, retry
 from payres.core.protocol.clock import HOUR, MINUTE, SECOND
 from payres.core.protocol.event_types import WebhookEvent
 from payres.core.protocol.limits import MAX_DELIVERIES_OF_WEBHOOK, MAX_EVENTS_IN_TURNS
-from payres.core.store import events
 from payres.core.store.database import Database
 from payres.core.store.events import OUTBOX, Changes, EventRecord
-from payres.core.store.work import ACTIVE_WEBHOOK, Work
 from payres.core.store.work import EVENTS as NEWS
+from payres.core.store.work import Work
 from payres.webhooks.sender import GONE, Attempt, Sender, WebhookTarget, target_of
 from payres.webhooks.store import webhooks
 from payres.webhooks.store.webhooks import (
+    ACTIVE_WEBHOOK,
     DELIVERIES,
     WEBHOOKS,
     DeliveryRecord,
@@ -112,7 +112,6 @@ LOOK_SECONDS: Final = 1.0
 # Minimum seconds between searches for events when none is left, because under load every commit has some.
 PAUSE_SECONDS: Final = 0.02
 RETRY_SECONDS: Final = 5.0
-PURGE_SECONDS: Final = 60.0  # between searches for events that are old enough to delete
 # The event loop's turns that are timed after a round, and the seconds that one takes when requests keep it busy.
 TIMED_TURNS: Final = 8
 BUSY_SECONDS: Final = 0.0002
@@ -278,18 +277,6 @@ class Deliveries:
         return [attempts[number] for number in range(len(attempts))]
 
 
-async def purge_events(database: Database) -> None:
-    """Deletes events after 30 days, except those still to be sent, until the database is in fail-stop."""
-
-    async def purge() -> float:
-        has_more = await database.read(lambda work: events.has_old_events(work, work.now))
-        while has_more:
-            has_more = await database.write(lambda work: webhooks.purge_events(work, work.now))
-        return PURGE_SECONDS
-
-    await Worker("the purge of events", database, purge, PURGE_SECONDS).run()
-
-
 def find(work: Work, webhook_id: str, queue: Queue) -> Found | None:
     """What waits for a webhook and is not in its queue; None unless it is active."""
     webhook = WEBHOOKS.get(work, webhook_id)
@@ -392,14 +379,13 @@ async def _give_way() -> bool:
 
 async def _open(opening: Opening) -> None:
     environment = opening.environment
-    sender = Sender(environment.clock, environment.settings.allow_private_hosts, environment.metrics)
+    sender = Sender(environment.clock, environment.settings.allow_private_hosts)
     opening.stack.push_async_callback(sender.aclose)
     opening.parts[Sender] = sender
 
 
-def _workers(context: Context, _: AsyncExitStack) -> Iterator[Background]:
-    yield purge_events(context.database)
+def _workers(context: Context, _: Opening) -> Iterator[Background]:
     yield Deliveries(context.database, context.changes, context.part(Sender)).run()
 
 
-WEBHOOKS_PART: Final = Part("webhooks", open=_open, workers=_workers)
+WEBHOOKS_PART: Final = Part("webhooks", open=_open, workers=_workers, release=webhooks.release_events)

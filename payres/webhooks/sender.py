@@ -3,6 +3,7 @@
 import base64
 import hmac
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -10,7 +11,6 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from payres.core.process.logs import Metrics
 from payres.core.protocol.clock import SECOND, Clock, format_time
 from payres.core.protocol.identifiers import base64url_decoded
 from payres.core.protocol.limits import (
@@ -70,11 +70,12 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Sender:
-    """Sends events, those twice that `repeats`, which may be replaced, picks. Close it at the end."""
+    """Sends events, those twice that `repeats`, which may be replaced, picks. Close it at the end. `attempts` counts
+    its attempts by result: `taken` or `failed`."""
 
-    def __init__(self, clock: Clock, allow_private_hosts: bool, metrics: Metrics) -> None:
+    def __init__(self, clock: Clock, allow_private_hosts: bool) -> None:
         self._clock = clock
-        self._deliveries = metrics.deliveries
+        self.attempts = Counter[str]()
         self.repeats: Callable[[EventRecord], bool] = lambda event: False
         self._clients = {private: GuardedClient(private or allow_private_hosts, BOUNDS) for private in (False, True)}
 
@@ -86,7 +87,7 @@ class Sender:
 
     async def _count_and_send(self, target: WebhookTarget, event: EventRecord) -> Attempt:
         attempt = await self._send(target, event)
-        self._deliveries["taken" if attempt.error is None else "failed"] += 1
+        self.attempts["taken" if attempt.error is None else "failed"] += 1
         return attempt
 
     async def _send(self, target: WebhookTarget, event: EventRecord) -> Attempt:

@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from payres.core.process.logs import Metrics
 from payres.core.process.rate_limiter import RateLimiter
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset, format_decimal
@@ -20,7 +19,7 @@ from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.database import Database
 from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.work import Environment, Transaction, Work
-from payres.interledger.carrying import BOUNDS, Carrier, Link, NoReply
+from payres.interledger.carrying import BOUNDS, Carrier, Link, NoReply, PacketCounts
 from payres.interledger.connector import Connector
 from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_reply, encode
 from payres.interledger.store import packets
@@ -134,7 +133,7 @@ async def open_node(path: Path, own: str = OWN, secret: bytes = bytes(range(32))
         database = await Database.open(str(path), Environment.of(Settings(), clock))
         stack.push_async_callback(database.close)
         http = await stack.enter_async_context(GuardedClient(True, BOUNDS))
-        yield Node(database, Link(http, database, Metrics()), clock, own, secret)
+        yield Node(database, Link(http, database, PacketCounts()), clock, own, secret)
 
 
 class Sender:

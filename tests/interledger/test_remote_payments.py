@@ -173,14 +173,14 @@ def test_receiver_that_was_paid_meanwhile_gets_all_or_nothing(
     quote = a.client.create_quote(a.wallet("alice"), receiver, **amounts)
     room = 1000 - (int(quote["receiveAmount"]["value"]) - 5)
     pay_at_home(b, receiver, room + too_much)
-    before = b.context.metrics.packets.total()
+    before = node_of(b.context).packets.total()
     paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))
     if not too_much:
         assert paid.record.delivered >= 900
         return
     assert (paid.record.state, paid.record.sent, paid.record.attempts) == ("failed", 0, 1)
     assert paid.record.failure == PAID_MEANWHILE
-    assert b.context.metrics.packets.total() == before
+    assert node_of(b.context).packets.total() == before
     assert wallet_money(a, "alice") == (FUNDS, 0)
 
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from payres.core.process.logs import Metrics
 from payres.core.protocol.clock import SystemClock
 from payres.core.store.events import EventRecord
 from payres.webhooks.sender import Sender, WebhookTarget
@@ -20,7 +19,7 @@ async def test_webhooks_are_verified(run_scenario: RunScenario) -> None:
     event = EventRecord(7, "incoming_payment.completed", "1", DATA, now)
     with Endpoint().running() as endpoint:
         webhook = WebhookRecord("1", endpoint.url, "*", 1, "active", b"", None, None, 0, now)
-        sender = Sender(SystemClock(), allow_private_hosts=False, metrics=Metrics())
+        sender = Sender(SystemClock(), allow_private_hosts=False)
         attempt = await sender.send(WebhookTarget(webhook, (NEW, OLD)), event)
         await sender.aclose()
     assert attempt.error is None

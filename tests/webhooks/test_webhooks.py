@@ -16,7 +16,6 @@ import msgspec
 import pytest
 from standardwebhooks import WebhookVerificationError
 
-from payres.core.process.logs import Metrics
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND, SystemClock, format_time, parse_time
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.event_types import EVENT_TYPES
@@ -344,7 +343,7 @@ async def test_retry_after_is_read_and_bounded(text: str, seconds: int) -> None:
 
 async def send(url: str, clock: MovableClock, is_private: bool = True, **members: Any) -> Attempt:
     """One attempt to send an event to a URL."""
-    sender = Sender(clock, allow_private_hosts=False, metrics=Metrics())
+    sender = Sender(clock, allow_private_hosts=False)
     webhook = WebhookRecord("1", url, "*", int(is_private), "active", b"", None, None, 0, NOW)
     event = events.EventRecord(1, "wallet.deposited", None, members.get("data", b"{}"), NOW)
     try:
@@ -510,7 +509,7 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent(tx: Work) -> No
     first = events.events_after(at(0), 0, 1)[0]
 
     def left(now: Work) -> list[int]:
-        store.purge_events(now, now.now)
+        events.delete_old_events(now, now.now, [store.release_events])
         return [event.sequence for event in events.events_after(now, 0, 10)]
 
     assert not events.has_old_events(at(30), NOW + 30 * DAY)

@@ -30,7 +30,7 @@ from payres.core.remote.transport import Bounds
 from payres.core.store import server
 from payres.core.store.connections import server_lock
 from payres.core.store.database import Database
-from payres.core.store.events import Changes, poll_events
+from payres.core.store.events import Changes, Release, poll_events, purge_events
 from payres.core.store.server import ensure_secret, existing_secret
 from payres.core.store.work import Environment, Transaction
 
@@ -56,9 +56,11 @@ class Opening(msgspec.Struct):
     pages: Pages | None = None
     parts: dict[type, Any] = msgspec.field(default_factory=dict)
 
-    def client(self, bounds: Bounds, failed_reads: RateLimiter | None = None) -> GuardedClient:
-        """A client for requests to other servers."""
-        client = GuardedClient(self.environment.settings.allow_private_hosts, bounds, failed_reads=failed_reads)
+    def client(
+        self, bounds: Bounds, failed_reads: RateLimiter | None = None, *, is_private: bool = False
+    ) -> GuardedClient:
+        """A client for requests to other servers; at private addresses too if `is_private` or set so."""
+        client = GuardedClient(is_private or self.environment.settings.allow_private_hosts, bounds, failed_reads)
         self.stack.push_async_callback(client.aclose)
         return client
 
@@ -74,13 +76,15 @@ class Part(msgspec.Struct, frozen=True):
 
     `check` runs before the server writes anything, and raises if it must not start. `open` opens the services;
     `workers` run until the server closes, but not in one that only reads; what they push on the stack runs before those
-    yielded earlier stop. `routes` are known from the start, `late` ones are loaded on first use.
+    yielded earlier stop. `release` gets old events, forgets those that the part does not need, and returns them; it
+    runs in a unit. `routes` are known from the start, `late` ones are loaded on first use.
     """
 
     name: str
     open: Callable[[Opening], Coroutine[Any, Any, None]] | None = None
-    workers: Callable[[Context, AsyncExitStack], Iterable[Background]] | None = None
+    workers: Callable[[Context, Opening], Iterable[Background]] | None = None
     check: Callable[[Transaction], None] | None = None
+    release: Release | None = None
     routes: tuple[Route, ...] = ()
     late: LateRoutes | None = None
 
@@ -101,9 +105,10 @@ def application(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            app.state.context = context = await open_context(parts, environment, rate_limits, stack)
+            opening = await _open_core(parts, environment, rate_limits, stack)
+            app.state.context = context = await _open_parts(parts, opening)
             if not settings.read_only:
-                _start_workers(parts, context, stack)
+                _start_workers(parts, context, opening)
             yield
         if request_log is not None:
             request_log.flush()
@@ -119,28 +124,31 @@ def application(
     )
 
 
-async def open_context(
+async def _open_core(
     parts: Sequence[Part], environment: Environment, rate_limits: RateLimits, stack: AsyncExitStack
-) -> Context:
-    """Opens the core and then each part. The stack closes them in reverse."""
+) -> Opening:
     changes = Changes()
     database, was_killed = await _open_storage(parts, environment, stack)
     database.notify(changes.notify)
-    remote = LocalOnly(environment.urls)
-    opening = Opening(environment, database, changes, rate_limits, stack, was_killed, remote)
-    http = opening.client(KEYS_BOUNDS, rate_limits.failed_reads)
+    return Opening(environment, database, changes, rate_limits, stack, was_killed, LocalOnly(environment.urls))
+
+
+async def _open_parts(parts: Sequence[Part], opening: Opening) -> Context:
+    """Opens each part. The stack closes them in reverse."""
+    environment = opening.environment
+    http = opening.client(KEYS_BOUNDS, opening.rate_limits.failed_reads)
     for part in parts:
         if part.open is not None:
             await part.open(opening)
     return Context(
         settings=environment.settings,
         urls=environment.urls,
-        database=database,
+        database=opening.database,
         clock=environment.clock,
         metrics=environment.metrics,
         http=http,
-        rate_limits=rate_limits,
-        changes=changes,
+        rate_limits=opening.rate_limits,
+        changes=opening.changes,
         remote=opening.remote,
         pages=opening.pages,
         parts=opening.parts,
@@ -179,16 +187,19 @@ async def _end_run(database: Database) -> None:
         await database.write(server.end)
 
 
-def _start_workers(parts: Sequence[Part], context: Context, stack: AsyncExitStack) -> None:
+def _start_workers(parts: Sequence[Part], context: Context, opening: Opening) -> None:
     """Workers stop before the services of any part close."""
-    for workers in (_workers, *(part.workers for part in parts if part.workers is not None)):
-        for worker in workers(context, stack):
-            stack.push_async_callback(_stop, asyncio.create_task(worker))
+    for worker in _workers(parts, context, opening):
+        opening.stack.push_async_callback(_stop, asyncio.create_task(worker))
 
 
-def _workers(context: Context, _: AsyncExitStack) -> Iterator[Background]:
+def _workers(parts: Sequence[Part], context: Context, opening: Opening) -> Iterator[Background]:
     yield report_expired(context.database)
     yield poll_events(context.database, context.changes)
+    yield purge_events(context.database, [part.release for part in parts if part.release is not None])
+    for part in parts:
+        if part.workers is not None:
+            yield from part.workers(context, opening)
 
 
 async def _stop(task: "asyncio.Task[None]") -> None:

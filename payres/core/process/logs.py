@@ -178,8 +178,6 @@ class Metrics:
         self.requests: dict[tuple[str, str, int], Histogram] = {}  # seconds by route, method, status
         self.errors: Counter[str] = Counter()  # by code
         self.events: Counter[str] = Counter()  # by type
-        self.deliveries: Counter[str] = Counter()  # to webhooks, by result
-        self.packets: Counter[tuple[str, str, str]] = Counter()  # by peer, direction, result
         self.batch_sizes = Histogram(UNITS)  # units per commit
         self.transaction_seconds = Histogram(SECONDS)  # of writes, COMMIT included
 

@@ -66,6 +66,9 @@ MAX_PASSWORD_LENGTH: Final = 1024  # Characters of a password.
 
 # Days after its expiry for which an incoming payment without an incomingAmount that received nothing can be read.
 EMPTY_PAYMENT_DAYS: Final = 7
+# Payments from wallets on other servers whose next step is taken at once; others wait for one of them.
+MAX_CHECKOUTS: Final = 32
+MAX_CHECKOUTS_OF_SERVER: Final = 4  # The same to one server: payers of a slow one do not delay those of others.
 
 # Grants.
 

@@ -5,7 +5,7 @@ events that `payres` commands write.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -20,7 +20,8 @@ from payres.core.store.work import EVENTS, Transaction
 
 # Tolerated clock steps backwards, in microseconds, when events are searched by their times.
 CLOCK_STEP: Final = SECOND
-KEPT: Final = 30 * DAY  # or longer, until it is delivered
+KEPT: Final = 30 * DAY  # or longer, while a part needs it
+AT_ONCE: Final = 64  # events that are deleted in one unit, with what parts have stored of them
 
 
 class EventRecord(msgspec.Struct, frozen=True):
@@ -76,8 +77,23 @@ def has_old_events(tx: Transaction, now: int) -> bool:
     return oldest is not None and oldest[0] < now - KEPT
 
 
+# Forgets those of these old events, by sequence, that a part does not need, and returns them.
+Release = Callable[[Transaction, Sequence[int]], Sequence[int]]
+
+
+def delete_old_events(tx: Transaction, now: int, releases: Iterable[Release]) -> bool:
+    """Deletes a batch of old events that no part needs. Whether there may be more."""
+    oldest = tx.execute("SELECT sequence, created_at FROM event ORDER BY sequence LIMIT ?", (AT_ONCE,)).fetchall()
+    gone: Sequence[int] = [sequence for sequence, time in oldest if time < now - KEPT]
+    for release in releases:
+        gone = release(tx, gone)
+    tx.executemany("DELETE FROM event WHERE sequence = ?", [(sequence,) for sequence in gone])
+    return len(gone) == AT_ONCE
+
+
 POLL_SECONDS: Final = 1
 RETRY_SECONDS: Final = 5
+PURGE_SECONDS: Final = 60  # between searches for events that are old enough to delete
 
 
 class Changes:
@@ -125,3 +141,15 @@ async def poll_events(database: Database, changes: Changes) -> None:
         return POLL_SECONDS
 
     await Worker("the search for new events", database, poll, RETRY_SECONDS).run()
+
+
+async def purge_events(database: Database, releases: Sequence[Release]) -> None:
+    """Deletes events after 30 days, except those that a part needs, until the database is in fail-stop."""
+
+    async def purge() -> int:
+        has_more = await database.read(lambda work: has_old_events(work, work.now))
+        while has_more:
+            has_more = await database.write(lambda work: delete_old_events(work, work.now, releases))
+        return PURGE_SECONDS
+
+    await Worker("the purge of events", database, purge, PURGE_SECONDS).run()

@@ -1,10 +1,11 @@
 """Retention: how long temporary rows of the core are kept, and the deletion of such rows a few at a time.
 
 Each insert into one of these tables deletes a few of its expired rows, at least twice as many as it adds. So storage is
-bounded by the inserts of one retention period, and no unit of work is long. Events are deleted by a worker.
+bounded by the inserts of one retention period, and no unit of work is long. A worker deletes events (`events.py`).
 docs/operating.md documents the periods for operators.
 """
 
+import sqlite3
 from collections.abc import Callable
 from typing import Final
 
@@ -25,7 +26,7 @@ UNUSED_CLIENT: Final = DAY  # after it was first seen; its keys and nonces are v
 
 ENDED_TOKENS_KEPT: Final = 8  # the newest rotated or revoked tokens of a grant
 TOKENS_AT_ONCE: Final = 64
-QUOTES_AT_ONCE: Final = 8  # quotes to an incoming payment, and checkouts of it
+QUOTES_AT_ONCE: Final = 8  # to an incoming payment
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -76,22 +77,23 @@ def _delete_quote(tx: Transaction, row: Row, now: int) -> None:
 
 
 def _delete_incoming_payment(tx: Transaction, row: Row, now: int) -> None:
-    """Deletes an empty incoming payment with the quotes to it and its checkouts, a batch at a time, and its client if
-    that is unused."""
+    """Deletes an empty incoming payment with the quotes to it, a batch at a time, and its client if that is unused.
+    Rows of parts that refer to it go before it."""
     payment_id, client_id, is_needed = row
     if is_needed:  # it was paid after the clock was set back
         tx.execute("UPDATE incoming_payment SET purge_at = NULL WHERE id = ?", (payment_id,))
         return
-    to_it = "WHERE incoming_payment_id = ? LIMIT ?"
-    some = payment_id, QUOTES_AT_ONCE + 1
-    quotes = tx.execute(f"SELECT {_QUOTE} FROM quote {to_it}", some).fetchall()
+    to_it = f"SELECT {_QUOTE} FROM quote WHERE incoming_payment_id = ? LIMIT ?"
+    quotes = tx.execute(to_it, (payment_id, QUOTES_AT_ONCE + 1)).fetchall()
     for quote in quotes[:QUOTES_AT_ONCE]:
         _delete_quote(tx, quote, now)
-    checkouts = tx.execute(f"SELECT id_hash FROM checkout {to_it}", some).fetchall()
-    tx.executemany("DELETE FROM checkout WHERE id_hash = ?", checkouts[:QUOTES_AT_ONCE])
-    if max(len(quotes), len(checkouts)) <= QUOTES_AT_ONCE:
-        tx.execute("DELETE FROM incoming_payment WHERE id = ?", (payment_id,))
-        _delete_client(tx, (client_id,), now)
+    if len(quotes) <= QUOTES_AT_ONCE:
+        try:
+            tx.execute("DELETE FROM incoming_payment WHERE id = ?", (payment_id,))
+        except sqlite3.IntegrityError:  # something still refers to it
+            tx.execute("UPDATE incoming_payment SET purge_at = ? WHERE id = ?", (now + HOUR, payment_id))
+        else:
+            _delete_client(tx, (client_id,), now)
 
 
 def _delete_client(tx: Transaction, row: Row, now: int) -> None:

@@ -58,8 +58,6 @@ BEYOND_REPAIR: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 MISSING: Final = re.compile(r"no such (table|column)\b|has no column named\b")  # SQLite has no error code for it
 # In `Work.changed`: new events.
 EVENTS: Final = "events"
-# In `Work.changed`: a webhook was activated.
-ACTIVE_WEBHOOK: Final = "active webhook"
 INSERT_EVENT: Final = "INSERT INTO event (type, subject, data, created_at, wallet_address_id) VALUES (?, ?, ?, ?, ?)"
 
 

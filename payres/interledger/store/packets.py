@@ -91,6 +91,11 @@ def unresolved_packets(tx: Transaction, to_peer_id: int) -> Sequence[PacketRecor
     return PACKETS.list(tx, "WHERE state = 'doubtful' AND to_peer_id = ? ORDER BY id", to_peer_id)
 
 
+def count_unresolved(tx: Transaction) -> int:
+    """Packets whose outcome an operator must resolve."""
+    return number(tx, "SELECT count(*) FROM packet WHERE state = 'doubtful'")
+
+
 def count_and_sum(tx: Transaction, to_peer_id: int, state: State) -> tuple[int, int]:
     """The number of packets to a peer in one state, and their sum in the peer's asset."""
     of_peer = f"SELECT count(*), coalesce(sum(amount), 0) FROM packet WHERE state = '{state}' AND to_peer_id = ?"

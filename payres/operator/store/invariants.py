@@ -1,11 +1,12 @@
-"""The invariants of the database and the queries that check them; invariants.sql has those of the ledger.
+"""The invariants of the database and the queries that check them. Those of tables stand in `invariants.sql` of the
+stores of the core and of the parts, whichever has the uppermost of these tables.
 
 Every query is one scan, at most with lookups by index. Queries over tables that grow with each payment take a range of
 keys at a time, to keep transactions short.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ import msgspec
 from payres.core.store.rows import number
 from payres.core.store.work import Transaction
 
+OWNERS: Final = ("core", "interledger", "operator")  # from the ground up
 MAX_BREACHES: Final = 5
 RECENT: Final = 1000
 
@@ -36,7 +38,7 @@ class Invariant(msgspec.Struct, frozen=True):
 
 def examined(tx: Transaction, invariant: Invariant) -> int:
     """How many rows the invariant covers."""
-    return number(tx, f"SELECT {ROWS[invariant.rows]}")
+    return number(tx, ROWS[invariant.rows])
 
 
 def breaches(tx: Transaction, invariant: Invariant, first: Key | None = None, last: Key | None = None) -> Sequence[str]:
@@ -114,25 +116,6 @@ def sums_to(terms: str, figure: str) -> str:
     return f"({high} + ({low} >> 32) = {figure} >> 32 AND {low} & 4294967295 = {figure} & 4294967295)"
 
 
-# The kinds of rows, and the query that counts them.
-ROWS: Final = {
-    "pages": "page_count FROM pragma_page_count",
-    "tables": "count(*) FROM sqlite_schema WHERE type = 'table'",
-    "assets": "count(*) FROM asset",
-    "accounts": "count(*) FROM account",
-    "accounts with a floor": "count(*) FROM account WHERE floor IS NOT NULL",
-    "transfers": "count(*) FROM transfer",
-    "open holds": "count(*) FROM hold WHERE remaining > 0",
-    "incoming payments": "count(*) FROM incoming_payment",
-    "outgoing payments in flight": "count(*) FROM outgoing_payment WHERE state = 'sending'",
-    "ended outgoing payments": "count(*) FROM outgoing_payment WHERE state <> 'sending'",
-    "ended outgoing payments to receivers here": (
-        "count(*) FROM outgoing_payment WHERE state <> 'sending' AND incoming_payment_id IS NOT NULL"
-    ),
-    "packets in flight": "count(*) FROM packet WHERE state = 'prepared'",
-    "refunds": "count(*) FROM refund",
-    "windows of grants": "count(*) FROM grant_spending",
-}
 # Recently used keys. Each query reads from the end of a table, in constant time.
 RECENTLY_USED: Final[dict[Keys, str]] = {
     ("transfer", "id"): f"SELECT id FROM transfer ORDER BY id DESC LIMIT {RECENT}",
@@ -149,25 +132,31 @@ RECENTLY_USED: Final[dict[Keys, str]] = {
         WHERE grant_id IS NOT NULL
     """,
 }
-_SECTION = re.compile(r"^-- (\w+): (.+)\n-- about ([^,\n]+)(?:, by (\w+)\.(\w+))?\n((?:.+\n)+)", re.MULTILINE)
+_ROWS = re.compile(r"^-- rows: (.+?) = (.+)$", re.MULTILINE)
+_SECTION = re.compile(
+    r"^-- (\w+): (.+)\n-- about ([^,\n]+)(?:, by (\w+)\.(\w+))?(?:, after (\w+))?\n((?:.+\n)+)", re.MULTILINE
+)
 _SUMS_TO = re.compile(r"sums_to\(([^,]+), ([^)]+)\)")
 
 
-def _read() -> Sequence[Invariant]:
-    text = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
-    return [
-        Invariant(
-            name=section[1],
-            claim=section[2],
-            rows=section[3],
-            sql=_SUMS_TO.sub(lambda macro: sums_to(macro[1], macro[2]), section[6].rstrip().removesuffix(";")),
-            keys=(section[4], section[5]) if section[4] else None,
-        )
-        for section in _SECTION.finditer(text)
-    ]
+def _read() -> tuple[Mapping[str, str], Sequence[Invariant]]:
+    """The query that counts each kind of rows, and the invariants in the order of their check."""
+    count, found = "SELECT count(*) FROM ", list[Invariant]()
+    rows = {"pages": "SELECT page_count FROM pragma_page_count", "tables": f"{count}sqlite_schema WHERE type = 'table'"}
+    for owner in OWNERS:
+        text = (Path(__file__).parents[2] / owner / "store" / "invariants.sql").read_text(encoding="utf-8")
+        rows |= {kind: count + source for kind, source in _ROWS.findall(text)}
+        place = len(found)
+        for name, claim, kind, table, column, after, sql in _SECTION.findall(text):
+            if after:
+                place = 1 + [one.name for one in found].index(after)
+            sql = _SUMS_TO.sub(lambda macro: sums_to(macro[1], macro[2]), sql.rstrip().removesuffix(";"))
+            found.insert(place, Invariant(name, claim, kind, sql, (table, column) if table else None))
+            place += 1
+    return rows, found
 
 
-LEDGER_INVARIANTS: Final = _read()
+ROWS, LEDGER_INVARIANTS = _read()
 FILE: Final = Invariant(
     name="file",
     claim="the file and its indexes are sound",

@@ -114,26 +114,6 @@ def takeover(tx: Transaction) -> Takeover | None:
     return None if row is None else Takeover(*row)
 
 
-def count_failed_deliveries(tx: Transaction) -> int:
-    """Failed deliveries that are not retried."""
-    return number(tx, "SELECT count(*) FROM webhook w JOIN delivery d ON d.webhook_id = w.id AND d.state = 'failed'")
-
-
-def oldest_pending_event(tx: Transaction) -> int | None:
-    """The time of the oldest event whose delivery to an active webhook is being retried."""
-    return find_number(
-        tx,
-        "SELECT min(e.created_at) FROM webhook w JOIN event e ON e.sequence ="
-        " (SELECT min(sequence) FROM delivery d WHERE d.webhook_id = w.id AND d.state = 'pending')"
-        " WHERE w.state = 'active'",
-    )
-
-
 def count_sending(tx: Transaction) -> int:
     """Outgoing payments to other servers in flight."""
     return number(tx, "SELECT count(*) FROM outgoing_payment WHERE state = 'sending'")
-
-
-def count_unresolved_packets(tx: Transaction) -> int:
-    """Packets whose outcome an operator must resolve."""
-    return number(tx, "SELECT count(*) FROM packet WHERE state = 'doubtful'")

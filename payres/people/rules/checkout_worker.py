@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from payres.core.process.slots import Slots, SlotsBusy
 from payres.core.process.worker import Worker, cancel_all
 from payres.core.protocol.clock import SECOND, Clock
+from payres.core.protocol.limits import MAX_CHECKOUTS, MAX_CHECKOUTS_OF_SERVER
 from payres.core.store.database import Database
 from payres.interledger.store import checkouts
 from payres.interledger.store.checkouts import LEASE, CheckoutRecord
@@ -20,8 +21,6 @@ if TYPE_CHECKING:  # it loads slowly
     from payres.people.rules.checkout import Desk
 
 BATCH: Final = 128
-AT_ONCE: Final = 32
-AT_ONCE_TO_SERVER: Final = 4  # so that payers of a slow server do not delay those of others
 QUEUE: Final = 3  # waiters per slot; others are due again after their lease
 QUEUE_SECONDS: Final = 2.0
 POLL_SECONDS: Final = 1.0
@@ -37,7 +36,7 @@ class CheckoutWorker:
         self._database = database
         self._clock = clock
         self._desk = desk
-        self._slots = Slots(AT_ONCE, AT_ONCE_TO_SERVER, queue=QUEUE)
+        self._slots = Slots(MAX_CHECKOUTS, MAX_CHECKOUTS_OF_SERVER, queue=QUEUE)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:

@@ -8,11 +8,11 @@ import msgspec
 from payres.core.protocol.clock import HOUR, lasts
 from payres.core.protocol.limits import ROTATION_HOURS
 from payres.core.store import server
-from payres.core.store.events import KEPT, EventRecord
-from payres.core.store.rows import Table, number
+from payres.core.store.events import EventRecord
+from payres.core.store.rows import Table, find_number, number
 from payres.core.store.work import Transaction
 
-EVENTS_AT_ONCE: Final = 64  # each with up to 16 deliveries
+ACTIVE_WEBHOOK: Final = "active webhook"  # in `Work.changed`: a webhook was activated
 WEBHOOK_SECRETS: Final = "webhook_secrets"  # the name of the secret that encrypts webhook secrets
 
 
@@ -164,6 +164,21 @@ def failed_deliveries(tx: Transaction, webhook_id: str, since: int, limit: int) 
     return tx.execute(f"SELECT sequence, webhook_id FROM delivery {newest}", (webhook_id, since, limit)).fetchall()
 
 
+def count_failed_deliveries(tx: Transaction) -> int:
+    """Failed deliveries that are not retried."""
+    return number(tx, "SELECT count(*) FROM webhook w JOIN delivery d ON d.webhook_id = w.id AND d.state = 'failed'")
+
+
+def oldest_pending_event(tx: Transaction) -> int | None:
+    """The time of the oldest event whose delivery to an active webhook is being retried."""
+    return find_number(
+        tx,
+        "SELECT min(e.created_at) FROM webhook w JOIN event e ON e.sequence ="
+        " (SELECT min(sequence) FROM delivery d WHERE d.webhook_id = w.id AND d.state = 'pending')"
+        " WHERE w.state = 'active'",
+    )
+
+
 def repeat_failed(tx: Transaction, keys: Sequence[tuple[int, str]], now: int) -> int:
     """Makes these deliveries due as if new, except any that are no longer failed. Returns how many."""
     repeat = (
@@ -178,17 +193,13 @@ def deliveries_of_event(tx: Transaction, sequence: int) -> Sequence[DeliveryReco
     return DELIVERIES.list(tx, "WHERE sequence = ? ORDER BY webhook_id", sequence)
 
 
-def purge_events(tx: Transaction, now: int) -> bool:
-    """Deletes a batch of old events that are not to be delivered any more. Whether there may be more."""
-    oldest = tx.execute("SELECT sequence, created_at FROM event ORDER BY sequence LIMIT ?", (EVENTS_AT_ONCE,))
-    sent_to_all = tx.execute("SELECT coalesce(min(cursor), ?) FROM webhook WHERE state = 'active'", (1 << 62,))
-    (cursor,) = sent_to_all.fetchone()
-    old = [(one,) for one, time in oldest.fetchall() if time < now - KEPT and one <= cursor]
+def release_events(tx: Transaction, sequences: Sequence[int]) -> Sequence[int]:
+    """Those of these events that are not to be delivered any more. Deletes their deliveries, up to 16 of each."""
+    sent_to_all = number(tx, "SELECT coalesce(min(cursor), ?) FROM webhook WHERE state = 'active'", 1 << 62)
     due = (
         "SELECT 1 FROM delivery d JOIN webhook w ON w.id = d.webhook_id"
         " WHERE d.sequence = ? AND d.next_at IS NOT NULL AND w.state = 'active'"
     )
-    gone = [one for one in old if tx.execute(due, one).fetchone() is None]
-    tx.executemany("DELETE FROM delivery WHERE sequence = ?", gone)
-    tx.executemany("DELETE FROM event WHERE sequence = ?", gone)
-    return len(gone) == EVENTS_AT_ONCE
+    gone = [one for one in sequences if one <= sent_to_all and tx.execute(due, (one,)).fetchone() is None]
+    tx.executemany("DELETE FROM delivery WHERE sequence = ?", [(one,) for one in gone])
+    return gone

@@ -83,7 +83,8 @@ OTHERS = {
     ),
     *("payments.payers_of", "all_payments.payments_in_order", "peers.outgoing_token", "sessions.end_all"),
     *("payments.delivered_here", "payments.open_parts", "payments.refunds_of"),
-    *("wallets.count_wallets", "wallets.find_with_wallet", "webhooks.purge_events"),
+    *("wallets.count_wallets", "wallets.find_with_wallet", "events.delete_old_events"),
+    *("webhooks.release_events", "webhooks.count_failed_deliveries", "packets.count_unresolved"),
 }
 
 

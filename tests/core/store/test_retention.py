@@ -18,7 +18,7 @@ from payres.core.protocol.gnap import GrantRequest, GrantResponse, IncomingPayme
 from payres.core.protocol.wire import Amount, IncomingPaymentRequest, QuoteRequest
 from payres.core.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.core.store import clients as client_store
-from payres.core.store import grants, retention
+from payres.core.store import events, grants, retention
 from payres.core.store.clients import Client, use_nonce
 from payres.core.store.grants import GRANTS, TOKENS, TokenRecord
 from payres.core.store.payments import INCOMING, QUOTES
@@ -34,9 +34,9 @@ from payres.core.store.retention import (
     Rule,
     purge,
 )
-from payres.core.store.work import Transaction
+from payres.core.store.work import INSERT_EVENT, Transaction
 from payres.html.store import sessions
-from payres.interledger.store.checkouts import CheckoutRecord, insert_checkout
+from payres.interledger.store.checkouts import CheckoutRecord, claim_due, insert_checkout
 from payres.operator import grants as operator_grants
 from payres.operator import wallets
 from payres.operator.store import operators
@@ -338,21 +338,36 @@ def test_other_incoming_payments_stay(tx: Transaction, kept: str) -> None:
     assert due == (0,), "it is looked at once"
 
 
-def test_quotes_and_checkouts_go_with_their_payment_a_few_at_a_time(tx: Transaction) -> None:
+def test_quotes_go_with_their_payment_a_few_at_a_time(tx: Transaction) -> None:
     gone = empty(tx, START)
     url = f"http://h/incoming-payments/{gone}"
     for number in range(20):
         quote(tx, url, client_of(tx, 100 + number, START), START)
-        record = CheckoutRecord(b"%d" % number, gone, b"browser", "https://a.example", 1, "asked", START)
-        insert_checkout(tx, record, "{}")
     expire(tx, START + HOUR)
     left = []
     for _ in range(4):
         purge(tx, retention.INCOMING_PAYMENTS, START + GONE)
-        left.append((count(tx, "quote"), count(tx, "checkout"), count(tx, "incoming_payment")))
-    assert left == [(12, 12, 1), (4, 4, 1), (0, 0, 0), (0, 0, 0)]
+        left.append((count(tx, "quote"), count(tx, "incoming_payment")))
+    assert left == [(12, 1), (4, 1), (0, 0), (0, 0)]
     assert count(tx, "client") == 0
-    assert tx.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def test_payment_goes_after_its_checkouts_and_keeps_none_waiting(tx: Transaction) -> None:
+    for gone in (empty(tx, START), empty(tx, START)):
+        for number in range(10):
+            hashed = b"%s %d" % (gone.encode(), number)
+            insert_checkout(tx, CheckoutRecord(hashed, gone, b"browser", "https://a.example", 1, "asked", START), "{}")
+    other = empty(tx, START + SECOND)
+    expire(tx, START + 2 * HOUR)
+    for _ in range(2):
+        purge(tx, retention.INCOMING_PAYMENTS, START + SECOND + GONE)
+    assert INCOMING.get(tx, other) is None, "the others are looked at again in an hour"
+    assert (count(tx, "incoming_payment"), count(tx, "checkout"), count(tx, "client")) == (2, 20, 1)
+    for _ in range(3):
+        claim_due(tx, START + GONE, 1)
+    assert count(tx, "checkout") == 0
+    purge(tx, retention.INCOMING_PAYMENTS, START + SECOND + GONE + HOUR)
+    assert (count(tx, "incoming_payment"), count(tx, "client")) == (0, 0)
 
 
 def test_empty_payments_are_bounded_by_those_of_a_while(tx: Transaction) -> None:
@@ -364,6 +379,21 @@ def test_empty_payments_are_bounded_by_those_of_a_while(tx: Transaction) -> None
             empty(tx, now)
         expire(tx, now)
     assert count(tx, "incoming_payment") <= 10 * (24 * 7 + 3)
+
+
+# Events
+
+
+def test_old_events_that_no_part_needs_go_a_batch_at_a_time(tx: Transaction) -> None:
+    tx.execute("DELETE FROM event")
+    tx.executemany(INSERT_EVENT, [("grant.revoked", None, b"{}", START, None)] * (events.AT_ONCE + 2))
+    now = START + events.KEPT
+    assert not events.delete_old_events(tx, now, [])
+    assert count(tx, "event") == events.AT_ONCE + 2, "they are not yet old enough"
+    assert events.delete_old_events(tx, now + 1, [])
+    assert count(tx, "event") == 2
+    assert not events.delete_old_events(tx, now + 1, [lambda _, sequences: sequences[1:]])
+    assert count(tx, "event") == 1, "a part needs the first"
 
 
 # Nonces

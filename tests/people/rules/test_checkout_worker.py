@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from payres.core.protocol.clock import SECOND
+from payres.core.protocol.limits import MAX_CHECKOUTS_OF_SERVER
 from payres.core.store.work import Work
 from payres.interledger.store.checkouts import CHECKOUTS, LEASE, CheckoutRecord, change_checkout, insert_checkout
 from payres.people.rules import checkout_steps, checkout_worker
 from payres.people.rules.checkout import Desk
-from payres.people.rules.checkout_worker import AT_ONCE_TO_SERVER, BATCH
+from payres.people.rules.checkout_worker import BATCH
 from tests.helpers import last_segment, receiver_of, wait_until
 from tests.instance import Instance, run_instance
 
@@ -51,7 +52,7 @@ def test_slow_server_does_not_delay_the_payers_of_others(shop: Instance, monkeyp
     add(shop, "quick.example", 2, 2 * SECOND)
     shop.clock.advance(2)
     wait_until(lambda: len([one for one in asked if one.startswith("quick")]) == 2)
-    assert len(asked) == AT_ONCE_TO_SERVER + 2
+    assert len(asked) == MAX_CHECKOUTS_OF_SERVER + 2
 
 
 def test_one_whose_step_failed_is_due_again(shop: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
