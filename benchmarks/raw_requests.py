@@ -17,7 +17,7 @@ from payres.core.protocol.clock import DAY, SystemClock
 from payres.core.protocol.identifiers import new_id
 from payres.core.signatures.sign import Message, sign
 from payres.core.store.server import ensure_secret
-from payres.interledger.packets import Prepare, encode
+from payres.interledger.packets import Prepare, encode_packet
 from payres.interledger.stream import CredentialSource, PacketType, SharedSecret, StreamMoney, StreamPacket
 from payres.operator.peers import add_peer
 from payres.testing.peering import peers_of
@@ -127,7 +127,7 @@ class PacketSource:
             money = StreamPacket(self._sequence, PacketType.PREPARE, PACKET_AMOUNT, (StreamMoney(1, 1),))
             data = self._secret.encrypt_packet(money)
             condition = hashlib.sha256(self._secret.fulfillment(data)).digest()
-            yield self._request(encode(Prepare(PACKET_AMOUNT, expires_at, condition, self._destination, data)))
+            yield self._request(encode_packet(Prepare(PACKET_AMOUNT, expires_at, condition, self._destination, data)))
 
     def fulfilled(self) -> int:
         """How many were new to the server and brought their money."""

@@ -55,7 +55,7 @@ class Instance:
         self.context = context
         self.clock = clock
         self.base_url = context.urls.base
-        for path, name in set_up.WALLETS.items():
+        for path, name in set_up.FIRST_WALLETS.items():
             self.create_wallet(path, name=name, deposit=set_up.BALANCE)
         set_up.shorten_timeouts(context)
         self._clients: list[Client] = []
