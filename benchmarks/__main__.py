@@ -16,9 +16,10 @@ import msgspec
 from nacl.bindings import crypto_sign, crypto_sign_keypair, crypto_sign_open
 
 from benchmarks import CannotMeasure
-from benchmarks.figures import Figures, Report, last_before, load, put_into, store
+from benchmarks.figures import Figures, beside_rafiki, last_before, load, put_into, report, store
 from benchmarks.load import require_wrk
-from benchmarks.measures import FEW_PAYMENTS, FULL, QUICK, Measurement
+from benchmarks.measures import FULL, QUICK, Measurement
+from benchmarks.population import FEW_PAYMENTS
 
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / ".benchmarks"
@@ -55,13 +56,13 @@ def main(quick: bool, payments: int | None, cache: Path, compare: Path | None, w
         raise click.ClickException(str(error)) from error
     file = store(cache, figures)
     before = before or last_before(cache, figures)
-    click.echo(Report(figures, before).text())
+    click.echo(report(figures, before))
     if before is not None:
         click.echo(f"\nThe changes are those since the run of {before.taken}.")
     click.echo(f"\nThe figures are in {file}.")
     if write_page:
-        put_into(ROOT / "benchmarks" / "figures.md", Report(figures).text())
-        put_into(ROOT / "README.md", Report(figures).beside_rafiki())
+        put_into(ROOT / "benchmarks" / "figures.md", report(figures))
+        put_into(ROOT / "README.md", beside_rafiki(figures))
 
 
 def _machine(directory: Path) -> str:

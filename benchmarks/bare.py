@@ -7,6 +7,8 @@ Open Payments' shapes.
 
 A packet is three HMACs, two AES-GCM operations and one insert instead: what is left out is the codecs of two packets
 each way, the peer, the ledger, and what is kept for a repeated request.
+
+It is also the endpoint of a webhook, which takes every event and keeps none.
 """
 
 import hmac
@@ -14,6 +16,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import uvicorn
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -60,25 +63,10 @@ async def take_packet(request: Request) -> Response:
     return Response(reply, media_type="application/octet-stream")
 
 
-def main() -> None:
-    """Serve until SIGTERM, with the flags of `payres serve`."""
-    routes = [
-        Route("/ilp", take_packet, methods=["POST"]),
-        Route("/{path:path}", serve_one, methods=["GET", "POST"]),
-    ]
-    uvicorn.run(
-        Starlette(routes=routes, lifespan=lifespan),
-        port=int(os.environ["PAYRES_PORT"]),
-        loop="auto",
-        http="httptools",
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=True,
-        backlog=2048,
-    )
+async def take_event(request: Request) -> Response:
+    """One body, one answer."""
+    await request.body()
+    return Response()
 
 
 @asynccontextmanager
@@ -104,5 +92,12 @@ def _insert(tx: Transaction, body: bytes) -> dict[str, object]:
     return {"id": cursor.lastrowid, "text": TEXT}
 
 
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # serves until SIGTERM, with the flags of `payres serve`
+    routes = [
+        Route("/ilp", take_packet, methods=["POST"]),
+        Route("/webhook", take_event, methods=["POST"]),
+        Route("/{path:path}", serve_one, methods=["GET", "POST"]),
+    ]
+    flags: dict[str, Any] = {"loop": "auto", "http": "httptools", "ws": "none", "lifespan": "on", "backlog": 2048}
+    flags |= {"log_config": None, "access_log": False, "server_header": False, "date_header": True}
+    uvicorn.run(Starlette(routes=routes, lifespan=lifespan), port=int(os.environ["PAYRES_PORT"]), **flags)

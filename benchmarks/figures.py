@@ -1,54 +1,43 @@
 """What was measured: kept in files, one figure for each round, held to the goals, and written as Markdown tables in the
 form of benchmarks/figures.md and README.md."""
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-# The small payres, the bare application, payres with the large database, with a webhook, with one that fails.
-Side = Literal["payres", "bare", "grown", "webhook", "undelivered"]
-Replayed = Literal["read", "create", "list", "quote"]
-Measure = (
-    Replayed
-    | Literal["pay", "pay beside", "pay alone", "packet", "remote", "wide", "cold read", "cold list"]
-    | Literal["start", "memory", "fresh pay", "fresh create"]
-)
-# Requests, packets or payments per second; microseconds of processor time for each; milliseconds; seconds; megabytes.
-Quantity = Literal["rate", "processor", "p50", "p99", "start", "memory"]
-
 
 class Series(NamedTuple):
-    """What was measured of which server."""
+    """What was measured of which server; `quantity` is one of FORMS, or start or memory, in seconds and megabytes."""
 
-    measure: Measure
-    side: Side = "payres"
-    quantity: Quantity = "processor"
+    measure: str
+    side: str = "payres"
+    quantity: str = "processor"
 
 
 class Figures(msgspec.Struct):
-    """A run: `taken` is its time, as in a file's name; `payments` is the size of the grown database."""
+    """A run: `taken` is its time, as in a file's name; `payments` is the size of the grown database.
+
+    `rounds` has a figure of each round by the parts of its series.
+    """
 
     taken: str
     node: str
     machine: str
     quick: bool
     payments: int
-    rounds: dict[Measure, dict[Side, dict[Quantity, list[float]]]] = {}
+    rounds: dict[str, dict[str, dict[str, list[float]]]] = {}
 
-    def add(self, measure: Measure, side: Side, quantity: Quantity, figure: float) -> None:
-        self.rounds.setdefault(measure, {}).setdefault(side, {}).setdefault(quantity, []).append(figure)
+    def add(self, series: Series, figure: float) -> None:
+        sides = self.rounds.setdefault(series.measure, {})
+        sides.setdefault(series.side, {}).setdefault(series.quantity, []).append(figure)
 
-    def of(self, series: Series) -> Sequence[float]:
-        """The figure of each round; none of what was not measured."""
-        return self.rounds.get(series.measure, {}).get(series.side, {}).get(series.quantity, [])
-
-    def ratios(self, of: Series, over: Series) -> Sequence[float]:
-        """Of each round, one figure divided by the other."""
-        return [one / other for one, other in zip(self.of(of), self.of(over), strict=True)]
+    def of(self, series: Series, over: Series | None = None) -> Sequence[float]:
+        """The figure of each round, divided by the other if there is one; none of what was not measured."""
+        found = self.rounds.get(series.measure, {}).get(series.side, {}).get(series.quantity, [])
+        return found if over is None else [one / other for one, other in zip(found, self.of(over), strict=True)]
 
 
 def store(cache: Path, figures: Figures) -> Path:
@@ -59,7 +48,7 @@ def store(cache: Path, figures: Figures) -> Path:
 
 
 def load(file: Path) -> Figures:
-    """Raises ValueError when they are of a version that measured something else."""
+    """Raises ValueError when they are not figures of a run."""
     return msgspec.json.decode(file.read_bytes(), type=Figures)
 
 
@@ -79,7 +68,7 @@ def _kind(figures: Figures) -> str:
     return f"{'quick' if figures.quick else 'full'}-{figures.payments}"
 
 
-class Goal(msgspec.Struct, frozen=True):
+class Goal(NamedTuple):
     """A figure, or one divided by another, and the least or the most that it may be.
 
     Processor time is compared first, because other programs disturb it least.
@@ -99,47 +88,45 @@ class Goal(msgspec.Struct, frozen=True):
             return None
         return self.over._replace(quantity="rate"), self.of._replace(quantity="rate")
 
-    def is_met(self, figure: float) -> bool:
-        return (self.least is None or figure >= self.least) and (self.most is None or figure <= self.most)
+
+def _share(title: str, measure: str, bare: str, least: float) -> Goal:
+    """How much of what payres takes the bare application takes."""
+    of = {"read": "GET", "create": "creation", "packet": "packet"}[bare]
+    return Goal(f"{title}: share of a bare {of}", Series(bare, "bare"), Series(measure), least)
 
 
-def _growth(title: str, measure: Measure, quantity: Quantity = "processor") -> Goal:
+def _growth(title: str, measure: str, quantity: str = "processor") -> Goal:
     """What the same takes on the large database / on the small one."""
     return Goal(title, Series(measure, "grown", quantity), Series(measure, "payres", quantity), most=1.2)
 
 
+def _rate(measure: str) -> Series:
+    return Series(measure, quantity="rate")
+
+
+def _tail(title: str, measure: str) -> Goal:
+    return Goal(f"{title}: p99 / p50", Series(measure, quantity="p99"), Series(measure, quantity="p50"), most=3)
+
+
+FRESH = Series("fresh create", "undelivered"), Series("fresh create")
+MEMORY = Series("memory", quantity="memory")
 GOALS: Sequence[Goal] = (
-    Goal("signed GET: share of a bare GET", Series("read", "bare"), Series("read"), least=0.75),
-    Goal("signed creation: share of a bare creation", Series("create", "bare"), Series("create"), least=0.62),
-    Goal("signed quote: share of a bare GET", Series("read", "bare"), Series("quote"), least=0.55),
-    Goal("signed list of 20: share of a bare GET", Series("read", "bare"), Series("list"), least=0.55),
-    Goal("local payment: share of a bare creation", Series("create", "bare"), Series("pay"), least=0.33),
-    Goal("packet: share of a bare packet", Series("packet", "bare"), Series("packet"), least=0.55),
-    Goal(
-        "local payments beside 32 readers / alone",
-        Series("pay beside", quantity="rate"),
-        Series("pay", quantity="rate"),
-        least=0.5,
-    ),
-    Goal(
-        "signed GETs over 256 connections / over 32",
-        Series("wide", quantity="rate"),
-        Series("read", quantity="rate"),
-        least=0.9,
-    ),
+    _share("signed GET", "read", "read", 0.75),
+    _share("signed creation", "create", "create", 0.62),
+    _share("signed quote", "quote", "read", 0.55),
+    _share("signed list of 20", "list", "read", 0.55),
+    _share("local payment", "pay", "create", 0.33),
+    _share("packet", "packet", "packet", 0.55),
+    Goal("local payments beside 32 readers / alone", _rate("pay beside"), _rate("pay"), least=0.5),
+    Goal("signed GETs over 256 connections / over 32", _rate("wide"), _rate("read"), least=0.9),
     Goal("local payments with a webhook / without", Series("fresh pay", "webhook"), Series("fresh pay"), most=1.05),
-    Goal(
-        "signed creations with 10,000 undelivered events / without",
-        Series("fresh create", "undelivered"),
-        Series("fresh create"),
-        most=1.05,
-    ),
-    Goal("signed GETs: p99 / p50", Series("read", quantity="p99"), Series("read", quantity="p50"), most=3),
-    Goal("signed creations: p99 / p50", Series("create", quantity="p99"), Series("create", quantity="p50"), most=3),
+    Goal("signed creations with 10,000 undelivered events / without", *FRESH, most=1.05),
+    _tail("signed GETs", "read"),
+    _tail("signed creations", "create"),
     Goal("one local payment alone: p50", Series("pay alone", quantity="p50"), most=5, form="{:.1f} ms"),
-    Goal("payments to another server", Series("remote", quantity="rate"), least=250, form="{:,.0f} /s"),
+    Goal("payments to another server", _rate("remote"), least=250, form="{:,.0f} /s"),
     Goal("start-up to the first answer", Series("start", quantity="start"), most=0.35, form="{:.2f} s"),
-    Goal("memory after the requests", Series("memory", quantity="memory"), most=50, form="{:.0f} MB"),
+    Goal("memory after the requests", MEMORY, most=50, form="{:.0f} MB"),
 )
 GROWTH: Sequence[Goal] = (
     _growth("signed GET", "read"),
@@ -152,118 +139,93 @@ GROWTH: Sequence[Goal] = (
     _growth("start-up to the first answer", "start", "start"),
     _growth("memory after the requests", "memory", "memory"),
 )
-
-LOADS: Sequence[tuple[str, Measure]] = (
-    ("signed GET", "read"),
-    ("signed GET, 256 connections", "wide"),
-    ("signed GET, cold", "cold read"),
-    ("signed creation", "create"),
-    ("signed quote", "quote"),
-    ("signed list of 20", "list"),
-    ("signed list of 20, cold", "cold list"),
-    ("local payment", "pay"),
-    ("local payment beside 32 readers", "pay beside"),
-    ("local payment, fresh server", "fresh pay"),
-    ("signed creation, fresh server", "fresh create"),
-    ("packet", "packet"),
-    ("one local payment alone", "pay alone"),
-    ("payment to another server", "remote"),
-)
-FORMS: dict[Quantity, str] = {"rate": "{:,.0f} /s", "processor": "{:,.0f} µs", "p50": "{:.1f} ms", "p99": "{:.1f} ms"}
-
+LOADS = {
+    "signed GET": "read",
+    "signed GET, 256 connections": "wide",
+    "signed GET, cold": "cold read",
+    "signed creation": "create",
+    "signed quote": "quote",
+    "signed list of 20": "list",
+    "signed list of 20, cold": "cold list",
+    "local payment": "pay",
+    "local payment beside 32 readers": "pay beside",
+    "local payment, fresh server": "fresh pay",
+    "signed creation, fresh server": "fresh create",
+    "packet": "packet",
+    "one local payment alone": "pay alone",
+    "payment to another server": "remote",
+}
+SERVERS = {
+    "payres": "payres",
+    "bare": "bare",
+    "grown": "payres, {:,} payments",
+    "webhook": "payres, a webhook",
+    "undelivered": "payres, 10,000 undelivered events",
+}
+# Requests, packets or payments per second; microseconds of processor time for each; milliseconds until the answer.
+FORMS = {"rate": "{:,.0f} /s", "processor": "{:,.0f} µs", "p50": "{:.1f} ms", "p99": "{:.1f} ms"}
 # Measured once, by the same requests and on a machine of the same kind.
-RAFIKI = {"read": "141 /s", "create": "92 /s", "list": "73 /s", "pay": "12 /s"}
+RAFIKI = {"signed GET": "141 /s", "signed creation": "92 /s", "signed list of 20": "73 /s", "local payment": "12 /s"}
 RAFIKI_MEMORY = "684 MB in 31 processes"
 
 
-class Report:
-    """Writes a run down, with its changes since an earlier one if there is one to compare with."""
-
-    def __init__(self, figures: Figures, before: Figures | None = None) -> None:
-        self._figures = figures
-        self._before = before
-
-    def text(self) -> str:
-        """The goals, the same on the large database, and what was measured."""
-        large = f"on {self._figures.payments:,} payments / on 10,000"
-        changed = () if self._before is None else ("change",)
-        return "\n\n".join(
-            [
-                f"The machine of these tables: {self._figures.machine}.",
-                table(("figure", "goal", "now", "by rate", "", *changed), [self._judged(goal) for goal in GOALS]),
-                table((large, "goal", "now", "by rate", "", *changed), [self._judged(goal) for goal in GROWTH]),
-                table(("", "server", "rate", "processor time", "p50", "p99"), list(self._measured())),
-            ]
-        )
-
-    def beside_rafiki(self) -> str:
-        """The small table of the README."""
-        rows = [
-            (title, RAFIKI[measure], self._figure(Series(measure, "payres", "rate")))
-            for title, measure in LOADS
-            if measure in RAFIKI
+def report(figures: Figures, before: Figures | None = None) -> str:
+    """The goals, the same on the large database, and what was measured, with the changes since an earlier run."""
+    head = ("goal", "now", "by rate", "", *(("change",) if before is not None else ()))
+    large = f"on {figures.payments:,} payments / on 10,000"
+    measured = [
+        (title, SERVERS[side].format(figures.payments), *_cells(of, side, figures, before))
+        for title, of in LOADS.items()
+        for side in figures.rounds[of]
+    ]
+    return "\n\n".join(
+        [
+            f"The machine of these tables: {figures.machine}.",
+            table(("figure", *head), [_judged(goal, figures, before) for goal in GOALS]),
+            table((large, *head), [_judged(goal, figures, before) for goal in GROWTH]),
+            table(("", "server", "rate", "processor time", "p50", "p99"), measured),
         ]
-        memory = median(self._figures.of(Series("memory", "payres", "memory")))
-        rows.append(("memory", RAFIKI_MEMORY, f"{memory:.0f} MB in one process"))
-        return table(("", "Rafiki", "payres"), rows)
+    )
 
-    def _judged(self, goal: Goal) -> Sequence[str]:
-        figures = _of_rounds(self._figures, goal)
-        now = median(figures)
-        spread = f" ({min(figures):.2f} to {max(figures):.2f})" if goal.over is not None and len(figures) > 1 else ""
-        bound = (
-            f"at least {goal.form.format(goal.least)}"
-            if goal.most is None
-            else f"at most {goal.form.format(goal.most)}"
-        )
-        rates = "" if goal.rates is None else f"{median(self._figures.ratios(*goal.rates)):.2f}"
-        verdict = "" if self._figures.quick else "met" if goal.is_met(now) else "MISSED"
-        row = (goal.title, bound, goal.form.format(now) + spread, rates, verdict)
-        if self._before is None:
-            return row
-        earlier = _of_rounds(self._before, goal)
-        return (*row, _change(now, median(earlier)) if earlier else "")
 
-    def _measured(self) -> Iterator[Sequence[str]]:
-        servers: dict[Side, str] = {
-            "payres": "payres",
-            "bare": "bare",
-            "grown": f"payres, {self._figures.payments:,} payments",
-            "webhook": "payres, a webhook",
-            "undelivered": "payres, 10,000 undelivered events",
-        }
-        for title, measure in LOADS:
-            for side in self._figures.rounds[measure]:
-                cells = [self._figure(Series(measure, side, quantity)) for quantity in FORMS]
-                yield title, servers[side], *cells
+def beside_rafiki(figures: Figures) -> str:
+    """The small table of the README."""
+    rows = [(title, rate, next(_cells(LOADS[title], "payres", figures))) for title, rate in RAFIKI.items()]
+    rows.append(("memory", RAFIKI_MEMORY, f"{median(figures.of(MEMORY)):.0f} MB in one process"))
+    return table(("", "Rafiki", "payres"), rows)
 
-    def _figure(self, series: Series) -> str:
-        figures = self._figures.of(series)
-        if not figures:
-            return ""
-        now = FORMS[series.quantity].format(median(figures))
-        before = self._before.of(series) if self._before is not None else []
-        return f"{now} ({_change(median(figures), median(before))})" if before else now
+
+def _judged(goal: Goal, figures: Figures, before: Figures | None) -> Sequence[str]:
+    found = figures.of(goal.of, goal.over)
+    now = median(found)
+    spread = f" ({min(found):.2f} to {max(found):.2f})" if goal.over is not None and len(found) > 1 else ""
+    word, bound = ("at least", goal.least) if goal.most is None else ("at most", goal.most)
+    is_met = now >= (goal.least or 0) and (goal.most is None or now <= goal.most)
+    rates = "" if goal.rates is None else f"{median(figures.of(*goal.rates)):.2f}"
+    verdict = "" if figures.quick else "met" if is_met else "MISSED"
+    row = (goal.title, f"{word} {goal.form.format(bound)}", goal.form.format(now) + spread, rates, verdict)
+    return row if before is None else (*row, _change(found, before.of(goal.of, goal.over)))
+
+
+def _cells(measure: str, side: str, figures: Figures, before: Figures | None = None) -> Iterator[str]:
+    """One for each form."""
+    for quantity, form in FORMS.items():
+        found = figures.of(Series(measure, side, quantity))
+        change = "" if before is None else _change(found, before.of(Series(measure, side, quantity)))
+        yield form.format(median(found)) + (f" ({change})" if change else "") if found else ""
+
+
+def _change(now: Sequence[float], before: Sequence[float]) -> str:
+    return f"{median(now) / median(before) - 1:+.0%}" if now and before else ""
 
 
 def put_into(file: Path, text: str) -> None:
     """Puts the text where the page has its figures: between two comments."""
-    page, count = re.subn(
-        r"(?s)(<!-- figures -->\n).*?(<!-- end of figures -->)",
-        lambda marks: f"{marks[1]}{text}\n{marks[2]}",
-        file.read_text(encoding="utf-8"),
-    )
-    if count != 1:
+    before, mark, rest = file.read_text(encoding="utf-8").partition("<!-- figures -->\n")
+    _, end, after = rest.partition("<!-- end of figures -->")
+    if not end:
         raise ValueError(f"{file} has no place for figures")
-    file.write_text(page, encoding="utf-8")
-
-
-def _of_rounds(figures: Figures, goal: Goal) -> Sequence[float]:
-    return figures.of(goal.of) if goal.over is None else figures.ratios(goal.of, goal.over)
-
-
-def _change(now: float, before: float) -> str:
-    return f"{now / before - 1:+.0%}"
+    file.write_text(f"{before}{mark}{text}\n{end}{after}", encoding="utf-8")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,30 +1,97 @@
-"""Load: wrk replays a file of requests; payers make payments, one after the other or to another server."""
+"""Servers, started and weighed; and load: wrk replays a file of requests, payers wait for what they have asked for."""
 
-import asyncio
+import http.client
+import os
 import shutil
+import socket
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
-from time import monotonic, perf_counter
-from typing import Self
+from time import monotonic, perf_counter, sleep
+from urllib.parse import urlsplit
 
 import msgspec
-import uvloop
 
 from benchmarks import CannotMeasure
-from benchmarks.population import Node, Population, add_peer, populate, reading
-from benchmarks.raw_requests import payment, quote
-from benchmarks.servers import PAYRES, Server, free_port, running
-from payres.core.protocol.identifiers import new_secret
+from benchmarks.population import Population, populate, reading, unit
+from benchmarks.raw_requests import ASSET, CREDIT_LIMIT, payment, quote
+from payres.core.process.settings import Settings
+from payres.operator.peers import add_peer
+from payres.testing.peering import peers_of
 
+BASE_URL = "http://wallet.example"  # what requests are signed for; the servers' ports differ
+START_SECONDS = 60.0
+# The arguments of Python for each program; both read the settings in the environment.
+PAYRES = ("-m", "payres", "serve")
+BARE = (str(Path(__file__).with_name("bare.py")),)
+SETTINGS = {"config": os.devnull, "signature_max_age": "86400"}  # requests are signed once, before everything
+# No limits: all is from one.
+SETTINGS |= {name: "0" for name in Settings.__struct_fields__ if name.startswith("rate_limit_")}
 SCRIPT = Path(__file__).with_name("replay.lua")
 CONNECTIONS = 32
 TIMEOUT = "30s"  # an answer that comes late is late, and not broken
 # One server reads from another at four places at a time, with a short queue: more payers than that would be told so.
 PAYERS = 8
 POLL_SECONDS = 0.005
+
+
+class Server(msgspec.Struct, frozen=True):
+    """A running server. `start_seconds` is from the start of the program to its first answer."""
+
+    process_id: int
+    port: int
+    start_seconds: float
+
+    def processor_seconds(self) -> float:
+        """What all its threads have used so far, user and system together."""
+        fields = Path(f"/proc/{self.process_id}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> float:
+        """Megabytes (10^6 bytes) of memory: its own, and its proportional share of what other processes use too."""
+        lines = Path(f"/proc/{self.process_id}/smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("Pss:"))
+
+
+@contextmanager
+def running(program: Sequence[str], database: Path, base_url: str = BASE_URL, **settings: str) -> Iterator[Server]:
+    """Runs a server for the block, in the database's directory, at the URL's port or any. Raises CannotMeasure."""
+    port, log = urlsplit(base_url).port or free_port(), database.with_suffix(".log")
+    values = SETTINGS | {"database": str(database), "port": str(port), "base_url": base_url} | settings
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
+    environment |= {f"PAYRES_{name.upper()}": value for name, value in values.items()}
+    with log.open("wb") as output:
+        began = perf_counter()
+        command = (sys.executable, *program)
+        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=log.parent, env=environment)
+        try:
+            while not _answers(port):
+                if process.poll() is not None or perf_counter() - began > START_SECONDS:
+                    raise CannotMeasure(f"{' '.join(command)} did not start: {log.read_text()}")
+                sleep(0.002)
+            yield Server(process.pid, port, perf_counter() - began)
+        finally:
+            process.terminate()
+            process.wait(START_SECONDS)
+
+
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def _answers(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: benchmark\r\nconnection: close\r\n\r\n")
+            return connection.recv(4096).startswith(b"HTTP/1.1 200")
+    except ConnectionError:
+        return False
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -48,9 +115,10 @@ def require_wrk() -> None:
         raise CannotMeasure("wrk is not installed. On Debian and Ubuntu: sudo apt install wrk")
 
 
-def write_requests(file: Path, requests: Iterable[bytes]) -> None:
+def write_requests(file: Path, requests: Iterable[bytes]) -> Path:
     """Writes requests in the form that replay.lua reads."""
     file.write_bytes(b"".join(b"%d\n%b" % (len(request), request) for request in requests))
+    return file
 
 
 def replay(port: int, requests: Path, seconds: int, connections: int = CONNECTIONS) -> Replay:
@@ -67,111 +135,97 @@ def replay(port: int, requests: Path, seconds: int, connections: int = CONNECTIO
     return counted
 
 
-class Payer(msgspec.Struct, frozen=True):
-    """Who makes payments over a connection of its own to a server with this population."""
+def connect(port: int) -> socket.socket:
+    """A connection to a server on this machine."""
+    return socket.create_connection(("127.0.0.1", port))
 
-    population: Population
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
 
-    @classmethod
-    async def connect(cls, population: Population, port: int) -> Self:
-        return cls(population, *await asyncio.open_connection("127.0.0.1", port))
-
-    async def create(self, request: bytes) -> str:
-        """Sends the request; the id of what it made. Raises CannotMeasure unless that is answered 201."""
-        self.writer.write(request)
-        head = await self.reader.readuntil(b"\r\n\r\n")
-        lines = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
-        body = await self.reader.readexactly(int(lines[b"content-length"]))
-        if not head.startswith(b"HTTP/1.1 201"):
+def create(connection: socket.socket, request: bytes) -> str:
+    """Sends the request; the id of what it made. Raises CannotMeasure unless that is answered 201."""
+    connection.sendall(request)
+    with http.client.HTTPResponse(connection) as answer:
+        answer.begin()
+        body = answer.read()
+        if answer.status != 201:
             raise CannotMeasure(body.decode())
-        return str(msgspec.json.decode(body)["id"])
-
-    async def pay_until_they_arrive(self, quote_ids: Iterator[str]) -> None:
-        """Makes a payment from one quote after the other, each when the one before has arrived.
-
-        Raises CannotMeasure when one fails.
-        """
-        query = "SELECT state, failure FROM outgoing_payment WHERE id = ?"
-        with reading(self.population.path) as database:
-            for quote_id in quote_ids:
-                url = await self.create(payment(self.population, self.population.callers[0], quote_id))
-                state = "sending"
-                while state == "sending":
-                    await asyncio.sleep(POLL_SECONDS)
-                    state, failure = database.execute(query, (url.rpartition("/")[2],)).fetchone()
-                if state != "completed":
-                    raise CannotMeasure(f"a payment to the other server failed: {failure}")
+    return str(msgspec.json.decode(body)["id"])
 
 
-async def payment_milliseconds(population: Population, port: int, seconds: float) -> Sequence[float]:
+def payment_milliseconds(population: Population, port: int, seconds: float) -> Sequence[float]:
     """How long payments take that are made one after the other over one connection, with nothing else going on.
 
     A payment's time is that of its two requests. Signing them is the client's own, and is not counted.
     """
-    payer, until = await Payer.connect(population, port), monotonic() + seconds
     milliseconds: list[float] = []
-    for payment_id, caller in cycle(population.payments):
-        asked = quote(population, caller, population.urls.resource("incoming-payments", payment_id))
-        began = perf_counter()
-        quote_id = await payer.create(asked)
-        quoted = perf_counter()
-        paid = payment(population, caller, quote_id)
-        signed = perf_counter()
-        await payer.create(paid)
-        milliseconds.append((perf_counter() - signed + quoted - began) * 1e3)
-        if monotonic() > until:  # after the first, however slow the machine is
-            break
-    payer.writer.close()
+    until = monotonic() + seconds
+    with connect(port) as connection:
+        for payment_id, caller in cycle(population.payments):
+            asked = quote(population, caller, population.urls.resource("incoming-payments", payment_id))
+            began = perf_counter()
+            quote_id = create(connection, asked)
+            quoted = perf_counter()
+            paid = payment(population, caller, quote_id)
+            signed = perf_counter()
+            create(connection, paid)
+            milliseconds.append((perf_counter() - signed + quoted - began) * 1e3)
+            if monotonic() > until:  # after the first, however slow the machine is
+                return milliseconds
     return milliseconds
 
 
-class Pair(msgspec.Struct, frozen=True):
-    """Two servers that are peers: the one that pays, and the other. Both run on the cores of this machine."""
+def _pay_until_they_arrive(population: Population, port: int, quote_ids: Iterator[str]) -> None:
+    """Makes a payment from one quote after the other, each when the one before has arrived.
 
-    payer: Population
-    payee: Population
-    servers: Sequence[Server]
-
-    async def pay(self, payments: int) -> tuple[float, float]:
-        """Completes so many payments, eight at a time; their quotes are made before anything begins to count.
-
-        Returns payments per second, and microseconds of both servers' processor time for each. Raises CannotMeasure.
-        """
-        payers = [await Payer.connect(self.payer, self.servers[0].port) for _ in range(PAYERS)]
-        quote_ids: list[str] = []
-        for payment_id, _ in islice(cycle(self.payee.payments), payments):
-            receiver = self.payee.urls.resource("incoming-payments", payment_id)
-            quote_ids.append(await payers[0].create(quote(self.payer, self.payer.callers[0], receiver)))
-        unpaid = iter(quote_ids)
-        began, before = monotonic(), self._processor_seconds()
-        await asyncio.gather(*(payer.pay_until_they_arrive(unpaid) for payer in payers))
-        seconds, used = monotonic() - began, self._processor_seconds() - before
-        for payer in payers:
-            payer.writer.close()
-        return payments / seconds, used / payments * 1e6
-
-    def _processor_seconds(self) -> float:
-        return sum(server.processor_seconds() for server in self.servers)
+    Raises CannotMeasure when one fails.
+    """
+    query = "SELECT state, failure FROM outgoing_payment WHERE id = ?"
+    with connect(port) as connection, reading(population.path) as database:
+        for quote_id in quote_ids:
+            url = create(connection, payment(population, population.callers[0], quote_id))
+            state = "sending"
+            while state == "sending":
+                sleep(POLL_SECONDS)
+                state, failure = database.execute(query, (url.rpartition("/")[2],)).fetchone()
+            if state != "completed":
+                raise CannotMeasure(f"a payment to the other server failed: {failure}")
 
 
 @contextmanager
-def running_pair(directory: Path, payments: int) -> Iterator[Pair]:
-    """Runs both servers for the block, each with so many incoming payments. Raises CannotMeasure."""
-    ports = {name: free_port() for name in ("payer", "payee")}
-    urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
-    payer, payee = (populate(directory / f"{name}.db", url, payments) for name, url in urls.items())
-    own, other = (Node(f"test.{name}", f"{url}/ilp", new_secret()) for name, url in urls.items())
-    add_peer(payer.path, own, other)
-    add_peer(payee.path, other, own)
-    with ExitStack() as stack:
-        servers = [
-            stack.enter_context(
-                running(PAYRES, side.path, side.urls.base, ilp_address=node.ilp_address, allow_private_hosts="true")
-            )
-            for side, node in ((payer, own), (payee, other))
-        ]
-        pair = Pair(payer, payee, servers)
-        uvloop.run(pair.pay(1))  # the first one fetches keys and a token, and imports the HTTP client on both sides
-        yield pair
+def running_pair(directory: Path, incoming: int) -> Iterator[Callable[[int], tuple[float, float]]]:
+    """Runs two servers that are peers for the block, each with so many incoming payments, on this machine's cores.
+
+    Yields what completes so many payments from one to the other, eight at a time, and returns payments per second, and
+    microseconds of both servers' processor time for each. Raises CannotMeasure.
+    """
+    own, other = (
+        Settings(base_url=f"http://127.0.0.1:{free_port()}", ilp_address=f"test.{name}") for name in ("payer", "payee")
+    )
+    payer = populate(directory / "payer.db", own.base_url, incoming)
+    payee = populate(directory / "payee.db", other.base_url, incoming)
+    peers = zip((payer, payee), (own, other), peers_of(own, other, ASSET, CREDIT_LIMIT), strict=True)
+    for side, settings, peer in peers:
+        with unit(side.path, settings) as work:
+            add_peer(work, peer)
+    flags = {"allow_private_hosts": "true"}
+    with (
+        running(PAYRES, payer.path, own.base_url, ilp_address=own.ilp_address, **flags) as paying,
+        running(PAYRES, payee.path, other.base_url, ilp_address=other.ilp_address, **flags) as paid,
+    ):
+
+        def used() -> float:
+            return paying.processor_seconds() + paid.processor_seconds()
+
+        def pay(payments: int) -> tuple[float, float]:
+            receivers = [payee.urls.resource("incoming-payments", payment_id) for payment_id, _ in payee.payments]
+            with connect(paying.port) as connection:  # quotes are made before anything begins to count
+                asked = [quote(payer, payer.callers[0], one) for one in islice(cycle(receivers), payments)]
+                unpaid = iter([create(connection, request) for request in asked])
+            began, before = monotonic(), used()
+            with ThreadPoolExecutor(PAYERS) as pool:
+                jobs = [pool.submit(_pay_until_they_arrive, payer, paying.port, unpaid) for _ in range(PAYERS)]
+            for job in jobs:
+                job.result()
+            return payments / (monotonic() - began), (used() - before) / payments * 1e6
+
+        pay(1)  # the first one fetches keys and a token, and imports the HTTP client on both sides
+        yield pay

@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -15,12 +15,9 @@ import msgspec
 import payres
 from benchmarks import CannotMeasure
 from benchmarks.figures import table
-from benchmarks.load import replay, require_wrk, write_requests
-from benchmarks.measures import FEW_PAYMENTS
-from benchmarks.population import Population, populate
+from benchmarks.load import BASE_URL, replay, require_wrk, running, write_requests
+from benchmarks.population import FEW_PAYMENTS, Population, populate
 from benchmarks.raw_requests import creations, payments, quotes, reads
-from benchmarks.sampler import Function, Sample
-from benchmarks.servers import BASE_URL, running
 
 MOST_PER_SECOND = 2000  # payments; more than the server takes
 SAMPLER = str(Path(__file__).with_name("sampler.py"))
@@ -29,44 +26,19 @@ SERVER = f"{PACKAGE}core/http/server.py"
 ELSEWHERE = "the server and the event loop"
 
 
-class Profile(msgspec.Struct, frozen=True):
-    """What so many requests took: `seconds` of processor time of all threads, the samples those of the event loop's."""
-
-    requests: int
-    seconds: float
-    samples: Sequence[Sample]
-
-    def text(self, title: str, functions: int) -> str:
-        sampled = sum(sample.seconds for sample in self.samples)
-        rooms, own = defaultdict[str, float](float), defaultdict[str, float](float)
-        for sample in self.samples:
-            rooms[room(sample.stack)] += sample.seconds
-            own[_named(sample.stack[0])] += sample.seconds
-
-        def rows(seconds: Mapping[str, float], most: int | None = None) -> Sequence[Sequence[str]]:
-            longest = sorted(seconds, key=seconds.__getitem__, reverse=True)[:most]
-            return [(name, self._each(seconds[name]), f"{seconds[name] / sampled:.1%}") for name in longest]
-
-        return "\n\n".join(
-            [
-                f"{title}: {self._each(self.seconds)} of processor time, {self._each(sampled)} of it the event loop's",
-                table(("room", "time", "share"), rows(rooms)),
-                table(("function", "own time", "share"), rows(own, functions)),
-            ]
-        )
-
-    def _each(self, seconds: float) -> str:
-        return f"{seconds / self.requests * 1e6:.1f} µs"
-
-
-def room(stack: Sequence[Function]) -> str:
+def room(stack: Sequence[str]) -> str:
     """The room of payres that a stack is in, by its innermost function there: a library counts for who called it."""
     for function in stack:
-        if function.file == SERVER:
+        if function.startswith(SERVER):
             break  # it only runs the loop
-        if function.file.startswith(PACKAGE):
-            return function.file.removeprefix(PACKAGE).partition("/")[0].removesuffix(".py")
+        if function.startswith(PACKAGE):
+            return re.split(r"/|\.py:", function.removeprefix(PACKAGE))[0]
     return ELSEWHERE
+
+
+def _named(function: str) -> str:
+    """A function as readers look for it: its file from the package on, its line and its name."""
+    return re.sub(r"^.*/(site-packages|python3\.\d+)/", "", function.removeprefix(PACKAGE.removesuffix("payres/")))
 
 
 @click.command()
@@ -78,42 +50,50 @@ def main(seconds: int, functions: int) -> None:
     try:
         require_wrk()
         with tempfile.TemporaryDirectory(prefix="payres-profile-") as temporary:
-            population = populate(Path(temporary) / "payres.db", BASE_URL, FEW_PAYMENTS)
+            known = populate(Path(temporary) / "payres.db", BASE_URL, FEW_PAYMENTS)
+            paying = "local payment, each of its two requests"
             for title, warm_up, requests in (
-                ("signed GET", reads, lambda: reads(population)),
-                ("signed creation", creations, lambda: creations(population)),
-                (
-                    "local payment, each of its two requests",
-                    quotes,
-                    lambda: payments(population, seconds * MOST_PER_SECOND),
-                ),
+                ("signed GET", reads, lambda: reads(known)),
+                ("signed creation", creations, lambda: creations(known)),
+                (paying, quotes, lambda: payments(known, seconds * MOST_PER_SECOND)),
             ):
-                profile = _profile(population, warm_up(population), requests, seconds)
-                click.echo(f"{profile.text(title, functions)}\n")
+                click.echo(_profile(known, title, warm_up(known), requests, seconds, functions))
     except (CannotMeasure, OSError) as error:
         raise click.ClickException(str(error)) from error
 
 
 def _profile(
-    population: Population, warm_up: Iterable[bytes], requests: Callable[[], Iterable[bytes]], seconds: int
-) -> Profile:
+    known: Population,
+    title: str,
+    warm_up: Iterable[bytes],
+    requests: Callable[[], Iterable[bytes]],
+    seconds: int,
+    functions: int,
+) -> str:
     """Replays the requests, which are made when those to warm up with have been answered. Raises CannotMeasure."""
-    samples, file = population.path.with_name("samples"), population.path.with_name("requests")
-    with running((SAMPLER, str(samples), "serve"), population.path) as server:
-        write_requests(file, warm_up)
-        replay(server.port, file, max(seconds // 2, 1))
+    samples, file = known.path.with_name("samples"), known.path.with_name("requests")
+    with running((SAMPLER, str(samples), "serve"), known.path) as server:
+        replay(server.port, write_requests(file, warm_up), max(seconds // 2, 1))
         write_requests(file, requests())
         os.kill(server.process_id, signal.SIGUSR1)
         before = server.processor_seconds()
-        counted = replay(server.port, file, seconds)
+        count = replay(server.port, file, seconds).requests
         used = server.processor_seconds() - before
-    return Profile(counted.requests, used, msgspec.json.decode(samples.read_bytes(), type=list[Sample]))
+    rooms, own = defaultdict[str, float](float), defaultdict[str, float](float)
+    for taken, stack in msgspec.json.decode(samples.read_bytes(), type=list[tuple[float, list[str]]]):
+        rooms[room(stack)] += taken
+        own[_named(stack[0])] += taken
+    sampled = sum(rooms.values())
 
+    def each(taken: float) -> str:
+        return f"{taken / count * 1e6:.1f} µs"
 
-def _named(function: Function) -> str:
-    """A function as readers look for it: its file from the package on, its line and its name."""
-    file = re.sub(r".*/(site-packages|python3\.\d+)/", "", function.file.removeprefix(PACKAGE.removesuffix("payres/")))
-    return f"{file}:{function.line} {function.name}"
+    text = f"{title}: {each(used)} of processor time, {each(sampled)} of it the event loop's\n\n"
+    for what, time, found, most in (("room", "time", rooms, None), ("function", "own time", own, functions)):
+        longest = sorted(found.items(), key=lambda item: item[1], reverse=True)[:most]
+        rows = [(name, each(taken), f"{taken / sampled:.1%}") for name, taken in longest]
+        text += table((what, time, "share"), rows) + "\n\n"
+    return text
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 from collections.abc import Iterator
-from contextlib import closing
 from itertools import cycle
 from random import Random
 from time import time
@@ -11,17 +10,20 @@ from urllib.parse import quote as percent_encoded
 
 import msgspec
 
-from benchmarks.population import KID, Caller, Node, Population, add_peer, reading
+from benchmarks.population import KID, Caller, Population, reading, unit
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, SystemClock
-from payres.core.protocol.identifiers import new_id, new_secret
+from payres.core.protocol.identifiers import new_id
 from payres.core.signatures.sign import Message, sign
-from payres.core.store.connections import connect_writer
 from payres.core.store.server import ensure_secret
-from payres.interledger.packets import Prepare, encode
+from payres.interledger.packets import Prepare, encode_packet
 from payres.interledger.stream import CredentialSource, PacketType, SharedSecret, StreamMoney, StreamPacket
+from payres.operator.peers import add_peer
+from payres.testing.peering import peers_of
 
+ASSET = Asset("USD", 2)
+CREDIT_LIMIT = "10000000000000.00"
 PACKET_AMOUNT = 100
 CREATIONS = 500
 UNPAID = """
@@ -105,13 +107,14 @@ class PacketSource:
 
     def __init__(self, population: Population) -> None:
         self._database = population.path
-        own_address = Settings().ilp_address
-        self._peer = Node(f"{own_address}-peer", "https://peer.example/ilp", new_secret())
-        add_peer(population.path, Node(own_address, "", "unused"), self._peer)
-        with closing(connect_writer(str(population.path))) as connection:
-            secret = ensure_secret(connection, "stream")
+        own, peer = Settings(), Settings(ilp_address=f"{Settings().ilp_address}-peer")
+        added, _ = peers_of(own, peer, ASSET, CREDIT_LIMIT)
+        with unit(population.path, own) as work:
+            add_peer(work, added)
+            secret = ensure_secret(work, "stream")
         payment_id, _ = population.payments[-1]
-        found = CredentialSource(secret, own_address).for_payment(payment_id, Asset("USD", 2))
+        found = CredentialSource(secret, own.ilp_address).for_payment(payment_id, ASSET)
+        self._token = added.incoming_token
         self._destination = found.ilp_address
         self._secret = SharedSecret(base64.urlsafe_b64decode(found.shared_secret + "="))
         self._sequence = 0
@@ -124,7 +127,7 @@ class PacketSource:
             money = StreamPacket(self._sequence, PacketType.PREPARE, PACKET_AMOUNT, (StreamMoney(1, 1),))
             data = self._secret.encrypt_packet(money)
             condition = hashlib.sha256(self._secret.fulfillment(data)).digest()
-            yield self._request(encode(Prepare(PACKET_AMOUNT, expires_at, condition, self._destination, data)))
+            yield self._request(encode_packet(Prepare(PACKET_AMOUNT, expires_at, condition, self._destination, data)))
 
     def fulfilled(self) -> int:
         """How many were new to the server and brought their money."""
@@ -133,7 +136,7 @@ class PacketSource:
 
     def _request(self, prepare: bytes) -> bytes:
         head = (
-            f"POST /ilp HTTP/1.1\r\nhost: benchmark\r\nauthorization: Bearer {self._peer.token}\r\n"
+            f"POST /ilp HTTP/1.1\r\nhost: benchmark\r\nauthorization: Bearer {self._token}\r\n"
             "content-type: application/octet-stream\r\naccept: application/octet-stream\r\n"
             f"request-id: {new_id()}\r\ncontent-length: {len(prepare)}\r\n\r\n"
         )

@@ -1,7 +1,8 @@
 """Runs payres while sampling what its event loop's thread computes: `sampler.py FILE serve ...` writes FILE at the end.
 
-A timer of the process's own processor time interrupts that thread between two instructions of Python. What it has used
-since the last time counts for the functions that it is in: those written in C count for the function that called them.
+From SIGUSR1 on, a timer of the process's own processor time interrupts that thread between two instructions of Python.
+What it has used since the last time counts for the functions that it is in, those written in C for the one that called
+them: the file has pairs of seconds and a stack, each function of it as `file:line name`, the innermost first.
 """
 
 import signal
@@ -10,7 +11,6 @@ from collections import defaultdict
 from pathlib import Path
 from time import thread_time
 from types import CodeType, FrameType
-from typing import NamedTuple
 
 import msgspec
 
@@ -19,35 +19,22 @@ from payres.cli import main
 INTERVAL_SECONDS = 0.001  # the kernel makes it a multiple of its own tick, mostly 4 ms
 
 
-class Function(NamedTuple):
-    """Where a function is defined."""
-
-    file: str
-    line: int
-    name: str
-
-
-class Sample(NamedTuple):
-    """Processor time in one stack of functions, the innermost first."""
-
-    seconds: float
-    stack: tuple[Function, ...]
-
-
 class Sampler:
-    """Samples from SIGUSR1 on."""
+    """Processor time in each stack."""
 
     def __init__(self) -> None:
         self._seconds: defaultdict[tuple[CodeType, ...], float] = defaultdict(float)
         self._until = 0.0
         signal.signal(signal.SIGUSR1, self._start)
 
-    def samples(self) -> list[Sample]:
+    def write(self, file: Path) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        return [
-            Sample(seconds, tuple(Function(code.co_filename, code.co_firstlineno, code.co_qualname) for code in stack))
-            for stack, seconds in self._seconds.items()
-        ]
+
+        def named(code: CodeType) -> str:
+            return f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname}"
+
+        found = [(seconds, [*map(named, stack)]) for stack, seconds in self._seconds.items()]
+        file.write_bytes(msgspec.json.encode(found))
 
     def _start(self, _number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGPROF, self._take)
@@ -70,4 +57,4 @@ if __name__ == "__main__":
     try:
         main(sys.argv[2:])
     finally:
-        Path(sys.argv[1]).write_bytes(msgspec.json.encode(sampler.samples()))
+        sampler.write(Path(sys.argv[1]))

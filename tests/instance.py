@@ -21,7 +21,7 @@ class Instance(instance.Instance):
         return client
 
     def wait_for(self, payment: Mapping[str, Any], seconds: float = 10) -> Json:  # type: ignore[override]
-        ended: Json = msgspec.json.decode(encode(self._server.call(self._ended(payment["id"], seconds))))
+        ended: Json = msgspec.json.decode(encode(self._ended(payment["id"], seconds)))
         return ended
 
 

@@ -63,7 +63,10 @@ STATEMENT = re.compile(
 )
 # The headings in schema.sql, and whose tables they head.
 HEADINGS = {
-    **{"The core": "core", "Interledger": "interledger", "Webhooks": "webhooks", "What pages share": "html"},
+    "The core": "core",
+    "Interledger": "interledger",
+    "Webhooks": "webhooks",
+    "What pages share": "html",
     "Operators": "operator",
 }
 CREATED = re.compile(r'^create table "?(\w+)', re.MULTILINE)

@@ -81,7 +81,7 @@ def in_steps(operation: Callable[..., Coroutine[Any, Any, T]], over: Work | InSt
     return asyncio.run(operation(units, *args, **given))
 
 
-def refund(work: Work, wanted: refunds.Wanted, offer: Offer | None = None) -> list[RefundRecord]:
+def refund(work: Work, wanted: refunds.WantedRefund, offer: Offer | None = None) -> list[RefundRecord]:
     """Makes a refund, all of it in this unit."""
     found = refunds.plan(work, wanted, None if offer is None else offer.terms.debit)
     made = [*found.made]

@@ -27,7 +27,7 @@ from payres.core.protocol.visible import visible_text
 from payres.core.protocol.wire import Amount, WalletAddress
 from payres.core.signatures.jwk import JWK
 from payres.core.signatures.sign import Message
-from payres.core.signatures.verify import Verified, describe, parse, with_likely_cause
+from payres.core.signatures.verify import Verified, describe_signature, parse, with_likely_cause
 from payres.core.signatures.verify import verify as verify_signature
 from payres.operator.shapes import labelled
 from payres.people.rules.sending import typed_url
@@ -41,7 +41,7 @@ body_option = click.option("--body", type=InputFile(), metavar="FILE", help="The
 token_option = secret_option("token", "TOKEN", "An access token, for `Authorization: GNAP`.")
 
 
-class OutcomeUnknown(click.ClickException):
+class MaybeSent(click.ClickException):
     """It is not known whether money was sent."""
 
     exit_code = 3
@@ -199,7 +199,7 @@ def verify(session: Session, /, message: IO[bytes], url: str | None, max_age: in
     """MESSAGE is a file with the request as it was sent: request line, headers, an empty line, body. The command prints
     whether a server would accept the signature, why not, and the signature base that it computes."""
     sent = _read_message(message.read(), url)
-    read = describe(sent).base
+    read = describe_signature(sent).base
     base = None if read is None else read.decode("utf-8", "replace")
     found = parse(sent, max_age or session.settings.signature_max_age, SystemClock().now())
     if not isinstance(found, Rejected):
@@ -239,7 +239,7 @@ def _in_sentences(*unknown: type[OpenPaymentsError]) -> Iterator[None]:
     try:
         yield
     except (OpenPaymentsError, ValueError) as error:
-        kind = OutcomeUnknown if isinstance(error, unknown) else click.ClickException
+        kind = MaybeSent if isinstance(error, unknown) else click.ClickException
         raise kind(visible_text(str(error))) from error
 
 

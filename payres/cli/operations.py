@@ -10,7 +10,7 @@ import click
 from msgspec import UNSET
 
 from payres.cli import Command
-from payres.cli.options import TimeText, WholeNumber, limit_option, require_secret, secret_option
+from payres.cli.options import TimeParam, WholeNumber, limit_option, require_secret, secret_option
 from payres.cli.session import Session, with_session
 from payres.core.protocol.errors import InvalidRequest
 from payres.core.store.rows import PageQuery
@@ -169,7 +169,7 @@ def _type(one: Input) -> Any:
     if choices := get_args(one.type) if get_origin(one.type) is Literal else one.extra.get("choices"):
         return click.Choice(list(choices))
     if "is_time" in one.extra:
-        return TimeText()
+        return TimeParam()
     bounds = (one.extra.get("least"), one.extra.get("most"))
     return str if one.type is not int else click.INT if bounds == (None, None) else WholeNumber(*bounds)
 

@@ -30,7 +30,7 @@ limit_option = click.option(
 )
 
 
-class TimeText(click.ParamType[str]):
+class TimeParam(click.ParamType[str]):
     """A day or a time in UTC, as it was typed."""
 
     name = "time"

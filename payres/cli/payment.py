@@ -53,13 +53,13 @@ def refund(session: Session, id: str, amount: str | None, to: str | None, refere
     which you name with --to: the server, which must be running, sends it, and `payres payment show` has the outcome. No
     more is sent back than was received.
     """
-    wanted = refunds.Wanted(id.rpartition("/")[2], reference, amount, to)
+    wanted = refunds.WantedRefund(id.rpartition("/")[2], reference, amount, to)
     offer = None if to is None else asyncio.run(_find_offer(session, wanted))
     made = session.in_steps(partial(send_back, wanted=wanted, offer=offer)).result
     session.show({"refunds": made}, "\n".join(map(_refund_line, made)))
 
 
-async def _find_offer(session: Session, wanted: refunds.Wanted) -> Offer | None:
+async def _find_offer(session: Session, wanted: refunds.WantedRefund) -> Offer | None:
     from payres.interledger.node import open_quotes  # imported here, because it loads slowly
 
     session.database()

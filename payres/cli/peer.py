@@ -7,7 +7,7 @@ from payres.cli.operations import table_text
 from payres.cli.session import Session, with_session
 from payres.operator import unresolved_packets
 from payres.operator.declarations import operation_of
-from payres.operator.unresolved_packets import PACKET, Outcome, list_unresolved
+from payres.operator.unresolved_packets import PACKET, Resolution, list_unresolved
 from payres.operator.unresolved_payments import UNRESOLVED_PAYMENT, list_unresolved_payments
 
 
@@ -56,6 +56,6 @@ def resolve(session: Session, packet: str, delivered: bool, returned: bool) -> N
     """
     if delivered == returned:
         raise click.UsageError("Give the outcome, with either --delivered or --returned")
-    outcome: Outcome = "delivered" if delivered else "returned"
+    outcome: Resolution = "delivered" if delivered else "returned"
     one = session.write(lambda work: unresolved_packets.resolve(work, packet, outcome))
     session.show(one, f"Packet {one.id} with {one.amount} {one.asset_code} is recorded as {outcome}")

@@ -30,7 +30,7 @@ from payres.core.process import logs
 from payres.core.process.logs import RequestLog
 from payres.core.process.settings import local_url
 from payres.testing.control import Control
-from payres.testing.sandbox import Options, Sandbox
+from payres.testing.sandbox import Sandbox, SandboxOptions
 
 POLL_SECONDS = 0.5
 FOLDER = "payres-sandbox-"
@@ -103,7 +103,7 @@ def sandbox(host: str, first_port: int, base_url: str | None, count: int, level:
             listeners = [socket.create_server((host, port), family=family) for port in ports]
             names = _origins(host, base_url, [one.getsockname()[1] for one in listeners])
             request_log = None if level == "warning" else RequestLog("text")
-            _start(Sandbox(folder, names, Options(**given), request_log), listeners)
+            _start(Sandbox(folder, names, SandboxOptions(**given), request_log), listeners)
             if not keep:
                 threading.Thread(target=_watch, args=(parent, has_leash), daemon=True).start()
             signal.sigwait(STOP_SIGNALS)

@@ -6,7 +6,7 @@ from functools import partial
 import click
 
 from payres.cli import Group
-from payres.cli.options import TimeText
+from payres.cli.options import TimeParam
 from payres.cli.session import Session, with_session
 from payres.core.store.events import EventRecord
 from payres.operator import webhooks
@@ -49,7 +49,7 @@ def test(session: Session, webhook_id: str) -> None:
 @click.option("--webhook", "webhook_id", metavar="ID", help="To this webhook only.")
 @click.option("--failed", is_flag=True, help="All deliveries that have failed for good.")
 @click.option(
-    "--since", type=TimeText(), metavar="TIME", help="With --failed: last attempted at this time (UTC) or later."
+    "--since", type=TimeParam(), metavar="TIME", help="With --failed: last attempted at this time (UTC) or later."
 )
 @with_session
 def replay(session: Session, event: str | None, webhook_id: str | None, failed: bool, since: str | None) -> None:

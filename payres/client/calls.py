@@ -13,9 +13,9 @@ from msgspec import UNSET, Raw, UnsetType
 from payres.client import checks
 from payres.client.checks import given
 from payres.client.errors import ConfigurationError, InvalidAnswer, OpenPaymentsError, WaitTimeout
-from payres.client.grants import Server, Token, send_with_token
+from payres.client.grants import AuthServer, Token, send_with_token
 from payres.client.resources import IncomingPayment, OutgoingPayment, Quote
-from payres.client.sending import Call, Http, Options, Part, Repeat, iteration, method
+from payres.client.sending import Call, Http, Options, Repeat, ResourceCalls, iteration, method
 from payres.core.protocol.urls import pointed
 from payres.core.protocol.wire import (
     Amount,
@@ -57,7 +57,7 @@ class KeySet(msgspec.Struct):
     keys: list[JWK]
 
 
-class WalletAddresses(Part[Http]):
+class WalletAddresses(ResourceCalls[Http]):
     """Wallet addresses with their keys."""
 
     @method
@@ -82,7 +82,7 @@ class WalletAddresses(Part[Http]):
         return checks.members(await self.core.exchange(call))
 
 
-class Resources(Part[Http], Generic[Resource, Http]):
+class Resources(ResourceCalls[Http], Generic[Resource, Http]):
     """The calls that all kinds of resources have."""
 
     name: str
@@ -96,9 +96,9 @@ class Resources(Part[Http], Generic[Resource, Http]):
 
     async def _create(
         self,
-        server: Server,
+        server: AuthServer,
         access_token: Token,
-        asked: checks.Asked,
+        asked: checks.Creation,
         repeat: Repeat = "always",
         *,
         idempotency_key: str | None = None,
@@ -112,7 +112,7 @@ class Resources(Part[Http], Generic[Resource, Http]):
         call = Call(name, "POST", url, 201, asked, key=key, timeout=timeout, repeat=repeat)
         return checks.resource(self.core, await send_with_token(self.core, access_token, call), self.kind, asked)
 
-    def _url(self, server: Server) -> str:
+    def _url(self, server: AuthServer) -> str:
         return f"{_base(server)}/{self.name.replace('_', '-')}s"
 
 
@@ -122,7 +122,7 @@ class Payments(Resources[Payment, Http]):
     @method
     async def list(
         self,
-        server: Server,
+        server: AuthServer,
         access_token: Token,
         *,
         wallet_address: str | None = None,
@@ -140,7 +140,7 @@ class Payments(Resources[Payment, Http]):
 
     @iteration
     async def iterate(
-        self, server: Server, access_token: Token, *, wallet_address: str | None = None
+        self, server: AuthServer, access_token: Token, *, wallet_address: str | None = None
     ) -> AsyncGenerator[Payment, None]:
         """All payments, newest first, in pages that are requested as needed. They end with an empty one or a repeated
         cursor."""
@@ -187,7 +187,7 @@ class IncomingPayments(Payments[IncomingPayment, Http]):
     @method
     async def create(
         self,
-        server: Server,
+        server: AuthServer,
         access_token: Token,
         *,
         wallet_address: str | None = None,
@@ -246,7 +246,7 @@ class Quotes(Resources[Quote, Http]):
     @method
     async def create(
         self,
-        server: Server,
+        server: AuthServer,
         access_token: Token,
         *,
         receiver: str,
@@ -277,7 +277,7 @@ class OutgoingPayments(Payments[OutgoingPayment, Http]):
     @method
     async def create(
         self,
-        server: Server,
+        server: AuthServer,
         access_token: Token,
         *,
         wallet_address: str | None = None,
@@ -305,7 +305,7 @@ class OutgoingPayments(Payments[OutgoingPayment, Http]):
 
     @method
     async def get_grant_spent_amounts(
-        self, server: Server, access_token: Token, **options: Unpack[Options]
+        self, server: AuthServer, access_token: Token, **options: Unpack[Options]
     ) -> GrantSpending:
         """The amounts spent under a grant."""
         url = f"{_base(server)}/outgoing-payment-grant"
@@ -358,11 +358,11 @@ def _json(metadata: Mapping[str, Any] | None) -> Raw | UnsetType:
     return UNSET if metadata is None else Raw(msgspec.json.encode(metadata))
 
 
-def _base(server: Server) -> str:
+def _base(server: AuthServer) -> str:
     return (server.resource_server if isinstance(server, WalletAddress) else server).rstrip("/")
 
 
-def _wallet(server: Server, named: str | None) -> str:
+def _wallet(server: AuthServer, named: str | None) -> str:
     if named is not None:
         return pointed(named)
     if not isinstance(server, WalletAddress):

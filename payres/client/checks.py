@@ -33,7 +33,7 @@ log = logging.getLogger("payres.client")
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
 R = TypeVar("R", bound=WalletResource)
-Asked = IncomingPaymentRequest | QuoteRequest | OutgoingPaymentRequest
+Creation = IncomingPaymentRequest | QuoteRequest | OutgoingPaymentRequest
 MOST_BYTES: Final = 8 * 1024 * 1024
 CREATED_ONLY: Final = ("grantSpentDebitAmount", "grantSpentReceiveAmount")
 
@@ -94,7 +94,7 @@ def decoded(answer: httpx2.Response, kind: type[T]) -> T:
 
 
 def resource(
-    core: Core[Any], answer: httpx2.Response, kind: type[R], asked: Asked | None = None, *, has_methods: bool = True
+    core: Core[Any], answer: httpx2.Response, kind: type[R], asked: Creation | None = None, *, has_methods: bool = True
 ) -> R:
     """A resource that was read or created. A completed incoming payment has no methods."""
     found = decoded(answer, kind)
@@ -171,7 +171,7 @@ def _check_amounts(found: Struct) -> None:
             parse_value(amount.value)
 
 
-def _differences(found: WalletResource, asked: Asked) -> Iterator[str]:
+def _differences(found: WalletResource, asked: Creation) -> Iterator[str]:
     """The differences between a created resource and its request."""
     if isinstance(found, IncomingPayment):
         if found.completed:

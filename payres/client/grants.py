@@ -14,12 +14,12 @@ import msgspec
 
 from payres.client import checks, errors
 from payres.client.resources import AccessToken, GrantResponse, TokenResponse
-from payres.client.sending import Call, Core, Http, Options, Part, method
+from payres.client.sending import Call, Core, Http, Options, ResourceCalls, method
 from payres.core.protocol.gnap import Access, Limits, interaction_hash
 from payres.core.protocol.urls import pointed
 from payres.core.protocol.wire import WalletAddress
 
-Server = str | WalletAddress
+AuthServer = str | WalletAddress
 Item = Access | Mapping[str, Any]
 LAPSED: Final = ("decision_expired", "approval_expired", "unknown_continuation", "already_issued")
 
@@ -96,13 +96,13 @@ class PendingGrant(Kept, kw_only=True):
         return reference
 
 
-class Grants(Part[Http]):
+class Grants(ResourceCalls[Http]):
     """Requesting, continuing and revoking grants."""
 
     @method
     async def request(
         self,
-        server: Server,
+        server: AuthServer,
         *access: Item,
         interact: Mapping[str, Any] | None = None,
         subject: Mapping[str, Any] | None = None,
@@ -146,7 +146,7 @@ class Grants(Part[Http]):
         await self.core.exchange(Call("grant.cancel", "DELETE", url, 204, token=access_token, **options))
 
     @method
-    async def obtain(self, server: Server, *access: Item, **options: Unpack[Options]) -> Grant:
+    async def obtain(self, server: AuthServer, *access: Item, **options: Unpack[Options]) -> Grant:
         """Requests a grant that needs no consent. Raises InteractionNeeded."""
         refused: errors.ApiError | None = None
         try:
@@ -161,7 +161,7 @@ class Grants(Part[Http]):
 
     @method
     async def start(
-        self, server: Server, *access: Item, finish: str | None = None, **options: Unpack[Options]
+        self, server: AuthServer, *access: Item, finish: str | None = None, **options: Unpack[Options]
     ) -> PendingGrant:
         """Requests a grant with the owner's consent at `redirect`; the browser returns to `finish`, a URL, if given."""
         interact: dict[str, Any] = {"start": ["redirect"]}
@@ -254,7 +254,7 @@ def _standard(digest: str) -> bytes:
 Token = str | Grant
 
 
-class Tokens(Part[Http]):
+class Tokens(ResourceCalls[Http]):
     """Rotating and revoking access tokens."""
 
     @method

@@ -197,7 +197,7 @@ class Options(TypedDict, total=False):
     timeout: float | None
 
 
-class Part(Generic[Http]):
+class ResourceCalls(Generic[Http]):
     """The calls of one kind of resource, in either client."""
 
     def __init__(self, core: Core[Http]) -> None:
@@ -224,10 +224,10 @@ class Method(Generic[P, Given, Awaited]):
     @overload
     def __get__(self, part: None, owner: object) -> Callable[Concatenate[Any, P], Awaited]: ...
     @overload
-    def __get__(self, part: Part[httpx2.Client], owner: object) -> Callable[P, Given]: ...
+    def __get__(self, part: ResourceCalls[httpx2.Client], owner: object) -> Callable[P, Given]: ...
     @overload
-    def __get__(self, part: Part[httpx2.AsyncClient], owner: object) -> Callable[P, Awaited]: ...
-    def __get__(self, part: Part[Any] | None, owner: object) -> Any:
+    def __get__(self, part: ResourceCalls[httpx2.AsyncClient], owner: object) -> Callable[P, Awaited]: ...
+    def __get__(self, part: ResourceCalls[Any] | None, owner: object) -> Any:
         if part is None:
             return self._function
 

@@ -19,16 +19,16 @@ from markupsafe import Markup, escape
 from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import DAY, HOUR, LATEST, MINUTE, SECOND
 
-Code = Literal["en", "de", "es"]
-TRANSLATED: Final[tuple[Code, ...]] = ("de", "es")  # the columns of the catalogue
-CODES: Final[tuple[Code, ...]] = ("en", *TRANSLATED)
+LanguageCode = Literal["en", "de", "es"]
+TRANSLATED: Final[tuple[LanguageCode, ...]] = ("de", "es")  # the columns of the catalogue
+CODES: Final[tuple[LanguageCode, ...]] = ("en", *TRANSLATED)
 MAX_UNBROKEN: Final = 24  # characters of an amount that fit a line
 WEIGHTED: Final = re.compile(
     r"\s*([a-z]{1,8})(?:-[a-z]{4})?(?:-([a-z]{2}|[0-9]{3}))?(?:-[a-z0-9-]+)?\s*(?:;\s*q=([01](?:\.[0-9]{0,3})?))?\s*"
 )
 # The marks for thousands and decimals by language, and the regions that write numbers in another way (Unicode CLDR).
-MARKS: Final[Mapping[Code, str]] = {"en": ",.", "de": ".,", "es": ".,"}
-REGIONS: Final[Mapping[Code, tuple[str, frozenset[str]]]] = {
+MARKS: Final[Mapping[LanguageCode, str]] = {"en": ",.", "de": ".,", "es": ".,"}
+REGIONS: Final[Mapping[LanguageCode, tuple[str, frozenset[str]]]] = {
     "de": ("’.", frozenset({"ch", "li"})),
     "es": (",.", frozenset({"419", "bz", "cu", "do", "gt", "hn", "mx", "ni", "pa", "pe", "pr", "sv", "us"})),
 }
@@ -37,7 +37,7 @@ REGIONS: Final[Mapping[Code, tuple[str, frozenset[str]]]] = {
 class Language(msgspec.Struct, frozen=True):
     """A language with the reader's time zone and region, in lower case or empty; `now` is in microseconds UTC."""
 
-    code: Code
+    code: LanguageCode
     now: int
     zone: tzinfo = UTC
     region: str = ""
@@ -150,10 +150,10 @@ def marked(sentence: str) -> str:
     return sentence
 
 
-def preferred(accept_language: str) -> tuple[Code, str]:
+def preferred(accept_language: str) -> tuple[LanguageCode, str]:
     """The preferred language (RFC 9110 section 12.5.4) and its region, which may be empty; English if none is
     supported."""
-    found: dict[tuple[Code, str], float] = {}
+    found: dict[tuple[LanguageCode, str], float] = {}
     matches = map(WEIGHTED.fullmatch, accept_language[:256].lower().split(","))
     for match, code in product(matches, CODES):
         if match and match[1] == code:
@@ -164,7 +164,7 @@ def preferred(accept_language: str) -> tuple[Code, str]:
 
 
 @lru_cache(maxsize=1)
-def sentences() -> Mapping[Code, Mapping[str, str]]:
+def sentences() -> Mapping[LanguageCode, Mapping[str, str]]:
     """The translations by language and English sentence."""
     path = Path(__file__).parent / "templates" / "sentences.toml"
     tables = tomllib.loads(path.read_text(encoding="utf-8")).values()

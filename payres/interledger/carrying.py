@@ -41,7 +41,7 @@ from payres.interledger.packets import (
     Unanswered,
     decode_prepare,
     decode_reply,
-    encode,
+    encode_packet,
     fulfills,
 )
 from payres.interledger.routing import Hop, next_hop
@@ -227,7 +227,7 @@ class Carrier:
 
         `prepare` has the payer's amount. The answer may arrive until `margin` after its expiry.
         """
-        raw = encode(msgspec.structs.replace(prepare, amount=hop.amount))
+        raw = encode_packet(msgspec.structs.replace(prepare, amount=hop.amount))
         now = self._clock.now()
         outcome: Outcome = Unanswered("The packet had expired before it was sent", sent=False)
         if now < prepare.expires_at:
@@ -253,7 +253,7 @@ class Carrier:
             from_request_id=payer.request.request_id if payer.request else None,
             source_amount=prepare.amount,
             amount=hop.amount,
-            prepare=encode(msgspec.structs.replace(prepare, amount=hop.amount)),
+            prepare=encode_packet(msgspec.structs.replace(prepare, amount=hop.amount)),
             expires_at=prepare.expires_at,
             state="prepared",
         )
@@ -288,7 +288,7 @@ def store_response(work: Work, request: Request, reply: Fulfill) -> None:
     """Stores the reply to a request that was fulfilled in this unit."""
     if request.request_id is None:
         return
-    peers.insert_answer(work, request.peer_id, request.request_id, request.condition, encode(reply), work.now)
+    peers.insert_answer(work, request.peer_id, request.request_id, request.condition, encode_packet(reply), work.now)
     # By time, so that a peer cannot choose moments when nothing is purged.
     if work.now // MILLISECOND % PURGE_INTERVAL == 0:
         retention.purge(work, peers.ANSWERS, work.now)
@@ -296,7 +296,7 @@ def store_response(work: Work, request: Request, reply: Fulfill) -> None:
 
 def confirm_reject(work: Work, request: Request, expires_at: int, reject: Reject) -> bytes | NoReply:
     """The reply to a packet that is rejected: the Reject, stored until the packet expires, or the earlier reply."""
-    found, reply = find_response(work, request), encode(reject)
+    found, reply = find_response(work, request), encode_packet(reject)
     if found is not None:
         return found
     if request.request_id is None or work.now >= expires_at:

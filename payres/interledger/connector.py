@@ -27,12 +27,12 @@ from payres.interledger.packets import (
     Reject,
     Unanswered,
     decode_prepare,
-    encode,
+    encode_packet,
     too_large_data,
 )
 from payres.interledger.receiver import receive
 from payres.interledger.routing import next_hop
-from payres.interledger.sending.connection import describe
+from payres.interledger.sending.connection import describe_reject
 from payres.interledger.store.peers import InboundPeer
 from payres.interledger.stream import CredentialSource
 
@@ -77,7 +77,7 @@ class Connector:
         try:
             prepare = decode_prepare(body)
         except CodecError as error:
-            return encode(Reject(Code.INVALID_PACKET, self._ilp_address, str(error)))
+            return encode_packet(Reject(Code.INVALID_PACKET, self._ilp_address, str(error)))
         request = Request(peer.id, request_id, prepare.condition)
         try:
             outcome = await self._process(peer, prepare, request)
@@ -91,10 +91,12 @@ class Connector:
         if isinstance(outcome, Unanswered):
             return NoReply.OUTCOME_UNKNOWN
         if isinstance(outcome, Reject):
-            log.debug("a packet of %d from peer %s is answered with %s", prepare.amount, peer.name, describe(outcome))
+            log.debug(
+                "a packet of %d from peer %s is answered with %s", prepare.amount, peer.name, describe_reject(outcome)
+            )
         if isinstance(outcome, Reject) and prepare.amount and request_id is not None:
             return await self._confirmed(request, prepare.expires_at, outcome)
-        return encode(outcome)
+        return encode_packet(outcome)
 
     async def _process(self, peer: InboundPeer, prepare: Prepare, request: Request) -> Outcome:
         """Raises PacketRejected, Unavailable. Rejections above the rate limit make senders slow down (RFC 29)."""

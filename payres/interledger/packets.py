@@ -26,7 +26,7 @@ class CodecError(ValueError):
     """Bytes that cannot be decoded. Decoding raises nothing else."""
 
 
-class Reader(msgspec.Struct, gc=False):
+class OctetReader(msgspec.Struct, gc=False):
     """Reads values one by one from `data`, starting at offset `at`.
 
     Each method raises CodecError if the remaining bytes do not start with such a value.
@@ -257,7 +257,7 @@ class PacketRejected(Exception):
         return Reject(self.code, triggered_by, self.message, self.data)
 
 
-def encode(packet: Prepare | Reply) -> bytes:
+def encode_packet(packet: Prepare | Reply) -> bytes:
     """The encoded packet. Raises ValueError if a field cannot be encoded."""
     _check(packet)
     if isinstance(packet, Prepare):
@@ -275,7 +275,7 @@ def decode_prepare(data: bytes) -> Prepare:
     """Reads a Prepare; bytes after it are ignored. Raises CodecError for anything else."""
     if data[:1] != _PREPARE:
         raise CodecError("the packet is no Prepare")
-    reader = Reader(Reader(data, 1).var_octets())
+    reader = OctetReader(OctetReader(data, 1).var_octets())
     if len(reader.data) < _PREPARE_HEAD.size:
         raise CodecError("the Prepare is too short")
     amount, expires_at, condition = _PREPARE_HEAD.unpack(reader.octets(_PREPARE_HEAD.size))
@@ -290,7 +290,7 @@ def decode_reply(data: bytes) -> Reply:
     kind = data[:1]
     if kind not in (_FULFILL, _REJECT):
         raise CodecError("the packet is neither Fulfill nor Reject")
-    reader = Reader(Reader(data, 1).var_octets())
+    reader = OctetReader(OctetReader(data, 1).var_octets())
     reply: Reply
     if kind == _FULFILL:
         reply = Fulfill(reader.octets(HASH_BYTES), reader.var_octets())

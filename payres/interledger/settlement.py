@@ -101,7 +101,7 @@ def leave_unresolved(work: Work, packet: PacketRecord) -> None:
         work.emit("peer.packet_unresolved", packet.id, data, payment.wallet_address_id)
 
 
-def reject(work: Work, packet_id: str, state: packets.State = "rejected") -> bool:
+def reject(work: Work, packet_id: str, state: packets.PacketState = "rejected") -> bool:
     """Voids the holds of the packet. False if the packet already had an outcome."""
     if not packets.decide_packet(work, packet_id, state):
         return False

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.identifiers import base64url, base64url_decoded
 from payres.interledger import packets
-from payres.interledger.packets import CodecError, Reader
+from payres.interledger.packets import CodecError, OctetReader
 
 VERSION: Final = 1
 SECRET_BYTES: Final = 32
@@ -126,12 +126,12 @@ class StreamPacket(msgspec.Struct, frozen=True):
         return ", ".join(said)
 
 
-_Field = tuple[Callable[[Any], bytes], Callable[[Reader], Any]]  # its writer and reader
+_Field = tuple[Callable[[Any], bytes], Callable[[OctetReader], Any]]  # its writer and reader
 
-_UINT8: Final[_Field] = packets.uint8, Reader.uint8
-_NUMBER: Final[_Field] = packets.var_uint, Reader.var_uint
+_UINT8: Final[_Field] = packets.uint8, OctetReader.uint8
+_NUMBER: Final[_Field] = packets.var_uint, OctetReader.var_uint
 _LIMIT: Final[_Field] = packets.var_uint, lambda reader: reader.var_uint(saturate=True)  # "no limit" may be longer
-_TEXT: Final[_Field] = packets.var_text, Reader.text
+_TEXT: Final[_Field] = packets.var_text, OctetReader.text
 
 # The frames and their fields by their type on the wire.
 _FRAMES: Final[dict[int, tuple[Callable[..., Frame], tuple[_Field, ...]]]] = {
@@ -162,7 +162,7 @@ def decode_stream_packet(data: bytes) -> StreamPacket:
 
     `packet_type` may be any byte: the receiver decides about a wrong one. Raises CodecError.
     """
-    reader = Reader(data)
+    reader = OctetReader(data)
     if reader.uint8() != VERSION:
         raise CodecError(f"the STREAM packet has another version than {VERSION}")
     packet_type, sequence, prepare_amount = reader.uint8(), reader.var_uint(), reader.var_uint()
@@ -171,7 +171,7 @@ def decode_stream_packet(data: bytes) -> StreamPacket:
     remaining = reader.var_uint()
     while remaining:
         remaining -= 1
-        number, contents = reader.uint8(), Reader(reader.var_octets())
+        number, contents = reader.uint8(), OctetReader(reader.var_octets())
         if number in _FRAMES:
             frame, fields = _FRAMES[number]
             frames.append(frame(*[read(contents) for _, read in fields]))
@@ -292,7 +292,7 @@ class CredentialSource:
     def _opened(self, segment: str) -> Opened:
         """Raises CodecError or binascii.Error if the segment is not a token of this source."""
         token = base64url_decoded(segment)
-        reader = Reader(decrypt(self._token_cipher, token))
+        reader = OctetReader(decrypt(self._token_cipher, token))
         flags = reader.uint8()
         tag = reader.text("ascii") if flags & HAS_TAG else None
         if flags & HAS_RECEIPTS:

@@ -78,7 +78,7 @@ UNPROVED: Final = (
 log = logging.getLogger("payres.interledger")
 
 # What a choice of packets has delivered, from and to; its cost, and how many packets of each amount it has.
-Bounds = tuple[int, int]
+AmountRange = tuple[int, int]
 Choice = tuple[int, tuple[int, ...]]
 
 
@@ -330,9 +330,9 @@ def arrived(in_flight: Sequence[InFlight], increase: int) -> Sequence[InFlight] 
     alike: dict[int, list[InFlight]] = {}
     for one in in_flight:
         alike.setdefault(one.packet.source_amount, []).append(one)
-    rows: dict[Bounds, Choice] = {(0, 0): (0, ())}
+    rows: dict[AmountRange, Choice] = {(0, 0): (0, ())}
     for amount, some in alike.items():
-        grown: dict[Bounds, Choice] = {}
+        grown: dict[AmountRange, Choice] = {}
         for (least, most), (spent, counts) in rows.items():
             for count in range(len(some) + 1):
                 bounds = least + count * some[0].least, most + count * some[0].most

@@ -241,7 +241,7 @@ KEYS: Final = PublicKeys(
 )
 
 
-class Operation(NamedTuple):
+class PublishedOperation(NamedTuple):
     """What the route does not specify. The ids are those of the published Open Payments documents."""
 
     id: str
@@ -255,62 +255,62 @@ class Operation(NamedTuple):
 
 
 LISTED: Final = [{**documents.query_parameter("wallet-address", URL), "required": True}, *documents.page_parameters()]
-OPERATIONS: Final[Mapping[str, Operation]] = {
-    "POST /incoming-payments": Operation(
+OPERATIONS: Final[Mapping[str, PublishedOperation]] = {
+    "POST /incoming-payments": PublishedOperation(
         "create-incoming-payment", "Creates an incoming payment.", IncomingPayment, IncomingPaymentRequest
     ),
-    "GET /incoming-payments": Operation(
+    "GET /incoming-payments": PublishedOperation(
         "list-incoming-payments", "Lists incoming payments.", Page[IncomingPayment], parameters=LISTED
     ),
-    "GET /incoming-payments/{id}": Operation(
+    "GET /incoming-payments/{id}": PublishedOperation(
         "get-incoming-payment",
         "Reads an incoming payment; without Authorization its public form.",
         (IncomingPayment, PublicIncomingPayment),
         parameters=[WAIT],
         has_public_form=True,
     ),
-    "POST /incoming-payments/{id}/complete": Operation(
+    "POST /incoming-payments/{id}/complete": PublishedOperation(
         "complete-incoming-payment",
         "Completes an incoming payment: it takes no more money.",
         IncomingPayment,
         can_be_late=True,
     ),
-    "POST /quotes": Operation("create-quote", "Creates a quote.", Quote, QuoteRequest),
-    "GET /quotes/{id}": Operation("get-quote", "Reads a quote.", Quote),
-    "POST /outgoing-payments": Operation(
+    "POST /quotes": PublishedOperation("create-quote", "Creates a quote.", Quote, QuoteRequest),
+    "GET /quotes/{id}": PublishedOperation("get-quote", "Reads a quote.", Quote),
+    "POST /outgoing-payments": PublishedOperation(
         "create-outgoing-payment",
         "Creates an outgoing payment, which moves money.",
         OutgoingPayment,
         OutgoingPaymentRequest,
         can_be_late=True,
     ),
-    "GET /outgoing-payments": Operation(
+    "GET /outgoing-payments": PublishedOperation(
         "list-outgoing-payments", "Lists outgoing payments.", Page[OutgoingPayment], parameters=LISTED
     ),
-    "GET /outgoing-payments/{id}": Operation(
+    "GET /outgoing-payments/{id}": PublishedOperation(
         "get-outgoing-payment", "Reads an outgoing payment.", OutgoingPayment, parameters=[WAIT]
     ),
-    "GET /outgoing-payment-grant": Operation(
+    "GET /outgoing-payment-grant": PublishedOperation(
         "get-outgoing-payment-grant", "What the token's grant has spent in its current interval.", GrantSpending
     ),
-    "POST /": Operation("post-request", "Asks for a grant.", GrantResponse, GrantRequest),
-    "POST /continue/{id}": Operation(
+    "POST /": PublishedOperation("post-request", "Asks for a grant.", GrantResponse, GrantRequest),
+    "POST /continue/{id}": PublishedOperation(
         "post-continue", "Continues a grant after consent, or waits for it.", GrantResponse, ContinueRequest
     ),
-    "DELETE /continue/{id}": Operation("delete-continue", "Cancels a grant, with all its tokens."),
-    "OPTIONS /": Operation("discover", "What the authorization server can do (RFC 9635 section 9).", OBJECT),
-    "POST /token/{id}": Operation("post-token", "Rotates an access token.", TokenResponse),
-    "DELETE /token/{id}": Operation("delete-token", "Revokes an access token."),
-    "GET /{path:wallet}": Operation(
+    "DELETE /continue/{id}": PublishedOperation("delete-continue", "Cancels a grant, with all its tokens."),
+    "OPTIONS /": PublishedOperation("discover", "What the authorization server can do (RFC 9635 section 9).", OBJECT),
+    "POST /token/{id}": PublishedOperation("post-token", "Rotates an access token.", TokenResponse),
+    "DELETE /token/{id}": PublishedOperation("delete-token", "Revokes an access token."),
+    "GET /{path:wallet}": PublishedOperation(
         "get-wallet-address",
         "Shows a wallet address, or how to pay it by SPSP. Slashes in its path are sent as they are.",
         WalletAddress,
         media_types={SPSP_TYPE: OBJECT},
     ),
-    "GET /{path:wallet}/jwks.json": Operation(
+    "GET /{path:wallet}/jwks.json": PublishedOperation(
         "get-wallet-address-keys", "The keys of a client with this wallet address.", PublicKeys
     ),
-    "GET /{path:wallet}/did.json": Operation(
+    "GET /{path:wallet}/did.json": PublishedOperation(
         "get-wallet-address-did-document", "The same keys as a DID document.", OBJECT
     ),
 }
@@ -339,7 +339,7 @@ def public_document(base_url: str) -> dict[str, Any]:
     return made
 
 
-def _operation(method: str, path: str, operation: Operation) -> documents.Schema:
+def _operation(method: str, path: str, operation: PublishedOperation) -> documents.Schema:
     names, security = re.findall(r"{(\w+)", path), _security(method, path)
     needs_access = path.startswith(RESOURCES)
     creates = needs_access and operation.body is not None

@@ -116,7 +116,7 @@ async def _authorize(request: Request, scope: str) -> ApiCall:
 
 async def _given(request: Request, operation: Operation) -> tuple[dict[str, Any], bytes]:
     """The arguments by name, and the body as it came. Raises NotFound, InvalidRequest."""
-    given = read_parameters(request, operation, read_filters(request, operation))
+    given = operation_parameters(request, operation, read_filters(request, operation))
     body = b""
     if operation.takes_json:
         body = await read_json_body(request)
@@ -129,7 +129,7 @@ def read_filters(request: Request, operation: Operation, besides: Sequence[str] 
     return other_parameters(request, (*PAGE_PARAMETERS, *besides) if operation.is_paged else besides)
 
 
-def read_parameters(request: Request, operation: Operation, filters: Mapping[str, str]) -> dict[str, Any]:
+def operation_parameters(request: Request, operation: Operation, filters: Mapping[str, str]) -> dict[str, Any]:
     """The parameters in the path, the page of the query, and its filters. Raises NotFound, InvalidRequest."""
     given: dict[str, Any] = {}
     for name in operation.segments:

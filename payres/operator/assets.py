@@ -20,7 +20,7 @@ from payres.core.store.accounts import ASSETS, AssetRecord, RateRecord, find_ope
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.operator import movements
-from payres.operator.declarations import Amount, DecimalText, Reference, command, endpoint, lists, said
+from payres.operator.declarations import DecimalText, Reference, Sum, command, endpoint, lists, said
 from payres.operator.movements import MOVEMENT, NamedAccount
 from payres.operator.shapes import Column, Shape, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
@@ -238,7 +238,7 @@ def list_liquidity(
 @endpoint("POST /assets/{code}/{scale}/liquidity/deposits", "liquidity:write", MOVEMENT)
 @command("liquidity deposit CODE SCALE AMOUNT", "EUR 2 1000.00", then=ASSET)
 def deposit_liquidity(
-    work: Work, code: str, scale: AssetScale, amount: Amount, reference: Reference | None = None
+    work: Work, code: str, scale: AssetScale, amount: Sum, reference: Reference | None = None
 ) -> MovementRecord:
     """Deposit money into the liquidity of an asset.
 
@@ -251,7 +251,7 @@ def deposit_liquidity(
 @endpoint("POST /assets/{code}/{scale}/liquidity/withdrawals", "liquidity:write", MOVEMENT)
 @command("liquidity withdraw CODE SCALE AMOUNT", "EUR 2 250.00", then=ASSET)
 def withdraw_liquidity(
-    work: Work, code: str, scale: AssetScale, amount: Amount, reference: Reference | None = None
+    work: Work, code: str, scale: AssetScale, amount: Sum, reference: Reference | None = None
 ) -> MovementRecord:
     """Withdraw money from the liquidity of an asset.
 
@@ -264,7 +264,7 @@ def withdraw_liquidity(
 @endpoint("POST /assets/{code}/{scale}/fees/withdrawals", "liquidity:write", MOVEMENT)
 @command("fee withdraw CODE SCALE AMOUNT", "USD 2 12.50", then=ASSET)
 def withdraw_fees(
-    work: Work, code: str, scale: AssetScale, amount: Amount, reference: Reference | None = None
+    work: Work, code: str, scale: AssetScale, amount: Sum, reference: Reference | None = None
 ) -> MovementRecord:
     """Withdraw collected fees."""
     account = _account(work, require_asset(work, code, scale), "fees")

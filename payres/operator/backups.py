@@ -134,10 +134,10 @@ def require_current(tx: Transaction) -> None:
     """Raises UnusableDatabase when another server has taken over since the database was last restored."""
     taken = status.takeover(tx)
     if taken is not None:
-        raise UnusableDatabase(f"Another server has taken this one's place: {describe(taken)}. {AFTER_TAKEOVER}")
+        raise UnusableDatabase(f"Another server has taken this one's place: {describe_backup(taken)}. {AFTER_TAKEOVER}")
 
 
-def describe(taken: Takeover) -> str:
+def describe_backup(taken: Takeover) -> str:
     """Which server has taken over, and when that was found."""
     found_at = format_time(taken.found_at)
     return f"{taken.base_url} was one's whose database was restored at {taken.restored_at}, as was found at {found_at}"

@@ -80,8 +80,8 @@ Reference = Annotated[
     ),
 ]
 DecimalText = Annotated[str, Meta(max_length=MAX_DECIMAL_LENGTH, examples=["100.00"], extra={"metavar": "AMOUNT"})]
-Amount = Annotated[DecimalText, said("Such as 100.00, in units of the asset.")]
-Code = Annotated[AssetCode, Meta(examples=["USD"])]
+Sum = Annotated[DecimalText, said("Such as 100.00, in units of the asset.")]
+Currency = Annotated[AssetCode, Meta(examples=["USD"])]
 TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"], extra={"is_time": True})]
 
 
@@ -140,7 +140,7 @@ class Listing(NamedTuple):
     also: tuple[str, str] | None = None
 
 
-class Form(NamedTuple):
+class OperationForm(NamedTuple):
     """A page with a form that carries out an operation, for operators with write access.
 
     The page shows the thing that it is `about`, which the path names, and what `will` happen; nothing will to one that
@@ -180,7 +180,7 @@ class Operation:
     then: Shape | None = None
     text: Callable[[Any], str] | None = None
     listing: Listing | None = None
-    form: Form | None = None
+    form: OperationForm | None = None
     shows_secret = False
     stream: Callable[..., Any] | None = None
     media_types: Sequence[str] = ()
@@ -364,7 +364,7 @@ def _declares(member: str, make: Callable[P, Any]) -> Callable[P, Callable[[F], 
 
 
 lists = _declares("listing", Listing)
-form = _declares("form", Form)
+form = _declares("form", OperationForm)
 
 
 def declared(*modules: str) -> Sequence[Operation]:

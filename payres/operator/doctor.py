@@ -27,7 +27,7 @@ from payres.core.store.connections import changed_at, free_bytes, is_served, log
 from payres.core.store.work import Environment, Work
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
-from payres.operator.backups import AFTER_TAKEOVER, describe
+from payres.operator.backups import AFTER_TAKEOVER, describe_backup
 from payres.operator.shapes import MEBIBYTE, format_size
 from payres.operator.store import status
 from payres.webhooks.store import webhooks
@@ -54,7 +54,7 @@ Look = tuple[str, str, object, str] | tuple[str, str, object, str, Page]
 Read = Callable[[Callable[[Work], Any]], Any]
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Diagnosis(msgspec.Struct, frozen=True):
     """A checked subject and its state; `fix` says what to do, None if nothing is wrong. A `warning` may be harmless.
     On pages, `page` stands in place of the first command in `fix`."""
 
@@ -65,21 +65,25 @@ class Finding(msgspec.Struct, frozen=True):
     page: Page | None = None
 
 
-def examine(work: Work) -> Sequence[Finding]:
+def examine(work: Work) -> Sequence[Diagnosis]:
     """The findings about the database and the settings; if another server has taken over, only that. Raises OSError."""
     taken = status.takeover(work)
     if taken is not None:
-        return [Finding("database", f"another server has taken this one's place: {describe(taken)}", AFTER_TAKEOVER)]
+        return [
+            Diagnosis(
+                "database", f"another server has taken this one's place: {describe_backup(taken)}", AFTER_TAKEOVER
+            )
+        ]
     looks = (_files, _backups, _ledger, _settings, _rates, _liquidity, _peers, _webhooks)
     return _findings(found for look in looks for found in look(work))
 
 
-def examine_all(read: Read, environment: Environment, *, is_standby: bool) -> Sequence[Finding]:
+def examine_all(read: Read, environment: Environment, *, is_standby: bool) -> Sequence[Diagnosis]:
     """The findings of `examine`, and those about this machine, the running server or a standby's replication, the
     public address and the servers of peers. After a takeover, only those about the data and the machine. Raises
     OSError."""
 
-    def unit(work: Work) -> tuple[Sequence[Finding], bool, str | None, Sequence[PeerRecord]]:
+    def unit(work: Work) -> tuple[Sequence[Diagnosis], bool, str | None, Sequence[PeerRecord]]:
         wallet = next((one.path for one in wallets.list_wallets(work) if one.active), None)
         return examine(work), status.takeover(work) is not None, wallet, peers.list_peers(work)
 
@@ -89,9 +93,9 @@ def examine_all(read: Read, environment: Environment, *, is_standby: bool) -> Se
     return [*found, *_clock(), *_findings(others)]
 
 
-def _findings(looks: Iterable[Look]) -> Sequence[Finding]:
+def _findings(looks: Iterable[Look]) -> Sequence[Diagnosis]:
     return [
-        Finding(subject, seen, fix if is_wrong else None, page=next(iter(page), None))
+        Diagnosis(subject, seen, fix if is_wrong else None, page=next(iter(page), None))
         for subject, seen, is_wrong, fix, *page in looks
     ]
 
@@ -208,7 +212,7 @@ def _webhooks(work: Work) -> Iterator[Look]:
         yield "events", f"{failed} were not delivered and are not sent again", True, fix, again
 
 
-def _clock() -> Iterator[Finding]:
+def _clock() -> Iterator[Diagnosis]:
     """Whether the clock is synchronized, if systemd knows: not in a container, or where the host sets the clock."""
     command = shutil.which("timedatectl")
     if command is None:
@@ -217,10 +221,10 @@ def _clock() -> Iterator[Finding]:
     with suppress(subprocess.TimeoutExpired):
         said = subprocess.run(asked, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False).stdout  # noqa: S603 - a fixed command
         if said.strip() == "yes":
-            yield Finding("clock", "the clock of this machine is synchronized")
+            yield Diagnosis("clock", "the clock of this machine is synchronized")
         elif said.strip() == "no":
             fix = "Signatures carry the time: unless its host sets it, run an NTP client (`timedatectl set-ntp true`)"
-            yield Finding("clock", "no NTP client sets the clock of this machine", fix, warning=True)
+            yield Diagnosis("clock", "no NTP client sets the clock of this machine", fix, warning=True)
 
 
 def _followed(environment: Environment) -> Iterator[Look]:

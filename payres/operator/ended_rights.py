@@ -12,12 +12,12 @@ from payres.core.store.work import Work
 from payres.interledger.store.peers import PEERS
 from payres.operator import api_keys, grants, keys, operators, peers, wallets
 from payres.operator.peers import PeerChange
-from payres.operator.store.ended_rights import EndedRight, Kind
+from payres.operator.store.ended_rights import EndedRight, RightKind
 from payres.webhooks.store.webhooks import WEBHOOKS
 
-Row = Mapping[str, Any]
+EndedRow = Mapping[str, Any]
 SHOWN: Final = 20  # of each kind; with --json all are
-NOUNS: Final[Mapping[Kind, str]] = {
+NOUNS: Final[Mapping[RightKind, str]] = {
     "grant": "grants",
     "token": "access tokens, revoked or rotated",
     "key": "keys of wallets",
@@ -32,7 +32,7 @@ NOUNS: Final[Mapping[Kind, str]] = {
 
 
 class Ended(Resource, frozen=True, kw_only=True):
-    kind: Kind
+    kind: RightKind
     name: str
     about: str
 
@@ -57,11 +57,11 @@ def end_again(work: Work, found: Sequence[EndedRight]) -> Sequence[str]:
     return [left for left in outcomes if isinstance(left, str)]
 
 
-def _end_operator(work: Work, name: str, row: Row) -> None:
+def _end_operator(work: Work, name: str, row: EndedRow) -> None:
     operators.replace_password(work, name, row["role"], row["hash"])
 
 
-def _end_peer(work: Work, name: str, row: Row) -> str | None:
+def _end_peer(work: Work, name: str, row: EndedRow) -> str | None:
     try:
         peers.remove_peer(work, name)
     except WrongState as error:
@@ -70,19 +70,19 @@ def _end_peer(work: Work, name: str, row: Row) -> str | None:
     return None
 
 
-def _replace_tokens(work: Work, name: str, row: Row) -> None:
+def _replace_tokens(work: Work, name: str, row: EndedRow) -> None:
     """Takes the tokens as they are stored, which both databases can read: they have the same secrets."""
     PEERS.update(work, row["id"], incoming_token_hash=row["incoming"], outgoing_token=row["outgoing"])
     server.record(work, "peer.change", name, tokens=["outgoing", "incoming"])
 
 
-def _disable_webhook(work: Work, name: str, row: Row) -> None:
+def _disable_webhook(work: Work, name: str, row: EndedRow) -> None:
     WEBHOOKS.update(work, name, state="disabled")
     server.record(work, "webhook.disable", name)
 
 
 # A string that one returns says what is left to do.
-_END: Final[Mapping[Kind, Callable[[Work, str, Row], object]]] = {
+_END: Final[Mapping[RightKind, Callable[[Work, str, EndedRow], object]]] = {
     "grant": lambda work, name, row: grants.revoke(work, name),
     "token": lambda work, name, row: tokens.revoke_token(work, row["token"]),
     "key": lambda work, name, row: keys.revoke_key(work, row["path"], name),

@@ -23,10 +23,10 @@ from payres.operator.store.all_payments import PaymentRecord, payments_in_order
 from payres.operator.store.entries import TransferLine
 from payres.operator.wallets import named_wallet, require_wallet
 
-Row = Mapping[str, str | int | None]
+ExportRow = Mapping[str, str | int | None]
 Format = Literal["csv", "jsonl"]
 # Yields rows and the progress, from 0 to 1; takes the unit of work for the next rows.
-Walk = Generator[tuple[Sequence[Row], float], Work, None]
+Walk = Generator[tuple[Sequence[ExportRow], float], Work, None]
 
 MEDIA_TYPES: Final[Mapping[Format, str]] = {"csv": "text/csv", "jsonl": "application/jsonl"}
 FILES: Final = tuple(MEDIA_TYPES.values())
@@ -43,7 +43,7 @@ PAYMENTS: Final = (
     *("failure", "metadata", "createdAt", "endedAt"),
 )
 
-WalletName = Annotated[str, said("Only this wallet.", metavar="PATH", typed=named_wallet)]
+OnlyWallet = Annotated[str, said("Only this wallet.", metavar="PATH", typed=named_wallet)]
 
 
 class PeriodQuery(Query, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class PeriodQuery(Query, frozen=True, kw_only=True):
 
 
 class ExportQuery(PeriodQuery, frozen=True, kw_only=True):
-    wallet: Annotated[WalletName, Meta(min_length=1, max_length=MAX_NAME_LENGTH)] | UnsetType = UNSET
+    wallet: Annotated[OnlyWallet, Meta(min_length=1, max_length=MAX_NAME_LENGTH)] | UnsetType = UNSET
 
 
 class Export:
@@ -85,7 +85,7 @@ class Export:
     def done(self) -> bool:
         return self.part >= 1
 
-    def step(self, work: Work) -> Sequence[Row]:
+    def step(self, work: Work) -> Sequence[ExportRow]:
         """The next rows. The first step raises NotFound, InvalidRequest."""
         if self._walk is None:
             self._walk = self._begin(work)
@@ -145,7 +145,7 @@ def export_ledger(query: ExportQuery) -> Export:
 
 @endpoint("GET /wallets/{wallet}/statement", "ledger:read", media_types=FILES)
 @command("export statement", "--wallet alice --from 2026-01-01 --to 2026-02-01")
-def export_statement(wallet: WalletName, query: PeriodQuery) -> Export:
+def export_statement(wallet: OnlyWallet, query: PeriodQuery) -> Export:
     """Export the movements of money into a wallet and out of it.
 
     Each line has the balance after it. The first is the opening balance, the last the closing balance.
@@ -182,7 +182,7 @@ def _batches(last: int) -> Iterator[tuple[int, int]]:
         yield first, min(first + BATCH_TRANSFERS - 1, last)
 
 
-def _entry(one: TransferLine) -> Row:
+def _entry(one: TransferLine) -> ExportRow:
     return {
         "id": str(one.id),
         "createdAt": format_time(one.created_at),
@@ -197,7 +197,7 @@ def _entry(one: TransferLine) -> Row:
     }
 
 
-def _line(work: Work, account_id: int, one: TransferLine, balance: int) -> Row:
+def _line(work: Work, account_id: int, one: TransferLine, balance: int) -> ExportRow:
     is_credit = one.credit_account_id == account_id
     counterpart = (work.urls.wallet(one.payer) if one.payer else None) if is_credit else one.receiver
     return {
@@ -212,12 +212,12 @@ def _line(work: Work, account_id: int, one: TransferLine, balance: int) -> Row:
     }
 
 
-def _total(balance: int, asset: Asset, kind: str, moment: int) -> Row:
+def _total(balance: int, asset: Asset, kind: str, moment: int) -> ExportRow:
     shown = {"createdAt": format_time(moment), "kind": kind, "assetCode": asset.code}
     return dict.fromkeys(STATEMENT) | shown | {"balance": format_decimal(balance, asset)}
 
 
-def _payment(work: Work, one: PaymentRecord, wallet: WalletRecord, now: int) -> Row:
+def _payment(work: Work, one: PaymentRecord, wallet: WalletRecord, now: int) -> ExportRow:
     state = one.state_at(now)
     ended_at = one.expires_at if state == "expired" else one.ended_at
     return {

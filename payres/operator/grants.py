@@ -19,7 +19,7 @@ from payres.core.protocol.visible import visible_name
 from payres.core.protocol.wire import Amount, Resource
 from payres.core.store import grants, server
 from payres.core.store.clients import CLIENTS
-from payres.core.store.grants import GRANTS, Decider, GrantRecord, InteractionRecord, State, page_of_grants
+from payres.core.store.grants import GRANTS, Decider, GrantRecord, GrantState, InteractionRecord, page_of_grants
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
@@ -42,7 +42,7 @@ def named_grant(work: Work, ref: str) -> str:
 
 
 GrantName = Annotated[str, said(typed=named_grant)]
-StateFilter = Annotated[State | UnsetType, said("Only grants in this state.")]
+GrantStateFilter = Annotated[GrantState | UnsetType, said("Only grants in this state.")]
 WithoutConsent = Annotated[bool, said("Also grants that need no owner's consent.", option="--all")]
 REFUSED: Final = frozenset({"denied", "expired", "lapsed"})  # states in which a grant has never permitted anything
 
@@ -75,7 +75,7 @@ class Grant(Resource, frozen=True, kw_only=True):
     """`access` and `subject` are as granted. `spending` is null if the grant permits no payments, or none now."""
 
     id: str
-    state: State
+    state: GrantState
     client: str
     client_name: str | None
     wallet_address: str | None
@@ -117,7 +117,7 @@ def require_grant(work: Work, id: str) -> GrantRecord:
     return require(GRANTS.get(work, id), f"There is no grant {id}; `payres grant list` shows all")
 
 
-def state_of(record: GrantRecord, interaction: InteractionRecord | None, now: int) -> State:
+def state_of(record: GrantRecord, interaction: InteractionRecord | None, now: int) -> GrantState:
     """The stored state, or `expired` or `lapsed` if the time for the next step is over."""
     if interaction is None:
         return record.state
@@ -202,7 +202,7 @@ GRANT: Final = Shape(
 @command("grant list", "--state pending")
 @lists("grants", "There are no such grants", "Grants")
 def list_grants(
-    work: Work, page: PageQuery, state: StateFilter = UNSET, without_consent: WithoutConsent = False
+    work: Work, page: PageQuery, state: GrantStateFilter = UNSET, without_consent: WithoutConsent = False
 ) -> tuple[Sequence[GrantRecord], PageBounds]:
     """List grants that owners decide on, newest first.
 

@@ -20,7 +20,7 @@ from payres.core.process.worker import Worker
 from payres.core.store.database import Database
 from payres.core.store.work import Transaction, Work
 from payres.operator.store import invariants, status
-from payres.operator.store.invariants import FILE, LEDGER_INVARIANTS, MAX_BREACHES, Invariant, Key
+from payres.operator.store.invariants import FILE, LEDGER_INVARIANTS, MAX_BREACHES, Invariant, RowKey
 
 BATCH_ROWS: Final = 1000
 BATCH_ACCOUNTS: Final = 100_000  # the accounts whose transfers are summed in memory at once
@@ -52,7 +52,7 @@ class Scan:
     def __init__(self, invariant: Invariant) -> None:
         self.invariant = invariant
         self.done = False
-        self._after: Key | None = None
+        self._after: RowKey | None = None
 
     def step(self, tx: Transaction) -> Sequence[str]:
         """The breaches in the next batch."""

@@ -25,10 +25,10 @@ from payres.operator.shapes import Column, Shape, represent
 from payres.operator.store import entries
 from payres.operator.store.entries import MOVEMENTS, MovementRecord
 
-Kind = Literal["deposit", "withdrawal"]
+MovementKind = Literal["deposit", "withdrawal"]
 
-ACTIONS: Final[Mapping[Kind, str]] = {"deposit": "deposit", "withdrawal": "withdraw"}
-EVENTS: Final[Mapping[Kind, str]] = {"deposit": "wallet.deposited", "withdrawal": "wallet.withdrawn"}
+ACTIONS: Final[Mapping[MovementKind, str]] = {"deposit": "deposit", "withdrawal": "withdraw"}
+EVENTS: Final[Mapping[MovementKind, str]] = {"deposit": "wallet.deposited", "withdrawal": "wallet.withdrawn"}
 
 
 class Movement(Resource, frozen=True, kw_only=True):
@@ -71,7 +71,9 @@ class NamedAccount(msgspec.Struct, frozen=True):
     holder: str
 
 
-def move(work: Work, account: NamedAccount, kind: Kind, text: str, reference: str | None = None) -> MovementRecord:
+def move(
+    work: Work, account: NamedAccount, kind: MovementKind, text: str, reference: str | None = None
+) -> MovementRecord:
     """Moves an amount such as "100.00" from outside to the account, or from the account to outside.
 
     Raises InvalidAmount, InvalidRequest for a reference, WrongState for one that another movement has;
@@ -96,7 +98,9 @@ def move(work: Work, account: NamedAccount, kind: Kind, text: str, reference: st
     return _record(work, account, moved.id, kind, amount, reference)
 
 
-def _find(work: Work, account: NamedAccount, kind: Kind, amount: int, reference: str | None) -> MovementRecord | None:
+def _find(
+    work: Work, account: NamedAccount, kind: MovementKind, amount: int, reference: str | None
+) -> MovementRecord | None:
     """The movement with this reference, if there is one."""
     if reference is None:
         return None
@@ -112,7 +116,7 @@ def _find(work: Work, account: NamedAccount, kind: Kind, amount: int, reference:
 
 
 def _record(
-    work: Work, account: NamedAccount, transfer_id: int, kind: Kind, amount: int, reference: str | None
+    work: Work, account: NamedAccount, transfer_id: int, kind: MovementKind, amount: int, reference: str | None
 ) -> MovementRecord:
     movement_id = work.new_id()
     MOVEMENTS.create(
@@ -127,7 +131,7 @@ def _record(
     return MOVEMENTS.by_id(work, movement_id)
 
 
-def _emit(work: Work, account: NamedAccount, kind: Kind, amount: int, reference: str | None) -> None:
+def _emit(work: Work, account: NamedAccount, kind: MovementKind, amount: int, reference: str | None) -> None:
     balance, asset = ACCOUNTS.by_id(work, account.id).balance, account.asset.asset
     data = WalletEvent(
         wallet_address=work.urls.wallet(account.name),

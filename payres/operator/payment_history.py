@@ -27,8 +27,7 @@ from payres.core.store.rows import PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Units, Work
 from payres.interledger.store import packets
-from payres.interledger.store.checkouts import State as CheckoutState
-from payres.interledger.store.checkouts import checkouts_of
+from payres.interledger.store.checkouts import Stage, checkouts_of
 from payres.operator import grants, ledger, refunds
 from payres.operator.declarations import command, endpoint
 from payres.operator.grants import Grant
@@ -133,7 +132,7 @@ class Checkout(Resource, frozen=True, kw_only=True):
     payer: str
     amount: str
     asset_code: str
-    state: CheckoutState
+    state: Stage
     failure: str | None
     payment: str | None
     silent: str | None
@@ -193,7 +192,7 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
     )
 
 
-async def send_back(call: Units, wanted: refunds.Wanted, offer: Offer | None) -> List[Refund]:
+async def send_back(call: Units, wanted: refunds.WantedRefund, offer: Offer | None) -> List[Refund]:
     """Makes a refund, in several units of work if there are very many payments to refund. `offer` is that of another
     server. After a crash, repeating it does the rest. Raises the errors of `refunds.plan` and `refunds.make`."""
     offered = None if offer is None else offer.terms.debit

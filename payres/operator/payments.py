@@ -30,7 +30,7 @@ from payres.operator.declarations import (
 )
 from payres.operator.shapes import Cell, Column, Shape, represent
 from payres.operator.store import all_payments
-from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, State
+from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, PaymentState
 from payres.operator.wallets import named_wallet, require_wallet
 
 PaymentName = Annotated[str, said(typed=lambda work, text: text.rpartition("/")[2])]
@@ -43,7 +43,7 @@ class Payment(Resource, frozen=True, kw_only=True):
 
     id: str
     direction: Direction
-    state: State
+    state: PaymentState
     wallet: str
     wallet_address: str
     client: str
@@ -71,7 +71,7 @@ class PaymentQuery(Query, frozen=True, kw_only=True):
 
     wallet: Annotated[Name | UnsetType, said("Only this wallet.", metavar="PATH", typed=named_wallet)] = UNSET
     direction: Annotated[Direction | UnsetType, said("Only incoming, or outgoing.")] = UNSET
-    state: Annotated[State | UnsetType, said("Only in this state.")] = UNSET
+    state: Annotated[PaymentState | UnsetType, said("Only in this state.")] = UNSET
     from_: Annotated[TimeText | UnsetType, said("Created on this day (UTC), or at this time, or later.")] = FROM
     to: Annotated[TimeText | UnsetType, said("Created before then.")] = UNSET
     counterpart: Annotated[

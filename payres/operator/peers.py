@@ -25,7 +25,7 @@ from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PEERS, PeerRecord
 from payres.operator import movements
 from payres.operator.assets import MAX_SCALE, open_asset
-from payres.operator.declarations import Amount, Code, DecimalText, Name, Reference, command, endpoint, lists, said
+from payres.operator.declarations import Currency, DecimalText, Name, Reference, Sum, command, endpoint, lists, said
 from payres.operator.movements import MOVEMENT, NamedAccount
 from payres.operator.shapes import Cell, Column, Shape, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
@@ -35,7 +35,7 @@ CREDIT: Final = "What the peer may owe us, in units of the asset: 1000.00."
 MAX_PACKET: Final = "Most in one packet, in the smallest unit: with scale 2, 10000 is 100.00"
 CreditLimit = Annotated[DecimalText, said(CREDIT)]
 MaxPacket = Annotated[int, Meta(ge=0, le=MAX_LEDGER)] | None
-Token = Annotated[Text, said(metavar="TOKEN", secret=True)]
+PeerToken = Annotated[Text, said(metavar="TOKEN", secret=True)]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
 _TOKEN: Final = re.compile(rf"[!-~]{{1,{MAX_TOKEN_LENGTH}}}")
@@ -46,13 +46,15 @@ class NewPeer(Body, frozen=True, kw_only=True):
 
     name: Name
     ilp_address: Annotated[Text, said("The peer's address, such as test.first-bank.", metavar="ADDRESS")]
-    asset_code: Annotated[Code, said("The currency between the two, such as USD.", option="--asset", metavar="CODE")]
+    asset_code: Annotated[
+        Currency, said("The currency between the two, such as USD.", option="--asset", metavar="CODE")
+    ]
     asset_scale: Annotated[
         Scale, said("Its number of decimals: 2 for cents.", option="--scale", least=0, most=MAX_SCALE)
     ]
     url: Annotated[Text, said("Where the peer takes packets (POST).", metavar="URL")]
-    outgoing_token: Annotated[Token, said("What we show the peer.")]
-    incoming_token: Annotated[Token, said("What the peer shows us.")]
+    outgoing_token: Annotated[PeerToken, said("What we show the peer.")]
+    incoming_token: Annotated[PeerToken, said("What the peer shows us.")]
     max_packet: Annotated[MaxPacket, said(f"{MAX_PACKET}.", metavar="N", least=1, most=MAX_LEDGER)] = None
     credit_limit: Annotated[
         CreditLimit, said(f"{CREDIT} Without it the peer can only receive, or send what it paid before.")
@@ -69,8 +71,8 @@ class PeerChange(Body, frozen=True, kw_only=True):
     """Members that are left out do not change. A `max_packet` of 0 removes the bound."""
 
     url: Annotated[Text | None, said("Where the peer takes packets now.", metavar="URL")] = None
-    outgoing_token: Annotated[Token | None, said("What we show the peer from now on.")] = None
-    incoming_token: Annotated[Token | None, said("What the peer shows us from now on.")] = None
+    outgoing_token: Annotated[PeerToken | None, said("What we show the peer from now on.")] = None
+    incoming_token: Annotated[PeerToken | None, said("What the peer shows us from now on.")] = None
     max_packet: Annotated[MaxPacket, said(f"{MAX_PACKET}; 0 for any.", metavar="N", least=0, most=MAX_LEDGER)] = None
     credit_limit: CreditLimit | None = None
     add_routes: Annotated[
@@ -336,7 +338,7 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[M
 
 @endpoint("POST /peers/{name}/deposits", "peers:write", MOVEMENT)
 @command("peer deposit NAME AMOUNT", "first-bank 100.00", then=PEER)
-def deposit(work: Work, name: str, amount: Amount, reference: Reference | None = None) -> MovementRecord:
+def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Record what the peer paid us outside of payres.
 
     The peer then owes us less, or we owe it more. AMOUNT is a decimal in units of the currency.
@@ -346,7 +348,7 @@ def deposit(work: Work, name: str, amount: Amount, reference: Reference | None =
 
 @endpoint("POST /peers/{name}/withdrawals", "peers:write", MOVEMENT)
 @command("peer withdraw NAME AMOUNT", "first-bank 100.00", then=PEER)
-def withdraw(work: Work, name: str, amount: Amount, reference: Reference | None = None) -> MovementRecord:
+def withdraw(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Record what we paid the peer outside of payres.
 
     We then owe the peer less, or it owes us more, up to its credit limit. AMOUNT is a decimal in units of the currency.

@@ -50,7 +50,7 @@ ACTION: Final = "payment.refund"
 PARTS_AT_ONCE: Final = 64
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class WantedRefund(msgspec.Struct, frozen=True):
     """A requested refund: of an amount such as "10.00" or the rest; to the payers, or to the wallet address `to`."""
 
     payment_id: str
@@ -59,14 +59,14 @@ class Wanted(msgspec.Struct, frozen=True):
     to: str | None = None
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RefundPlan(msgspec.Struct, frozen=True):
     """A planned refund of an incoming payment: the whole amount, and the `parts` of it that return to local payments,
     newest first; none if it goes to a wallet address. `came` is the amount received from other servers.
 
     `made` are the ids of the existing refunds with the reference. If there are parts too, a crash interrupted it.
     """
 
-    wanted: Wanted
+    wanted: WantedRefund
     payment: IncomingRecord
     receiver: WalletRecord
     amount: int
@@ -75,7 +75,7 @@ class Plan(msgspec.Struct, frozen=True):
     made: Sequence[str] = ()
 
 
-def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
+def plan(work: Work, wanted: WantedRefund, offered: int | None = None) -> RefundPlan:
     """Plans a refund; `offered` is the amount of an offer, if there is one. May read very many payments.
 
     Raises NotFound, InvalidRequest, InvalidAmount; WrongState, also if the reference belongs to another refund.
@@ -91,7 +91,7 @@ def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
     asked = None if wanted.amount is None else require_amount(wanted.amount, receiver.asset)
     made = refunds_under(work, payment.id, wanted.reference)
     if made:
-        return _continued(work, Plan(wanted, payment, receiver, _amount_of(work, made, receiver)), made, asked)
+        return _continued(work, RefundPlan(wanted, payment, receiver, _amount_of(work, made, receiver)), made, asked)
     came, left, origin = 0, payment.received - sent_back(work, payment.id), "payment"
     if wanted.to is not None:
         came = payment.received - delivered_here(work, payment.id)
@@ -100,11 +100,11 @@ def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
     if not 0 < amount <= left:
         most = f"Only {format_decimal(left, receiver.asset)} {receiver.asset_code}" if left > 0 else "Nothing"
         raise InvalidAmount(f"{most} of the {origin} can still be sent back", remaining=str(left))
-    found = Plan(wanted, payment, receiver, amount, came)
+    found = RefundPlan(wanted, payment, receiver, amount, came)
     return found if wanted.to is not None else _with_parts(work, found, amount)
 
 
-def plan_elsewhere(work: Work, wanted: Wanted) -> tuple[WalletRecord, int] | None:
+def plan_elsewhere(work: Work, wanted: WantedRefund) -> tuple[WalletRecord, int] | None:
     """The wallet that pays a refund to another server, and the amount; None if it was already made.
 
     Raises like `plan`; WrongState, InsufficientFunds if the wallet cannot pay.
@@ -119,7 +119,7 @@ def plan_elsewhere(work: Work, wanted: Wanted) -> tuple[WalletRecord, int] | Non
     return found.receiver, found.amount
 
 
-def make(work: Work, found: Plan, first: int = 0, offer: Offer | None = None) -> Sequence[str]:
+def make(work: Work, found: RefundPlan, first: int = 0, offer: Offer | None = None) -> Sequence[str]:
     """Makes the refunds of the next PARTS_AT_ONCE parts of a plan, from `first` on, or the one to its wallet address,
     with `offer` if that is on another server. Returns their ids.
 
@@ -138,7 +138,7 @@ def make(work: Work, found: Plan, first: int = 0, offer: Offer | None = None) ->
     return [_send_back(work, found, *part).id for part in found.parts[first : first + PARTS_AT_ONCE]]
 
 
-def _continued(work: Work, found: Plan, made: Sequence[RefundRecord], asked: int | None) -> Plan:
+def _continued(work: Work, found: RefundPlan, made: Sequence[RefundRecord], asked: int | None) -> RefundPlan:
     """The plan with the parts left by a crash, usually none. Raises WrongState if another refund was made."""
     to = None if found.wanted.to is None else canonical(found.wanted.to)
     if asked not in {None, found.amount} or any(one.wallet_address != to for one in made):
@@ -158,7 +158,7 @@ def _amount_of(work: Work, made: Sequence[RefundRecord], receiver: WalletRecord)
     return amount if found is None else require_amount(found["amount"].partition(" ")[0], receiver.asset)
 
 
-def _with_parts(work: Work, found: Plan, amount: int) -> Plan:
+def _with_parts(work: Work, found: RefundPlan, amount: int) -> RefundPlan:
     """The plan with the parts of an amount that returns to local payments.
 
     If they take several units of work, errors that would stop one in the middle are raised now, as far as foreseeable:
@@ -210,7 +210,7 @@ def _changed() -> WrongState:
     return WrongState("Something else of this payment was sent back meanwhile; send this refund again")
 
 
-def _send_back(work: Work, found: Plan, payer_id: str, amount: int) -> RefundRecord:
+def _send_back(work: Work, found: RefundPlan, payer_id: str, amount: int) -> RefundRecord:
     if amount > open_part(work, payer_id):
         raise _changed()
     receiver = found.receiver
@@ -241,7 +241,7 @@ def _send_back(work: Work, found: Plan, payer_id: str, amount: int) -> RefundRec
     return made
 
 
-def _send_to(work: Work, found: Plan, to: str, reference: str, offer: Offer | None) -> RefundRecord:
+def _send_to(work: Work, found: RefundPlan, to: str, reference: str, offer: Offer | None) -> RefundRecord:
     """Makes an outgoing payment with this server as its client; a local wallet gets it in this unit."""
     if found.amount > found.came - sent_back(work, found.payment.id, remote=True):
         raise _changed()

@@ -31,7 +31,7 @@ _URL: Final = re.compile(r"https?://([^/]+)/\S{24,}")
 LAST: Final = 8  # characters that identify a long id or URL when it is shortened
 R = TypeVar("R", bound=Resource)
 
-Kind = Literal["text", "long", "number", "time", "code", "state"]
+CellKind = Literal["text", "long", "number", "time", "code", "state"]
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Cell(msgspec.Struct, frozen=True):
     """
 
     text: str
-    kind: Kind = "text"
+    kind: CellKind = "text"
     link: str | None = None
     unit: str = ""
 
@@ -86,7 +86,7 @@ class Column(NamedTuple):
 
     label: str
     value: str | Callable[[Any], Any]
-    kind: Kind = "text"
+    kind: CellKind = "text"
     section: str | None = None
     listed: bool | Literal["on pages", "in files"] = True
 
@@ -148,7 +148,7 @@ def represent(struct: type[R], record: object, **made: Any) -> R:
     return struct(**made)
 
 
-def fact(label: str, value: str | Callable[[Any], Any], kind: Kind = "text", section: str | None = None) -> Column:
+def fact(label: str, value: str | Callable[[Any], Any], kind: CellKind = "text", section: str | None = None) -> Column:
     """A column that is shown for a single thing, and not in lists."""
     return Column(label, value, kind, section, listed=False)
 
@@ -158,7 +158,7 @@ def facts_of(columns: Iterable[Column], thing: Any) -> list[Fact]:
     return [(column.label, column.cell(thing)) for column in columns]
 
 
-def cell_of(value: object, kind: Kind = "text", section: str | None = None) -> Cell:
+def cell_of(value: object, kind: CellKind = "text", section: str | None = None) -> Cell:
     """The cell of a value: empty for None; for a list, its texts separated by spaces. With a `section`, it links to the
     page there."""
     if value is None or value == "":
@@ -172,7 +172,7 @@ def path_of(*names: str) -> str:
     return "/".join(["/admin", *(quote(name, safe="") for name in names)])
 
 
-class Table(NamedTuple):
+class DataTable(NamedTuple):
     """`none` is the text for a table without rows."""
 
     name: str
@@ -185,7 +185,7 @@ class Table(NamedTuple):
         return as_csv([cell.printed for cell in row] for row in (self.headings, *self.rows))
 
 
-def make_table(name: str, columns: Sequence[Column], records: Iterable[Any], none: str) -> Table:
+def make_table(name: str, columns: Sequence[Column], records: Iterable[Any], none: str) -> DataTable:
     """The table of these records."""
     rows = [[column.cell(one) for column in columns] for one in records]
     kinds = [cell.kind for cell in rows[0]] if rows else ["text"] * len(columns)
@@ -193,7 +193,7 @@ def make_table(name: str, columns: Sequence[Column], records: Iterable[Any], non
         Cell(column.label, "number" if kind == "number" else "text")
         for column, kind in zip(columns, kinds, strict=True)
     ]
-    return Table(name, headings, rows, none)
+    return DataTable(name, headings, rows, none)
 
 
 def as_csv(rows: Iterable[Sequence[object]], end: str = "\r\n") -> str:

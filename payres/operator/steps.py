@@ -29,7 +29,7 @@ from payres.operator.wallets import Wallet
 from payres.operator.webhooks import Patterns, Private, Webhook, WebhookTest
 from payres.webhooks.sender import Sender
 
-Scopes = Annotated[list[str], Meta(min_length=1)]
+KeyScopes = Annotated[list[str], Meta(min_length=1)]
 Returned = Annotated[DecimalText | None, said("By default all that is left.")]
 Receiver = Annotated[
     Text | None, said("Only for money that came from another server: the wallet address that it is sent to.")
@@ -56,7 +56,7 @@ async def set_password(call: ApiCall, wallet: str, new: NewPassword) -> Wallet:
 
 @endpoint("POST /api-keys", "keys:write", shows_secret=True, noun="steps")
 async def create_api_key(
-    call: ApiCall, name: Name, scopes: Scopes, expires_at: TimeText | None = None
+    call: ApiCall, name: Name, scopes: KeyScopes, expires_at: TimeText | None = None
 ) -> CreatedApiKey:
     """Create an API key, with no more scopes than one's own, which expires no later. The key is shown only here.
 
@@ -108,7 +108,7 @@ async def send_back(
     Money from another server goes to the wallet address in `to`, and is `sending` until it has arrived there. Repeating
     a request with the same reference does nothing.
     """
-    wanted = refunds.Wanted(id, reference, amount, to)
+    wanted = refunds.WantedRefund(id, reference, amount, to)
     offer = await node_of(call.context).quotes.offer_for_refund(to, partial(refunds.plan_elsewhere, wanted=wanted))
     async with call.context.idempotency_slots.slot("refunds", id):  # each sees what the one before has sent back
         made = await payment_history.send_back(call, wanted, offer)

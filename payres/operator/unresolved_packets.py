@@ -28,7 +28,7 @@ from payres.operator.declarations import endpoint, form, lists
 from payres.operator.peers import require_peer
 from payres.operator.shapes import Column, Shape
 
-Outcome = Literal["delivered", "returned"]
+Resolution = Literal["delivered", "returned"]
 NONE: Final = "No packet is unresolved"
 SENT: Final = "Whether the peer counts it as delivered"
 RECEIVED: Final = "Accepted just before this server was killed: whether the peer counts it, or has sent the money again"
@@ -52,7 +52,7 @@ class UnresolvedPacket(Resource, frozen=True, kw_only=True):
 
 
 class ResolvedPacket(UnresolvedPacket, frozen=True, kw_only=True):
-    outcome: Outcome
+    outcome: Resolution
 
 
 def packet(work: Work, record: PacketRecord | TakenPacket) -> UnresolvedPacket:
@@ -134,7 +134,7 @@ def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacke
     question="What happened to it?",
     moves_money=True,
 )
-def resolve(work: Work, id: str, outcome: Outcome) -> ResolvedPacket:
+def resolve(work: Work, id: str, outcome: Resolution) -> ResolvedPacket:
     """Record the outcome of an unresolved packet."""
     packet = require_unresolved(work, id)
     peer, payment = _peer_of(work, packet), payment_of(work, packet)

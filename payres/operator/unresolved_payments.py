@@ -24,7 +24,7 @@ from payres.operator.shapes import Column, Shape
 from payres.operator.unresolved_packets import NONE, RECEIVED, list_unresolved
 
 
-class Group(msgspec.Struct, frozen=True):
+class UnresolvedGroup(msgspec.Struct, frozen=True):
     """The unresolved packets of one payment, or those that were forwarded to one peer; at least one."""
 
     peer: PeerRecord
@@ -55,7 +55,7 @@ class UnresolvedPayment(Resource, frozen=True, kw_only=True):
     most: str | None
 
 
-def unresolved_payment(work: Work, group: Group) -> UnresolvedPayment:
+def unresolved_payment(work: Work, group: UnresolvedGroup) -> UnresolvedPayment:
     peer, one = group.peer, group.packets[0]
     amount = sum(packet.amount for packet in group.packets)
     times = [packet.created_at if isinstance(packet, TakenPacket) else packet.expires_at for packet in group.packets]
@@ -119,7 +119,7 @@ UNRESOLVED_PAYMENT: Final = Shape(
 
 @endpoint("GET /peers/{name}/unresolved-payments", "peers:read", UNRESOLVED_PAYMENT, noun="unresolved_payments")
 @lists("payments", NONE)
-def list_unresolved_payments(work: Work, name: str) -> Sequence[Group]:
+def list_unresolved_payments(work: Work, name: str) -> Sequence[UnresolvedGroup]:
     """List the payments with unresolved packets of a peer, and what to compare.
 
     Each has the number and the sum of these packets, and what the peer counts for the whole payment at least and at
@@ -130,4 +130,4 @@ def list_unresolved_payments(work: Work, name: str) -> Sequence[Group]:
     for one in list_unresolved(work, name):
         key = (one.incoming_payment_id, one.forwarded_to) if isinstance(one, TakenPacket) else one.outgoing_payment_id
         groups.setdefault(key, []).append(one)
-    return [Group(peer, found) for found in groups.values()]
+    return [UnresolvedGroup(peer, found) for found in groups.values()]

@@ -13,7 +13,7 @@ from payres.core.protocol.clock import DAY
 from payres.core.store.database import Database
 from payres.core.store.rows import first_row_from
 from payres.core.store.work import Work
-from payres.operator.store.entries import Flow, last_transfer, sums_by_day
+from payres.operator.store.entries import DailyFlow, last_transfer, sums_by_day
 
 DAYS: Final = 90
 BATCH: Final = 100_000  # the most transfers that one call counts
@@ -40,7 +40,7 @@ class DailyVolume:
 
     def __init__(self) -> None:
         self._next: int | None = None
-        self._sums = Counter[Flow]()
+        self._sums = Counter[DailyFlow]()
         self._looking = asyncio.Lock()
 
     async def look(self, database: Database) -> Volume:
@@ -54,10 +54,10 @@ class DailyVolume:
     def _by_asset(self, first_day: int, received: bool) -> dict[Asset, list[int]]:
         assets = sorted({flow.asset for flow in self._sums}, key=lambda asset: (asset.code, asset.scale))
         days = range(first_day, first_day + DAYS)
-        return {asset: [self._sums[Flow(day, asset, received)] for day in days] for asset in assets}
+        return {asset: [self._sums[DailyFlow(day, asset, received)] for day in days] for asset in assets}
 
 
-def _count(work: Work, after: int | None) -> tuple[int, Counter[Flow], int, bool]:
+def _count(work: Work, after: int | None) -> tuple[int, Counter[DailyFlow], int, bool]:
     """The first day, what this call has counted, the id of the next transfer to count, and whether all are counted."""
     first_day = work.now // DAY - DAYS + 1
     first = first_row_from(work, "transfer", "id", first_day * DAY) if after is None else after

@@ -20,7 +20,18 @@ from payres.html.sign_in import make_link
 from payres.html.store.sessions import OF_WALLETS, end_access
 from payres.operator import movements
 from payres.operator.assets import open_asset
-from payres.operator.declarations import Amount, Code, Name, Reference, check_name, command, endpoint, form, lists, said
+from payres.operator.declarations import (
+    Currency,
+    Name,
+    Reference,
+    Sum,
+    check_name,
+    command,
+    endpoint,
+    form,
+    lists,
+    said,
+)
 from payres.operator.movements import MOVEMENT, NamedAccount
 from payres.operator.shapes import Column, Shape, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
@@ -109,7 +120,7 @@ def list_wallets(work: Work) -> Sequence[WalletRecord]:
 
 @endpoint("POST /wallets", "wallets:write", WALLET)
 def open_wallet(
-    work: Work, path: Name, asset_code: Code, asset_scale: Scale, public_name: Name | None = None
+    work: Work, path: Name, asset_code: Currency, asset_scale: Scale, public_name: Name | None = None
 ) -> WalletRecord:
     """Open a wallet. The owner's password is set separately."""
     return create_wallet(work, path, asset_code, asset_scale, public_name, None)
@@ -175,7 +186,7 @@ def create_wallet(
     WALLET,
     moves_money=True,
 )
-def deposit(work: Work, wallet: WalletName, amount: Amount, reference: Reference | None = None) -> MovementRecord:
+def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Put money into a wallet. AMOUNT is a decimal in units of its currency."""
     found = require_wallet(work, wallet)
     if not found.active:
@@ -194,7 +205,7 @@ def deposit(work: Work, wallet: WalletName, amount: Amount, reference: Reference
     WALLET,
     moves_money=True,
 )
-def withdraw(work: Work, wallet: WalletName, amount: Amount, reference: Reference | None = None) -> MovementRecord:
+def withdraw(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Take money out of a wallet. AMOUNT is a decimal in units of its currency."""
     return movements.move(work, _account(work, require_wallet(work, wallet)), "withdrawal", amount, reference)
 

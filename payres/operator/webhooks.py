@@ -32,7 +32,7 @@ from payres.operator.declarations import (
 )
 from payres.operator.shapes import Column, Shape, fact, represent
 from payres.webhooks.deliveries import ALL, TEST, matches, note_attempt, wants
-from payres.webhooks.sender import Attempt, WebhookTarget, new_secret, target_of
+from payres.webhooks.sender import Attempt, WebhookTarget, new_webhook_secret, target_of
 from payres.webhooks.store import webhooks as stored
 from payres.webhooks.store.webhooks import ACTIVE_WEBHOOK, DELIVERIES, WEBHOOKS, DeliveryRecord, WebhookRecord
 
@@ -42,7 +42,7 @@ Patterns = Annotated[
     said("Only these, such as 'incoming_payment.*'.", option="--events", metavar="NAMES"),
 ]
 Private = Annotated[bool, said("It is on this machine or in your network; http will do.")]
-StateFilter = Annotated[DeliveryState | UnsetType, said("Only those in this state.")]
+DeliveryStateFilter = Annotated[DeliveryState | UnsetType, said("Only those in this state.")]
 # The most events that are counted, so that showing a webhook stays fast.
 MOST_COUNTED: Final = 1000
 # The most deliveries of a webhook that one call replays.
@@ -185,7 +185,7 @@ def add(work: Work, url: Text, events: Patterns = (), private: Private = False) 
     _check_url(url, is_public=not (private or work.settings.allow_private_hosts))
     if len(stored.list_webhooks(work)) >= MAX_WEBHOOKS:
         raise WrongState(f"There are {MAX_WEBHOOKS} webhooks already; remove one first")
-    secret = new_secret(work)
+    secret = new_webhook_secret(work)
     webhook = WebhookRecord(
         id=work.new_id(),
         url=url,
@@ -240,7 +240,7 @@ def rotate(work: Work, id: str) -> Added:
     A secret that an earlier rotation replaced is no longer used.
     """
     webhook = require_webhook(work, id)
-    secret = new_secret(work)
+    secret = new_webhook_secret(work)
     encrypted, ends_at = server.encrypt(work, stored.WEBHOOK_SECRETS, secret), work.now + ROTATION_HOURS * HOUR
     WEBHOOKS.update(work, id, secret=encrypted, previous_secret=webhook.secret, previous_until=ends_at)
     server.record(work, "webhook.rotate", id)
@@ -257,7 +257,7 @@ def rotate(work: Work, id: str) -> Added:
     about="Events that a webhook did not accept at once, or gets again; a hundred at most.",
 )
 def list_deliveries(
-    work: Work, webhook: Name | UnsetType = UNSET, state: StateFilter = UNSET, limit: int = MAX_PAGE
+    work: Work, webhook: Name | UnsetType = UNSET, state: DeliveryStateFilter = UNSET, limit: int = MAX_PAGE
 ) -> Sequence[DeliveryRecord]:
     """List deliveries that failed at first, or are repeated.
 

@@ -22,7 +22,7 @@ from payres.html.forms import render_sign_in
 from payres.html.html import language_of
 from payres.html.qr import qr_code
 
-State = Literal["unpaid", "part", "open", "paid", "expired", "cancelled"]
+BillState = Literal["unpaid", "part", "open", "paid", "expired", "cancelled"]
 
 
 class Bill(NamedTuple):
@@ -32,7 +32,7 @@ class Bill(NamedTuple):
     wallet: WalletRecord
     url: str
     page: str
-    state: State
+    state: BillState
     note: str | None
     back: ShownUrl | None
 
@@ -113,7 +113,7 @@ def find_bill(work: Work, payment_id: str) -> Bill:
     return bill_of(work, *found)
 
 
-def _state(payment: IncomingRecord, wallet: WalletRecord, now: int) -> State:
+def _state(payment: IncomingRecord, wallet: WalletRecord, now: int) -> BillState:
     if payment.completed:
         # A payee who asked for any amount completes it after money has arrived.
         return "paid" if payment.received and not payment.remaining else "cancelled"

@@ -23,7 +23,7 @@ from payres.interledger.node import node_of
 from payres.people import bills
 from payres.people.bills import Bill, bill_of, find_bill
 from payres.people.rules import checkout, checkout_steps
-from payres.people.rules.checkout import Checkout, Desk
+from payres.people.rules.checkout import BillCheckout, Desk
 from payres.people.rules.sending import typed_url
 from payres.people.services import people_of
 
@@ -48,7 +48,7 @@ PROBLEMS: Final[Mapping[str, str]] = {
 class Back(NamedTuple):
     """The checkout of a payer who returned, and its bill."""
 
-    found: Checkout
+    found: BillCheckout
     bill: Bill
 
 
@@ -113,7 +113,7 @@ async def _begin(request: Request, bill: Bill, form: Mapping[str, str]) -> Respo
     return bills.show(request, bill, problems, form, status)
 
 
-def _word(found: Checkout, now: int) -> str:
+def _word(found: BillCheckout, now: int) -> str:
     """The outcome that the page shows."""
     record = found.record
     if record.state == "returned":

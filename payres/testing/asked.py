@@ -14,7 +14,7 @@ from payres.core.protocol.errors import DomainError
 from payres.core.protocol.gnap import ClientInstance, GrantRequest
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.clients import CLIENTS, Client
-from payres.core.store.grants import GRANTS, INTERACTIONS, TOKENS, GrantRecord, find_holder
+from payres.core.store.grants import GRANTS, INTERACTIONS, TOKENS, GrantRecord, TokenHolder, find_holder
 from payres.core.store.payments import INCOMING, OUTGOING, QUOTES
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
@@ -46,9 +46,9 @@ class _Body(msgspec.Struct, rename="camel"):
 
 def find_asked(work: Work, scope: Scope, body: bytes) -> Asked:
     """The operation of a request, before or just after it is answered."""
-    found = _asked(work, scope, body)
     value = credentials(scope["headers"], "gnap")
     holder = None if value is None else find_holder(work, hash_secret(value))
+    found = _asked(work, scope, body, holder)
     return msgspec.structs.replace(
         found,
         token=None if holder is None else holder.token_id,
@@ -65,7 +65,7 @@ def of_grant(work: Work, grant: GrantRecord) -> Asked:
     )
 
 
-def _asked(work: Work, scope: Scope, body: bytes) -> Asked:
+def _asked(work: Work, scope: Scope, body: bytes, holder: TokenHolder | None) -> Asked:
     operation, collection, named = _operation(scope)
     if operation is None:
         page = CONSENT_PAGE.match(scope["path"])
@@ -73,7 +73,7 @@ def _asked(work: Work, scope: Scope, body: bytes) -> Asked:
         return of_grant(work, GRANTS.by_id(work, interaction.grant_id)) if interaction else Asked()
     if operation == "post-request":
         return _of_grant_request(work, body)
-    grant = _grant(work, scope, collection, named)
+    grant = _grant(work, holder, collection, named)
     client = None if grant is None else CLIENTS.by_id(work, grant.client_id)
     if "path" in named:
         return Asked(operation, named["path"].lower(), client)
@@ -114,15 +114,13 @@ def _addresses(asked: GrantRequest) -> Iterator[str]:
         yield asked.subject.sub_ids[0].id
 
 
-def _grant(work: Work, scope: Scope, collection: str, named: Mapping[str, str]) -> GrantRecord | None:
+def _grant(work: Work, holder: TokenHolder | None, collection: str, named: Mapping[str, str]) -> GrantRecord | None:
     """The grant that is continued, of the token that is managed, or of the access token."""
     if collection == "continue":
         return GRANTS.get(work, named["id"])
     if collection == "token":
         token = TOKENS.get(work, named["id"])
         return None if token is None else GRANTS.get(work, token.grant_id)
-    value = credentials(scope["headers"], "gnap")
-    holder = None if value is None else find_holder(work, hash_secret(value))
     return None if holder is None else GRANTS.get(work, holder.grant_id)
 
 

@@ -40,8 +40,8 @@ from payres.testing import set_up
 from payres.testing.faults import Fault, check
 from payres.testing.journal import ADDED
 from payres.testing.rules import ConsentRule, Rules
-from payres.testing.sandbox import ROOT, Answer, Made, Sandbox
-from payres.testing.server import Server
+from payres.testing.sandbox import ROOT, ControlAnswer, Made, Sandbox
+from payres.testing.server import SandboxServer
 
 T = TypeVar("T", bound=msgspec.Struct)
 CURSOR: Final = re.compile("([0-9]{1,9})-([0-9]{1,15})")
@@ -54,7 +54,7 @@ CODES: Final = {400: InvalidRequest, 404: NotFound, 409: WrongState, 422: WrongS
 class Control:
     """The ASGI application of one server of a sandbox, with its control API."""
 
-    def __init__(self, sandbox: Sandbox, server: Server) -> None:
+    def __init__(self, sandbox: Sandbox, server: SandboxServer) -> None:
         self._sandbox = sandbox
         self._server = server
 
@@ -101,7 +101,7 @@ class Control:
         token = credentials(scope["headers"], "bearer")
         return token is not None and hmac.compare_digest(token.encode(), self._sandbox.token.encode())
 
-    async def _answer(self, scope: Scope, body: bytes) -> Answer:
+    async def _answer(self, scope: Scope, body: bytes) -> ControlAnswer:
         """Runs the action in a task, which a reset cancels; once per Idempotency-Key."""
         path = scope["raw_path"].decode("latin-1").removeprefix(ROOT).rstrip("/")
         act, named = _find(scope["method"], path)
@@ -110,7 +110,7 @@ class Control:
         earlier = None if key is None else self._sandbox.made.get((self._server, key))
         if earlier is not None and (earlier.path, earlier.body) != (path, body):
             raise WrongState("The Idempotency-Key was used before, for another request")
-        call = Call(self._sandbox, self._server, body, named, query)
+        call = ControlCall(self._sandbox, self._server, body, named, query)
         task = asyncio.create_task(act(call)) if earlier is None else earlier.task
         if key is not None:
             self._sandbox.made[self._server, key] = Made(path, body, task)
@@ -125,11 +125,11 @@ class Control:
         return task.result()
 
 
-class Call(msgspec.Struct, frozen=True):
+class ControlCall(msgspec.Struct, frozen=True):
     """A request of a server's control API. `named` are the path parameters, `query` the struct of the query."""
 
     sandbox: Sandbox
-    server: Server
+    server: SandboxServer
     body: bytes
     named: Mapping[str, str]
     query: Any
@@ -146,10 +146,10 @@ class Call(msgspec.Struct, frozen=True):
         return self.server.rules if self.named["kind"] == "consent-rules" else self.server.faults.rules
 
 
-Action = Callable[[Call], Coroutine[Any, Any, Answer]]
+ControlAction = Callable[[ControlCall], Coroutine[Any, Any, ControlAnswer]]
 
 
-def read_query(request: Request, act: Action) -> set_up.Given:
+def read_query(request: Request, act: ControlAction) -> set_up.Given:
     """Decodes the query. Raises InvalidRequest, which lists the valid parameters."""
     kind = QUERIES.get(act, set_up.Nothing)
     try:
@@ -159,46 +159,46 @@ def read_query(request: Request, act: Action) -> set_up.Given:
         raise InvalidRequest(sentence, field="query") from error
 
 
-async def show_state(call: Call) -> Answer:
+async def show_state(call: ControlCall) -> ControlAnswer:
     now = format_time(call.sandbox.clock.now())
     return 200, {**call.server.line, "now": now, "generation": call.sandbox.generation}
 
 
-async def read_document(call: Call) -> Answer:
+async def read_document(call: ControlCall) -> ControlAnswer:
     """The OpenAPI document of these actions."""
-    from payres.testing.openapi import encoded_document  # loads slowly
+    from payres.testing.openapi import encoded_control_document  # loads slowly
 
-    return 200, await asyncio.to_thread(encoded_document, call.server.settings.base_url)
+    return 200, await asyncio.to_thread(encoded_control_document, call.server.settings.base_url)
 
 
-async def reset(call: Call) -> Answer:
+async def reset(call: ControlCall) -> ControlAnswer:
     call.read(set_up.Nothing)
     return 200, {"generation": await call.sandbox.reset()}
 
 
-async def keep_baseline(call: Call) -> Answer:
+async def keep_baseline(call: ControlCall) -> ControlAnswer:
     call.read(set_up.Nothing)
     await call.sandbox.keep_baseline()
     return 200, {"generation": call.sandbox.generation}
 
 
-async def put_wallet(call: Call) -> Answer:
+async def put_wallet(call: ControlCall) -> ControlAnswer:
     wanted = call.read(set_up.WalletState)
     is_new, shown = await call.server.write(partial(set_up.put_wallet, path=call.named["path"], wanted=wanted))
     return 201 if is_new else 200, shown
 
 
-async def post_wallet(call: Call) -> Answer:
+async def post_wallet(call: ControlCall) -> ControlAnswer:
     wanted = call.read(set_up.WalletState)
     return 201, (await call.server.write(partial(set_up.put_wallet, path=_unused("wallet"), wanted=wanted)))[1]
 
 
-async def post_client(call: Call) -> Answer:
+async def post_client(call: ControlCall) -> ControlAnswer:
     name = call.read(set_up.Named).name
     return 201, await call.server.write(partial(set_up.open_client, path=_unused("client"), name=name))
 
 
-async def decide(call: Call) -> Answer:
+async def decide(call: ControlCall) -> ControlAnswer:
     given = call.read(set_up.Decided)
     shown, asked = await call.server.write(partial(set_up.decide, given=given))
     shown["redirect"] = shown["redirect"] and (
@@ -207,7 +207,7 @@ async def decide(call: Call) -> Answer:
     return 200, shown
 
 
-async def post_fault(call: Call) -> Answer:
+async def post_fault(call: ControlCall) -> ControlAnswer:
     fault = call.read(Fault)
     check(fault)
     if fault.kind.needs_peer and len(call.sandbox.servers) == 1:
@@ -215,36 +215,36 @@ async def post_fault(call: Call) -> Answer:
     return 201, call.server.faults.rules.add(fault).shown()
 
 
-async def post_rule(call: Call) -> Answer:
+async def post_rule(call: ControlCall) -> ControlAnswer:
     return 201, call.server.rules.add(call.read(ConsentRule)).shown()
 
 
-async def list_rules(call: Call) -> Answer:
+async def list_rules(call: ControlCall) -> ControlAnswer:
     return 200, {call.named["kind"].removeprefix("consent-"): call.rules().shown()}
 
 
-async def read_rule(call: Call) -> Answer:
+async def read_rule(call: ControlCall) -> ControlAnswer:
     return 200, call.rules().require(call.named["id"]).shown()
 
 
-async def delete_rules(call: Call) -> Answer:
+async def delete_rules(call: ControlCall) -> ControlAnswer:
     call.rules().remove(call.named.get("id"))
     return 204, None
 
 
-async def read_clock(call: Call) -> Answer:
+async def read_clock(call: ControlCall) -> ControlAnswer:
     clock = call.sandbox.clock
     return 200, {"now": format_time(clock.now()), "frozen": clock.frozen}
 
 
-async def move_clock(call: Call) -> Answer:
+async def move_clock(call: ControlCall) -> ControlAnswer:
     set_up.move(call.sandbox.clock, call.read(set_up.Move))
     settled = await call.sandbox.settle()
     status, clock = await read_clock(call)
     return status, {**clock, "settled": settled}
 
 
-async def list_requests(call: Call) -> Answer:
+async def list_requests(call: ControlCall) -> ControlAnswer:
     """The matching requests, as soon as there is one, or at the end of `wait`."""
     wanted: journals.RequestsWanted = call.query
     after = 0 if wanted.after is None else _position(call, wanted.after)
@@ -255,12 +255,12 @@ async def list_requests(call: Call) -> Answer:
     return 200, {"requests": found, "cursor": _cursor(call, last)}
 
 
-async def delete_requests(call: Call) -> Answer:
+async def delete_requests(call: ControlCall) -> ControlAnswer:
     call.server.journal.clear()
     return 204, None
 
 
-async def list_events(call: Call) -> Answer:
+async def list_events(call: ControlCall) -> ControlAnswer:
     """The matching events, as soon as there are `count`, or at the end of `wait`."""
     wanted: journals.EventsWanted = call.query
     journals.check(wanted)
@@ -270,22 +270,22 @@ async def list_events(call: Call) -> Answer:
     return 200, {"events": found, "cursor": _cursor(call, last), "timed_out": len(found) < wanted.count}
 
 
-def _unit(unit: Callable[..., Any], given: type[set_up.Given] | None = None, status: int = 200) -> Action:
+def _unit(unit: Callable[..., Any], given: type[set_up.Given] | None = None, status: int = 200) -> ControlAction:
     """An action of one unit of work, which gets the path parameters, and the body as `given` if declared."""
 
-    async def act(call: Call) -> Answer:
+    async def act(call: ControlCall) -> ControlAnswer:
         body = {} if given is None else {"given": call.read(given)}
         return status, await call.server.write(partial(unit, **call.named, **body))
 
     return act
 
 
-def _cursor(call: Call, last: int) -> str:
+def _cursor(call: ControlCall, last: int) -> str:
     """A cursor after the entry with this number."""
     return f"{call.sandbox.generation}-{last}"
 
 
-def _position(call: Call, text: str) -> int:
+def _position(call: ControlCall, text: str) -> int:
     """The number in a cursor. Raises InvalidRequest, and WrongState if the cursor is from before a reset."""
     found = CURSOR.fullmatch(text)
     if found is None:
@@ -303,7 +303,7 @@ def _unused(kind: str) -> str:
     return f"{kind}-{new_secret()[:10].lower().replace('_', '-')}"
 
 
-def _find(method: str, path: str) -> tuple[Action, dict[str, str]]:
+def _find(method: str, path: str) -> tuple[ControlAction, dict[str, str]]:
     """The action of a method and path, and the path parameters. Raises NotFound."""
     for (served, pattern), act in ACTIONS.items():
         found = re.fullmatch(pattern, path)
@@ -316,7 +316,7 @@ _WALLET: Final = "/wallets/(?P<path>[^/]+)"
 _KEY: Final = f"{_WALLET}/keys/(?P<kid>[^/]+)"
 _RULES: Final = "/(?P<kind>faults|consent-rules)"
 _RULE: Final = f"{_RULES}/(?P<id>[^/]+)"
-ACTIONS: Final[Mapping[tuple[str, str], Action]] = {
+ACTIONS: Final[Mapping[tuple[str, str], ControlAction]] = {
     ("GET", ""): show_state,
     ("GET", "/openapi.json"): read_document,
     ("POST", "/reset"): reset,
@@ -342,7 +342,7 @@ ACTIONS: Final[Mapping[tuple[str, str], Action]] = {
     ("GET", "/events"): list_events,
 }
 # The structs of queries; other actions have none.
-QUERIES: Final[Mapping[Action, type[set_up.Given]]] = {
+QUERIES: Final[Mapping[ControlAction, type[set_up.Given]]] = {
     list_requests: journals.RequestsWanted,
     list_events: journals.EventsWanted,
 }

@@ -33,7 +33,7 @@ from payres.interledger.outbound import Carry, Post
 from payres.interledger.packets import Code, Fulfill, Outcome, PacketRejected, Prepare, Reject, too_large_data
 from payres.testing.asked import Asked, find_asked
 from payres.testing.journal import Journal
-from payres.testing.rules import Rule, Rules
+from payres.testing.rules import RequestRule, Rules
 from payres.webhooks.sender import Sender
 
 SENTENCE: Final = "A fault of the sandbox, as the test has asked for"
@@ -44,10 +44,10 @@ NOTED: Final = "sandbox_fault"  # the key in a request's state
 # The current request and its scope.
 ANSWERED: ContextVar[tuple[Asked, Scope] | None] = ContextVar("answered", default=None)
 # The target of a fault: a request, the redirect after a decision, an event, or the packets of a quote or payment.
-Moment = Literal["request", "redirect", "event", "quote", "payment"]
+FaultTarget = Literal["request", "redirect", "event", "quote", "payment"]
 
 
-class Fault(Rule, frozen=True, kw_only=True):
+class Fault(RequestRule, frozen=True, kw_only=True):
     """`operation` is a published operationId. The first `skip` matching requests are unaffected. `seconds` is a delay;
     `deliver` the part of a payment that is delivered, as a decimal."""
 
@@ -59,7 +59,7 @@ class Fault(Rule, frozen=True, kw_only=True):
     deliver: Annotated[str, Meta(pattern=AMOUNT)] | None = None
 
     @property
-    def kind(self) -> "Kind":
+    def kind(self) -> "FaultKind":
         return KINDS[self.fault]
 
     @property
@@ -69,7 +69,7 @@ class Fault(Rule, frozen=True, kw_only=True):
     def lets_pass(self, fitted: int) -> bool:
         return fitted < self.skip
 
-    def acts(self, moment: Moment, asked: Asked) -> bool:
+    def acts(self, moment: FaultTarget, asked: Asked) -> bool:
         is_there = self.kind.needs is None or getattr(asked, self.kind.needs)
         is_asked = self.operation in {None, asked.operation}
         return moment in self.kind.moments and is_there and is_asked and self.fits(asked.wallet, asked.client)
@@ -145,11 +145,11 @@ async def alter(met: Met, name: bytes, pattern: bytes, by: bytes) -> None:
     await met.answer(met.scope, met.receive, met.send)
 
 
-class Kind(msgspec.Struct, frozen=True):
+class FaultKind(msgspec.Struct, frozen=True):
     """`needs` is the member of Asked that a request must have; `seconds` is the default delay."""
 
     act: Callable[[Met], Awaitable[None]] | None = None
-    moments: tuple[Moment, ...] = ("request",)
+    moments: tuple[FaultTarget, ...] = ("request",)
     needs: Literal["token", "signature"] | None = None
     seconds: float | None = None
 
@@ -158,33 +158,35 @@ class Kind(msgspec.Struct, frozen=True):
         return "payment" in self.moments
 
 
-KINDS: Final[Mapping[str, Kind]] = {
-    "unavailable": Kind(partial(refuse, error=Unavailable(SENTENCE, retry_after=0))),
-    "too_many_requests": Kind(partial(refuse, error=TooManyRequests(SENTENCE, retry_after=0))),
-    "internal_error": Kind(partial(refuse, error=ServerFailed(SENTENCE))),
-    "bad_gateway": Kind(answer_as_a_gateway),
-    "lost_answer": Kind(lose_answer),
-    "no_answer": Kind(keep_silent, seconds=30),
-    "connection_reset": Kind(reset_connection),
-    "slow": Kind(delay, seconds=2),
-    "truncated": Kind(truncate),
-    "expired_token": Kind(
+KINDS: Final[Mapping[str, FaultKind]] = {
+    "unavailable": FaultKind(partial(refuse, error=Unavailable(SENTENCE, retry_after=0))),
+    "too_many_requests": FaultKind(partial(refuse, error=TooManyRequests(SENTENCE, retry_after=0))),
+    "internal_error": FaultKind(partial(refuse, error=ServerFailed(SENTENCE))),
+    "bad_gateway": FaultKind(answer_as_a_gateway),
+    "lost_answer": FaultKind(lose_answer),
+    "no_answer": FaultKind(keep_silent, seconds=30),
+    "connection_reset": FaultKind(reset_connection),
+    "slow": FaultKind(delay, seconds=2),
+    "truncated": FaultKind(truncate),
+    "expired_token": FaultKind(
         partial(change_first, change=lambda work, id: TOKENS.update(work, id, expires_at=work.now)), needs="token"
     ),
-    "revoked_token": Kind(partial(change_first, change=tokens.revoke_token), needs="token"),
-    "revoked_grant": Kind(
+    "revoked_token": FaultKind(partial(change_first, change=tokens.revoke_token), needs="token"),
+    "revoked_grant": FaultKind(
         partial(change_first, change=lambda work, id: tokens.revoke_grant(work, TOKENS.by_id(work, id).grant_id)),
         needs="token",
     ),
-    "rotated_key": Kind(
+    "rotated_key": FaultKind(
         partial(alter, name=b"signature-input", pattern=rb'keyid="[^"]*"', by=b'keyid="rotated"'), needs="signature"
     ),
-    "bad_signature": Kind(partial(alter, name=b"signature", pattern=rb"=:[^:]{4}", by=b"=:fake"), needs="signature"),
-    "wrong_hash": Kind(moments=("redirect",)),
-    "duplicate_event": Kind(moments=("event",)),
-    "receiver_unreachable": Kind(moments=("quote", "payment")),
-    "slow_settlement": Kind(moments=("payment",), seconds=2),
-    "partial_failure": Kind(moments=("payment",)),
+    "bad_signature": FaultKind(
+        partial(alter, name=b"signature", pattern=rb"=:[^:]{4}", by=b"=:fake"), needs="signature"
+    ),
+    "wrong_hash": FaultKind(moments=("redirect",)),
+    "duplicate_event": FaultKind(moments=("event",)),
+    "receiver_unreachable": FaultKind(moments=("quote", "payment")),
+    "slow_settlement": FaultKind(moments=("payment",), seconds=2),
+    "partial_failure": FaultKind(moments=("payment",)),
 }
 
 
@@ -259,7 +261,7 @@ class Interference:
             return HASH.sub(FALSE_HASH, redirect)
         return None
 
-    def _use(self, moment: Moment, asked: Asked) -> Fault | None:
+    def _use(self, moment: FaultTarget, asked: Asked) -> Fault | None:
         return self.rules.use(lambda fault: fault.acts(moment, asked))
 
     async def _send(self, send: Send, asked: Asked, scope: Scope, message: Message) -> None:

@@ -6,9 +6,11 @@ import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, Self, TypeVar
 
 import httpx2
@@ -25,15 +27,14 @@ from payres.core.process.settings import Settings
 from payres.core.protocol.gnap import Access
 from payres.core.protocol.wire import IncomingPayment, OutgoingPayment
 from payres.core.store import representations
-from payres.core.store import wallets as stored_wallets
 from payres.core.store.payments import OUTGOING
+from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Transaction, Work
 from payres.html.sign_in import hash_password
 from payres.operator import invariant_checks, wallets
 from payres.testing import set_up
 from payres.testing.clock import MovableClock
 from payres.testing.rules import Decision
-from payres.testing.set_up import BALANCE, CLIENT, CLIENT_NAME, SETTINGS, WALLETS, shorten_timeouts
 
 T = TypeVar("T")
 START_SECONDS = 60
@@ -54,11 +55,11 @@ class Instance:
         self.context = context
         self.clock = clock
         self.base_url = context.urls.base
-        for path, name in WALLETS.items():
-            self.create_wallet(path, name=name, deposit=BALANCE)
-        shorten_timeouts(context)
+        for path, name in set_up.FIRST_WALLETS.items():
+            self.create_wallet(path, name=name, deposit=set_up.BALANCE)
+        set_up.shorten_timeouts(context)
         self._clients: list[Client] = []
-        self.client = self.new_client(CLIENT, name=CLIENT_NAME)
+        self.client = self.new_client(set_up.CLIENT, name=set_up.CLIENT_NAME)
 
     @classmethod
     @contextmanager
@@ -66,7 +67,7 @@ class Instance:
         """Runs payres on a free loopback port until the block ends. `settings` are settings of the server."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            defaults = {"base_url": base_url, "database": str(database), **SETTINGS}
+            defaults = {"base_url": base_url, "database": str(database), **set_up.SETTINGS}
             clock = MovableClock()
             requests = _Requests()
             app = create_app(msgspec.convert(defaults | settings, Settings), clock, requests, is_disposable=True)
@@ -163,7 +164,7 @@ class Instance:
 
         Raises AssertionError if it is still in progress after `seconds`.
         """
-        return self._server.call(self._ended(payment.id, seconds))
+        return self._ended(payment.id, seconds)
 
     def balance(self, path: str) -> str:
         """A wallet's balance, as a decimal."""
@@ -186,23 +187,18 @@ class Instance:
         for client in self._clients:
             client.close()
 
-    async def _ended(self, url: str, seconds: float) -> OutgoingPayment:
-        urls, payment_id = self.context.urls, url.rpartition("/")[2]
-
+    def _ended(self, url: str, seconds: float) -> OutgoingPayment:
         def unit(tx: Transaction) -> tuple[bool, OutgoingPayment]:
-            payment = OUTGOING.get(tx, payment_id)
-            assert payment is not None, f"there is no outgoing payment {payment_id}"
-            wallet = stored_wallets.WALLETS.by_id(tx, payment.wallet_address_id)
-            return payment.state != "sending", representations.outgoing_payment(urls, wallet, payment)
+            payment = OUTGOING.by_id(tx, url.rpartition("/")[2])
+            wallet = WALLETS.by_id(tx, payment.wallet_address_id)
+            return payment.state == "sending", representations.outgoing_payment(self.context.urls, wallet, payment)
 
-        end = asyncio.get_running_loop().time() + seconds
-        while True:
-            ended, shown = await self.context.database.read(unit)
-            if ended:
-                return shown
-            if asyncio.get_running_loop().time() >= end:
-                raise AssertionError(f"{url} is still in progress after {seconds:g} s: {shown}")
-            await asyncio.sleep(POLL_SECONDS)
+        end = monotonic() + seconds
+        while (read := self.read(unit))[0]:
+            if monotonic() >= end:
+                raise AssertionError(f"{url} is still in progress after {seconds:g} s: {read[1]}")
+            sleep(POLL_SECONDS)
+        return read[1]
 
     def _decide(self, redirect: str, decision: Decision) -> str | None:
         given = set_up.Decided(redirect=redirect, decision=decision)
@@ -229,22 +225,20 @@ class _Requests(RequestLog):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn in a thread, which signals when it is ready."""
+    """uvicorn in a thread."""
 
     def __init__(self, app: Starlette, listener: socket.socket) -> None:
         super().__init__(uvicorn.Config(app, **settings_of()))
         self._app = app
         self._listener = listener
-        self._ready = threading.Event()
+        self._loop: Future[asyncio.AbstractEventLoop] = Future()  # once it is ready
         self._stopping = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run_in_thread, name="payres", daemon=True)
 
     def start(self) -> Context:
         """Starts the server and returns the application's context. Raises RuntimeError if it fails to start."""
         self._thread.start()
-        if not self._ready.wait(START_SECONDS) or not self.started:
-            raise RuntimeError("payres did not start; its log says why")
+        self._loop.result(START_SECONDS)
         context: Context = self._app.state.context
         return context
 
@@ -254,16 +248,14 @@ class _Server(uvicorn.Server):
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the server's loop. Raises RuntimeError on that loop, as inside a unit of work."""
-        assert self._loop is not None
         if threading.current_thread() is self._thread:
             raise RuntimeError("A unit of work cannot ask the instance: ask before, and hand the result to the unit")
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop.result()).result()
 
     def stop(self) -> None:
         """Stops the server and waits until its database is closed."""
         self.should_exit = True
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._loop.result().call_soon_threadsafe(self._stopping.set)
         self._thread.join()
 
     async def main_loop(self) -> None:
@@ -289,12 +281,12 @@ class _Server(uvicorn.Server):
         await self.lifespan.shutdown()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
-        self._ready.set()
+        self._loop.set_result(asyncio.get_running_loop())
 
     def _run_in_thread(self) -> None:
         try:
             self.run(sockets=[self._listener])
         finally:
-            self._ready.set()  # also after a failure, which `start` then reports
+            if not self._loop.done():
+                self._loop.set_exception(RuntimeError("payres did not start; its log says why"))

@@ -24,7 +24,7 @@ from payres.core.protocol.event_types import EVENT_TYPES
 from payres.core.protocol.limits import MAX_WAIT_SECONDS
 from payres.core.signatures.sign import Message as Signed
 from payres.core.signatures.sign import field_value, header_fields
-from payres.core.signatures.verify import Unverified, Verified, describe, verify
+from payres.core.signatures.verify import Unverified, Verified, describe_signature, verify
 from payres.core.store import events
 from payres.core.store.events import Changes
 from payres.core.store.work import Units, Work
@@ -35,8 +35,8 @@ from payres.webhooks.sender import EventView, event_view
 
 FILTERS: Final = ("operation", "client", "wallet", "status", "fault")
 MOST_EVENTS: Final = 10_000  # read for one response
-Seconds = Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS)]
-Found = tuple[Sequence[Any], int]  # the matches, and the number of the last entry read
+WaitSeconds = Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS)]
+Matches = tuple[Sequence[Any], int]  # the matches, and the number of the last entry read
 Verdict = Literal["valid", "refused", "unsigned"]
 
 KEPT: Final = 1000
@@ -112,7 +112,7 @@ class Journal:
             kept.clear()
 
 
-class Exchange:
+class Recording:
     """Records a request and its response, which pass through `receive` and `send`. The entry is added before the end of
     the response is sent, so that a client that has the response finds it."""
 
@@ -183,7 +183,7 @@ class Exchange:
         target: bytes = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
         url = self._journal.base_url + target.decode("utf-8", "replace")
         signed = Signed(scope["method"], url, self._headers, self._body)
-        read = describe(signed)
+        read = describe_signature(signed)
         verifier.kid, verifier.created, verifier.components = read.keyid, read.created, read.components
         verifier.signature_base = None if read.base is None else _shortened(signed, read.base)
         code, reason = _code_and_reason(self._error)
@@ -216,7 +216,7 @@ class EventsWanted(Given, frozen=True):
     type: str | None = None
     wallet: str | None = None
     count: Annotated[int, Meta(ge=1, le=1000)] = 1
-    wait: Seconds = 10
+    wait: WaitSeconds = 10
 
 
 class RequestsWanted(Given, frozen=True):
@@ -228,7 +228,7 @@ class RequestsWanted(Given, frozen=True):
     wallet: str | None = None
     status: int | None = None
     fault: str | None = None
-    wait: Seconds = 0
+    wait: WaitSeconds = 0
 
 
 def check(wanted: EventsWanted) -> None:
@@ -237,7 +237,7 @@ def check(wanted: EventsWanted) -> None:
         raise InvalidRequest(f"There are no such events, but: {', '.join(EVENT_TYPES)}", field="type")
 
 
-async def find_requests(journal: Journal, wanted: RequestsWanted, after: int) -> Found:
+async def find_requests(journal: Journal, wanted: RequestsWanted, after: int) -> Matches:
     def fits(one: Entry) -> bool:
         return one.seq > after and all(getattr(wanted, name) in {None, getattr(one, name)} for name in FILTERS)
 
@@ -256,8 +256,8 @@ def find_events(work: Work, wanted: EventsWanted, after: int) -> tuple[list[Even
 
 
 async def wait_for(
-    changes: Changes, key: str, seconds: float, look: Callable[[], Awaitable[Found]], count: int
-) -> Found:
+    changes: Changes, key: str, seconds: float, look: Callable[[], Awaitable[Matches]], count: int
+) -> Matches:
     """Calls `look` after each change until it finds `count` matches, or until `seconds` have passed."""
     with changes.watch(key) as change, suppress(TimeoutError):
         async with asyncio.timeout(seconds):

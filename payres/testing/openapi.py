@@ -131,7 +131,7 @@ class Events(msgspec.Struct):
     timed_out: bool
 
 
-class Operation(NamedTuple):
+class Endpoint(NamedTuple):
     id: str
     summary: str
     tag: str
@@ -141,54 +141,54 @@ class Operation(NamedTuple):
     status: int = 200
 
 
-OPERATIONS: Final[Mapping[str, Operation]] = {
-    "GET ": Operation("read-sandbox", "Shows the line that the command printed.", "sandbox", State),
-    "POST /reset": Operation("reset", "Returns to the start or baseline.", "sandbox", Generation, set_up.Nothing),
-    "POST /baseline": Operation(
+OPERATIONS: Final[Mapping[str, Endpoint]] = {
+    "GET ": Endpoint("read-sandbox", "Shows the line that the command printed.", "sandbox", State),
+    "POST /reset": Endpoint("reset", "Returns to the start or baseline.", "sandbox", Generation, set_up.Nothing),
+    "POST /baseline": Endpoint(
         "keep-baseline", "Lets resets return to what is now.", "sandbox", Generation, set_up.Nothing
     ),
-    "POST /wallets": Operation(
+    "POST /wallets": Endpoint(
         "create-wallet", "Opens a wallet at an unused path.", "wallets", Wallet, set_up.WalletState, status=201
     ),
-    "GET /wallets/{path}": Operation("read-wallet", "Shows a wallet.", "wallets", Wallet),
-    "PUT /wallets/{path}": Operation(
+    "GET /wallets/{path}": Endpoint("read-wallet", "Shows a wallet.", "wallets", Wallet),
+    "PUT /wallets/{path}": Endpoint(
         "set-wallet", "Opens a wallet, or changes it to be so.", "wallets", Wallet, set_up.WalletState
     ),
-    "POST /clients": Operation(
+    "POST /clients": Endpoint(
         "create-client", "Opens a wallet with a key.", "wallets", ClientKey, set_up.Named, status=201
     ),
-    "PUT /wallets/{path}/keys/{kid}": Operation(
+    "PUT /wallets/{path}/keys/{kid}": Endpoint(
         "set-key", "Sets the only valid key of this name.", "wallets", SetKey, set_up.GivenKey
     ),
-    "DELETE /wallets/{path}/keys/{kid}": Operation("delete-key", "Revokes a key, if there is one.", "wallets"),
-    "POST /consents": Operation("decide", "Decides a grant as its owner.", "consents", DecidedGrant, set_up.Decided),
-    "POST /consent-rules": Operation(
+    "DELETE /wallets/{path}/keys/{kid}": Endpoint("delete-key", "Revokes a key, if there is one.", "wallets"),
+    "POST /consents": Endpoint("decide", "Decides a grant as its owner.", "consents", DecidedGrant, set_up.Decided),
+    "POST /consent-rules": Endpoint(
         "create-consent-rule", "Decides future grants.", "consents", KeptConsentRule, ConsentRule, status=201
     ),
-    "GET /consent-rules": Operation("list-consent-rules", "Lists the rules of consent.", "consents", ConsentRules),
-    "GET /consent-rules/{id}": Operation("read-consent-rule", "Shows a rule of consent.", "consents", KeptConsentRule),
-    "DELETE /consent-rules": Operation("delete-consent-rules", "Removes all rules of consent.", "consents"),
-    "DELETE /consent-rules/{id}": Operation("delete-consent-rule", "Removes a rule of consent.", "consents"),
-    "POST /faults": Operation(
+    "GET /consent-rules": Endpoint("list-consent-rules", "Lists the rules of consent.", "consents", ConsentRules),
+    "GET /consent-rules/{id}": Endpoint("read-consent-rule", "Shows a rule of consent.", "consents", KeptConsentRule),
+    "DELETE /consent-rules": Endpoint("delete-consent-rules", "Removes all rules of consent.", "consents"),
+    "DELETE /consent-rules/{id}": Endpoint("delete-consent-rule", "Removes a rule of consent.", "consents"),
+    "POST /faults": Endpoint(
         "create-fault", "Lets something go wrong in future requests.", "faults", KeptFault, Fault, status=201
     ),
-    "GET /faults": Operation("list-faults", "Lists the faults.", "faults", Faults),
-    "GET /faults/{id}": Operation("read-fault", "Shows a fault, and how often it happened.", "faults", KeptFault),
-    "DELETE /faults": Operation("delete-faults", "Removes all faults.", "faults"),
-    "DELETE /faults/{id}": Operation("delete-fault", "Removes a fault.", "faults"),
-    "GET /clock": Operation("read-clock", "Shows the time.", "clock", Clock),
-    "POST /clock": Operation("move-clock", "Moves, stops or starts the clock.", "clock", MovedClock, set_up.Move),
-    "POST /expire": Operation("expire", "Expires one thing or token now.", "clock", body=set_up.Expired),
-    "GET /requests": Operation(
+    "GET /faults": Endpoint("list-faults", "Lists the faults.", "faults", Faults),
+    "GET /faults/{id}": Endpoint("read-fault", "Shows a fault, and how often it happened.", "faults", KeptFault),
+    "DELETE /faults": Endpoint("delete-faults", "Removes all faults.", "faults"),
+    "DELETE /faults/{id}": Endpoint("delete-fault", "Removes a fault.", "faults"),
+    "GET /clock": Endpoint("read-clock", "Shows the time.", "clock", Clock),
+    "POST /clock": Endpoint("move-clock", "Moves, stops or starts the clock.", "clock", MovedClock, set_up.Move),
+    "POST /expire": Endpoint("expire", "Expires one thing or token now.", "clock", body=set_up.Expired),
+    "GET /requests": Endpoint(
         "list-requests", "Lists what the server was asked.", "journal", Requests, query=RequestsWanted
     ),
-    "DELETE /requests": Operation("delete-requests", "Empties that list.", "journal"),
-    "GET /events": Operation("list-events", "Lists events, or waits for them.", "journal", Events, query=EventsWanted),
+    "DELETE /requests": Endpoint("delete-requests", "Empties that list.", "journal"),
+    "GET /events": Endpoint("list-events", "Lists events, or waits for them.", "journal", Events, query=EventsWanted),
 }
 
 
 @cache
-def encoded_document(base_url: str) -> msgspec.Raw:
+def encoded_control_document(base_url: str) -> msgspec.Raw:
     """The encoded document."""
     return msgspec.Raw(documents.as_text(control_document(base_url)).encode())
 

@@ -15,7 +15,7 @@ CONSENT_PAGE = re.compile(r"/interact/([^/]+)/([^/]+)/?$")
 Decision = Literal["approve", "deny"]
 
 
-class Rule(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class RequestRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Applies to the next `times` requests, or to all; perhaps only for one wallet (a path) or one client (a wallet
     address)."""
 
@@ -31,17 +31,17 @@ class Rule(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
         return False
 
 
-class ConsentRule(Rule, frozen=True, kw_only=True):
+class ConsentRule(RequestRule, frozen=True, kw_only=True):
     """Decides grants, after `delay` seconds."""
 
     decision: Decision
     delay: Annotated[float, Meta(ge=0, le=3600)] = 0
 
 
-R = TypeVar("R", bound=Rule)
+R = TypeVar("R", bound=RequestRule)
 
 
-class Kept(msgspec.Struct, Generic[R]):
+class KeptRule(msgspec.Struct, Generic[R]):
     """A rule, and how often it matched and was used."""
 
     id: str
@@ -59,11 +59,11 @@ class Rules(Generic[R]):
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._made = 0
-        self._kept: list[Kept[R]] = []
+        self._kept: list[KeptRule[R]] = []
 
-    def add(self, rule: R) -> Kept[R]:
+    def add(self, rule: R) -> KeptRule[R]:
         self._made += 1
-        self._kept.append(Kept(f"{self._kind}-{self._made}", rule))
+        self._kept.append(KeptRule(f"{self._kind}-{self._made}", rule))
         return self._kept[-1]
 
     def __bool__(self) -> bool:
@@ -72,7 +72,7 @@ class Rules(Generic[R]):
     def shown(self) -> Sequence[dict[str, Any]]:
         return [one.shown() for one in self._kept]
 
-    def require(self, id: str) -> Kept[R]:
+    def require(self, id: str) -> KeptRule[R]:
         """The rule with an id. Raises NotFound."""
         found = next((one for one in self._kept if one.id == id), None)
         return require(found, f"There is no {self._kind} {id}")

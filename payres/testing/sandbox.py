@@ -24,8 +24,8 @@ from payres.testing import set_up
 from payres.testing.clock import SandboxClock
 from payres.testing.peering import peers_of
 from payres.testing.rules import ConsentRule
-from payres.testing.server import Server
-from payres.testing.set_up import BALANCE, CLIENT, CLIENT_NAME, SETTINGS, WALLETS
+from payres.testing.server import SandboxServer
+from payres.testing.set_up import BALANCE, CLIENT, CLIENT_NAME, FIRST_WALLETS, SETTINGS
 from payres.webhooks.deliveries import is_all_sent
 
 ROOT: Final = "/_sandbox"
@@ -34,10 +34,10 @@ SETTLE_SECONDS: Final = 5
 LOOK_SECONDS: Final = 0.005
 
 
-Answer = tuple[int, Any]  # status and content of the control API
+ControlAnswer = tuple[int, Any]  # status and content of the control API
 
 
-class Options(msgspec.Struct, frozen=True):
+class SandboxOptions(msgspec.Struct, frozen=True):
     """Options of the command. `settings` are values by name, `control_from` comma-separated addresses and networks,
     `webhook` a URL that gets all events. Without `token` one is generated."""
 
@@ -53,27 +53,27 @@ class Made(NamedTuple):
 
     path: str
     body: bytes
-    task: asyncio.Task[Answer]
+    task: asyncio.Task[ControlAnswer]
 
 
 class Sandbox:
     """The servers and their shared state. The `line` of the first is what the command prints for tests."""
 
     def __init__(
-        self, folder: Path, base_urls: Sequence[str], options: Options, request_log: RequestLog | None = None
+        self, folder: Path, base_urls: Sequence[str], options: SandboxOptions, request_log: RequestLog | None = None
     ) -> None:
         """Raises SettingsError."""
         self.token = options.token or new_secret()
         self.clock = SandboxClock()
         self.generation = 1
         self._webhook = options.webhook
-        self.under_way: set[asyncio.Task[Answer]] = set()  # control requests
-        self.made: dict[tuple[Server, str], Made] = {}  # by Idempotency-Key
+        self.under_way: set[asyncio.Task[ControlAnswer]] = set()  # control requests
+        self.made: dict[tuple[SandboxServer, str], Made] = {}  # by Idempotency-Key
         self._changing = asyncio.Lock()
         names = {urlsplit(url).hostname or "" for url in base_urls}
         admin_hosts = ",".join(filter(None, [options.control_from, *sorted(names)]))
         always = None if options.consent == "ask" else ConsentRule(decision=options.consent)
-        self.servers: list[Server] = []
+        self.servers: list[SandboxServer] = []
         for number, url in enumerate(base_urls, start=1):
             settings = _settings(
                 options.settings,
@@ -82,7 +82,7 @@ class Sandbox:
                 ilp_address=f"test.payres-{number}",
                 admin_hosts=admin_hosts,
             )
-            self.servers.append(Server(settings, self.clock, always, request_log))
+            self.servers.append(SandboxServer(settings, self.clock, always, request_log))
         self.hosts = AdminHosts(self.servers[0].settings.admin_hosts)
 
     @asynccontextmanager
@@ -143,8 +143,8 @@ class Sandbox:
             [await server.read(is_all_sent) for server in self.servers]
         )
 
-    def _furnish(self, work: Work, server: Server) -> dict[str, Any]:
-        for path, name in WALLETS.items():
+    def _furnish(self, work: Work, server: SandboxServer) -> dict[str, Any]:
+        for path, name in FIRST_WALLETS.items():
             set_up.put_wallet(work, path, set_up.WalletState(name=name, balance=BALANCE))
         server.api_key = api_keys.create_api_key(work, "sandbox", [*api_keys.SCOPES]).key
         base_url = server.settings.base_url
@@ -156,7 +156,7 @@ class Sandbox:
             "base_url": base_url,
             "control_url": base_url + ROOT,
             "control_token": self.token,
-            "wallets": {path: set_up.show_wallet(work, path) for path in WALLETS},
+            "wallets": {path: set_up.show_wallet(work, path) for path in FIRST_WALLETS},
             "client": set_up.open_client(work, CLIENT, CLIENT_NAME),
             "peers": [],
             **webhook,

@@ -27,7 +27,7 @@ from payres.core.store.copies import change, copied
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.testing.faults import Interference
-from payres.testing.journal import Exchange, Journal
+from payres.testing.journal import Journal, Recording
 from payres.testing.rules import CONSENT_PAGE, ConsentRule, Rules
 from payres.testing.set_up import shorten_timeouts
 
@@ -56,7 +56,7 @@ class _Answer:
             self.is_begun = True
 
 
-class Server:
+class SandboxServer:
     """An ASGI application. `always` decides grants that no rule matches; without it, the consent page asks.
 
     `line` describes the server to tests, `api_key` is a key of the operator's API with all scopes, and `last_event` the
@@ -132,7 +132,7 @@ class Server:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles a request in a task, which a reset can cancel. This one sends the answer, which it therefore cannot
         cut, unless it comes in parts."""
-        exchange = Exchange(self.journal, scope, receive, send)
+        exchange = Recording(self.journal, scope, receive, send)
         answer = _Answer(exchange.send)
         running = self.begin(self._serve(scope, exchange.receive, answer.send))
         try:

@@ -40,7 +40,7 @@ from payres.webhooks.store.webhooks import WEBHOOK_SECRETS, WEBHOOKS
 # Tests send many requests from one address, so rate limits are off.
 RATE_LIMITS = [name for name in Settings.__struct_fields__ if name.startswith("rate_limit_")]
 SETTINGS = {"continue_wait": 0, "allow_private_hosts": True, **dict.fromkeys(RATE_LIMITS, 0)}
-WALLETS = {"alice": "Alice", "bob": "Bob"}
+FIRST_WALLETS = {"alice": "Alice", "bob": "Bob"}
 BALANCE = "1000.00"
 CLIENT = "shop"
 CLIENT_NAME = "Example Shop"

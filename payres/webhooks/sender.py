@@ -125,7 +125,7 @@ def target_of(work: Work, webhook: WebhookRecord) -> WebhookTarget:
     return WebhookTarget(webhook, tuple(webhooks.signing_secrets(work, webhook, work.now)))
 
 
-def new_secret(work: Work) -> str:
+def new_webhook_secret(work: Work) -> str:
     """A secret of 256 random bits, in the format of receivers' libraries."""
     return PREFIX + base64.b64encode(base64url_decoded(work.new_secret())).decode()
 

@@ -34,7 +34,7 @@ from payres.core.signatures.verify import Verified
 from payres.html.grant_words import length_words
 from payres.html.language import Language
 from payres.interledger import packets, stream
-from payres.interledger.packets import CodecError, Reader, parse_timestamp
+from payres.interledger.packets import CodecError, OctetReader, parse_timestamp
 from payres.interledger.stream import SharedSecret, encrypt
 from tests.conftest import Refused
 from tests.helpers import verify_message
@@ -327,22 +327,22 @@ PLAIN = stream.StreamPacket(
 
 
 def test_fuzz_of_oer_and_packets() -> None:
-    samples = [packets.encode(packet) for packet in (PREPARE, *REPLIES, REJECT)]
+    samples = [packets.encode_packet(packet) for packet in (PREPARE, *REPLIES, REJECT)]
 
     def prepare(data: bytes) -> None:
         decoded = packets.decode_prepare(data)
-        assert packets.decode_prepare(packets.encode(decoded)) == decoded
+        assert packets.decode_prepare(packets.encode_packet(decoded)) == decoded
 
     def reply(data: bytes) -> None:
         decoded = packets.decode_reply(data)
-        assert packets.decode_reply(packets.encode(decoded)) == decoded
+        assert packets.decode_reply(packets.encode_packet(decoded)) == decoded
         if isinstance(decoded, packets.Reject):
             packets.parse_too_large(decoded.data)
 
     fuzz("prepare", samples, prepare, CodecError)
     fuzz("reply", samples, reply, CodecError)
-    fuzz("uint", samples, lambda data: Reader(data).var_uint(saturate=True), CodecError)
-    fuzz("text", samples, lambda data: Reader(data).text(), CodecError)
+    fuzz("uint", samples, lambda data: OctetReader(data).var_uint(saturate=True), CodecError)
+    fuzz("text", samples, lambda data: OctetReader(data).text(), CodecError)
     fuzz("timestamp", [b"20261121085803123"], parse_timestamp, CodecError)
 
 

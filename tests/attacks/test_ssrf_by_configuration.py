@@ -17,7 +17,7 @@ from payres.core.protocol.clock import SECOND
 from payres.core.store import accounts as asset_store
 from payres.core.store.connections import connect_writer
 from payres.interledger.node import node_of
-from payres.interledger.packets import Code, Prepare, Reject, decode_reply, encode
+from payres.interledger.packets import Code, Prepare, Reject, decode_reply, encode_packet
 from payres.interledger.remote_receivers import IlpMethod, RemoteIncomingPayment
 from tests.attacks.conftest import Trap
 from tests.helpers import TIMEOUT, wait_until
@@ -190,7 +190,7 @@ def passed_on(server: Instance, peer: str, value: int) -> Reject:
     prepare = Prepare(value, server.clock.now() + 20 * SECOND, bytes(32), f"test.{peer}.receiver", b"")
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/octet-stream"}
     answer = httpx2.post(
-        f"{server.base_url}/ilp", content=encode(prepare), headers=headers, timeout=TIMEOUT, verify=False
+        f"{server.base_url}/ilp", content=encode_packet(prepare), headers=headers, timeout=TIMEOUT, verify=False
     )
     reply = decode_reply(answer.content)
     assert isinstance(reply, Reject)

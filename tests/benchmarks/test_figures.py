@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.figures import GOALS, GROWTH, LOADS, Figures, Report, Series, last_before, load, put_into, store
+from benchmarks.figures import GOALS, GROWTH, LOADS, Figures, Series, last_before, load, put_into, report, store
 
 
 def figures(taken: str = "20260102T030405Z", node: str = "here", factor: float = 1, quick: bool = False) -> Figures:
     """A run of two rounds in which every figure is 100, and those of the small payres so many times that."""
     run = Figures(taken, node, "2 cores", quick, 10_000_000)
-    measured = {Series(measure, "payres", "rate") for _, measure in LOADS}
+    measured = {Series(measure, "payres", "rate") for measure in LOADS.values()}
     for goal in (*GOALS, *GROWTH):
         measured |= {goal.of, *([goal.over] if goal.over else []), *(goal.rates or ())}
     for series in measured:
         for _ in range(2):
-            run.add(series.measure, series.side, series.quantity, 100 * (factor if series.side == "payres" else 1))
+            run.add(series, 100 * (factor if series.side == "payres" else 1))
     return run
 
 
@@ -36,19 +36,19 @@ def cells(text: str, title: str) -> list[str]:
     ids=["share met", "share missed", "growth missed", "growth met"],
 )
 def test_goals_are_of_processor_time_with_rates_beside(title: str, factor: float, expected: list[str]) -> None:
-    assert cells(Report(figures(factor=factor)).text(), title)[1:] == expected
+    assert cells(report(figures(factor=factor)), title)[1:] == expected
 
 
 def test_quick_run_judges_nothing() -> None:
-    report = Report(figures(quick=True)).text()
-    assert "MISSED" not in report
-    assert cells(report, "memory after the requests")[-1] == ""
+    text = report(figures(quick=True))
+    assert "MISSED" not in text
+    assert cells(text, "memory after the requests")[-1] == ""
 
 
 def test_changes_are_those_since_the_run_before() -> None:
-    report = Report(figures(factor=1.1), figures()).text()
-    assert cells(report, "payments to another server")[-1] == "+10%"
-    assert cells(report, "local payment beside 32 readers")[2] == "110 /s (+10%)"
+    text = report(figures(factor=1.1), figures())
+    assert cells(text, "payments to another server")[-1] == "+10%"
+    assert cells(text, "local payment beside 32 readers")[2] == "110 /s (+10%)"
 
 
 def test_last_run_is_the_latest_of_the_same_machine_and_kind(tmp_path: Path) -> None:

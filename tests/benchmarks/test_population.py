@@ -4,8 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks.measures import FEW_PAYMENTS
-from benchmarks.population import CLIENTS, SAMPLE, populate
+from benchmarks.population import CLIENTS, FEW_PAYMENTS, SAMPLE, populate
 from payres.core.protocol.limits import DEFAULT_PAGE
 
 

@@ -8,7 +8,15 @@ from payres.core.protocol.clock import SECOND, SystemClock
 from payres.core.protocol.identifiers import new_id, new_secret
 from payres.core.protocol.limits import APPROVAL_SECONDS
 from payres.core.store import clients
-from payres.core.store.grants import GRANTS, INTERACTIONS, TOKENS, GrantRecord, InteractionRecord, State, TokenRecord
+from payres.core.store.grants import (
+    GRANTS,
+    INTERACTIONS,
+    TOKENS,
+    GrantRecord,
+    GrantState,
+    InteractionRecord,
+    TokenRecord,
+)
 from payres.core.store.work import Transaction, Work
 from payres.operator import wallets
 from tests.cli.conftest import AsJson, Command, facts_of, one_sentence, rows_of
@@ -117,7 +125,7 @@ def test_list_says_what_a_grant_is_for(payres: Command, asked: Asked, tx: Work, 
 
 def test_grants_that_no_owner_is_asked_for_are_listed_only_with_all(as_json: AsJson, asked: Asked, tx: Work) -> None:
     client = clients.ensure_client(tx, "thumbprint", None, "{}", 0)
-    states: tuple[State, ...] = ("issued", "revoked")
+    states: tuple[GrantState, ...] = ("issued", "revoked")
     for count, state in enumerate(states):
         quiet = GrantRecord(f"quiet {count}", client.id, None, state, "[]", None, None, b"", 0, 0, None)
         GRANTS.insert(tx, quiet)
@@ -159,7 +167,7 @@ def test_approval_that_can_be_continued_no_more_is_not_approved(as_json: AsJson,
 
 def states_of(as_json: AsJson, asked: Asked) -> list[str]:
     """The states under which the grant is listed; one of them is shown."""
-    found = [state for state in get_args(State) if as_json("grant", "list", "--state", state)["grants"]]
+    found = [state for state in get_args(GrantState) if as_json("grant", "list", "--state", state)["grants"]]
     assert as_json("grant", "show", asked.id)["state"] in found
     return found
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from payres.client import AsyncClient, Client, access, errors
-from payres.client.sending import Method, Part
+from payres.client.sending import Method, ResourceCalls
 from tests.client.clients import Script, opened
 from tests.client.test_client import BASE, BILL, GRANTED, KEY, LISTED, MADE, ONE, QUOTE, WALLET, answer, scripted
 from tests.client.test_hostile_servers import Get, by_task, by_thread, flavours
@@ -222,7 +222,7 @@ def test_payment_pointer_is_taken_where_a_wallet_address_is(call: str) -> None:
 def methods() -> Iterator[tuple[str, str]]:
     with Client() as client:
         for name, part in vars(client).items():
-            if isinstance(part, Part):
+            if isinstance(part, ResourceCalls):
                 kinds = [vars(kind) for kind in type(part).__mro__]
                 yield from {(name, one): None for kind in kinds for one in kind if isinstance(kind[one], Method)}
 

@@ -7,7 +7,7 @@ from html import unescape
 import httpx2
 import pytest
 
-from payres.html.language import CODES, TRANSLATED, Code, sentences
+from payres.html.language import CODES, TRANSLATED, LanguageCode, sentences
 from payres.people.serving import PLACES
 from tests.helpers import TIMEOUT, last_segment, sign_in_token, usd
 from tests.instance import Instance, run_instance
@@ -50,7 +50,7 @@ def words_of(page: httpx2.Response) -> str:
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
 
-def left_in_english(words: str, code: Code) -> list[str]:
+def left_in_english(words: str, code: LanguageCode) -> list[str]:
     """The sentences of the catalogue that stand there as they are in English."""
     return [
         english
@@ -61,7 +61,7 @@ def left_in_english(words: str, code: Code) -> list[str]:
 
 @pytest.mark.parametrize("code", CODES)
 def test_every_page_is_in_the_language_of_its_reader(
-    server: Instance, names: dict[str, str], browser: httpx2.Client, code: Code
+    server: Instance, names: dict[str, str], browser: httpx2.Client, code: LanguageCode
 ) -> None:
     of_places = [path for path in PLACES if "{" not in path]
     of_things = ["/account/payments/{payment}", "/account/payments/{paid}", "/account/apps/{grant}"]

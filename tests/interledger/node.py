@@ -21,7 +21,7 @@ from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.work import Environment, Transaction, Work
 from payres.interledger.carrying import BOUNDS, Carrier, Link, NoReply, PacketCounts
 from payres.interledger.connector import Connector
-from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_reply, encode
+from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_reply, encode_packet
 from payres.interledger.store import packets
 from payres.interledger.store.packets import PacketRecord
 from payres.interledger.store.peers import PeerRecord
@@ -95,7 +95,7 @@ class Node:
 
     async def answer(self, peer: PeerRecord, prepare: Prepare, request_id: str | None = None) -> Reply | NoReply:
         """The node's reply to a peer, or why there is none."""
-        answer = await self.connector.handle(peer, encode(prepare), request_id)
+        answer = await self.connector.handle(peer, encode_packet(prepare), request_id)
         return decode_reply(answer) if isinstance(answer, bytes) else answer
 
     async def balance(self, name: str) -> int:
@@ -188,7 +188,7 @@ Behaviour = Callable[[Request], Awaitable[bytes]]
 
 def answered(reply: Reply | bytes, request_id: str | None = None, status: str = "200 OK") -> bytes:
     """The HTTP answer with a reply, with a Request-Id if the peer repeats answers."""
-    body = reply if isinstance(reply, bytes) else encode(reply)
+    body = reply if isinstance(reply, bytes) else encode_packet(reply)
     number = f"Request-Id: {request_id}\r\n" if request_id else ""
     head = f"HTTP/1.1 {status}\r\nContent-Type: application/octet-stream\r\n{number}Content-Length: {len(body)}\r\n\r\n"
     return head.encode() + body

@@ -27,7 +27,7 @@ from payres.interledger.packets import (
     Reply,
     decode_prepare,
     decode_reply,
-    encode,
+    encode_packet,
     parse_too_large,
 )
 from payres.interledger.receiver import Arrival
@@ -97,7 +97,7 @@ async def test_every_vector_is_answered_as_by_the_common_receiver(
         reply = await node.send(peer, prepare)
         if isinstance(reply, Reject):
             reply = msgspec.structs.replace(reply, message="")
-        assert encode(reply).hex() == wanted["reply"]
+        assert encode_packet(reply).hex() == wanted["reply"]
         moved = prepare.amount if wanted["money"] else 0
         assert (await node.received(tag)).received == await node.wallet_balance() == moved
         assert await node.balance("upstream") == -moved
@@ -249,7 +249,10 @@ TOO_SOON = (1000, SECOND, 2 * SECOND - 1000)  # for the packet to be passed on
 @pytest.mark.parametrize(
     ("body", "wanted"),
     [
-        *((body, "F01") for body in (b"", b"hello", encode(Fulfill(bytes(32))), encode(to(f"{OWN}.token"))[:-1])),
+        *(
+            (body, "F01")
+            for body in (b"", b"hello", encode_packet(Fulfill(bytes(32))), encode_packet(to(f"{OWN}.token"))[:-1])
+        ),
         *((to(address), "F02") for address in (OWN, f"{OWN}er.token", "test.elsewhere")),
         *((to(address), "F02") for address in ("peer.settle", "peer.config.more", "self.x")),
         (to(f"{OWN}.nonsense"), "F06"),
@@ -262,7 +265,7 @@ TOO_SOON = (1000, SECOND, 2 * SECOND - 1000)  # for the packet to be passed on
 async def test_packet_that_is_refused(node: Node, body: bytes | Prepare, wanted: str) -> None:
     peer = await node.peer("up", routes=["test"])
     await node.peer("far")  # where nothing answers, so that a packet that left would be T01
-    reply = decoded(await node.connector.handle(peer, body if isinstance(body, bytes) else encode(body), None))
+    reply = decoded(await node.connector.handle(peer, body if isinstance(body, bytes) else encode_packet(body), None))
     assert isinstance(reply, Reject)
     assert (reply.code, reply.triggered_by, reply.data) == (wanted, OWN, b"")
     assert await node.balance("up") == 0
@@ -278,7 +281,7 @@ async def test_configuration_is_that_of_the_peer(node: Node, vectors: dict[str, 
     assert (question.destination, question.condition.hex()) == (CONFIGURATION, given["condition"])
     assert question.condition == CONFIGURATION_CONDITION
     asked = Prepare(0, START + LIFETIME, question.condition, question.destination)
-    assert await node.connector.handle(peer, encode(asked), None) == bytes.fromhex(given["response"]["hex"])
+    assert await node.connector.handle(peer, encode_packet(asked), None) == bytes.fromhex(given["response"]["hex"])
 
 
 # Across assets
@@ -394,7 +397,7 @@ async def test_packets_a_second_are_limited_for_each_peer(node: Node, monkeypatc
 
 async def test_repeated_request_gets_its_first_answer_and_moves_nothing(node: Node) -> None:
     peer, sender, _ = await begun(node, 100)
-    prepare = encode(sender.prepare(100))
+    prepare = encode_packet(sender.prepare(100))
     first = await node.connector.handle(peer, prepare, "number-1")
     assert isinstance(decoded(first), Fulfill)
     # The payment is completed, the packet expires, the peer's terms change: the answer stays.
@@ -409,7 +412,7 @@ async def test_repeated_request_gets_its_first_answer_and_moves_nothing(node: No
 
 async def test_requests_at_once_with_one_number_move_money_once_and_those_of_other_peers_too(node: Node) -> None:
     peer, sender, _ = await begun(node)
-    prepare = encode(sender.prepare(7))
+    prepare = encode_packet(sender.prepare(7))
     answers = await asyncio.gather(*(node.connector.handle(peer, prepare, "one") for _ in range(20)))
     assert len(set(answers)) == 1
     assert isinstance(await node.send(await node.peer("other"), sender.prepare(5), "one"), Fulfill)
@@ -419,7 +422,7 @@ async def test_requests_at_once_with_one_number_move_money_once_and_those_of_oth
 async def test_request_that_expires_before_the_first_is_committed_is_not_denied(node: Node) -> None:
     """The money has moved but is not durable yet, so no read sees it: the peer must not get R00."""
     peer, sender, _ = await begun(node)
-    prepare = encode(sender.prepare(5))
+    prepare = encode_packet(sender.prepare(5))
     async with commit_held(node.database) as gate:
         first = asyncio.create_task(node.connector.handle(peer, prepare, "number"))
         await gate.wait()  # its unit has run

@@ -17,7 +17,7 @@ from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import Unavailable
 from payres.interledger.carrying import NoReply
 from payres.interledger.node import node_of
-from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_reply, encode
+from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_reply, encode_packet
 from payres.operator import peers
 from payres.operator.peers import PeerChange
 from tests.conftest import Refused
@@ -61,7 +61,7 @@ def post(
     number: str | None = None,
     **headers: str,
 ) -> httpx2.Response:
-    content = body if isinstance(body, bytes) else encode(body)
+    content = body if isinstance(body, bytes) else encode_packet(body)
     sent = {"Authorization": f"Bearer {token}", "Content-Type": OCTETS} | headers
     sent |= {"Request-Id": number} if number is not None else {}
     return client.post(f"{instance.base_url}/ilp", content=content, headers={k: v for k, v in sent.items() if v})
@@ -149,7 +149,7 @@ def test_removed_peer_is_out_with_the_next_request(server: Instance, anonymous: 
 
 def test_packet_whose_body_comes_after_the_removal_is_not_paid(server: Instance) -> None:
     token, path = add_peer(server, "going"), new_wallet(server)
-    body = encode(incoming_payment(server, path).prepare(500))
+    body = encode_packet(incoming_payment(server, path).prepare(500))
     with request_under_way(server, token, len(body)) as connection:
         words = ["peer", "remove", "going", "--database", server.context.settings.database]
         assert CliRunner().invoke(main, words).stdout == "The peer going is removed\n"
@@ -260,7 +260,7 @@ def test_storage_that_fails_says_so_in_the_reply(
 def test_fifty_packets_at_once_complete_the_payment_and_no_more(server: Instance) -> None:
     path, wanted, amount = new_wallet(server), 2_000, 150
     sender = incoming_payment(server, path, wanted)
-    bodies = [encode(sender.prepare(amount)) for _ in range(50)]
+    bodies = [encode_packet(sender.prepare(amount)) for _ in range(50)]
     headers = {"Authorization": "Bearer token-of-first", "Content-Type": OCTETS}
     with (
         httpx2.Client(headers=headers, timeout=TIMEOUT, verify=False) as client,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from payres.core.protocol.errors import Unavailable
-from payres.interledger.packets import Fulfill, Outcome, Reject, Unanswered, encode
+from payres.interledger.packets import Fulfill, Outcome, Reject, Unanswered, encode_packet
 from payres.interledger.store import peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator.peers import require_peer
@@ -54,11 +54,11 @@ REJECT = Reject("F99", "test.next", "no", b"data")
         *((with_status(status), "unsent") for status in ("400 No", "401 No", "404 No", "413 No", "429 No", "499 No")),
         *((with_status(status), "sent") for status in ("408 Slow", "500 Oops", "501 What", "502 Gateway")),
         *((with_status(status), "sent") for status in ("503 Later", "504 Gateway", "520 Odd")),
-        *((with_status(status, encode(REJECT)), "sent") for status in ("202 Accepted", "302 Found")),
+        *((with_status(status, encode_packet(REJECT)), "sent") for status in ("202 Accepted", "302 Found")),
         (with_status("200 OK", b""), "sent"),
         (with_status("200 OK", b"{}"), "sent"),
         (with_status("200 OK", b"\x0c\x00"), "sent"),
-        (with_status("200 OK", encode(REJECT)[:-1]), "sent"),
+        (with_status("200 OK", encode_packet(REJECT)[:-1]), "sent"),
         (with_status("200 OK", b"x" * 70_000), "sent"),
         (hanging_up, "sent"),
     ],

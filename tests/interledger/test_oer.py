@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from payres.core.protocol.clock import EARLIEST, LATEST, parse_time
 from payres.interledger import packets
-from payres.interledger.packets import CodecError, Reader
+from payres.interledger.packets import CodecError, OctetReader
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Vector = dict[str, Any]
@@ -19,14 +19,14 @@ Vector = dict[str, Any]
 def test_var_uint_vectors(var_uint_vector: Vector) -> None:
     value, data = int(var_uint_vector["value"]), bytes.fromhex(var_uint_vector["hex"])
     assert packets.var_uint(value) == data
-    assert Reader(data).var_uint() == value
+    assert OctetReader(data).var_uint() == value
 
 
 def test_length_vectors(length_vector: Vector) -> None:
     contents = bytes(length_vector["length"])
     data = bytes.fromhex(length_vector["prefix"]) + contents
     assert packets.var_octets(contents) == data
-    assert Reader(data).var_octets() == contents
+    assert OctetReader(data).var_octets() == contents
 
 
 def test_uint64_vectors(uint64_vector: Vector) -> None:
@@ -47,23 +47,23 @@ LENGTHS_THAT_LEAD_OUTSIDE = ["", "80", "81", "8201", "05aabb", "8180" + "00" * 1
 @pytest.mark.parametrize(
     ("read", "data"),
     [
-        *((Reader.var_octets, data) for data in (*LENGTHS_NOT_THE_SHORTEST, *LENGTHS_THAT_LEAD_OUTSIDE)),
-        (Reader.uint8, ""),
+        *((OctetReader.var_octets, data) for data in (*LENGTHS_NOT_THE_SHORTEST, *LENGTHS_THAT_LEAD_OUTSIDE)),
+        (OctetReader.uint8, ""),
         (lambda reader: reader.octets(2), "00"),
-        *((Reader.var_uint, data) for data in ("", "00", "0201", "09010000000000000000")),
+        *((OctetReader.var_uint, data) for data in ("", "00", "0201", "09010000000000000000")),
         (lambda reader: reader.var_uint(saturate=True), "00"),
         *((lambda reader: reader.text("ascii"), data) for data in ("0180", "02c3a9")),
-        *((Reader.text, data) for data in ("0180", "03eda080")),  # a surrogate
+        *((OctetReader.text, data) for data in ("0180", "03eda080")),  # a surrogate
     ],
 )
-def test_reader_refuses_what_is_not_such_a_value(read: Callable[[Reader], object], data: str) -> None:
+def test_reader_refuses_what_is_not_such_a_value(read: Callable[[OctetReader], object], data: str) -> None:
     with pytest.raises(CodecError):
-        read(Reader(bytes.fromhex(data)))
+        read(OctetReader(bytes.fromhex(data)))
 
 
 @pytest.mark.parametrize(("data", "value"), [("020001", 1), ("0800000000000000ff", 255), ("080000000000000000", 0)])
 def test_reader_takes_zeros_before_a_number_up_to_eight_bytes(data: str, value: int) -> None:
-    assert Reader(bytes.fromhex(data)).var_uint() == value
+    assert OctetReader(bytes.fromhex(data)).var_uint() == value
 
 
 # RFC 30, fixed-length timestamps

@@ -19,7 +19,7 @@ from payres.interledger.packets import (
     Reject,
     decode_prepare,
     decode_reply,
-    encode,
+    encode_packet,
     parse_too_large,
     too_large_data,
 )
@@ -61,7 +61,7 @@ def envelope(kind: int, contents: bytes) -> bytes:
 
 
 def contents(packet: Packet) -> bytes:
-    return packets.Reader(encode(packet), 1).var_octets()
+    return packets.OctetReader(encode_packet(packet), 1).var_octets()
 
 
 def fulfill_of(vector: Vector) -> Fulfill:
@@ -84,7 +84,7 @@ def decode(data: bytes) -> Packet:
 def test_vectors_both_ways(vectors: Vector, kind: str, packet_of: Callable[[Vector], Packet]) -> None:
     for vector in vectors[kind]:
         data, packet = bytes.fromhex(vector["hex"]), packet_of(vector)
-        assert encode(packet) == data, vector
+        assert encode_packet(packet) == data, vector
         assert decode(data) == packet, vector
 
 
@@ -98,7 +98,7 @@ def test_invalid_vectors(invalid_vector: Vector) -> None:
 def test_bytes_after_a_packet_are_ignored(vectors: Vector) -> None:
     trailing = vectors["trailingBytes"]
     assert decode_reply(bytes.fromhex(trailing["hex"])).data.hex() == trailing["data"]
-    assert decode_prepare(encode(PREPARE) + b"more") == PREPARE
+    assert decode_prepare(encode_packet(PREPARE) + b"more") == PREPARE
     assert decode_prepare(envelope(12, contents(PREPARE) + b"more")) == PREPARE
     assert decode_reply(envelope(13, contents(FULFILL) + b"more")) == FULFILL
     assert decode_reply(envelope(14, contents(REJECT) + b"more")) == REJECT
@@ -116,7 +116,7 @@ def test_fields_end_where_their_packet_ends() -> None:
 def changed(packet: Packet, old: bytes, new: bytes) -> bytes:
     """The packet with some of its contents replaced and its length put right."""
     assert contents(packet).count(old) == 1
-    return envelope(encode(packet)[0], contents(packet).replace(old, new))
+    return envelope(encode_packet(packet)[0], contents(packet).replace(old, new))
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ def test_packet_with_a_wrong_field_is_refused(data: bytes, reason: str) -> None:
 
 def test_prepare_is_no_reply_and_a_reply_no_prepare() -> None:
     with pytest.raises(CodecError, match="neither"):
-        decode_reply(encode(PREPARE))
+        decode_reply(encode_packet(PREPARE))
     for packet in (FULFILL, REJECT):
         with pytest.raises(CodecError, match="no Prepare"):
-            decode_prepare(encode(packet))
+            decode_prepare(encode_packet(packet))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_prepare_is_no_reply_and_a_reply_no_prepare() -> None:
     ],
 )
 def test_packet_may_be_as_large_and_as_small_as_it_gets(packet: Packet) -> None:
-    assert decode(encode(packet)) == packet
+    assert decode(encode_packet(packet)) == packet
 
 
 @pytest.mark.parametrize(
@@ -199,13 +199,13 @@ def test_packet_may_be_as_large_and_as_small_as_it_gets(packet: Packet) -> None:
 )
 def test_packet_that_nobody_could_read_is_not_written(packet: Packet, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        encode(packet)
+        encode_packet(packet)
 
 
 def test_codes_are_those_of_the_rfc() -> None:
     codes = "F00 F01 F02 F03 F04 F05 F06 F07 F08 F99 T00 T01 T02 T03 T04 T05 T99 R00 R01 R02 R99"
     assert [code.value for code in Code] == codes.split()
-    assert decode_reply(encode(Reject(Code.TRANSFER_TIMED_OUT))) == Reject("R00")
+    assert decode_reply(encode_packet(Reject(Code.TRANSFER_TIMED_OUT))) == Reject("R00")
 
 
 def test_too_large_vector(vectors: Vector) -> None:
@@ -218,4 +218,4 @@ def test_too_large_vector(vectors: Vector) -> None:
 
 @given(prepares | replies)
 def test_packet_comes_back(packet: Packet) -> None:
-    assert decode(encode(packet)) == packet
+    assert decode(encode_packet(packet)) == packet

@@ -15,7 +15,7 @@ from payres.core.store.work import Work
 from payres.interledger.node import node_of
 from payres.interledger.remote_receivers import RemoteIncomingPayment
 from payres.operator import exports, wallets
-from payres.operator.refunds import Wanted, plan_elsewhere
+from payres.operator.refunds import WantedRefund, plan_elsewhere
 from payres.testing.peering import peer
 from tests.helpers import TIMEOUT, Json, last_segment
 from tests.instance import Instance
@@ -147,7 +147,7 @@ def test_what_a_refund_does_not_send_can_be_sent_back_again(
     a, b, _ = three
     shop, to = wallet_money(a, "alice")[0], b.wallet("bob")
     change(b, "a", max_packet=1000)
-    wanted = Wanted(paid, "r-1", None, to)
+    wanted = WantedRefund(paid, "r-1", None, to)
     offer = a._server.call(node_of(a.context).quotes.offer_for_refund(to, partial(plan_elsewhere, wanted=wanted)))
     assert offer is not None
     receiver = last_segment(offer.terms.receiver)

@@ -282,7 +282,7 @@ def interrupt(instance: Instance, created: Json) -> None:
     """Stops the payment where it stands, as the end of the process does: what is in the rows is all that is left."""
     payments, payment_id = node_of(instance.context).payments, last_segment(created["id"])
 
-    def packets_in(state: packets.State) -> int:
+    def packets_in(state: packets.PacketState) -> int:
         return len(instance.read(lambda tx: packets.packets_of_payment(tx, payment_id, state)))
 
     wait_until(lambda: packets_in("prepared") + packets_in("fulfilled") > 0)

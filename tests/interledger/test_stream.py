@@ -13,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.interledger import packets, stream
-from payres.interledger.packets import MAX_UINT64, CodecError, Reject, decode_prepare, decode_reply, encode, fulfills
+from payres.interledger.packets import (
+    MAX_UINT64,
+    CodecError,
+    Reject,
+    decode_prepare,
+    decode_reply,
+    encode_packet,
+    fulfills,
+)
 from payres.interledger.stream import (
     ConnectionAssetDetails,
     ConnectionClose,
@@ -251,7 +259,7 @@ def test_receiver_vectors_open_and_seal_again(receiver_vector: Vector, vectors: 
     for version in ("stream-receiver@0.3.3-alpha.3", "stream-receiver@0.3.3-alpha.4"):
         answer = receiver_vector[version]
         reply, expected = decode_reply(bytes.fromhex(answer["reply"])), answer["stream"]
-        assert encode(reply).hex() == answer["reply"]
+        assert encode_packet(reply).hex() == answer["reply"]
         assert answer["code"] == (reply.code if isinstance(reply, Reject) else "FULFILL")
         if expected is None:
             assert reply.data == b""

@@ -76,7 +76,7 @@ class Road:
         """The payment at its end, which is soon: so many seconds pass whenever it only waits."""
         return self._waits.end((self.a, self.b), created, seconds)
 
-    def unresolved(self, created: Json, state: packets.State = "prepared") -> Sequence[PacketRecord]:
+    def unresolved(self, created: Json, state: packets.PacketState = "prepared") -> Sequence[PacketRecord]:
         return self.a.read(lambda tx: packets.packets_of_payment(tx, last_segment(created["id"]), state))
 
     def wait_until_unanswered(self, created: Json) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from payres.core.store.work import Work
-from payres.interledger.store.checkouts import CheckoutRecord, State, change_checkout, insert_checkout, note_failure
+from payres.interledger.store.checkouts import CheckoutRecord, Stage, change_checkout, insert_checkout, note_failure
 from payres.operator.payment_history import history, story_of
 from payres.operator.payments import require_payment
 from tests.helpers import last_segment, receiver_of
@@ -31,7 +31,7 @@ PAYER, PAYMENT = "https://wallet.example/alice", "https://wallet.example/outgoin
     ],
 )
 def test_history_of_a_bill_says_what_became_of_it(
-    shared: Instance, state: State, values: Any, silent: str | None, told: str | None
+    shared: Instance, state: Stage, values: Any, silent: str | None, told: str | None
 ) -> None:
     bill = last_segment(receiver_of(shared, 1250))
 

@@ -13,7 +13,7 @@ from payres.core.store import server
 from payres.core.store.connections import connect_writer
 from payres.core.store.work import Work
 from payres.operator import assets, doctor, wallets, webhooks
-from payres.operator.doctor import Finding, examine
+from payres.operator.doctor import Diagnosis, examine
 from payres.operator.store.status import note_check
 from tests.works import add_usd_peer, work_at
 
@@ -30,7 +30,7 @@ def work(tmp_path: Path) -> Iterator[Work]:
         yield work_at(connection, NOW, Settings(database=str(path)))
 
 
-def found(work: Work, base_url: str = "https://pay.example.com", **settings: Any) -> dict[str, Finding]:
+def found(work: Work, base_url: str = "https://pay.example.com", **settings: Any) -> dict[str, Diagnosis]:
     chosen = Settings(database=work.settings.database, base_url=base_url, **settings)
     return {finding.subject: finding for finding in examine(work_at(work, NOW, chosen))}
 

@@ -18,8 +18,8 @@ from payres.core.store.connections import connect_writer
 from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord
 from payres.core.store.work import Work
 from payres.operator import exports, wallets
-from payres.operator.exports import Export, ExportQuery, PeriodQuery, Row, Walk
-from payres.operator.refunds import Wanted
+from payres.operator.exports import Export, ExportQuery, ExportRow, PeriodQuery, Walk
+from payres.operator.refunds import WantedRefund
 from payres.operator.shapes import FORMULA, Cell, Column, make_table
 from tests.helpers import examples
 from tests.works import NOW, refund, sending_payment, work_at
@@ -53,8 +53,8 @@ def query(since: int = 0, until: int = LATEST, path: str = "") -> ExportQuery:
     return ExportQuery(from_=format_time(since), to=format_time(until), wallet=path)
 
 
-def rows_of(work: Work, export: Export) -> Sequence[Row]:
-    rows: list[Row] = []
+def rows_of(work: Work, export: Export) -> Sequence[ExportRow]:
+    rows: list[ExportRow] = []
     parts = [export.part]
     while not export.done:
         rows += export.step(work)
@@ -208,7 +208,7 @@ def test_refund_is_one_and_names_its_payments(tx: Work) -> None:
     tx.execute("UPDATE outgoing_payment SET delivered = 100, sent = 110, state = 'completed', ended_at = 1")
     tx.execute("UPDATE incoming_payment SET received = 100")
     work = work_at(tx, NOW + DAY)
-    refund(work, Wanted("p1", "goods 1", "0.40"))
+    refund(work, WantedRefund("p1", "goods 1", "0.40"))
     for path, amount in (("bob", "-0.40"), ("alice", "0.40")):
         line = rows_of(work, statement_of(path, NOW + DAY))[1]
         assert (line["kind"], line["amount"], line["payment"]) == ("refund", amount, "p1")

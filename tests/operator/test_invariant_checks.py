@@ -14,7 +14,7 @@ from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord, Outgo
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Transaction, Work
 from payres.operator import assets, invariant_checks, wallets
-from payres.operator.refunds import Wanted
+from payres.operator.refunds import WantedRefund
 from payres.operator.store.invariants import LEDGER_INVARIANTS
 from tests.works import NOW, refund, sending_payment, work_at
 
@@ -60,7 +60,7 @@ def keep_books(tx: Work) -> None:
     _complete(tx, _start(tx, alice, "1-completed"), alice, bob)
     _fail(tx, _start(tx, alice, "2-failed"))
     _start(tx, alice, "3-sending", "EUR", "2-euros")
-    refund(tx, Wanted("1-open", "returned", "0.40"))
+    refund(tx, WantedRefund("1-open", "returned", "0.40"))
 
 
 def _start(

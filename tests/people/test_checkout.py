@@ -20,7 +20,7 @@ from payres.core.http.server import settings_of
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.limits import BURST_SECONDS, CHECKOUT_RATE
 from payres.core.store.payments import OUTGOING
-from payres.interledger.store.checkouts import CHECKOUTS, CheckoutRecord, State, change_checkout
+from payres.interledger.store.checkouts import CHECKOUTS, CheckoutRecord, Stage, change_checkout
 from payres.people.rules import checkout_worker
 from payres.people.rules.checkout import load
 from payres.people.rules.checkout_steps import SETTLES, TOO_FAST
@@ -620,7 +620,7 @@ def wait_for(payer: Payer, happens: Callable[[], bool]) -> None:
     wait_until(has_happened, lambda: f"{row_of(payer)}", pause=0.05)
 
 
-def is_in(payer: Payer, state: State) -> bool:
+def is_in(payer: Payer, state: Stage) -> bool:
     return row_of(payer).state == state
 
 
@@ -881,7 +881,7 @@ def test_grant_is_given_back_when_the_bill_was_paid_meanwhile(payer: Payer, wall
 
 
 @pytest.mark.parametrize(("state", "told"), [("asked", "Your wallet did not pay"), ("made", "On its way")])
-def test_payment_that_an_earlier_version_has_begun(payer: Payer, wallet: Rafiki, state: State, told: str) -> None:
+def test_payment_that_an_earlier_version_has_begun(payer: Payer, wallet: Rafiki, state: Stage, told: str) -> None:
     """What it has stored cannot be read: nothing is asked, and money that comes is still seen."""
     payer.asked(wallet.wallet)
     old = '{"payer": "https://wallet.example/w", "auth_server": "https://wallet.example/", "token": "secret"}'

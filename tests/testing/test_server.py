@@ -13,7 +13,7 @@ from payres.core.http.responses import CutShort, Stream
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import SystemClock
 from payres.core.protocol.errors import Unavailable
-from payres.testing.server import Server
+from payres.testing.server import SandboxServer
 
 SCOPE: Scope = {
     "type": "http",
@@ -40,7 +40,7 @@ async def in_parts(scope: Scope, receive: Receive, send: Send) -> None:
     await Stream(parts(), "text/plain", {})(scope, receive, send)
 
 
-class WithoutDatabase(Server):
+class WithoutDatabase(SandboxServer):
     async def read(self, unit: Any) -> Any:
         raise Unavailable("There is none")
 

@@ -17,7 +17,7 @@ from payres.core.store.database import Database
 from payres.core.store.work import Work
 from payres.operator import assets, payment_history, wallets
 from payres.operator.payments import require_payment
-from payres.operator.refunds import Wanted
+from payres.operator.refunds import WantedRefund
 from payres.testing.peering import peer
 from tests.helpers import Json, amount, last_segment, usd, wait_until
 from tests.instance import Instance
@@ -183,10 +183,10 @@ def test_refund_has_an_event(instance: Instance, outbox: Outbox) -> None:
     made = bill(instance, 500)
     paid = pay(instance, made, 500)
     outbox.take()
-    [back] = instance.write(lambda work: refund(work, Wanted(last_segment(made["id"]), "return-1", "2.00")))
+    [back] = instance.write(lambda work: refund(work, WantedRefund(last_segment(made["id"]), "return-1", "2.00")))
     data = {"id": back.id, "incomingPayment": made["id"], "outgoingPayment": paid["id"], "reference": "return-1"}
     assert outbox.take() == [("refund.completed", data | {"amount": usd(200), "returned": usd(200)})]
-    instance.write(lambda work: refund(work, Wanted(last_segment(made["id"]), "return-1")))
+    instance.write(lambda work: refund(work, WantedRefund(last_segment(made["id"]), "return-1")))
     assert outbox.take() == [], "it was done before"
 
 

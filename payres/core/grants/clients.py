@@ -48,7 +48,7 @@ def _invalid_client(description: str) -> InvalidClient:
 def find_keys(work: Work, client: Client, kids: Sequence[str]) -> dict[str, JWK]:
     """The client's stored valid public keys with these kids.
 
-    For a client on another server (`is_remote`), all keys that are still fresh; it may have published others since.
+    For a client on another server (`is_remote_client`), all keys that are still fresh; others may be out since.
     """
     if client.jwk is not None:
         key = _presented_jwk(client.jwk)
@@ -66,7 +66,7 @@ def find_keys(work: Work, client: Client, kids: Sequence[str]) -> dict[str, JWK]
     return {one.kid: stored_jwk(one.kid, one.x) for one in fresh}
 
 
-def is_remote(urls: Urls, client: Client) -> bool:
+def is_remote_client(urls: Urls, client: Client) -> bool:
     """Whether the client's keys are published by another server."""
     return client.wallet_address is not None and urls.wallet_path(client.wallet_address) is None
 

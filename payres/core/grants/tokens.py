@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.core.grants.access import Caller, Holder
-from payres.core.grants.clients import find_keys, is_remote
+from payres.core.grants.clients import find_keys, is_remote_client
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import ClientUnproven, LimitExceeded, RotationUnknown, TokenInvalid
 from payres.core.protocol.gnap import AccessToken
@@ -46,7 +46,7 @@ class Holders:
         client = Client(record.client_identity, record.client_wallet_address, record.client_jwk)
         # Only lookups that cannot change without a new revision are cached. That excludes tokens of grants that may be
         # purged, keys of other servers, which expire, and a standby, whose file may briefly be inconsistent.
-        is_lasting = record.grant_stays and not is_remote(work.urls, client) and not work.settings.read_only
+        is_lasting = record.grant_stays and not is_remote_client(work.urls, client) and not work.settings.read_only
         keys = find_keys(work, client, kids)
         holder = Holder(record, client, kids, keys, self._revision if is_lasting else None)
         # Missing keys are not cached, nor lookups of several kids, which a client could combine endlessly.
@@ -117,7 +117,7 @@ def require_still_valid(work: Work, caller: Caller) -> None:
         return
     check_valid(HOLDERS.get(work, holder.record.token_id), work.now, pays=caller.pays)
     keys = find_keys(work, holder.client, holder.kids)
-    if not keys and is_remote(work.urls, holder.client):
+    if not keys and is_remote_client(work.urls, holder.client):
         return  # its cached keys have expired, and are not fetched again
     if any(keys.get(kid) != holder.keys[kid] for kid in holder.kids if kid in holder.keys):
         raise ClientUnproven("The client's key is no longer valid; sign with another", reason="unknown_key")

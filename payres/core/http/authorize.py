@@ -167,7 +167,7 @@ async def _verify(
     verified = verify(unverified, keys)
     asks_remote = (
         isinstance(verified, Rejected)
-        and clients.is_remote(context.urls, client)
+        and clients.is_remote_client(context.urls, client)
         # Cached keys may be outdated, but anyone can force this fetch, so it is rate-limited.
         and (not keys or context.rate_limits.may_fetch_again(client.identity))
     )

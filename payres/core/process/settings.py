@@ -128,13 +128,13 @@ SYSTEM_CONFIG = Path("/etc/payres") / CONFIG  # of a service, for commands in an
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=10 * 365 * 86400)]
 MaybeSeconds = Annotated[int, msgspec.Meta(ge=0, le=86400)]
 RatesAge = Annotated[int, msgspec.Meta(ge=10, le=86400)]
-Rate = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+RateLimit = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
-Text = Annotated[str, msgspec.Meta(min_length=1)]
+NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 WANTED = {
     bool: "it must be true or false",
     str: "it must be text, in quotes",
-    Text: "it must be text, and not empty",
+    NonEmpty: "it must be text, and not empty",
     LogFormat: "it must be text or json",
     LogLevel: "it must be info or debug",
 }
@@ -151,11 +151,11 @@ class SettingsError(ValueError):
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Lifetimes and ages are seconds, sizes are bytes."""
 
-    base_url: Text = "http://127.0.0.1:8080"
-    database: Text = "payres.db"
-    host: Text = "127.0.0.1"
+    base_url: NonEmpty = "http://127.0.0.1:8080"
+    database: NonEmpty = "payres.db"
+    host: NonEmpty = "127.0.0.1"
     port: Port = 8080
-    ilp_address: Text = "test.payres"
+    ilp_address: NonEmpty = "test.payres"
     continue_wait: MaybeSeconds = 5
     access_token_lifetime: Seconds = 600
     interaction_lifetime: Seconds = 600
@@ -164,12 +164,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     signature_max_age: Seconds = 300
     allow_private_hosts: bool = False
     max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=16 * 1024 * 1024)] = limits.DEFAULT_BODY_BYTES
-    rate_limit_per_client: Rate = limits.DEFAULT_RATE_PER_CLIENT
-    rate_limit_creations: Rate = limits.DEFAULT_RATE_CREATIONS
-    rate_limit_per_address: Rate = limits.DEFAULT_RATE_PER_ADDRESS
-    rate_limit_unauthenticated: Rate = limits.DEFAULT_RATE_UNAUTHENTICATED
-    rate_limit_per_peer: Rate = limits.DEFAULT_RATE_PER_PEER
-    time_zone: Text = "UTC"
+    rate_limit_per_client: RateLimit = limits.DEFAULT_RATE_PER_CLIENT
+    rate_limit_creations: RateLimit = limits.DEFAULT_RATE_CREATIONS
+    rate_limit_per_address: RateLimit = limits.DEFAULT_RATE_PER_ADDRESS
+    rate_limit_unauthenticated: RateLimit = limits.DEFAULT_RATE_UNAUTHENTICATED
+    rate_limit_per_peer: RateLimit = limits.DEFAULT_RATE_PER_PEER
+    time_zone: NonEmpty = "UTC"
     trusted_proxies: str = "127.0.0.1"
     admin_hosts: str = ""
     backup_directory: str = ""

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from typing import Final
 
-Key = tuple[Hashable, ...]
+SlotKey = tuple[Hashable, ...]
 
 
 class SlotsBusy(Exception):
@@ -32,7 +32,7 @@ class Slots:
         # Widest first, each with its number of key parts.
         self._limits: Final = [(length, limit) for length, limit in enumerate(limits) if limit is not None]
         self._queue: Final = queue
-        self._levels: dict[Key, _Level] = {}
+        self._levels: dict[SlotKey, _Level] = {}
 
     def try_take(self, *key: Hashable) -> bool:
         """Takes a slot if one is free and nobody is waiting for it. `release` the same key afterwards."""
@@ -62,7 +62,7 @@ class Slots:
         finally:
             self.release(*key)
 
-    async def _wait(self, key: Key, seconds: float | None) -> None:
+    async def _wait(self, key: SlotKey, seconds: float | None) -> None:
         levels, taken = self._join(key), list[_Level]()
         try:
             if self._queue is not None and any(level.users > level.limit * (1 + self._queue) for level in levels):
@@ -80,7 +80,7 @@ class Slots:
                 raise SlotsBusy from error
             raise
 
-    def _join(self, key: Key) -> "list[_Level]":
+    def _join(self, key: SlotKey) -> "list[_Level]":
         """The levels of a key, widest first. Unused levels are not stored: clients can make up any number of keys."""
         joined = []
         for length, limit in self._limits:
@@ -92,7 +92,7 @@ class Slots:
                 joined.append(level)
         return joined
 
-    def _leave(self, key: Key) -> None:
+    def _leave(self, key: SlotKey) -> None:
         for length, _ in self._limits:
             if length <= len(key):
                 level = self._levels[key[:length]]

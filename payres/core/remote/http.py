@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from payres.core.process.rate_limiter import RateLimiter, Requester, requested_by, too_many
-from payres.core.process.slots import Key, Slots, SlotsBusy
+from payres.core.process.slots import SlotKey, Slots, SlotsBusy
 from payres.core.protocol.limits import FAILED_SERVER_SECONDS, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY
 from payres.core.protocol.urls import DEFAULT_PORTS, canonical, is_http_url
 from payres.core.remote.connection import FetchFailed, Response, Server, SilentServer
@@ -156,8 +156,8 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
         self._check_failures(target, requester)
         request = _head(method, target, headers or {}, body) + body
         limit = self._bounds.seconds if seconds is None else min(seconds, self._bounds.seconds)
-        at_host: Key = ("own", target.host) if requester is None else ("request", target.host, requester[0])
-        in_all: Key = ("own",) if requester is None else ("request", *requester)
+        at_host: SlotKey = ("own", target.host) if requester is None else ("request", target.host, requester[0])
+        in_all: SlotKey = ("own",) if requester is None else ("request", *requester)
         try:
             async with (
                 self._of_hosts.slot(*at_host, seconds=self._bounds.queue_seconds),

@@ -154,7 +154,7 @@ def with_likely_cause(rejected: Rejected, unverified: Unverified, keys: Mapping[
     return msgspec.structs.replace(rejected, description=says)
 
 
-def describe(message: Message) -> Description:
+def describe_signature(message: Message) -> Description:
     """What can be read of a message's first signature, also of one that is refused."""
     fields, found = header_fields(message.headers), Description()
     with suppress(SignatureError):

@@ -12,7 +12,7 @@ from payres.core.store.rows import PageBounds, PageQuery, Table, find_number, nu
 from payres.core.store.work import Damaged, Transaction
 
 # As stored, plus what a state becomes when its time is over: `expired` and `lapsed`.
-State = Literal["pending", "expired", "approved", "lapsed", "issued", "denied", "revoked"]
+GrantState = Literal["pending", "expired", "approved", "lapsed", "issued", "denied", "revoked"]
 
 Decider = Literal["owner", "operator"]
 
@@ -26,7 +26,7 @@ class GrantRecord(msgspec.Struct, frozen=True):
     id: str
     client_id: int
     client_name: str | None
-    state: State
+    state: GrantState
     access: str
     subject: str | None
     wallet_address_id: int | None
@@ -104,7 +104,7 @@ IN_TIME: Final = {
 
 
 def page_of_grants(
-    tx: Transaction, state: State | None, query: PageQuery, now: int, without_consent: bool
+    tx: Transaction, state: GrantState | None, query: PageQuery, now: int, without_consent: bool
 ) -> tuple[Sequence[GrantRecord], PageBounds]:
     """A page of grants, newest first, in one state or all; `without_consent` includes those that needed no consent.
 

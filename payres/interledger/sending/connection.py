@@ -150,7 +150,7 @@ class Answer(msgspec.Struct, frozen=True):
         return self.reject.code == Code.INSUFFICIENT_SOURCE_AMOUNT
 
     def __str__(self) -> str:
-        why = self.outcome.why if isinstance(self.outcome, Unanswered) else describe(self.reject) or "a Fulfill"
+        why = self.outcome.why if isinstance(self.outcome, Unanswered) else describe_reject(self.reject) or "a Fulfill"
         return f"{why}; the receiver says: {self.stream}" if self.stream else why
 
     def smaller(self, amount: int) -> int | None:
@@ -257,7 +257,7 @@ async def pause(microseconds: int) -> None:
     await asyncio.sleep(microseconds / SECOND)
 
 
-def failure_of(
+def stop_reason(
     answer: Answer, amount: int, asset: Asset, minimum: int = 0, min_delivery: int = 0
 ) -> SendingFailed | None:
     """Why no further packet should be sent after this answer to a packet of `amount`; None if there is no reason.
@@ -275,10 +275,10 @@ def failure_of(
         return SendingFailed("A connector on the path takes no packet, however small.")
     if not answer.reject.code or answer.congested or answer.reject.code in _TOLERATED:
         return None
-    return SendingFailed(f"The payment was refused with {describe(answer.reject)}.")
+    return SendingFailed(f"The payment was refused with {describe_reject(answer.reject)}.")
 
 
-def describe(reject: Reject) -> str:
+def describe_reject(reject: Reject) -> str:
     """The code of a Reject, its origin and its message, in one line."""
     origin = f" from {reject.triggered_by[:MAX_QUOTED]}" if reject.triggered_by else ""
     amounts = parse_too_large(reject.data) if reject.code == Code.AMOUNT_TOO_LARGE else None

@@ -34,10 +34,10 @@ from payres.interledger.sending.connection import (
     SendingFailed,
     StreamConnection,
     Timing,
-    describe,
-    failure_of,
+    describe_reject,
     monotonic,
     pause,
+    stop_reason,
 )
 from payres.interledger.sending.probe import is_small, rounded_up, sendable
 
@@ -69,7 +69,7 @@ class Result(msgspec.Struct, frozen=True):
     failure: SendingFailed | None
 
 
-class Packet(msgspec.Struct, frozen=True):
+class PlannedPacket(msgspec.Struct, frozen=True):
     """A packet of `amount`, of which at least `minimum` must arrive and at most `most` can."""
 
     amount: int
@@ -98,12 +98,12 @@ async def pay(connection: StreamConnection, plan: Plan) -> Result:
         for packet, answer in zip(packets, answers, strict=True):
             progress.count(packet, answer)
             amounts = packet.amount, connection.destination.asset, packet.minimum, plan.min_delivery
-            failure = failure or failure_of(answer, *amounts)
+            failure = failure or stop_reason(answer, *amounts)
         rounds.learn(answers)
     return progress.result(failure)
 
 
-async def _send(connection: StreamConnection, packets: Sequence[Packet]) -> Sequence[Answer]:
+async def _send(connection: StreamConnection, packets: Sequence[PlannedPacket]) -> Sequence[Answer]:
     """Sends packets concurrently; raises the first exception after all have their outcome."""
     sent = (connection.pay(packet.amount, packet.minimum) for packet in packets)
     outcomes = await asyncio.gather(*sent, return_exceptions=True)
@@ -132,7 +132,7 @@ class _Rounds:
         self._began = monotonic()
         if self._began >= self._idle_at:
             seconds = self._timing.idle_timeout // SECOND
-            last = f"; the last answer was {describe(self._last_reject)}" if self._last_reject else ""
+            last = f"; the last answer was {describe_reject(self._last_reject)}" if self._last_reject else ""
             raise SendingFailed(f"Nothing has arrived for {seconds} seconds{last}.")
 
     def learn(self, answers: Sequence[Answer]) -> None:
@@ -163,13 +163,13 @@ class Progress:
         self._tried = 0  # the largest amount sent
         self._too_small = 0  # the largest amount that rounding reduced to nothing
 
-    def next_round(self, size: int) -> Sequence[Packet]:
+    def next_round(self, size: int) -> Sequence[PlannedPacket]:
         """Up to `size` packets to be sent at once. No packet while the unresolved ones may suffice, or when rounding
         would take the rest and the promise is kept.
 
         Raises SendingFailed if no packet can deliver its minimum at this rate.
         """
-        packets: list[Packet] = []
+        packets: list[PlannedPacket] = []
         try:
             while len(packets) < size and (packet := self._next(packets)):
                 packets.append(packet)
@@ -178,7 +178,7 @@ class Progress:
                 raise
         return packets
 
-    def count(self, packet: Packet, answer: Answer) -> None:
+    def count(self, packet: PlannedPacket, answer: Answer) -> None:
         """Counts a packet's outcome, and learns the path's rate from it.
 
         A rejected packet moved nothing, so its amount can be sent again. A fulfilled one delivered at least the
@@ -216,7 +216,7 @@ class Progress:
             )
         return Result(self.sent, self.delivered, self.unresolved, failure)
 
-    def _next(self, before: Sequence[Packet]) -> Packet | None:
+    def _next(self, before: Sequence[PlannedPacket]) -> PlannedPacket | None:
         """The next packet of a round; None if nothing is left, or the packets before may suffice."""
         available = self._plan.max_source - self.sent - self.unresolved - sum(packet.amount for packet in before)
         if available <= 0:
@@ -243,19 +243,19 @@ class Progress:
             raise SendingFailed("Rounding on the path takes more of what is left than may be lost.")
         raise SendingFailed("The path no longer delivers the minimum exchange rate of the payment.")
 
-    def _missing(self, before: Sequence[Packet]) -> int:
+    def _missing(self, before: Sequence[PlannedPacket]) -> int:
         """What is still missing if everything arrives that may."""
         arriving = self._may_arrive + sum(packet.most for packet in before)
         return self._plan.min_delivery - self.delivered - arriving
 
-    def _sending(self, available: int, is_alone: bool) -> Packet:
+    def _sending(self, available: int, is_alone: bool) -> PlannedPacket:
         amount, rate = self._share(available), self._plan.min_rate
         if is_alone and amount == available:  # the last one: a unit may be lost to rounding
             promised = self._plan.min_delivery - self.delivered
             return self._packet(amount, max(rounded_up(amount - 1, rate), promised))
         return self._packet(amount, rounded_up(amount, rate))
 
-    def _delivering(self, available: int, missing: int, is_alone: bool) -> Packet:
+    def _delivering(self, available: int, missing: int, is_alone: bool) -> PlannedPacket:
         if not self._bounds.low:
             raise SendingFailed("The path delivers nothing of what is sent.")
         # An eighth more than what was too small, to need few tries if a unit on the way is worth many.
@@ -276,5 +276,5 @@ class Progress:
     def _passes(self, amount: int) -> bool:
         return sendable(amount, self._bounds.low, self._plan.min_rate) == amount
 
-    def _packet(self, amount: int, minimum: int) -> Packet:
-        return Packet(amount, minimum, self._bounds.most(amount))
+    def _packet(self, amount: int, minimum: int) -> PlannedPacket:
+        return PlannedPacket(amount, minimum, self._bounds.most(amount))

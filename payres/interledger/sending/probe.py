@@ -16,10 +16,10 @@ from payres.interledger.sending.connection import (
     Answer,
     SendingFailed,
     StreamConnection,
-    describe,
-    failure_of,
+    describe_reject,
     monotonic,
     pause,
+    stop_reason,
 )
 
 # The answer to a smaller packet shows the rounding on the path rather than its rate.
@@ -42,7 +42,7 @@ async def probe(connection: StreamConnection) -> ProbedPath:
     amount, limit = LARGEST, MAX_VALUE
     reject, unfunded, waited = Reject(""), 0, 0
     while answer := await _ask(connection, amount):
-        if failure := failure_of(answer, amount, connection.destination.asset):
+        if failure := stop_reason(answer, amount, connection.destination.asset):
             raise failure
         reject = answer.reject
         unfunded += reject.code == Code.INSUFFICIENT_LIQUIDITY
@@ -56,7 +56,7 @@ async def probe(connection: StreamConnection) -> ProbedPath:
         else:
             waited = timing.next_pause(waited)
             await pause(waited)
-    last = f"; the last answer was {describe(reject)}" if reject.code else ""
+    last = f"; the last answer was {describe_reject(reject)}" if reject.code else ""
     seconds = timing.probe_timeout // SECOND
     raise SendingFailed(f"The path has not shown its exchange rate within {seconds} seconds{last}.")
 

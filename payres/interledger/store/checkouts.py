@@ -16,7 +16,7 @@ UNPAID = DAY  # how long one is kept, after it was created
 LONGEST_PAUSE = 5 * MINUTE  # between attempts
 LEASE = 10 * SECOND  # longer than the wait for a slot and an attempt; then the step of a process that died is repeated
 
-State = Literal["asked", "returned", "made", "paid", "failed"]
+Stage = Literal["asked", "returned", "made", "paid", "failed"]
 
 
 class CheckoutRecord(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class CheckoutRecord(msgspec.Struct, frozen=True):
     browser_hash: bytes
     payer: str
     amount: int
-    state: State
+    state: Stage
     changed_at: int
     purge_at: int = 0
     failure: str | None = None
@@ -80,7 +80,7 @@ def pending_of(tx: Transaction, record: CheckoutRecord) -> str | None:
 def change_checkout(
     tx: Transaction,
     record: CheckoutRecord,
-    after: State,
+    after: Stage,
     now: int,
     *,
     pending: str | None = None,

@@ -16,7 +16,7 @@ from payres.interledger.store.peers import PeerRecord
 
 # A `doubtful` packet is unresolved: its outcome is unknown until an operator records it. The table and the operator's
 # API keep the names of earlier versions, `doubtful` and `inDoubt`; elsewhere it is called unresolved.
-State = Literal["prepared", "fulfilled", "rejected", "doubtful"]
+PacketState = Literal["prepared", "fulfilled", "rejected", "doubtful"]
 UNSURE: Final = 5 * SECOND  # before a kill, in which answers may have been lost
 KEPT: Final = 30 * DAY  # as long as the Request-Ids of peers
 _TAKEN = """
@@ -58,7 +58,7 @@ def limit_expiry(tx: Transaction, ids: Sequence[str], latest: int) -> None:
         tx.execute("UPDATE packet SET expires_at = min(expires_at, ?) WHERE id = ?", (latest, one))
 
 
-def packets_of_payment(tx: Transaction, outgoing_payment_id: str, state: State) -> Sequence[PacketRecord]:
+def packets_of_payment(tx: Transaction, outgoing_payment_id: str, state: PacketState) -> Sequence[PacketRecord]:
     """The payment's packets in one state, oldest first."""
     # The state is no parameter: there are partial indexes by state, so SQLite would prepare the statement each time.
     return PACKETS.list(tx, f"WHERE outgoing_payment_id = ? AND state = '{state}' ORDER BY id", outgoing_payment_id)
@@ -80,7 +80,7 @@ def in_flight_of_payment(tx: Transaction, outgoing_payment_id: str) -> int:
     return number(tx, in_flight, outgoing_payment_id)
 
 
-def decide_packet(tx: Transaction, packet_id: str, state: State, before: State = "prepared") -> bool:
+def decide_packet(tx: Transaction, packet_id: str, state: PacketState, before: PacketState = "prepared") -> bool:
     """Sets the outcome of a packet that is in flight, or in the state `before`. False if it is not."""
     decided = "UPDATE packet SET state = ?, prepare = NULL WHERE id = ? AND state = ?"
     return tx.execute(decided, (state, packet_id, before)).rowcount == 1
@@ -96,7 +96,7 @@ def count_unresolved(tx: Transaction) -> int:
     return number(tx, "SELECT count(*) FROM packet WHERE state = 'doubtful'")
 
 
-def count_and_sum(tx: Transaction, to_peer_id: int, state: State) -> tuple[int, int]:
+def count_and_sum(tx: Transaction, to_peer_id: int, state: PacketState) -> tuple[int, int]:
     """The number of packets to a peer in one state, and their sum in the peer's asset."""
     of_peer = f"SELECT count(*), coalesce(sum(amount), 0) FROM packet WHERE state = '{state}' AND to_peer_id = ?"
     count, amount = tx.execute(of_peer, (to_peer_id,)).fetchone()

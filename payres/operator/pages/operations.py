@@ -18,9 +18,9 @@ from payres.core.protocol.wire import Page
 from payres.core.store.work import Work
 from payres.html.html import HEADERS, redirect
 from payres.html.visits import Form
-from payres.operator.api import PAGE_PARAMETERS, attachment, read_filters, read_parameters, send_export
-from payres.operator.declarations import Form as Declared
+from payres.operator.api import PAGE_PARAMETERS, attachment, operation_parameters, read_filters, send_export
 from payres.operator.declarations import Input, Operation, operation_of
+from payres.operator.declarations import OperationForm as Declared
 from payres.operator.exports import Export, ExportQuery
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit
 from payres.operator.shapes import Fact, facts_of, make_table, path_of
@@ -55,7 +55,7 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
     if non_empty != parameters:  # forms send empty fields
         return redirect(_url(visit, non_empty))
     filters = read_filters(request, operation, (FORMAT,))
-    given = read_parameters(request, operation, filters)
+    given = operation_parameters(request, operation, filters)
     found = await visit.read(partial(operation.run, given=given))
     count = given["page"].count if operation.is_paged else DEFAULT_PAGE
     title = listing.title.format(**visit.segments)
@@ -135,11 +135,11 @@ async def send_file(visit: OperatorVisit, rule: Callable[..., Export]) -> Respon
     """The file of an export."""
     request, operation = visit.request, operation_of(rule)
     filters = {name: value for name, value in read_filters(request, operation).items() if value}
-    export = rule(**operation.arguments(read_parameters(request, operation, filters)))
+    export = rule(**operation.arguments(operation_parameters(request, operation, filters)))
     return await send_export(visit, export, visit.operator.actor)
 
 
-class Subject(NamedTuple):
+class FormSubject(NamedTuple):
     """The object of a form, sentences on what the form will do (none if it can do nothing), and the page it returns
     to."""
 
@@ -148,7 +148,7 @@ class Subject(NamedTuple):
     back: str
 
 
-class Action:
+class OperationPage:
     """The page of an operation with a form."""
 
     def __init__(self, operation: Operation, declared: Declared) -> None:
@@ -209,13 +209,13 @@ class Action:
                 given[name] = text if one.type is str or name == self._choice else _converted(name, text, one.kind)
         return given
 
-    def _subject(self, work: Work, visit: OperatorVisit) -> Subject:
+    def _subject(self, work: Work, visit: OperatorVisit) -> FormSubject:
         form, names = self.form, dict(visit.segments)
         thing = form.about.find(work, **{name: names[name] for name in form.about.names})
         members = asdict(thing) | names
         behind = form.back or form.path.rpartition("/")[0]
         back = path_of(*(members[part[1:-1]] if part.startswith("{") else part for part in behind.split("/")[1:]))
-        return Subject(facts_of(form.about.on_pages, thing), form.sentences(thing), back)
+        return FormSubject(facts_of(form.about.on_pages, thing), form.sentences(thing), back)
 
     def _problems(self, error: DomainError) -> Mapping[str, str]:
         """The message by its field, "" if it concerns no field."""

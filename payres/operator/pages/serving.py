@@ -20,7 +20,7 @@ from payres.html.visits import Form
 from payres.operator.api import all_operations
 from payres.operator.exports import export_ledger, export_payments, export_statement
 from payres.operator.pages import details, overview
-from payres.operator.pages.operations import Action, exports_page, send_file, show_list
+from payres.operator.pages.operations import OperationPage, exports_page, send_file, show_list
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit, Page
 
 
@@ -62,7 +62,7 @@ def admin_pages() -> Mapping[str, Callable[..., Any]]:
         if one.listing and one.listing.title:
             pages[one.listing.page or one.path] = partial(show_list, operation=one)
         if one.form:
-            pages[one.form.path] = Action(one, one.form)
+            pages[one.form.path] = OperationPage(one, one.form)
     found = sorted(pages.items(), key=lambda item: "{" in item[0])
     return {ADMIN_ROOT + path: page for path, page in found}
 
@@ -88,7 +88,7 @@ async def _answer(request: Request, page: Page) -> Response:
 
 
 async def _carry_out(visit: OperatorVisit, form: Form, page: Page) -> Response:
-    if not isinstance(page, Action):
+    if not isinstance(page, OperationPage):
         raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
     if not visit.operator.may_change:
         raise InsufficientAccess("You may look at everything and change nothing", reason="action")

@@ -9,7 +9,7 @@ from payres.core.store.payments import Direction
 from payres.core.store.rows import PageBounds, PageQuery, Table, select_page
 from payres.core.store.work import Transaction
 
-State = Literal["pending", "expired", "sending", "completed", "failed"]
+PaymentState = Literal["pending", "expired", "sending", "completed", "failed"]
 
 
 class PaymentRecord(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class PaymentRecord(msgspec.Struct, frozen=True):
     ended_at: int | None
     expires_at: int | None
 
-    def state_at(self, now: int) -> State:
+    def state_at(self, now: int) -> PaymentState:
         if self.state == "open":
             return "expired" if self.expires_at is not None and now >= self.expires_at else "pending"
         return self.state
@@ -69,7 +69,7 @@ def page_of_payments(
     *,
     wallet_id: int | None = None,
     direction: Direction | None = None,
-    state: State | None = None,
+    state: PaymentState | None = None,
     since: int | None = None,
     until: int | None = None,
     counterpart: int | str | None = None,
@@ -107,7 +107,7 @@ def payments_in_order(
     return PAYMENTS.list(tx, f"WHERE {where} ORDER BY p.id LIMIT ?", *values, rows)
 
 
-def _state_conditions(state: State | None, now: int) -> dict[str, Any]:
+def _state_conditions(state: PaymentState | None, now: int) -> dict[str, Any]:
     if state == "pending":
         return {"p.state = 'open' AND p.expires_at > ?": now}
     if state == "expired":

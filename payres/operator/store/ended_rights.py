@@ -12,13 +12,15 @@ import msgspec
 from payres.core.store.rows import number
 from payres.core.store.work import Transaction
 
-Kind = Literal["grant", "token", "key", "apiKey", "password", "operator", "wallet", "peer", "peerTokens", "webhook"]
+RightKind = Literal[
+    "grant", "token", "key", "apiKey", "password", "operator", "wallet", "peer", "peerTokens", "webhook"
+]
 
 
 class EndedRight(msgspec.Struct, frozen=True):
     """A right by its kind and name; `about` says more for people. `row` is what carrying it over needs."""
 
-    kind: Kind
+    kind: RightKind
     name: str
     about: str
     row: Mapping[str, Any]
@@ -33,7 +35,7 @@ WITH since AS MATERIALIZED
 # Each gives the name and the words about it, then what carrying it over needs.
 _SAME_WALLET: Final = "JOIN old.wallet_address o ON o.id = w.id AND o.created_at = w.created_at"
 _SAME_PEER: Final = "JOIN old.peer o ON o.id = p.id AND o.name = p.name AND o.created_at = p.created_at"
-_ENDED: Final[Mapping[Kind, str]] = {
+_ENDED: Final[Mapping[RightKind, str]] = {
     "grant": """
 SELECT g.id name, 'of ' || c.identity || coalesce(' for ' || w.path, '') about
 FROM main."grant" g JOIN old."grant" o ON o.id = g.id JOIN main.client c ON c.id = g.client_id

@@ -167,7 +167,7 @@ def page_of_movements(
 _HALF = 1 << 32  # SQLite cannot sum beyond 2^63, so the upper and lower halves are summed separately
 
 
-class Flow(NamedTuple):
+class DailyFlow(NamedTuple):
     """Transfers of one day (its number since 1970) and asset, into wallets (`received`) or out of them."""
 
     day: int
@@ -175,9 +175,9 @@ class Flow(NamedTuple):
     received: bool
 
 
-def sums_by_day(tx: Transaction, first: int, last: int) -> Counter[Flow]:
+def sums_by_day(tx: Transaction, first: int, last: int) -> Counter[DailyFlow]:
     """The sums of payments into and out of wallets, over the transfers with these ids; refunds are excluded."""
-    found = Counter[Flow]()
+    found = Counter[DailyFlow]()
     for side, received in (("debit", False), ("credit", True)):
         rows = tx.execute(
             "SELECT t.created_at / ?, s.code, s.scale, sum(t.amount >> 32), sum(t.amount & 4294967295)"
@@ -188,5 +188,5 @@ def sums_by_day(tx: Transaction, first: int, last: int) -> Counter[Flow]:
             (DAY, first, last),
         )
         for day, code, scale, upper, lower in rows:
-            found[Flow(day, Asset(code, scale), received)] = upper * _HALF + lower
+            found[DailyFlow(day, Asset(code, scale), received)] = upper * _HALF + lower
     return found

@@ -19,7 +19,7 @@ OWNERS: Final = ("core", "interledger", "operator")  # from the ground up
 MAX_BREACHES: Final = 5
 RECENT: Final = 1000
 
-Key = int | str | bytes
+RowKey = int | str | bytes
 Keys = tuple[str, str]
 
 
@@ -41,7 +41,9 @@ def examined(tx: Transaction, invariant: Invariant) -> int:
     return number(tx, ROWS[invariant.rows])
 
 
-def breaches(tx: Transaction, invariant: Invariant, first: Key | None = None, last: Key | None = None) -> Sequence[str]:
+def breaches(
+    tx: Transaction, invariant: Invariant, first: RowKey | None = None, last: RowKey | None = None
+) -> Sequence[str]:
     """The first few breaches, a sentence each; with `first` and `last`, of an invariant with keys, in that range."""
     limited = f"SELECT * FROM ({invariant.sql}) LIMIT {MAX_BREACHES}"
     return [row[0] for row in tx.execute(limited, {"first": first, "last": last})]
@@ -55,7 +57,7 @@ def recent_breaches(tx: Transaction, invariant: Invariant) -> Sequence[str]:
     return [breach for key in keys for breach in breaches(tx, invariant, key, key)][:MAX_BREACHES]
 
 
-def next_batch(tx: Transaction, keys: Keys, after: Key | None, rows: int) -> tuple[Key, Key] | None:
+def next_batch(tx: Transaction, keys: Keys, after: RowKey | None, rows: int) -> tuple[RowKey, RowKey] | None:
     """The first and last key of the next rows after a key, or of the first rows; None if there are none."""
     table, column = keys
     where = "" if after is None else "WHERE k > :after"

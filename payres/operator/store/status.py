@@ -17,7 +17,7 @@ class LedgerSum(NamedTuple):
     balance: int
 
 
-class PaymentCounts(NamedTuple):
+class CreatedCounts(NamedTuple):
     """The number of payments created in a period, and how many outgoing ones failed."""
 
     incoming_payments: int
@@ -39,13 +39,13 @@ def ledger_sums(tx: Transaction) -> Sequence[LedgerSum]:
     return [LedgerSum(*key, balance) for key, balance in sums.items()]
 
 
-def count_payments_since(tx: Transaction, first_id: str) -> PaymentCounts:
+def count_payments_since(tx: Transaction, first_id: str) -> CreatedCounts:
     """Counts the payments with this id or a higher one."""
     incoming = number(tx, "SELECT count(*) FROM incoming_payment WHERE id >= ?", first_id)
     outgoing = tx.execute(
         "SELECT count(*), count(*) FILTER (WHERE state = 'failed') FROM outgoing_payment WHERE id >= ?", (first_id,)
     ).fetchone()
-    return PaymentCounts(incoming, *outgoing)
+    return CreatedCounts(incoming, *outgoing)
 
 
 def last_backup(tx: Transaction, now: int) -> int | None:

@@ -19,7 +19,7 @@ from payres.html.language import Language, marked
 from payres.operator.api import send_export
 from payres.operator.exports import PeriodQuery, export_statement
 from payres.people.account.visits import OwnerVisit
-from payres.people.rules.activity import Reader, Row, Show, Wanted, day_of
+from payres.people.rules.activity import ActivityRow, Reader, Show, Wanted, day_of
 from payres.people.store.activity import statement
 
 TAB: Final = "/account/activity"
@@ -99,7 +99,7 @@ async def download(visit: OwnerVisit) -> Response:
     return await send_export(visit, export, visit.wallet.actor)
 
 
-def _heading(language: Language, row: Row) -> str:
+def _heading(language: Language, row: ActivityRow) -> str:
     """The heading of a row's day."""
     moment = row.newest.time
     ago = language.days_ago(moment)

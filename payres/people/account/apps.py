@@ -17,9 +17,9 @@ from payres.html.language import Language, marked
 from payres.html.visits import Form
 from payres.people.account.visits import OwnerVisit
 from payres.people.rules import apps, keys
-from payres.people.rules.activity import Movement, Reader, rows_of
-from payres.people.rules.apps import App, Budgets, Standing
-from payres.people.rules.sending import free_balance
+from payres.people.rules.activity import Reader, WalletMovement, rows_of
+from payres.people.rules.apps import App, AppStanding, Budgets
+from payres.people.rules.sending import wallet_free_balance
 
 TAB: Final = "/account/apps"
 NEARLY: Final = 90  # per cent spent, from which the bar warns
@@ -34,7 +34,7 @@ PERIODS: Final = {
 }
 PERIOD: Final = marked("Period {number} of {times}.")
 # Sentences by standing.
-ENDS: Final[dict[Standing, str]] = {
+ENDS: Final[dict[AppStanding, str]] = {
     "spends": marked("It may spend"),
     "looks": marked("It may look, and cannot spend"),
     "paid": marked("It has paid what you allowed"),
@@ -54,7 +54,7 @@ async def show(visit: OwnerVisit) -> Response:
             "budgets": Budgets([app for app in running if app.may_spend]),
             "looking": [app for app in running if not app.may_spend],
             "ended": apps.ended(work, visit.wallet, count=FEW)[0],
-            "free": free_balance(work, visit.wallet),
+            "free": wallet_free_balance(work, visit.wallet),
             "names": _names(work, running),
         }
 
@@ -72,7 +72,7 @@ async def show_one(visit: OwnerVisit) -> Response:
     """GET /account/apps/{grant}."""
     grant_id, language = visit.segments["grant"], visit.language
 
-    def unit(work: Work) -> tuple[App, Sequence[Movement], Mapping[str, str]]:
+    def unit(work: Work) -> tuple[App, Sequence[WalletMovement], Mapping[str, str]]:
         app = apps.require_app(work, visit.wallet, grant_id)
         return app, Reader(work, visit.wallet, language.zone).of_grant(grant_id, PAYMENTS), _names(work, [app])
 

@@ -135,7 +135,7 @@ async def _ask_price(visit: OwnerVisit, wish: Wish) -> Response:
         return await _show_form(visit, wish, {"amount": str(error)}, FAILED)
     except DomainError as error:
         noted = note_error(visit.request, error)
-        free = await visit.read(partial(sending.free_balance, wallet=payer))
+        free = await visit.read(partial(sending.wallet_free_balance, wallet=payer))
         field, said = _said(visit, noted, wish, payee.asset if payee else payer.asset, free)
         return await _show_form(visit, wish, {field: said}, noted.status)
     return redirect(f"/account/send/{quote_id}")
@@ -157,7 +157,7 @@ async def _show_form(
     visit: OwnerVisit, wish: Wish, problems: Mapping[str, str] | None = None, status: int = 200
 ) -> Response:
     def unit(work: Work) -> tuple[int, Sequence[KeptWish]]:
-        return sending.free_balance(work, visit.wallet), sending.paid_before(work, visit.wallet)
+        return sending.wallet_free_balance(work, visit.wallet), sending.paid_before(work, visit.wallet)
 
     free, before = await visit.read(unit)
     latest = [(one.called, visible_url(one.address), one.address) for one in before]

@@ -27,7 +27,7 @@ from payres.people.store.activity import ListedRecord, Source
 
 # `unpaid` and `part paid`: open requests for money; `expired` and `cancelled`: those that ended after a part was paid.
 # `part sent`: the payment failed after part of it was delivered.
-State = Literal["sending", "unpaid", "part paid", "expired", "cancelled", "done", "failed", "part sent"]
+ActivityState = Literal["sending", "unpaid", "part paid", "expired", "cancelled", "done", "failed", "part sent"]
 Show = Literal["all", "in", "out", "failed"]
 
 SCANNED: Final = 1_000  # the most movements that one page reads; filters and grouping may leave few rows
@@ -61,7 +61,7 @@ class Counterpart(NamedTuple):
         return self.name or (self.address.text.partition("//")[2] if self.address else "")
 
 
-class Movement(msgspec.Struct, frozen=True):
+class WalletMovement(msgspec.Struct, frozen=True):
     """A payment, deposit, withdrawal or refund, with amounts in the wallet's minor unit.
 
     `key` orders movements by time. `id` is the id of the payment (for a refund, of the refunded payment) or of the
@@ -78,19 +78,19 @@ class Movement(msgspec.Struct, frozen=True):
     note: str
     amount: int
     whole: int | None
-    state: State
+    state: ActivityState
     reason: str | None
     time: int
     alike: Alike | None
 
 
-class Row(NamedTuple):
+class ActivityRow(NamedTuple):
     """One movement, or several payments of one app to one receiver on one day, newest first."""
 
-    movements: list[Movement]
+    movements: list[WalletMovement]
 
     @property
-    def newest(self) -> Movement:
+    def newest(self) -> WalletMovement:
         return self.movements[0]
 
     @property
@@ -112,10 +112,10 @@ class Wanted(NamedTuple):
     like: str | None = None
 
 
-class Page(NamedTuple):
+class ActivityPage(NamedTuple):
     """`next` is the `below` of the next page; None at the end."""
 
-    rows: Sequence[Row]
+    rows: Sequence[ActivityRow]
     next: str | None
 
 
@@ -128,7 +128,7 @@ class Reader:
         self._zone = zone
         self._named, self._app = cache(self._read_name), cache(self._read_app)
 
-    def page(self, wanted: Wanted, rows: int) -> Page:
+    def page(self, wanted: Wanted, rows: int) -> ActivityPage:
         """About `rows` rows: fewer if SCANNED is reached, more if groups are too small to be folded.
 
         Raises NotFound if `like` is not a payment of an app.
@@ -139,7 +139,7 @@ class Reader:
             like = require(first.alike, "It is no payment of an app")
             since, until = day_of(like.day, self._zone)
             wanted = wanted._replace(since=since, until=until, below=wanted.below or f"{wanted.like}~")
-        found = dict[object, list[Movement]]()
+        found = dict[object, list[WalletMovement]]()
         last = wanted.below
         for number, record in enumerate(self._walk(wanted)):
             one = self._movement(record)
@@ -152,24 +152,25 @@ class Reader:
             last = record.key
         else:
             last = None
-        return Page([*map(Row, found.values())] if like else rows_of(chain.from_iterable(found.values())), last)
+        movements = chain.from_iterable(found.values())
+        return ActivityPage([*map(ActivityRow, found.values())] if like else rows_of(movements), last)
 
-    def in_progress(self, rows: int) -> Sequence[Movement]:
+    def in_progress(self, rows: int) -> Sequence[WalletMovement]:
         """The newest outgoing payments still sending."""
         return self._those(activity.being_sent(self._work, self._wallet.account_id, rows))
 
-    def of_grant(self, grant_id: str, count: int) -> Sequence[Movement]:
+    def of_grant(self, grant_id: str, count: int) -> Sequence[WalletMovement]:
         """The newest payments under a grant."""
         return self._those(activity.paid_under(self._work, grant_id, count))
 
-    def find(self, payment_id: str) -> Movement | None:
+    def find(self, payment_id: str) -> WalletMovement | None:
         """The payment, deposit or withdrawal with this id, if it is a movement of the wallet."""
         incoming = payments.INCOMING.get(self._work, payment_id)
         key = incoming.listed if incoming else payment_id
         record = self._find(key) if key else None
         return self._movement(record) if record and record.id == payment_id else None
 
-    def _those(self, payment_ids: Sequence[str]) -> Sequence[Movement]:
+    def _those(self, payment_ids: Sequence[str]) -> Sequence[WalletMovement]:
         """The outgoing payments with these ids, of this wallet."""
         return [self._movement(record) for one in payment_ids if (record := self._find(one))]
 
@@ -190,7 +191,7 @@ class Reader:
                 if wanted.since <= _time(record) < wanted.until and not has_expired:
                     yield record
 
-    def _movement(self, record: ListedRecord) -> Movement:
+    def _movement(self, record: ListedRecord) -> WalletMovement:
         is_out = record.source in {"sent", "withdrawal", "sent back"}
         whole = record.moved if record.wanted is None else int(record.wanted)
         state, moment = _state(record, whole, self._work.now), _time(record)
@@ -201,7 +202,7 @@ class Reader:
             with_key, app = self._app(record.grant_id)
             day = datetime.fromtimestamp(moment // SECOND, self._zone).date()
             alike = Alike(with_key, counterpart.wallet_id or counterpart.text, day)
-        return Movement(
+        return WalletMovement(
             key=record.key,
             kind="sent back" if counterpart.refunded else record.source,
             id=record.id,
@@ -255,20 +256,20 @@ def day_of(day: date, zone: tzinfo) -> tuple[int, int]:
     return int(begins.timestamp()) * SECOND, int(ends.timestamp()) * SECOND
 
 
-def rows_of(movements: Iterable[Movement]) -> Sequence[Row]:
+def rows_of(movements: Iterable[WalletMovement]) -> Sequence[ActivityRow]:
     """Groups movements into rows, newest first; a group smaller than FOLDED becomes single rows."""
-    rows: dict[object, Row] = {}
+    rows: dict[object, ActivityRow] = {}
     for one in movements:
-        rows.setdefault(one.alike or one.key, Row([])).movements.append(one)
+        rows.setdefault(one.alike or one.key, ActivityRow([])).movements.append(one)
     found = [
         part
         for row in rows.values()
-        for part in ([row] if len(row.movements) >= FOLDED else [Row([one]) for one in row.movements])
+        for part in ([row] if len(row.movements) >= FOLDED else [ActivityRow([one]) for one in row.movements])
     ]
     return sorted(found, key=lambda row: row.newest.key, reverse=True)
 
 
-def _is_wanted(one: Movement, wanted: Wanted) -> bool:
+def _is_wanted(one: WalletMovement, wanted: Wanted) -> bool:
     is_failed = one.state in {"failed", "part sent"}
     shows = {"all": True, "in": one.amount > 0, "out": one.amount < 0 and one.state != "failed", "failed": is_failed}
     said = f"{one.counterpart.text} {one.note} {one.app.name if one.app else ''}".casefold()
@@ -280,7 +281,7 @@ def _time(record: ListedRecord) -> int:
     return record.created_at if record.key == record.id or record.source != "received" else moment_of(record.key)
 
 
-def _state(record: ListedRecord, whole: int, now: int) -> State:
+def _state(record: ListedRecord, whole: int, now: int) -> ActivityState:
     if record.source == "received" and record.wanted is not None and record.moved < whole:
         if not record.moved:
             return "unpaid"

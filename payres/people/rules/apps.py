@@ -19,8 +19,8 @@ from payres.operator import grants as operations
 
 # Active grants may spend, or only read ("looks"). The others have ended: the limit is spent ("paid"), the last
 # interval is over, the app never continued the grant ("lapsed"), it was revoked ("stopped"), or it was denied.
-Standing = Literal["spends", "looks", "paid", "over", "lapsed", "stopped", "denied"]
-IN_FORCE: Final[frozenset[Standing]] = frozenset({"spends", "looks"})
+AppStanding = Literal["spends", "looks", "paid", "over", "lapsed", "stopped", "denied"]
+IN_FORCE: Final[frozenset[AppStanding]] = frozenset({"spends", "looks"})
 BATCH: Final = 64  # grants read at a time, most of which are shown
 # Where the Web Monetization extension sends its user after consent.
 EXTENSION: Final = "https://webmonetization.org/"
@@ -53,7 +53,7 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
 
     grant: DecidedRecord
     who: Who
-    standing: Standing
+    standing: AppStanding
     spending: Spending | None
     asset: Asset
     spent: int
@@ -176,7 +176,7 @@ def _app(work: Work, wallet: WalletRecord, record: DecidedRecord) -> App:
     )
 
 
-def _standing(work: Work, record: DecidedRecord, spending: Spending | None, left: int | None) -> Standing:
+def _standing(work: Work, record: DecidedRecord, spending: Spending | None, left: int | None) -> AppStanding:
     if record.state == "denied":
         return "denied"
     if record.state == "revoked":

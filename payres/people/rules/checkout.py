@@ -79,7 +79,7 @@ class AskedGrant(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self).decode()
 
 
-class Checkout(NamedTuple):
+class BillCheckout(NamedTuple):
     """A checkout with the incoming payment that it pays. `asked` is None once it has ended."""
 
     record: CheckoutRecord
@@ -150,7 +150,7 @@ async def begin(
     return asked.grant.redirect if await desk.database.write(insert) else None
 
 
-def find(work: Work, payment_id: str, secret: str) -> Checkout:
+def find(work: Work, payment_id: str, secret: str) -> BillCheckout:
     """The checkout of this incoming payment with this secret. Raises NotFound."""
     found = load(work, hash_secret(secret))
     if found is None or found.payment.id != payment_id:
@@ -158,7 +158,7 @@ def find(work: Work, payment_id: str, secret: str) -> Checkout:
     return found
 
 
-def load(work: Work, id_hash: bytes) -> Checkout | None:
+def load(work: Work, id_hash: bytes) -> BillCheckout | None:
     """The checkout with this id."""
     record = CHECKOUTS.find(work, "WHERE id_hash = ?", id_hash)
     found = None if record is None else find_with_wallet(work, INCOMING, record.incoming_payment_id)
@@ -167,10 +167,10 @@ def load(work: Work, id_hash: bytes) -> Checkout | None:
     asked = None
     with suppress(msgspec.DecodeError):  # it was stored by another version of payres
         asked = msgspec.json.decode(pending_of(work, record) or "", type=AskedGrant)
-    return Checkout(record, asked, *found)
+    return BillCheckout(record, asked, *found)
 
 
-async def take_back(desk: Desk, found: Checkout, query: str) -> bool:
+async def take_back(desk: Desk, found: BillCheckout, query: str) -> bool:
     """Stores that the payer returned with `query`, so that the payment is made even if nobody comes again: by the
     caller if the payer's server wants no `wait`, else when that is over.
 

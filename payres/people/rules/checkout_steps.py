@@ -18,8 +18,8 @@ from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import OutgoingPayment
 from payres.core.store.payments import INCOMING
 from payres.core.store.work import Work
-from payres.interledger.store.checkouts import LEASE, LONGEST_PAUSE, State, begin_attempt, change_checkout, note_failure
-from payres.people.rules.checkout import AskedGrant, Checkout, Desk, check_server, is_refusal, is_silent, load
+from payres.interledger.store.checkouts import LEASE, LONGEST_PAUSE, Stage, begin_attempt, change_checkout, note_failure
+from payres.people.rules.checkout import AskedGrant, BillCheckout, Desk, check_server, is_refusal, is_silent, load
 
 ATTEMPT_SECONDS: Final = 7.0
 LOOK_SECONDS: Final = 3.0
@@ -52,7 +52,7 @@ async def advance(desk: Desk, id_hash: bytes) -> None:
         desk.running.release(id_hash)
 
 
-async def look(desk: Desk, found: Checkout) -> None:
+async def look(desk: Desk, found: BillCheckout) -> None:
     """Stores whether a payment that may have been created has arrived or failed."""
     if found.is_unknown and found.has_come:
         await advance(desk, found.record.id_hash)
@@ -63,7 +63,7 @@ async def look(desk: Desk, found: Checkout) -> None:
 class _Attempt:
     """One attempt at the next step of a checkout."""
 
-    def __init__(self, desk: Desk, found: Checkout) -> None:
+    def __init__(self, desk: Desk, found: BillCheckout) -> None:
         self._desk = desk
         self._found = found
         self._until = asyncio.get_running_loop().time() + ATTEMPT_SECONDS
@@ -203,17 +203,17 @@ class _Attempt:
 
     async def _store(self, made: OutgoingPayment) -> None:
         failure = _ended(made)
-        after: State = "failed" if failure else "made"
+        after: Stage = "failed" if failure else "made"
         due_at = self._desk.clock.now() + FIRST_LOOK
         await self._move(after, None, failure, due_at, payment=made.id)
 
-    def _claim(self, work: Work) -> State | None:
+    def _claim(self, work: Work) -> Stage | None:
         """Advances the state before the creation is sent: to "failed" if the incoming payment has been paid or has
         ended since `begin`. None if another call has changed it."""
         found = self._found
         payment, record = INCOMING.by_id(work, found.payment.id), found.record
         is_payable = found._replace(payment=payment).is_payable(work.now)
-        after: State = "made" if is_payable else "failed"
+        after: Stage = "made" if is_payable else "failed"
         is_first = change_checkout(
             *(work, record, after, work.now),
             failure=None if is_payable else "closed",
@@ -235,7 +235,7 @@ class _Attempt:
 
     async def _move(
         self,
-        after: State,
+        after: Stage,
         asked: AskedGrant | None = None,
         failure: Failure | None = None,
         due_at: int | None = None,

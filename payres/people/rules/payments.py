@@ -12,8 +12,8 @@ from payres.core.store.payments import INCOMING, OUTGOING, QUOTES, IncomingRecor
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.operator.store.entries import MOVEMENTS
-from payres.people.rules.activity import Movement, Reader
-from payres.people.rules.sending import BILL, free_balance, kept_wish
+from payres.people.rules.activity import Reader, WalletMovement
+from payres.people.rules.sending import BILL, kept_wish, wallet_free_balance
 
 REFUNDS: Final = 20
 
@@ -23,7 +23,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     payment); `to` is the other party's address, if it can be paid again. `free` is the wallet's free balance. A deposit
     or withdrawal may have a `reference`."""
 
-    shown: Movement
+    shown: WalletMovement
     note: str
     outgoing: OutgoingRecord | None
     incoming: IncomingRecord | None
@@ -59,5 +59,5 @@ def find(work: Work, wallet: WalletRecord, reader: Reader, payment_id: str) -> D
         again=quote.id if quote and wish else None,
         is_bill=bool(wish and wish.is_bill),
         refunds=payments.refunds_of(work, "outgoing" if outgoing else "incoming", payment_id, REFUNDS),
-        free=free_balance(work, wallet),
+        free=wallet_free_balance(work, wallet),
     )

@@ -152,10 +152,10 @@ def find_price(work: Work, wallet: WalletRecord, quote_id: str) -> Price:
     quote = QUOTES.get(work, quote_id)
     if quote is None or quote.wallet_address_id != wallet.id or quote.wish is None:
         raise nothing_here()
-    return Price(quote, kept_wish(quote.wish), payments.payment_of(work, quote_id), free_balance(work, wallet))
+    return Price(quote, kept_wish(quote.wish), payments.payment_of(work, quote_id), wallet_free_balance(work, wallet))
 
 
-def free_balance(work: Work, wallet: WalletRecord) -> int:
+def wallet_free_balance(work: Work, wallet: WalletRecord) -> int:
     """The wallet's free balance, in minor units."""
     return ledger.free_balance(ACCOUNTS.by_id(work, wallet.account_id))
 

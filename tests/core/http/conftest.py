@@ -109,8 +109,7 @@ class Timers:
 @pytest.fixture
 def timers(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> Timers:
     """The time of all connections that are made from now on."""
-    loop = shared._server._loop
-    assert loop is not None
+    loop = shared._server._loop.result()
     timers = Timers(shared, loop)
     init = HttpToolsProtocol.__init__
 

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from payres.interledger.node import node_of
-from payres.interledger.packets import Fulfill, decode_reply, encode, fulfills
+from payres.interledger.packets import Fulfill, decode_reply, encode_packet, fulfills
 from payres.operator import wallets
 from tests.conftest import Refused
 from tests.instance import Instance, run_instance
@@ -61,7 +61,7 @@ def test_money_goes_straight_to_the_wallet(server: Instance, anonymous: httpx2.C
     secret = base64.b64decode(body["shared_secret"])
     assert fulfills(type(opened.shared_secret)(secret).fulfillment(prepare.data), prepare.condition)
     headers = {"Authorization": "Bearer in", "Content-Type": "application/octet-stream"}
-    answer = anonymous.post(f"{server.base_url}/ilp", content=encode(prepare), headers=headers)
+    answer = anonymous.post(f"{server.base_url}/ilp", content=encode_packet(prepare), headers=headers)
     assert isinstance(decode_reply(answer.content), Fulfill)
     assert server.balance("tips") == "1.23"
 

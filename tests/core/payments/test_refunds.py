@@ -23,7 +23,7 @@ from payres.interledger.settlement import end_remote, has_sent_all, payment_hold
 from payres.interledger.store import peers
 from payres.operator import assets, invariant_checks, wallets
 from payres.operator.payment_history import send_back
-from payres.operator.refunds import PARTS_AT_ONCE, Wanted, make, plan
+from payres.operator.refunds import PARTS_AT_ONCE, WantedRefund, make, plan
 from tests.helpers import examples
 from tests.works import NOW, InSteps, Killed, add_usd_peer, in_steps, offer_elsewhere, refund, savepoint, work_at
 
@@ -78,9 +78,9 @@ def check_books(work: Work) -> None:
 
 def test_exchange_is_undone_at_the_rate_of_the_payment_without_its_fee(tx: Work) -> None:
     pay(tx, "emma", 300, debit=210, fee=10)
-    [third] = refund(tx, Wanted("bill", "r-1", "1.00"))
+    [third] = refund(tx, WantedRefund("bill", "r-1", "1.00"))
     assert (third.amount, third.returned) == (100, 66), "rounded down"
-    [rest] = refund(tx, Wanted("bill", "r-2"))
+    [rest] = refund(tx, WantedRefund("bill", "r-2"))
     assert (rest.amount, rest.returned) == (200, 134), "with the part of a cent that was left of the first"
     assert (balance(tx, "emma"), balance(tx, "shop")) == ("999.90", "0.00")
     check_books(tx)
@@ -88,7 +88,7 @@ def test_exchange_is_undone_at_the_rate_of_the_payment_without_its_fee(tx: Work)
 
 def test_refund_in_many_parts_returns_as_much_as_one(tx: Work) -> None:
     pay(tx, "emma", 1056, debit=1000)
-    parts = [refund(tx, Wanted("bill", f"r-{n}", "0.12"))[0] for n in range(88)]
+    parts = [refund(tx, WantedRefund("bill", f"r-{n}", "0.12"))[0] for n in range(88)]
     assert sum(one.returned for one in parts) == 1000
     assert {one.returned for one in parts} == {11, 12}
     assert balance(tx, "emma") == "1000.00"
@@ -113,11 +113,13 @@ def test_refunds_in_any_parts_return_what_one_of_their_sum_would(
         total = 0
         for at, part in enumerate(parts):
             with suppress(InvalidAmount), savepoint(work):
-                total += sum(one.amount for one in refund(work, Wanted("bill", f"r-{at}", format_decimal(part, EUR))))
+                total += sum(
+                    one.amount for one in refund(work, WantedRefund("bill", f"r-{at}", format_decimal(part, EUR)))
+                )
         before = balance(work, "emma"), balance(work, "shop")
         work.execute("ROLLBACK TO paid")
         if total:
-            refund(work, Wanted("bill", "r", format_decimal(total, EUR)))
+            refund(work, WantedRefund("bill", "r", format_decimal(total, EUR)))
         assert before == (balance(work, "emma"), balance(work, "shop"))
         check_books(work)
 
@@ -125,9 +127,9 @@ def test_refunds_in_any_parts_return_what_one_of_their_sum_would(
 def test_refund_that_would_bring_nothing_is_refused(tx: Work) -> None:
     pay(tx, "emma", 300, debit=2)
     with pytest.raises(InvalidAmount, match="nothing would arrive"):
-        refund(tx, Wanted("bill", "r-1", "0.01"))
+        refund(tx, WantedRefund("bill", "r-1", "0.01"))
     for number, (part, returned) in enumerate([("1.50", 1), ("1.50", 1)]):
-        [made] = refund(tx, Wanted("bill", f"r-{number}", part))
+        [made] = refund(tx, WantedRefund("bill", f"r-{number}", part))
         assert made.returned == returned
 
 
@@ -136,12 +138,12 @@ def test_refund_of_what_was_spent_is_refused_and_nothing_is_half_done(tx: Work) 
     pay(tx, "bob", 200)
     wallets.withdraw(tx, "shop", "3.00")
     with pytest.raises(InsufficientFunds) as refusal, savepoint(tx):
-        refund(tx, Wanted("bill", "r-1"))
+        refund(tx, WantedRefund("bill", "r-1"))
     assert refusal.value.details["reason"] == "wallet"
     assert not refunds_of(tx, "incoming", "bill", 100)
-    refund(tx, Wanted("bill", "r-1", "2.00"))
+    refund(tx, WantedRefund("bill", "r-1", "2.00"))
     with pytest.raises(InvalidAmount, match=r"Only 3\.00 USD"):
-        plan(tx, Wanted("bill", "r-2", "3.01"))
+        plan(tx, WantedRefund("bill", "r-2", "3.01"))
     assert balance(tx, "shop") == "0.00"
 
 
@@ -149,16 +151,16 @@ def test_refund_across_assets_needs_liquidity_and_warns_when_little_is_left(tx: 
     pay(tx, "emma", 300, debit=300)
     assets.withdraw_liquidity(tx, "EUR", 2, "1000.01")
     with pytest.raises(InsufficientFunds) as refusal, savepoint(tx):
-        refund(tx, Wanted("bill", "r-1"))
+        refund(tx, WantedRefund("bill", "r-1"))
     assert refusal.value.details["reason"] == "liquidity"
     assert not refunds_of(tx, "incoming", "bill", 100)
     assets.deposit_liquidity(tx, "EUR", 2, "0.02")
     before = events.last_sequence(tx)
-    refund(tx, Wanted("bill", "r-1"))
+    refund(tx, WantedRefund("bill", "r-1"))
     assert [one.type for one in events.events_after(tx, before, 10)] == ["liquidity.low", "refund.completed"]
 
 
-def changed_by(work: Work, wanted: Wanted, most: int = 1 << 30) -> list[int]:
+def changed_by(work: Work, wanted: WantedRefund, most: int = 1 << 30) -> list[int]:
     """Makes a refund as operators do; the rows that each unit has changed."""
     units = InSteps(lambda unit: unit(work), most)
     made = in_steps(send_back, units, wanted, None)
@@ -173,13 +175,13 @@ def test_refund_of_a_payment_that_very_many_paid_is_short_units_that_can_be_repe
     for _ in range(count):
         pay(tx, "alice", 100)
     pay_from_remote(tx, 500)
-    cent, whole = Wanted("bill", "r-0", "0.01"), Wanted("bill", "r-1", f"{count - 1}.99")
+    cent, whole = WantedRefund("bill", "r-0", "0.01"), WantedRefund("bill", "r-1", f"{count - 1}.99")
     tx.execute("SAVEPOINT before")
     cents = InSteps(lambda unit: unit(tx))
     in_steps(send_back, cents, cent, None)
     assert len(cents.statements) == 1
     assert cents.statements[0] < 20, "as if one had paid"
-    one_part = max(changed_by(tx, Wanted("bill", "r-2", "0.01")))
+    one_part = max(changed_by(tx, WantedRefund("bill", "r-2", "0.01")))
     tx.execute("ROLLBACK TO before")
     units = changed_by(tx, whole)
     assert len(units) == 3
@@ -212,7 +214,7 @@ def test_refund_to_very_many_that_cannot_be_whole_is_refused_whole(tx: Work, cha
     else:
         wallets.deactivate(tx, "bob")
     with pytest.raises((WrongState, InsufficientFunds)):
-        changed_by(tx, Wanted("bill", "r-1"))
+        changed_by(tx, WantedRefund("bill", "r-1"))
     assert not refunds_of(tx, "incoming", "bill", 1)
 
 
@@ -221,7 +223,7 @@ def test_refund_whose_plan_is_no_longer_right_is_refused(tx: Work) -> None:
     pay(tx, "alice", 300)
     pay_from_remote(tx, 300)
     for to, offer in ((None, None), (ELSEWHERE, offer_elsewhere(200))):
-        wanted = Wanted("bill", f"r-1 {to}", "2.00", to)
+        wanted = WantedRefund("bill", f"r-1 {to}", "2.00", to)
         plans = [plan(tx, one, 200) for one in (wanted, wanted, msgspec.structs.replace(wanted, reference=f"r-2 {to}"))]
         make(tx, plans[0], 0, offer)
         for late in plans[1:]:
@@ -234,7 +236,7 @@ def test_refund_that_another_program_goes_on_with_is_made_once(tx: Work) -> None
     for _ in range(PARTS_AT_ONCE + 1):
         pay(tx, "alice", 200)
     pay_from_remote(tx, 500)
-    wanted = Wanted("bill", "r-1", f"{2 * PARTS_AT_ONCE + 1}.00")
+    wanted = WantedRefund("bill", "r-1", f"{2 * PARTS_AT_ONCE + 1}.00")
     found = plan(tx, wanted)
     make(tx, found)
     rest = plan(tx, wanted)
@@ -244,7 +246,7 @@ def test_refund_that_another_program_goes_on_with_is_made_once(tx: Work) -> None
         make(tx, rest)
     assert balance(tx, "shop") == "6.00"
     tx.execute("ROLLBACK TO half")
-    refund(tx, Wanted("bill", "r-2", "1.50"))
+    refund(tx, WantedRefund("bill", "r-2", "1.50"))
     with pytest.raises(WrongState, match=r"0\.50 USD went back under another reference"):
         plan(tx, wanted)
 
@@ -252,7 +254,7 @@ def test_refund_that_another_program_goes_on_with_is_made_once(tx: Work) -> None
 def test_wallet_that_paid_itself_gets_its_money_back(tx: Work) -> None:
     wallets.deposit(tx, "shop", "5.00")
     pay(tx, "shop", 500)
-    refund(tx, Wanted("bill", "r-1"))
+    refund(tx, WantedRefund("bill", "r-1"))
     assert balance(tx, "shop") == "5.00"
     check_books(tx)
 
@@ -261,7 +263,7 @@ def test_payer_who_is_inactive_takes_no_money(tx: Work) -> None:
     pay(tx, "alice", 500)
     wallets.deactivate(tx, "alice")
     with pytest.raises(WrongState, match="inactive"):
-        refund(tx, Wanted("bill", "r-1"))
+        refund(tx, WantedRefund("bill", "r-1"))
 
 
 def remote_peer_account(work: Work) -> int:
@@ -282,8 +284,8 @@ def test_what_came_from_other_servers_goes_back_by_itself(tx: Work) -> None:
     pay(tx, "alice", 500)
     pay_from_remote(tx, 200)
     with pytest.raises(WrongState, match=r"2\.00 USD of this came from other servers"), savepoint(tx):
-        refund(tx, Wanted("bill", "r-1"))
-    refund(tx, Wanted("bill", "r-2", "5.00"))
+        refund(tx, WantedRefund("bill", "r-1"))
+    refund(tx, WantedRefund("bill", "r-2", "5.00"))
     assert balance(tx, "alice") == "1000.00"
     check_books(tx)
 
@@ -291,7 +293,7 @@ def test_what_came_from_other_servers_goes_back_by_itself(tx: Work) -> None:
 @pytest.mark.parametrize("change", ["debit = 99", "wallet_address_id = 1"])
 def test_check_finds_a_refund_that_its_payment_does_not_send(tx: Work, change: str) -> None:
     pay_from_remote(tx, 200)
-    [made] = refund(tx, Wanted("bill", "r-1", "1.00", ELSEWHERE), offer_elsewhere(100))
+    [made] = refund(tx, WantedRefund("bill", "r-1", "1.00", ELSEWHERE), offer_elsewhere(100))
     tx.execute(f"UPDATE outgoing_payment SET {change}")
     [found] = [one for one in invariant_checks.check(tx) if one.name == "refunded"]
     assert found.breaches == [f"refund {made.id} is not what outgoing payment {made.return_payment_id} sends"]
@@ -301,14 +303,14 @@ def test_check_finds_a_refund_that_its_payment_does_not_send(tx: Work, change: s
 def test_reference_that_is_none_is_refused(tx: Work, reference: str) -> None:
     pay(tx, "alice", 500)
     with pytest.raises(InvalidRequest):
-        refund(tx, Wanted("bill", reference))
+        refund(tx, WantedRefund("bill", reference))
 
 
 def refund_if_possible(work: Work, came: int, reference: str, amount: int | None, to: str | None) -> None:
     text = None if amount is None else f"{amount // 100}.{amount % 100:02}"
     offer = None if to is None else offer_elsewhere(amount or max(came, 1))
     with suppress(DomainError), savepoint(work):
-        refund(work, Wanted("bill", reference, text, to), offer)
+        refund(work, WantedRefund("bill", reference, text, to), offer)
 
 
 def end_oldest_return(work: Work, share: Fraction, unknown: Fraction) -> None:

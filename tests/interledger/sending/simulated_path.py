@@ -21,7 +21,7 @@ from payres.interledger.packets import (
     Unanswered,
     decode_prepare,
     decode_reply,
-    encode,
+    encode_packet,
     fulfills,
     too_large_data,
 )
@@ -145,13 +145,13 @@ class SimulatedPath:
         sent_at = monotonic()
         assert prepare.destination == ADDRESS
         await self.transit(prepare)
-        arriving = decode_prepare(encode(prepare))
+        arriving = decode_prepare(encode_packet(prepare))
         arrived = self.exchanged(prepare.amount)
         outcome: Outcome | None = self.on_the_way(prepare)
         if outcome is None:
             outcome = self.on_the_way_back(self.receiver.answer(arriving, arrived))
         if not isinstance(outcome, Unanswered):
-            outcome = decode_reply(encode(outcome))
+            outcome = decode_reply(encode_packet(outcome))
         stream = self.receiver.secret.decrypt_packet(prepare.data)
         self.log.append(Entry(sent_at, prepare, stream, arrived, outcome))
         return outcome

@@ -15,9 +15,9 @@ from payres.interledger.sending.connection import (
     Destination,
     StreamConnection,
     close,
-    describe,
-    failure_of,
+    describe_reject,
     monotonic,
+    stop_reason,
 )
 from payres.interledger.sending.payment import Plan, Result, pay
 from payres.interledger.stream import (
@@ -500,12 +500,12 @@ def test_smaller_amount_after_one_that_was_too_large(code: str, data: bytes, fou
 
 def test_sentences_quote_peers_cut_and_escaped() -> None:
     reject = Reject("F00", "test." + "a" * 1000, "\x1b[31mred\r\n" + "x" * 5000)
-    sentence = describe(reject)
+    sentence = describe_reject(reject)
     assert sentence.isprintable()
     assert len(sentence) < 3 * MAX_QUOTED
     closed = Reject(Code.APPLICATION_ERROR)
     frames = (ConnectionClose(9, "\n" * 5000),)
-    failure = failure_of(Answer(closed, StreamPacket(0, PacketType.REJECT, 0, frames)), 1, USD)
+    failure = stop_reason(Answer(closed, StreamPacket(0, PacketType.REJECT, 0, frames)), 1, USD)
     assert failure
     assert failure.sentence.isprintable()
     assert len(failure.sentence) < 5 * MAX_QUOTED

@@ -255,8 +255,7 @@ def test_export_that_takes_too_long_is_cut_short(
     monkeypatch.setattr(asyncio, "timeout", remembered)
 
     def pass_the_deadline() -> None:
-        loop = payres._server._loop
-        assert loop is not None
+        loop = payres._server._loop.result()
         loop.call_soon_threadsafe(late[0].reschedule, loop.time())
 
     ends_early(payres, program, pass_the_deadline)

@@ -28,13 +28,13 @@ from payres.core.store.payments import IncomingRecord
 from payres.core.store.representations import amount
 from payres.core.store.work import Work
 from payres.interledger.settlement import end_sending
-from payres.interledger.store.checkouts import CheckoutRecord, State, change_checkout, insert_checkout
+from payres.interledger.store.checkouts import CheckoutRecord, Stage, change_checkout, insert_checkout
 from payres.operator import exports, wallets
 from payres.operator.exports import PeriodQuery
-from payres.operator.refunds import Wanted as WantedRefund
+from payres.operator.refunds import WantedRefund
 from payres.operator.wallets import require_wallet
 from payres.people.rules import activity
-from payres.people.rules.activity import Movement, Page, Reader, Row, Wanted
+from payres.people.rules.activity import ActivityPage, ActivityRow, Reader, WalletMovement, Wanted
 from payres.people.store.activity import remote_payers, statement
 from tests.helpers import examples
 from tests.works import NOW, USD, issued_grant, offer_elsewhere, refund, work_at
@@ -121,11 +121,11 @@ def app(work: Work, name: str) -> str:
     return grant.id
 
 
-def page(work: Work, path: str, wanted: Wanted | None = None, rows: int = 50) -> Page:
+def page(work: Work, path: str, wanted: Wanted | None = None, rows: int = 50) -> ActivityPage:
     return Reader(work, require_wallet(work, path), UTC).page(wanted or Wanted(), rows)
 
 
-def all_of(rows: Sequence[Row]) -> list[Movement]:
+def all_of(rows: Sequence[ActivityRow]) -> list[WalletMovement]:
     return [one for row in rows for one in row.movements]
 
 
@@ -290,9 +290,9 @@ def test_pages_have_no_gaps_and_no_doubles(deeds: Sequence[str], rows: int, scan
             assert moved == account.balance - account.held
 
 
-def walk(work: Work, path: str, show: activity.Show, rows: int) -> list[Movement]:
+def walk(work: Work, path: str, show: activity.Show, rows: int) -> list[WalletMovement]:
     """All movements, page by page."""
-    walked, below = list[Movement](), None
+    walked, below = list[WalletMovement](), None
     while True:
         found = page(work, path, Wanted(below, show=show), rows)
         keys = [row.newest.key for row in found.rows]
@@ -378,7 +378,7 @@ def test_names_of_apps_are_looked_up_once(tx: Work) -> None:
 def test_payers_of_a_payment_page_are_named_by_their_address(tx: Work) -> None:
     paid = bill(tx, "bob", 1400)
 
-    def pays(number: int, payer: str, state: State) -> None:
+    def pays(number: int, payer: str, state: Stage) -> None:
         record = CheckoutRecord(bytes([number]), paid, b"browser", payer, 700, "asked", NOW)
         insert_checkout(tx, record, "pending")
         assert change_checkout(tx, record, state, NOW, failure="denied" if state == "failed" else None)

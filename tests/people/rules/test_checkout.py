@@ -6,15 +6,15 @@ import pytest
 
 from payres.core.protocol.clock import DAY, MINUTE, SECOND
 from payres.interledger.store.checkouts import CheckoutRecord
-from payres.people.rules.checkout import LONGEST_WAIT, AskedGrant, Checkout
+from payres.people.rules.checkout import LONGEST_WAIT, AskedGrant, BillCheckout
 
 NOW = 1_800_000_000 * SECOND
 
 
-def checkout(changed_at: int, not_before: int) -> Checkout:
+def checkout(changed_at: int, not_before: int) -> BillCheckout:
     record = CheckoutRecord(b"1", "1", b"1", "payer", 1, "asked", changed_at)
     asked = AskedGrant(grant=cast(Any, None), resource_server="", quote="", not_before=not_before)
-    return Checkout(record, asked, cast(Any, None), cast(Any, None))
+    return BillCheckout(record, asked, cast(Any, None), cast(Any, None))
 
 
 @pytest.mark.parametrize(
