@@ -10,9 +10,66 @@ from pathlib import Path
 from tests.helpers import ROOT
 
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "payres").rglob("*.py"))
+MIN_MODULE_LINES = 80
 MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 60
 MAX_CORE_LINES = 14_000
+# Entry points, whatever their length, and what is short for now.
+SHORT_MODULES = {
+    "payres/__main__.py",
+    "payres/application.py",
+    "payres/http/protocol.py",
+    "payres/cli/manual.py",
+    "payres/cli/payment.py",
+    "payres/cli/peer.py",
+    "payres/cli/webhook.py",
+    "payres/client/access.py",
+    "payres/client/money.py",
+    "payres/client/resources.py",
+    "payres/core/http/error_answers.py",
+    "payres/core/http/server.py",
+    "payres/core/http/site.py",
+    "payres/core/payments/idempotency.py",
+    "payres/core/payments/settlement.py",
+    "payres/html/amounts.py",
+    "payres/html/brand.py",
+    "payres/html/error_sentences.py",
+    "payres/html/part.py",
+    "payres/html/qr.py",
+    "payres/html/zones.py",
+    "payres/interledger/client_transport.py",
+    "payres/openapi/part.py",
+    "payres/operator/admin_hosts.py",
+    "payres/operator/part.py",
+    "payres/operator/services.py",
+    "payres/operator/volume.py",
+    "payres/people/account/home.py",
+    "payres/people/account/payment.py",
+    "payres/people/account/settings.py",
+    "payres/people/part.py",
+    "payres/people/public.py",
+    "payres/people/rules/checkout_worker.py",
+    "payres/people/rules/passwords.py",
+    "payres/people/rules/payments.py",
+    "payres/people/rules/sessions.py",
+    "payres/people/services.py",
+    "payres/testing/clock.py",
+    "payres/testing/peering.py",
+    "payres/testing/plugin.py",
+}
+# What two modules may call the same.
+SHARED_NAMES = {
+    "Asset": "the operator's API names its schema so",
+    "GrantSpending": "the operator's API names its schema so",
+    "PublicKey": "both documents name a schema so",
+    "page_routes": "what a part with pages loads late",
+    "warn_of_low": "the same, with and without peers",
+    "Link": "a link to a peer, and one that lets an operator in",
+    "Page": "a page of a list, and the handlers of pages",
+    "Side": "a side of the ledger, and of the pages",
+    "Visit": "of both kinds of pages",
+    "open_session": "the rule and its page",
+}
 
 # What runs on other threads beside the event loop, and what bounds how much of it there is at a time.
 THREADS = {
@@ -282,3 +339,40 @@ def test_modules_and_functions_stay_short() -> None:
                 if length > MAX_FUNCTION_LINES:
                     found.append(f"{place(module, node.lineno)} {node.name} has {length} lines")
     assert not found
+
+
+def defined(module: str) -> Iterator[tuple[str, bool]]:
+    """The public names that a module defines at its top, but for variables of types, and whether they are of types."""
+    for node in tree(module).body:
+        names: list[ast.AST] = []
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names = [ast.Name(node.name)]
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and called(node.value or node) not in {
+            "TypeVar",
+            "ParamSpec",
+        }:
+            names = [*node.targets] if isinstance(node, ast.Assign) else [node.target]
+        for name in names:
+            if isinstance(name, ast.Name) and not name.id.startswith("_"):
+                yield name.id, re.fullmatch(r"[A-Z]\w*[a-z]\w*", name.id) is not None
+
+
+def test_one_name_means_one_thing() -> None:
+    """A type has a name of its own, and so has what other modules import by name; the rest is a module's own."""
+    imports = {name for module in MODULES for name, _ in imported(module)}
+    places: dict[str, list[str]] = {}
+    for module in MODULES:
+        if room(module) == "client" or module == "payres/testing/openapi.py":
+            continue  # names that apps import, and names of schemas
+        dotted = module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for name, is_type in defined(module):
+            if is_type or f"{dotted}.{name}" in imports:
+                places.setdefault(name, []).append(module)
+    shared = {name: found for name, found in places.items() if len(found) > 1}
+    assert shared.keys() <= SHARED_NAMES.keys(), shared
+
+
+def test_modules_are_not_splinters() -> None:
+    lengths = {module: len((ROOT / module).read_text(encoding="utf-8").splitlines()) for module in MODULES}
+    short = {module for module, length in lengths.items() if length < MIN_MODULE_LINES}
+    assert not {module for module in short if not module.endswith("/__init__.py")} - SHORT_MODULES

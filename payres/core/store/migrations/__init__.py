@@ -21,7 +21,7 @@ log = logging.getLogger("payres.store")
 FOLDER = Path(__file__).parent
 FIRST: Final = 19  # the oldest version that is migrated; lower ones were never released
 
-Schema = dict[tuple[str, str], str]  # definitions by kind and name
+Definitions = dict[tuple[str, str], str]  # definitions by kind and name
 _OF_LITESTREAM = {("table", "_litestream_seq"), ("table", "_litestream_lock")}  # Litestream adds these
 _NO_MATTER = re.compile('--.*|"')  # comments, and SQLite's quotes around renamed tables
 _STEP = re.compile(r"(\d{4})_\w+\.sql")
@@ -184,13 +184,13 @@ def execute_script(connection: sqlite3.Connection, script: str) -> None:
 
 
 @lru_cache(maxsize=1)
-def _schema_made_by(script: str) -> Schema:
+def _schema_made_by(script: str) -> Definitions:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
         execute_script(fresh, script)
         return _schema_of(fresh)
 
 
-def _migrated_schema(connection: sqlite3.Connection) -> Schema:
+def _migrated_schema(connection: sqlite3.Connection) -> Definitions:
     """The schema that the migration of a database will give, found without its rows. Raises sqlite3.Error."""
     found = version_of(connection)
     ours = "sql <> '' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
@@ -202,7 +202,7 @@ def _migrated_schema(connection: sqlite3.Connection) -> Schema:
         return _schema_of(empty)
 
 
-def _schema_of(connection: sqlite3.Connection) -> Schema:
+def _schema_of(connection: sqlite3.Connection) -> Definitions:
     """The schema without objects of SQLite and Litestream, comments and spaces, which depend on a column's age."""
     rows = connection.execute(
         "SELECT type, name, coalesce(sql, '') FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
