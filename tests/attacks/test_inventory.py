@@ -76,7 +76,7 @@ INVENTORY = {
     "existence oracle by status": "core/http/test_access_matrix attacks/test_guessing",
     "existence oracle by time": "attacks/test_guessing html/test_sign_in",
     # Money
-    "double spend of a quote": "attacks/test_money specification/test_outgoing_payments",
+    "double spend of a quote": "attacks/test_money",
     "double spend of a limit": "attacks/test_money core/payments/test_limits",
     "double spend of a balance": "attacks/test_money core/payments/test_quotes",
     "overpayment of a receiver": "core/payments/test_outgoing interledger/test_endpoint",
