@@ -245,6 +245,8 @@ def test_wallet_that_paid_itself_gets_its_money_back(tx: Work) -> None:
     pay(tx, "shop", 500)
     refund(tx, Wanted("bill", "r-1"))
     assert balance(tx, "shop") == "5.00"
+    with pytest.raises(InvalidAmount, match="Nothing of the payment can still be sent back"):
+        plan(tx, Wanted("bill", "r-2", "0.01"))
     check_books(tx)
 
 
