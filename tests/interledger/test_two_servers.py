@@ -309,7 +309,7 @@ def test_amount_beyond_64_bits_is_refused(rate: str, fixed: str, pair: Pair, ref
     set_rate("USD", "EUR", rate, a, b)
     receiver = bill(b, b.create_wallet("carla", asset="EUR"))
     most = amount(2**63 - 1, EUR if fixed == "receiveAmount" else USD)
-    error = refused(quote(a, receiver, **{fixed: most}), 400, "invalid_amount")
+    error = refused(quote(a, receiver, "alice", **{fixed: most}), 400, "invalid_amount")
     assert "too large" in error["details"]["hint"]
 
 
