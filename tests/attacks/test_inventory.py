@@ -30,8 +30,8 @@ INVENTORY = {
     "completing another client's bill": "core/http/test_access_matrix",
     "access that adds up to more": "core/http/test_access_matrix",
     # The operator's API
-    "operator's API through a proxy on the same machine": "operator/test_admin_hosts",
-    "operator's API by DNS rebinding": "operator/test_admin_hosts",
+    "operator's API through a proxy on the same machine": "operator/test_admin_hosts operator/pages/test_sign_in",
+    "operator's API by DNS rebinding": "operator/test_admin_hosts operator/pages/test_sign_in",
     "operator's API from a page of another origin": "operator/api/test_api",
     "API key that gives itself more": "operator/api/test_api_keys operator/api/test_api",
     "API key guessing": "operator/api/test_api",
@@ -45,7 +45,7 @@ INVENTORY = {
     "clickjacking": "people/test_consent browser/test_consent_pages",
     "session fixation": "people/test_consent",
     "password guessing": "people/test_consent html/test_sign_in",
-    "locking an owner out": "attacks/test_owners html/test_sign_in",
+    "locking an owner out": "people/test_consent html/test_sign_in",
     "floods of sign-ins": "html/test_sign_in",
     "floods of new passwords": "attacks/test_owners html/test_sign_in",
     "stolen password": "operator/test_wallets html/test_sign_in",
@@ -76,7 +76,7 @@ INVENTORY = {
     "existence oracle by status": "core/http/test_access_matrix attacks/test_guessing",
     "existence oracle by time": "attacks/test_guessing html/test_sign_in",
     # Money
-    "double spend of a quote": "attacks/test_money specification/test_outgoing_payments",
+    "double spend of a quote": "attacks/test_money",
     "double spend of a limit": "attacks/test_money core/payments/test_limits",
     "double spend of a balance": "attacks/test_money core/payments/test_quotes",
     "overpayment of a receiver": "core/payments/test_outgoing interledger/test_endpoint",

@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
-from payres.core.protocol.limits import MAX_WRONG_PASSWORDS_PER_WALLET, PASSWORDS_AT_ONCE, PASSWORDS_WAITING
-from payres.html.sign_in import hash_password
+from payres.core.protocol.limits import PASSWORDS_AT_ONCE, PASSWORDS_WAITING
 from payres.operator import operators, wallets
 from payres.operator.api_keys import create_api_key
 from tests.attacks.conftest import PASSWORD
@@ -29,28 +28,6 @@ def owner(shared: Instance) -> str:
     path = f"owner-{secrets.token_hex(4)}"
     shared.create_wallet(path, password=PASSWORD)
     return path
-
-
-def sign_in(browser: httpx2.Client, page: str, password: str = PASSWORD, address: str = "192.0.2.99") -> int:
-    """The status of the answer: 303 when it worked."""
-    form = {"choice": "sign-in", "password": password, "csrf": sign_in_token(browser, page)}
-    return browser.post(page, data=form, headers={"x-forwarded-for": address}).status_code
-
-
-def test_owner_is_locked_out_of_new_browsers_alone_until_the_operator_helps(
-    shared: Instance, owner: str, anonymous: httpx2.Client
-) -> None:
-    """By twenty wrong passwords of others, who need nothing for it but a request for consent."""
-    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": shared.wallet(owner)}
-    page = str(shared.client.request_grant(item).json()["interact"]["redirect"])
-    with httpx2.Client(timeout=TIMEOUT, verify=False) as known:
-        assert sign_in(known, page) == 303
-        shared.write(lambda work: wallets.set_password(work, owner, hash_password(NEW_PASSWORD)))
-        guesses = [sign_in(anonymous, page, "wrong", f"192.0.2.{n}") for n in range(MAX_WRONG_PASSWORDS_PER_WALLET)]
-        assert set(guesses) == {401}
-        assert (sign_in(anonymous, page, NEW_PASSWORD), sign_in(known, page, NEW_PASSWORD)) == (429, 303)
-        shared.write(lambda work: wallets.unlock(work, owner))
-        assert sign_in(anonymous, page, NEW_PASSWORD) == 303
 
 
 Ask = Callable[[httpx2.Client, str], httpx2.Response]

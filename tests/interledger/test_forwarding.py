@@ -26,6 +26,7 @@ from payres.interledger.store.peers import PeerRecord, account_of_peer
 from payres.operator import assets
 from payres.operator import peers as operator_peers
 from payres.operator.assets import set_rate
+from payres.operator.peers import require_peer
 from payres.operator.store import status
 from payres.operator.unresolved_packets import PACKET, list_unresolved
 from payres.operator.unresolved_payments import UNRESOLVED_PAYMENT, list_unresolved_payments
@@ -127,6 +128,16 @@ ANSWERS: dict[str, tuple[Behaviour, Reply | NoReply, Reply, str]] = {
     "unavailable": (with_status("503 Later"), UNKNOWN, LOST, "The peer answered with HTTP status 503"),
     "garbage": (with_status("200 OK", b"garbage"), UNKNOWN, LOST, "The peer's answer is no ILP packet"),
 }
+
+
+async def test_one_failure_of_a_peer_is_stored_once_a_second(node: Node) -> None:
+    async with FakePeer(with_status("401 No")) as far:
+        near, noted = await pair(node, far), []
+        for later in (0, 0.5, 0.5):
+            node.clock.advance(later)
+            await node.answer(near, far_prepare(node, 500, FULFILLMENT))
+            noted.append((await node.database.read(lambda tx: require_peer(tx, "far"))).last_error_at)
+    assert noted == [noted[0], noted[0], node.clock.now()]
 
 
 @pytest.mark.parametrize("request_id", ["number", None])

@@ -25,9 +25,11 @@ from payres.interledger.store import packets
 from tests.helpers import TIMEOUT, last_segment, wait_until
 from tests.instance import Instance
 from tests.interledger.network import (
+    EUR,
     USD,
     Json,
     Waits,
+    add_liquidity,
     amount,
     bill,
     change,
@@ -38,6 +40,7 @@ from tests.interledger.network import (
     never,
     received,
     sent,
+    set_rate,
     wallet_money,
 )
 from tests.works import sending_payment
@@ -200,6 +203,26 @@ def test_receiver_that_was_paid_after_a_part_has_arrived_gets_what_it_takes(
     paid = ended(a, created)
     assert (paid.record.state, paid.record.sent) == ("failed", 700)
     assert received(b, receiver).received == 950
+
+
+def test_part_is_not_the_whole_once_the_receiver_is_completed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More cents have left than were to arrive, but each is worth half a cent of the receiver's currency."""
+    a, b = pair
+    set_rate("USD", "EUR", "0.5", a, b)
+    add_liquidity(b, EUR)
+    hurried(a, largest_round=1)
+    receiver = bill(b, b.create_wallet("carla", asset="EUR"), 500, EUR)
+    with monkeypatch.context() as patch:
+        patch.setattr(Link, "post", holding(Link.post, lambda: received(b, receiver).received >= 300))
+        created = begin(a, receiver)
+        wait_until(lambda: sent(a, created).delivered >= 300)
+        interrupt(a, created)
+    completer = b.client.grant({"type": "incoming-payment", "actions": ["complete"]})
+    assert b.client.post(f"{receiver}/complete", None, completer).status_code == 200
+    let_time_pass(pair, 22)
+    node_of(a.context).payments.wake()
+    record = ended(a, created).record
+    assert (record.state, record.failure, record.delivered) == ("failed", "The incoming payment is completed", 300)
 
 
 @pytest.mark.parametrize("blocked", ["route", "slot"])

@@ -303,6 +303,16 @@ def test_receiver_that_takes_no_more_between_quote_and_payment_fails_it(why: str
     assert wallet_money(a, "alice") == before
 
 
+@pytest.mark.parametrize(("rate", "fixed"), [("0.25", "receiveAmount"), ("4", "debitAmount")])
+def test_amount_beyond_64_bits_is_refused(rate: str, fixed: str, pair: Pair, refused: Refused) -> None:
+    a, b = pair
+    set_rate("USD", "EUR", rate, a, b)
+    receiver = bill(b, b.create_wallet("carla", asset="EUR"))
+    most = amount(2**63 - 1, EUR if fixed == "receiveAmount" else USD)
+    error = refused(quote(a, receiver, "alice", **{fixed: most}), 400, "invalid_amount")
+    assert "too large" in error["details"]["hint"]
+
+
 @pytest.mark.parametrize(("later", "credit"), [(0, 2000), (86_400, 0)])
 def test_credit_that_comes_back_completes_the_payment(later: int, credit: int, pair: Pair) -> None:
     """Also long after its quote has expired."""

@@ -2,26 +2,20 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from contextlib import closing
-from decimal import Decimal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from payres.core.payments import ledger
 from payres.core.protocol.amounts import Asset, Terms
 from payres.core.protocol.clock import DAY, HOUR, LATEST, MILLISECOND, format_time
 from payres.core.protocol.errors import InvalidRequest
 from payres.core.store import clients
-from payres.core.store.connections import connect_writer
 from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord
 from payres.core.store.work import Work
 from payres.operator import exports, wallets
 from payres.operator.exports import Export, ExportQuery, ExportRow, PeriodQuery, Walk
 from payres.operator.refunds import WantedRefund
 from payres.operator.shapes import FORMULA, Cell, Column, make_table
-from tests.helpers import examples
 from tests.works import NOW, refund, sending_payment, work_at
 
 RECEIVER = "http://127.0.0.1:8080/incoming-payments/in"
@@ -117,49 +111,6 @@ def test_statement_shows_each_line_with_its_balance(tx: Work) -> None:
     ]
     received = rows_of(later, statement_of("bob"))[1]
     assert (received["amount"], received["counterpart"]) == ("1.00", "http://127.0.0.1:8080/alice")
-
-
-MOVES = st.lists(
-    st.tuples(st.sampled_from(["deposit", "withdraw", "pay", "other"]), st.integers(0, 2 * HOUR)), max_size=12
-)
-
-
-@given(MOVES, st.integers(-1, 24), st.integers(1, 24))
-@examples(40)
-def test_statement_sums_to_the_balance(moves: Sequence[tuple[str, int]], start: int, hours: int) -> None:
-    with closing(connect_writer(":memory:")) as opened:
-        work = work_at(opened, NOW)
-        open_wallets(work)
-        wallets.deposit(work, "alice", "100.00")
-        now = NOW
-        for number, (move, wait) in enumerate(moves):
-            now += wait
-            work = work_at(opened, now)
-            match move:
-                case "deposit":
-                    wallets.deposit(work, "alice", f"{number}.07")
-                case "withdraw":
-                    wallets.withdraw(work, "alice", "1.01")
-                case "pay":
-                    pay(work, f"p{number:02}")
-                case _:
-                    wallets.deposit(work, "bob", "9.00")
-        since, until = NOW + start * HOUR, NOW + (start + hours) * HOUR
-        work = work_at(opened, max(now, since))  # the period may go on
-        opening, *lines, closing_row = found = rows_of(work, statement_of("alice", since, until))
-        times = [str(row["createdAt"]) for row in found]
-        assert times == sorted(times)
-        assert closing_row["createdAt"] == format_time(min(until, work.now))
-        balance = Decimal(str(opening["balance"]))
-        for line in lines:
-            balance += Decimal(str(line["amount"]))
-            assert line["balance"] == f"{balance:.2f}"
-        assert closing_row["balance"] == f"{balance:.2f}"
-        later = work_at(opened, max(now, until))
-        assert rows_of(later, statement_of("alice", until))[0]["balance"] == closing_row["balance"]
-        account = opened.execute("SELECT balance FROM account WHERE kind = 'wallet' ORDER BY id").fetchone()[0]
-        whole = rows_of(work, statement_of("alice"))
-        assert (whole[0]["balance"], whole[-1]["balance"]) == ("0.00", f"{Decimal(account).scaleb(-2):.2f}")
 
 
 def test_export_leaves_out_what_is_written_after_its_first_step(tx: Work) -> None:

@@ -58,9 +58,12 @@ async def test_nobody_at_the_address_is_no_other_server() -> None:
         assert await find_other(http, "http://127.0.0.1:1", None) is None
 
 
-@pytest.mark.parametrize(("said", "stops"), [(LATER, True), (SAME, False), (EARLIER, False)])
+@pytest.mark.parametrize(
+    ("was_restored", "said", "stops"),
+    [(True, LATER, True), (True, SAME, False), (True, EARLIER, False), (False, EARLIER, True)],
+)
 async def test_writing_stops_once_another_server_was_restored_later(
-    tmp_path: Path, site: Site, said: str, stops: bool
+    tmp_path: Path, site: Site, was_restored: bool, said: str, stops: bool
 ) -> None:
     site.pages["GET /readyz"] = ready(said)
     around = Environment.of(Settings(), MovableClock(RESTORED, frozen=True))
@@ -70,7 +73,8 @@ async def test_writing_stops_once_another_server_was_restored_later(
         server.record(work, "database.restore", "standby.db")
 
     try:
-        await database.write(restored)
+        if was_restored:
+            await database.write(restored)
         async with GuardedClient(True) as http:
             assert await look_once(database, http, site.base, record_takeover) == PAUSE_SECONDS
         expected = "The server takes no more work: another server has taken its place, and an operator must look"

@@ -16,7 +16,7 @@ from payres.core.store.work import Work
 from payres.interledger.settlement import end_remote
 from payres.operator import wallets
 from tests.helpers import Json, amount, last_segment, usd
-from tests.specification.driver import NOBODY, RACERS, Driver
+from tests.specification.driver import NOBODY, Driver
 from tests.specification.scenario import ABSENT, Row, breaks, keeps, play, sender, table
 
 PAYMENT_URL = re.compile(r"http://127\.0\.0\.1:\d+/outgoing-payments/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}")
@@ -174,16 +174,6 @@ def quote_used(driver: Driver, *, times: int) -> httpx2.Response:
 
 
 @sender
-def quote_used_at_once(driver: Driver) -> httpx2.Response:
-    """The payment of a quote that many requests used at the same moment: there is one, and the others are refused."""
-    quote = driver.quote(driver.incoming(), debitAmount=usd(1))
-    driver.kept_token("outgoing-payment", "create", wallet=driver.payer)
-    answers = driver.at_once(lambda _: driver.use(quote))
-    assert sorted(answer.status_code for answer in answers) == [201] + [409] * (RACERS - 1)
-    return next(answer for answer in answers if answer.status_code == 201)
-
-
-@sender
 def quote_after_a_refusal(driver: Driver) -> httpx2.Response:
     """A quote that was refused for want of money is not used up by it."""
     payer = driver.fresh(deposit="1.00")
@@ -217,17 +207,6 @@ def with_money(driver: Driver, deposit: str, value: int) -> httpx2.Response:
     answer = driver.send(driver.incoming(), usd(value), payer)
     assert len(driver.list_of("outgoing-payments", payer).json()["result"]) == answer.is_success
     return answer
-
-
-@sender
-def spent_by_many_at_once(driver: Driver) -> httpx2.Response:
-    """Payments at the same moment from a wallet that has enough for three: the list of what was created."""
-    payer, receiver = driver.fresh(deposit="3.00"), driver.incoming()
-    driver.kept_token("outgoing-payment", "create", wallet=payer)
-    answers = driver.at_once(lambda _: driver.send(receiver, usd(100), payer))
-    assert sorted(answer.status_code for answer in answers) == [201] * 3 + [403] * (RACERS - 3)
-    assert driver.instance.balance(driver.path(payer)) == "0.00"
-    return driver.list_of("outgoing-payments", payer)
 
 
 @sender
@@ -343,7 +322,6 @@ ROWS: list[Row] = [
     breaks("4.3.1 2.1.3", direct(debitAmount=usd(0)), "400 invalid_amount field=debitAmount.value"),
     # 4.3.3, 4.3.4: the quote
     keeps("4.3.3", quote_used(times=1), 201),
-    keeps("4.3.3", quote_used_at_once(), 201),
     keeps("4.3.3 4.3.5", quote_after_a_refusal(), 201, {"debitAmount": usd(200)}),
     breaks("4.3.3", quote_used(times=2), "409 wrong_state field=quoteId"),
     breaks("4.3.4", quote_used_when("it is another client's"), NO_QUOTE),
@@ -351,7 +329,6 @@ ROWS: list[Row] = [
     *(breaks("4.3.4", from_quote(quoteId=url), NO_QUOTE) for url in NO_QUOTES),
     # 4.3.5: money
     keeps("4.3.5 4.3.9", with_money("1.00", 100), 201, {"debitAmount": usd(100)}),
-    keeps("4.3.5", spent_by_many_at_once(), 200, {"result.2": dict, "result.3": ABSENT}),
     breaks("4.3.5", with_money("1.00", 101), "403 insufficient_funds wallet", {"error.details.needed": "101"}),
     # 4.3.6: room
     keeps("4.3.6", all_that_it_takes(), 201, {"receiveAmount": usd(500)}),

@@ -244,7 +244,7 @@ async def close(connection: StreamConnection) -> None:
         async with asyncio.timeout(connection.timing.close_timeout / SECOND):
             await connection.ask(0, (ConnectionClose(),))
     except Exception as error:
-        log.info("a connection was not closed: %s", error or "no answer in time")
+        log.info("a connection was not closed: %s", str(error) or "no answer in time")
 
 
 def monotonic() -> int:

@@ -448,6 +448,8 @@ def test_rotated_token_has_its_whole_time(still: Instance) -> None:
     still.clock.advance(TOKEN_LIFETIME - 1)
     new = still.client.post(old["manage"], None, old["value"]).json()["access_token"]
     assert new["expires_in"] == TOKEN_LIFETIME
+    ended = refusal(still.client.get("/quotes/none", old["value"]), 401, "invalid_token", reason="revoked_token")
+    assert "The access token was rotated" in ended["details"]["hint"]
     still.clock.advance(TOKEN_LIFETIME - INSTANT)
     refusal(still.client.get("/quotes/none", new["value"]), 404, "not_found")
     still.clock.advance(INSTANT)

@@ -21,6 +21,7 @@ from starlette.applications import Starlette
 
 from payres.application import create_app
 from payres.core.grants import clients, tokens
+from payres.core.http import wallet_addresses
 from payres.core.http.context import Context
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import SECOND
@@ -38,6 +39,7 @@ from payres.testing.set_up import SETTINGS
 from tests.conftest import Refused
 from tests.helpers import receiver_of, usd
 from tests.instance import Instance
+from tests.signing_client import Client as SigningClient
 from tests.works import issued_grant
 
 BASE = "http://127.0.0.1:8000"
@@ -162,6 +164,30 @@ def test_nothing_is_created_once_another_server_has_answered_too_late(
             status, code, reason = 403, "limit_exceeded", "revoked_grant"
         refused(answer, status, code, reason=reason)
         assert a.read(_rows) == before
+
+
+@pytest.mark.parametrize(("change", "status"), [("good_until = 1", 201), (f"x = '{'A' * 43}'", 401)])
+def test_key_of_a_remote_client_is_looked_at_again_while_it_is_fresh(
+    pair: Sequence[Instance], monkeypatch: pytest.MonkeyPatch, change: str, status: int
+) -> None:
+    """While a receiver was read: keys that are no longer fresh are not fetched once more, others have come since."""
+    monkeypatch.setattr(wallet_addresses, "KEYS_CACHE", {"Cache-Control": "max-age=60"})
+    a, b = pair
+    resident = b.new_client("resident")
+    about = (resident.wallet_address, resident.private_key, resident.jwk)
+    with closing(SigningClient(*about, a.base_url, a.clock, a.approve)) as buyer:
+        token = buyer.grant({"type": "quote", "actions": ["create"], "identifier": a.wallet("alice")})
+        receivers = node_of(a.context).receivers
+        fetch_open = receivers.fetch_open
+
+        async def fetch_late(*asked: Any, **options: Any) -> RemoteIncomingPayment:
+            found = await fetch_open(*asked, **options)
+            await a.context.database.write(lambda work: work.execute(f"UPDATE client_key SET {change}").fetchall())
+            return found
+
+        monkeypatch.setattr(receivers, "fetch_open", fetch_late)
+        body = {"walletAddress": a.wallet("alice"), "receiver": receiver_of(b), "method": "ilp"}
+        assert buyer.post("/quotes", body | {"debitAmount": usd(100)}, token).status_code == status
 
 
 def _rows(work: Work) -> tuple[int, ...]:

@@ -71,27 +71,34 @@ def test_password_is_set_and_said_nowhere(program: Program, wallet: str) -> None
     assert last_change(program)[0] == "wallet.unlock"
 
 
-def test_reference_makes_a_movement_once(program: Program, wallet: str) -> None:
+def add_peer(program: Program, name: str) -> None:
+    tokens = {"outgoingToken": f"out-{name}", "incomingToken": f"in-{name}"}
+    agreed = {"ilpAddress": f"test.{name}", "assetCode": "USD", "assetScale": 2, "url": "https://peer.example/ilp"}
+    program.post("/peers", {"name": name, "creditLimit": "10.00", **agreed, **tokens})
+
+
+@pytest.mark.parametrize(("kind", "free"), [("wallet", "103.00"), ("peer", "13.00"), ("liquidity", "3.00")])
+def test_reference_makes_a_movement_once(program: Program, wallet: str, kind: str, free: str) -> None:
+    name, code = f"peer-{secrets.token_hex(4)}", "CHF" if kind == "liquidity" else "USD"
+    if kind == "peer":
+        add_peer(program, name)
+    places = {"wallet": (at(wallet), wallet), "peer": (f"/peers/{name}", name)}
+    path, about = places.get(kind, ("/assets/CHF/2/liquidity", "CHF 2"))
     body = {"amount": "5.00", "reference": "transfer-1"}
-    first = program.post(at(wallet, "/deposits"), body)
+    first = program.post(f"{path}/deposits", body)
     assert (first["kind"], first["amount"], first["reference"]) == ("deposit", "5.00", "transfer-1")
-    assert last_change(program) == ("wallet.deposit", wallet, {"amount": "5.00 USD", "reference": "transfer-1"})
+    assert last_change(program) == (f"{kind}.deposit", about, body | {"amount": f"5.00 {code}"})
     changes = len(program.audited())
-    assert program.post(at(wallet, "/deposits"), body) == first
-    assert program.instance.balance(wallet) == "105.00"
-    assert len(program.audited()) == changes
-    for path, other in (("/deposits", body | {"amount": "6.00"}), ("/withdrawals", body)):
-        details = error_of(program.ask("POST", at(wallet, path), other), 409, "wrong_state")
+    assert program.post(f"{path}/deposits", body) == first
+    for way, other in (("deposits", body | {"amount": "6.00"}), ("withdrawals", body)):
+        details = error_of(program.ask("POST", f"{path}/{way}", other), 409, "wrong_state")
         assert details["reference"] == "transfer-1"
-        assert "is that of a deposit of 5.00 USD" in details["hint"]
-    out = program.post(at(wallet, "/withdrawals"), {"amount": "100.00"})
-    assert program.get(at(wallet, "/movements"), first=2)["result"] == [out, first]
-    details = error_of(
-        program.ask("POST", at(wallet, "/withdrawals"), body | {"reference": "2", "amount": "6"}),
-        403,
-        "insufficient_funds",
-    )
-    assert (details["reason"], details["free"]) == ("wallet", "5.00")
+        assert f"is that of a deposit of 5.00 {code}" in details["hint"]
+    assert len(program.audited()) == changes
+    out = program.post(f"{path}/withdrawals", {"amount": "2"})
+    assert program.get(f"{path}/movements", first=2)["result"] == [out, first]
+    too_much = program.ask("POST", f"{path}/withdrawals", {"amount": "103.01"})
+    assert error_of(too_much, 403, "insufficient_funds").items() >= {"reason": kind, "free": free}.items()
     program.instance.check_ledger()
 
 
@@ -128,30 +135,21 @@ def test_keys_of_clients_come_and_go(program: Program, wallet: str) -> None:
     assert "private" in error_of(private, 400, "invalid_request")["hint"]
 
 
-def test_fees_and_movements_of_liquidity(program: Program) -> None:
-    put = program.post("/assets/CHF/2/liquidity/deposits", {"amount": "50", "reference": "first"})
-    taken = program.post("/assets/CHF/2/liquidity/withdrawals", {"amount": "20.00"})
-    assert program.get("/assets/CHF/2/liquidity/movements")["result"] == [taken, put]
-    [found] = [one for one in program.get("/assets")["result"] if one["assetCode"] == "CHF"]
-    assert (found["liquidity"], found["fees"]) == ("30.00", "0.00")
-    answer = program.ask("POST", "/assets/CHF/2/fees/withdrawals", {"amount": "1.00"})
-    assert error_of(answer, 403, "insufficient_funds")["reason"] == "fees"
-    error_of(program.ask("GET", "/assets/XAU/2/liquidity/movements"), 404, "not_found")
-    error_of(program.ask("PUT", "/assets/CHF/many/fee", {}), 404, "not_found")
-
-
-def test_tokens_and_movements_of_a_peer(program: Program) -> None:
+def test_tokens_of_a_peer_are_changed_and_said_nowhere(program: Program) -> None:
     name = f"peer-{secrets.token_hex(4)}"
-    tokens = {"outgoingToken": f"out-{name}", "incomingToken": f"in-{name}"}
-    agreed = {"ilpAddress": f"test.{name}", "assetCode": "USD", "assetScale": 2, "url": "https://peer.example/ilp"}
-    program.post("/peers", {"name": name, "creditLimit": "10.00", **agreed, **tokens})
+    add_peer(program, name)
     program.change("PATCH", f"/peers/{name}", {"incomingToken": "another", "maxPacket": 9})
     assert last_change(program)[2] == {"tokens": ["incoming"], "maxPacket": 9}
-    paid = program.post(f"/peers/{name}/deposits", {"amount": "3.00", "reference": "bank-1"})
-    too_much = program.ask("POST", f"/peers/{name}/withdrawals", {"amount": "13.01"})
-    assert error_of(too_much, 403, "insufficient_funds").items() >= {"reason": "peer", "free": "13.00"}.items()
-    back = program.post(f"/peers/{name}/withdrawals", {"amount": "3.00"})
-    assert program.get(f"/peers/{name}/movements")["result"] == [back, paid]
+
+
+def test_fees_that_nobody_has_paid_stay(program: Program) -> None:
+    program.post("/assets/SEK/2/liquidity/deposits", {"amount": "30"})
+    [found] = [one for one in program.get("/assets")["result"] if one["assetCode"] == "SEK"]
+    assert (found["liquidity"], found["fees"]) == ("30.00", "0.00")
+    answer = program.ask("POST", "/assets/SEK/2/fees/withdrawals", {"amount": "1.00"})
+    assert error_of(answer, 403, "insufficient_funds")["reason"] == "fees"
+    error_of(program.ask("GET", "/assets/XAU/2/liquidity/movements"), 404, "not_found")
+    error_of(program.ask("PUT", "/assets/SEK/many/fee", {}), 404, "not_found")
     error_of(program.ask("PUT", "/packets/1/outcome", {"outcome": "delivered"}), 404, "not_found")
 
 

@@ -191,16 +191,18 @@ def test_forms_are_of_this_browser_and_of_this_site(payres: Instance, browser: B
 
 @pytest.mark.parametrize(
     "headers",
-    [{"Host": "pay.example.com"}, {"X-Forwarded-For": "192.0.2.1"}, {"Forwarded": "for=127.0.0.1"}],
+    [
+        *({"Host": "pay.example.com"}, {"X-Forwarded-For": "192.0.2.1"}, {"X-Forwarded-For": "127.0.0.1"}),
+        {"Forwarded": "for=127.0.0.1"},
+    ],
     ids=str,
 )
-@pytest.mark.parametrize("path", ["/admin", "/admin/", "/admin/wallets", "/admin/link/x", "/%61dmin"])
-def test_pages_are_not_there_for_whom_admin_hosts_does_not_let_in(
-    ann: Browser, browser: Browser, headers: dict[str, str], path: str
-) -> None:
-    """Not even with a session; what is answered is what an address answers at which there is nothing."""
-    nothing = ann.http.get("/admin/nothing", headers=headers)
-    for method in ("GET", "POST"):
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS", "HEAD"])
+def test_whoever_is_not_let_in_finds_nothing(ann: Browser, headers: dict[str, str], method: str) -> None:
+    """Not even with a session: at an address that is there for others as at one that never is."""
+    nothing = ann.http.request(method, "/admin/nothing", headers=headers)
+    pages = ("/admin", "/admin/", "/admin/wallets", "/admin/link/x", "/%61dmin")
+    for path in (*pages, "/admin/v1/api-keys", "/admin/v1/openapi.json", "/%61dmin/v1/api-keys", "/admin/v1/api-keys/"):
         answer = ann.http.request(method, path, headers=headers)
         assert (answer.status_code, answer.content) == (404, nothing.content)
 

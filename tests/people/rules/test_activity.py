@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, timedelta, timezone
 from decimal import Decimal
-from itertools import count
+from itertools import accumulate, count
 
 import msgspec
 import pytest
@@ -312,7 +312,8 @@ MOVES = st.lists(
 @given(MOVES, st.integers(0, 70), st.integers(1, 40))
 @examples(40)
 def test_statement_sums_to_the_balance_of_the_ledger(moves: Sequence[tuple[str, int]], start: int, days: int) -> None:
-    with closing(connect_writer(":memory:")) as opened:
+    with closing(connect_writer(":memory:")) as opened, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exports, "BATCH_TRANSFERS", 3)
         work = at(work_at(opened, NOW), NOW)
         for path in ("alice", "bob"):
             wallets.create_wallet(work, path, "USD", 2, None, None)
@@ -343,7 +344,10 @@ def test_statement_sums_to_the_balance_of_the_ledger(moves: Sequence[tuple[str, 
         rows = list(csv.DictReader(io.StringIO(text)))
         amounts = [Decimal(row["amount"]) for row in rows if row["amount"]]
         figures = [Decimal(one).scaleb(-2) for one in found]
-        assert [Decimal(rows[0]["balance"]), Decimal(rows[-1]["balance"])] == [figures[0], figures[3]]
+        balances = [*accumulate(amounts, initial=figures[0])]
+        assert [Decimal(row["balance"]) for row in rows] == [*balances, figures[3]]
+        times = [row["createdAt"] for row in rows]
+        assert (times, times[-1]) == (sorted(times), format_time(min(until, work.now)))
         assert figures[1:3] == [sum(one for one in amounts if one > 0), -sum(one for one in amounts if one < 0)]
         whole = statement(work, account_of(work, "alice"), 0, work.now + 1)
         [balance] = opened.execute("SELECT balance FROM account WHERE kind = 'wallet' ORDER BY id").fetchone()
