@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from starlette.requests import Request
 
-from payres.core.grants.intervals import parse_interval
+from payres.core.grants.limits import parse_interval
 from payres.core.http.requests import idempotency_key, page_query
 from payres.core.http.responses import check_accept
 from payres.core.protocol import limits

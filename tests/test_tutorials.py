@@ -19,7 +19,7 @@ from payres.cli import main
 from payres.html.sign_in import csrf_token
 from tests.crash.server import free_port
 from tests.helpers import ROOT, TIMEOUT, child, free_of_settings, sign_in_token
-from tests.people.account.browser import ACCEPT
+from tests.people.browser import ACCEPT
 from tests.test_docs import blocks, text_of
 
 TUTORIALS = {

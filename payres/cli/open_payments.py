@@ -14,8 +14,8 @@ from payres.cli.key import read_key
 from payres.cli.options import InputFile, WholeNumber, secret_option
 from payres.cli.session import Session, with_session
 from payres.client import Client, OpenPaymentsError, access, money
+from payres.client.calls import TimedTransport
 from payres.client.clients import signer_of, trusted
-from payres.client.deadlines import TimedTransport
 from payres.client.errors import AnswerLost, InvalidAnswer, NotFound
 from payres.client.resources import OutgoingPayment
 from payres.client.sending import cause_of, unsigned_request
@@ -29,8 +29,8 @@ from payres.core.signatures.jwk import JWK
 from payres.core.signatures.sign import Message
 from payres.core.signatures.verify import Verified, describe_signature, parse, with_likely_cause
 from payres.core.signatures.verify import verify as verify_signature
+from payres.html.forms import typed_url
 from payres.operator.shapes import labelled
-from payres.people.rules.sending import typed_url
 
 REQUEST_SECONDS: Final = 60
 OWNERS_SECONDS: Final = 600

@@ -7,8 +7,13 @@ from payres.cli.operations import table_text
 from payres.cli.session import Session, with_session
 from payres.operator import unresolved_packets
 from payres.operator.declarations import operation_of
-from payres.operator.unresolved_packets import PACKET, Resolution, list_unresolved
-from payres.operator.unresolved_payments import UNRESOLVED_PAYMENT, list_unresolved_payments
+from payres.operator.unresolved_packets import (
+    PACKET,
+    UNRESOLVED_PAYMENT,
+    Resolution,
+    list_unresolved,
+    list_unresolved_payments,
+)
 
 
 @click.group(cls=Group, old_names={"doubts": "unresolved"})

@@ -8,7 +8,7 @@ from payres.client import access, errors, webhooks
 from payres.client.clients import AsyncClient, Client
 from payres.client.errors import OpenPaymentsError
 from payres.client.grants import Grant, PendingGrant
-from payres.client.money import decimal, money
+from payres.client.resources import decimal, money
 
 __all__ = [
     "AsyncClient",

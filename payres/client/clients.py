@@ -15,9 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from payres.client import errors
-from payres.client.calls import IncomingPayments, OutgoingPayments, Quotes, WalletAddresses
+from payres.client.calls import IncomingPayments, OutgoingPayments, Quotes, TimedTransport, WalletAddresses
 from payres.client.checks import bound, bound_async
-from payres.client.deadlines import TimedTransport
 from payres.client.grants import Grant, Grants, Tokens
 from payres.client.sending import Core, Http, Signer, url_of
 from payres.core.protocol.clock import Clock, SystemClock
@@ -64,7 +63,7 @@ class _Client(Generic[Http, Transport]):
         - `ca`: a PEM file with the certificates to trust instead of the system's, or an SSLContext. The variables
           SSL_CERT_FILE and SSL_CERT_DIR are respected too; no others of the environment are.
         - `transport`: of httpx, in place of `proxy` and `ca`, for example one that guards addresses. A Client for
-          threads leaves it to this one to end in time; `payres.client.deadlines.TimedTransport` does.
+          threads leaves it to this one to end in time; `payres.client.calls.TimedTransport` does.
         - `clock`: for tests.
         """
         if isinstance(private_key, Mapping):

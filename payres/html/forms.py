@@ -4,21 +4,29 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.core.http.context import context_of
 from payres.core.http.requests import media_type_of, read_body
+from payres.core.payments.incoming import unpayable
 from payres.core.protocol.clock import SECOND
-from payres.core.protocol.errors import InsufficientAccess, InvalidRequest, UnsupportedMediaType
+from payres.core.protocol.errors import (
+    InsufficientAccess,
+    InvalidRequest,
+    UnsupportedMediaType,
+)
 from payres.core.protocol.identifiers import new_secret
 from payres.core.protocol.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS, MAX_JWKS_KEYS
-from payres.core.protocol.urls import canonical
+from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, canonical, canonical_url, is_loopback
+from payres.core.protocol.visible import visible_text
 from payres.html.html import render
 from payres.html.sign_in import COOKIE_VALUE, Browser, SignedIn, check_csrf, csrf_token
 from payres.html.store.sessions import BROWSER_LIFETIME, OF_WALLETS, Kind
+
+AROUND: Final = "<>()[]\"'“”„‘’«».,;"  # characters often pasted along with an address
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 SameSite = Literal["lax", "strict"]
@@ -164,3 +172,22 @@ def _set(
 
 def _is_secure(request: Request) -> bool:
     return context_of(request).urls.base.startswith("https:")
+
+
+def typed_url(urls: Urls, text: str) -> str:
+    """The URL of a typed wallet address, payment pointer, incoming payment or payment page, in any notation.
+
+    Raises InvalidReceiver.
+    """
+    bare = "".join(visible_text(text).split()).strip(AROUND).removeprefix("$")
+    host = bare.partition("/")[0]
+    if bare and not set("/.:@") & set(bare):
+        bare = urls.wallet(bare.lower())
+    elif "://" not in bare:
+        own, _, authority = urls.base.partition("://")
+        scheme = own if host.lower() == authority or is_loopback(host.partition(":")[0]) else "https"
+        bare = f"{scheme}://{bare}"
+    url = canonical_url(bare)
+    if url is None:
+        raise unpayable("to", "it is no wallet address, and no payment pointer", "no_address")
+    return url if urlsplit(url).path else f"{url}/{ROOT_WALLET_PATH}"

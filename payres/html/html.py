@@ -9,29 +9,31 @@ import base64
 import hashlib
 import logging
 import string
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+import msgspec
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error, where_to_ask
 from payres.core.http.observation import shown_path
+from payres.core.process.settings import ACCENTS, SHIELD, Settings, dark_accent, logo, on_accent
 from payres.core.protocol.errors import DomainError, ServerFailed
 from payres.core.protocol.limits import MAX_URL_LENGTH
 from payres.core.protocol.visible import visible_url
-from payres.html.brand import brand_of
-from payres.html.error_sentences import failure_of, problem_of
-from payres.html.language import Language, marked, preferred
-from payres.html.zones import zone_of
+from payres.html.language import Language, marked, preferred, zone_of
+from payres.html.sentences import failure_of, problem_of
 
-if TYPE_CHECKING:  # it loads slowly
+if TYPE_CHECKING:
     from jinja2 import Environment
+
 
 # Each part has the templates of its pages, and all extend those here.
 TEMPLATES: Final = tuple(Path(__file__).parents[1] / part / "templates" for part in ("html", "operator", "people"))
@@ -182,3 +184,76 @@ def _hash_source(text: str) -> str:
 def _read(name: str) -> str:
     [file] = [one for folder in TEMPLATES if (one := folder / name).is_file()]
     return file.read_text(encoding="utf-8")
+
+
+LOGO: Final = ".brand img{flex:none;width:1.75rem;height:1.75rem;object-fit:contain}"
+
+
+class Brand(msgspec.Struct, frozen=True):
+    """`name` defaults to the host; `icon` is the path of the `logo`; `links` are in the footer; `style` is CSS."""
+
+    name: str
+    has_name: bool
+    icon: str
+    media_type: str
+    logo: Markup
+    links: Sequence[tuple[str, str]]
+    help_url: str
+    style: str
+
+
+@lru_cache(maxsize=4)
+def brand_of(settings: Settings) -> Brand:
+    """The brand in the settings."""
+    links = [
+        (settings.help_url, marked("Help")),
+        (settings.terms_url, marked("Terms")),
+        (settings.privacy_url, marked("Privacy")),
+    ]
+    found = logo(settings.logo) if settings.logo else None
+    return Brand(
+        name=settings.name or settings.base_url.partition("://")[2],
+        has_name=bool(settings.name),
+        icon=found.path if found else "/favicon.ico",
+        media_type=found.media_type if found else "image/svg+xml",
+        logo=Markup('<img src="{}" alt="">').format(found.path) if found else Markup(SHIELD),  # noqa: S704 - ours
+        links=[(url, label) for url, label in links if url],
+        help_url=settings.help_url,
+        style=_brand_style(settings.accent, settings.accent_dark) + (LOGO if found else ""),
+    )
+
+
+def _brand_style(light: str, dark: str) -> str:
+    """CSS for colours that differ from the style sheet. The dark accent is derived from the light one by default."""
+    if not light and not dark:
+        return ""
+    light = light or ACCENTS[0]
+    dark = dark or dark_accent(light)
+    return (
+        f":root{{--accent:{light};--on-accent:{on_accent(light, dark=False)}}}"
+        f"@media(prefers-color-scheme:dark){{:root{{--accent:{dark};--on-accent:{on_accent(dark, dark=True)}}}}}"
+    )
+
+
+QUIET: Final = 4  # modules of the quiet zone (ISO/IEC 18004)
+# Scanners read every mask. Trying all eight for the best takes four times as long, and anybody can ask for codes; with
+# URLs, this one is nearly as good.
+MASK: Final = 2
+
+
+def qr_code(text: str, label: str) -> Markup:
+    """The QR code of a text, with a label for screen readers; `{{ qr }}` in a template shows it."""
+    start, rest = _drawn(text)
+    return start + Markup("<title>{}</title>").format(label) + rest
+
+
+@lru_cache(maxsize=1024)  # 2 to 4 kB each
+def _drawn(text: str) -> tuple[Markup, Markup]:
+    """The code before and after its title. Cached, because drawing takes longer than the rest of a page."""
+    import segno  # loads slowly
+
+    svg = segno.make_qr(text, error="m", mask=MASK).svg_inline(
+        border=QUIET, omitsize=True, svgclass="qr", lineclass=None
+    )
+    start, _, rest = svg.partition(">")
+    return Markup(start.replace("<svg ", '<svg role="img" ', 1) + ">"), Markup(rest)  # noqa: S704 - of figures only

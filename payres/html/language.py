@@ -6,17 +6,22 @@ finds missing ones. Sentences are HTML; values are escaped.
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Final, Literal
+from zoneinfo import ZoneInfo
 
 import msgspec
 from markupsafe import Markup, escape
+from starlette.requests import Request
+from starlette.responses import Response
 
-from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.http.context import context_of
+from payres.core.protocol.amounts import MAX_DECIMAL_LENGTH, MAX_LEDGER, Asset, format_decimal
 from payres.core.protocol.clock import DAY, HOUR, LATEST, MINUTE, SECOND
 
 LanguageCode = Literal["en", "de", "es"]
@@ -170,3 +175,128 @@ def sentences() -> Mapping[LanguageCode, Mapping[str, str]]:
     tables = tomllib.loads(path.read_text(encoding="utf-8")).values()
     rows = [(english, others) for table in tables for english, others in table.items()]
     return {code: {english: others[n] for english, others in rows} for n, code in enumerate(TRANSLATED)}
+
+
+PLAIN: Final = re.compile(r"(?=.*[0-9])([0-9]*)(?:[.,]([0-9]*))?")
+GROUPED: Final = re.compile(r"([0-9]{1,3}([.,'’ ])[0-9]{3}(?:\2[0-9]{3})*)(?:(?!\2)[.,]([0-9]+))?")
+# Currency signs accepted in place of a code; an ambiguous sign means the wallet's currency.
+SIGNS: Final = {"$": ("USD", "AUD", "CAD", "MXN", "NZD", "SGD"), "€": ("EUR",), "£": ("GBP",), "¥": ("JPY", "CNY")}
+# Full-width ASCII and the yen sign, which Chinese and Japanese keyboards write, and the other spaces between groups.
+WIDE: Final = {wide: chr(wide - 0xFEE0) for wide in range(0xFF01, 0xFF5F)} | {0xFFE5: "¥"}
+USUAL: Final = WIDE | dict.fromkeys((0xA0, 0x2009, 0x202F, 0x3000), " ")
+
+
+class Mistyped(Exception):
+    """An unusable amount; the message says what to type, in the reader's language."""
+
+
+def typed_amount(language: Language, text: str, asset: Asset, most: int = MAX_LEDGER) -> int:
+    """Parses a typed amount above zero into minor units. Raises Mistyped, also for what can be read in two ways."""
+    bare = text.translate(USUAL).strip().upper()
+    for name in (asset.code.upper(), *(sign for sign, codes in SIGNS.items() if asset.code in codes)):
+        bare = bare.removeprefix(name).removesuffix(name).strip()
+    bare = bare if len(bare) <= MAX_DECIMAL_LENGTH else ""
+    plain, grouped = PLAIN.fullmatch(bare), GROUPED.fullmatch(bare)
+    if plain and grouped:  # 1,000: is the comma for thousands, or for decimals?
+        if grouped[2] != language.point and not bare.startswith("0"):
+            raise Mistyped(_ambiguous(language, bare, asset))
+        grouped = None
+    found = (grouped and (grouped[1], grouped[3])) or (plain and (plain[1], plain[2]))
+    if not found:
+        example = language.decimal(1250 * 10**asset.scale // 100, asset)
+        raise Mistyped(language.say("Type an amount, like {example}.", example=example))
+    whole, decimals = found[0], found[1] or ""
+    if len(decimals) > asset.scale:
+        raise Mistyped(_too_fine(language, asset))
+    value = _value(whole, decimals, asset)
+    if value == 0:
+        raise Mistyped(language.say("Type an amount above zero."))
+    if value > most:
+        raise Mistyped(language.say("This is more than this server can move at once. Type less."))
+    return value
+
+
+def _value(whole: str, decimals: str, asset: Asset) -> int:
+    return int("".join(filter(str.isdigit, whole)) + decimals.ljust(asset.scale, "0"))
+
+
+def _ambiguous(language: Language, bare: str, asset: Asset) -> str:
+    whole, decimals = re.split("[.,]", bare)
+    thousands = language.decimal(_value(whole + decimals, "", asset), asset)
+    if asset.scale < len(decimals):
+        sentence = marked("Type {thousands}, without a mark for thousands: {typed} can be read in two ways.")
+        return language.say(sentence, thousands=thousands, typed=bare)
+    sentence = marked("{typed} can be read in two ways. Type {thousands} or {less}.")
+    less = language.decimal(_value(whole, decimals, asset), asset)
+    return language.say(sentence, typed=bare, thousands=thousands, less=less)
+
+
+def _too_fine(language: Language, asset: Asset) -> str:
+    if asset.scale == 0:
+        return language.say("{currency} has no decimals. Type a whole number, without points.", currency=asset.code)
+    one = marked("{currency} has one decimal. Type it like {example}, and thousands without a point.")
+    many = marked("{currency} has {number} decimals. Type it like {example}, and thousands without a point.")
+    example = language.decimal(1250 * 10**asset.scale // 100, asset)
+    return language.count(asset.scale, one, many, currency=asset.code, example=example)
+
+
+COOKIE: Final = "payres_zone"
+VALUE: Final = re.compile(rb"(?:^|;)[ \t]*+payres_zone=\"?([A-Za-z_/-]{1,40})\"?(?=[ \t]*+(?:;|$))")
+LIFETIME: Final = 400 * 86400  # seconds, the longest that browsers accept
+# The zones offered, by region; one for all places whose clocks agree.
+ZONES: Final[Mapping[str, str]] = {
+    "Africa": "Abidjan Accra Addis_Ababa Algiers Cairo Casablanca Johannesburg Kampala Lagos Nairobi Tunis",
+    "America": (
+        "Anchorage Argentina/Buenos_Aires Bogota Caracas Chicago Costa_Rica Denver Guatemala Halifax Havana Lima"
+        " Los_Angeles Mexico_City Montevideo New_York Panama Phoenix Port-au-Prince Puerto_Rico Santiago"
+        " Santo_Domingo Sao_Paulo St_Johns Toronto Vancouver"
+    ),
+    "Asia": (
+        "Almaty Baghdad Bangkok Colombo Dhaka Dubai Ho_Chi_Minh Hong_Kong Jakarta Jerusalem Kabul Karachi Kathmandu"
+        " Kolkata Manila Riyadh Seoul Shanghai Singapore Taipei Tashkent Tbilisi Tehran Tokyo Yangon"
+    ),
+    "Atlantic": "Azores Canary Cape_Verde Reykjavik",
+    "Australia": "Adelaide Brisbane Darwin Perth Sydney",
+    "Europe": (
+        "Amsterdam Athens Belgrade Berlin Brussels Bucharest Budapest Copenhagen Dublin Helsinki Istanbul Kyiv Lisbon"
+        " London Madrid Moscow Oslo Paris Prague Rome Sofia Stockholm Vienna Warsaw Zurich"
+    ),
+    "Pacific": "Auckland Fiji Guam Honolulu Port_Moresby",
+}
+NAMES: Final = frozenset(f"{region}/{place}" for region, places in ZONES.items() for place in places.split())
+
+
+def zone_of(request: Request) -> tzinfo:
+    """The reader's time zone."""
+    return _zone(chosen(request) or context_of(request).settings.time_zone)
+
+
+def chosen(request: Request) -> str:
+    """The name of the zone that the reader has chosen, or an empty string."""
+    match = VALUE.search(b";".join(value for name, value in request.scope["headers"] if name == b"cookie"))
+    found = match[1].decode() if match else ""
+    return found if found in NAMES else ""
+
+
+def set_zone(response: Response, name: str, *, secure: bool) -> None:
+    """Sets the cookie, or deletes it if the name is not in NAMES."""
+    value, age = (name, LIFETIME) if name in NAMES else ("", 0)
+    response.set_cookie(COOKIE, value, max_age=age, path="/", secure=secure, httponly=True, samesite="lax")
+
+
+def clocks(now: int) -> Mapping[str, Sequence[tuple[str, str, str]]]:
+    """Zones by region: the name, the place, and the local time."""
+    return {region: [_clock(f"{region}/{place}", now) for place in places.split()] for region, places in ZONES.items()}
+
+
+def _clock(name: str, now: int) -> tuple[str, str, str]:
+    place = name.rpartition("/")[2].replace("_", " ")
+    return name, place, f"{datetime.fromtimestamp(now // SECOND, _zone(name)):%H:%M}"
+
+
+@lru_cache
+def _zone(name: str) -> tzinfo:
+    """UTC if the machine does not know the zone."""
+    with suppress(OSError, ValueError, KeyError):
+        return ZoneInfo(name)
+    return UTC

@@ -35,7 +35,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 REQUIRED: Final = Parameter.empty
 # The modules that declare operations, in the order of the endpoints.
 NOUNS: Final = (
-    *("wallets", "keys", "grants", "assets", "peers", "unresolved_packets", "unresolved_payments", "payments"),
+    *("wallets", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
     *("payment_history", "webhooks"),
     *("status", "ledger", "exports", "api_keys", "audit"),
 )

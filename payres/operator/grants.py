@@ -7,10 +7,10 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from payres.core.grants import consent, tokens
+from payres.core.grants import requests, tokens
 from payres.core.grants.access import granted_access
-from payres.core.grants.consent import Pending
 from payres.core.grants.limits import current_window, spent_in_window
+from payres.core.grants.requests import Pending
 from payres.core.protocol.amounts import Asset, format_decimal, parse_value
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.gnap import Limits, OutgoingPaymentAccess
@@ -38,7 +38,7 @@ def named_grant(work: Work, ref: str) -> str:
         )
     url = canonical(work.urls.own(ref))
     identifier, _, nonce = url.removeprefix(f"{work.urls.canonical_base}/interact/").partition("/")
-    return consent.find_pending(work, identifier, nonce).grant.id
+    return requests.find_pending(work, identifier, nonce).grant.id
 
 
 GrantName = Annotated[str, said(typed=named_grant)]
@@ -123,7 +123,7 @@ def state_of(record: GrantRecord, interaction: InteractionRecord | None, now: in
         return record.state
     if record.state == "pending" and now >= interaction.expires_at:
         return "expired"
-    return "lapsed" if consent.has_lapsed(record.state, interaction.decided_at, now) else record.state
+    return "lapsed" if requests.has_lapsed(record.state, interaction.decided_at, now) else record.state
 
 
 def _client(one: Grant) -> str:
@@ -227,7 +227,7 @@ def decide(work: Work, id: str, approve: bool) -> GrantDecision:
     record, interaction = require_grant(work, id), grants.interaction_of_grant(work, id)
     if interaction is None:
         raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
-    redirect = consent.decide(work, Pending(record, interaction), approve, "operator")
+    redirect = requests.decide(work, Pending(record, interaction), approve, "operator")
     server.record(work, "grant.approve" if approve else "grant.deny", record.id)
     return GrantDecision(grant=grant(work, require_grant(work, id)), redirect=redirect)
 

@@ -12,10 +12,9 @@ from payres.core.protocol.urls import ADMIN_ROOT, is_loopback
 from payres.core.remote.transport import Bounds
 from payres.html.sign_in import PasswordGate, SignInGuard
 from payres.operator import monitoring
-from payres.operator.admin_hosts import AdminHosts
 from payres.operator.backups import record_takeover, require_current
 from payres.operator.invariant_checks import PAUSE_SECONDS, BackgroundCheck
-from payres.operator.services import OperatorServices, Readiness, operator_of
+from payres.operator.services import AdminHosts, OperatorServices, Readiness, operator_of
 from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.takeover import watch_base_url
 

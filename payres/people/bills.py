@@ -3,24 +3,32 @@
 It shows no more than the public incoming payment, and not who has paid.
 """
 
+import re
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Final, Literal, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.core.http.context import context_of
-from payres.core.protocol.errors import nothing_here
+from payres.core.http.context import Context, context_of
+from payres.core.http.error_answers import note_error
+from payres.core.protocol.errors import DomainError, MethodNotAllowed, nothing_here
 from payres.core.protocol.urls import canonical_host, is_loopback, with_ascii_host
 from payres.core.protocol.visible import ShownUrl, note_of, visible_name, visible_url
 from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import WalletRecord, find_with_wallet
 from payres.core.store.work import Work
-from payres.html.forms import render_sign_in
-from payres.html.html import language_of
-from payres.html.qr import qr_code
+from payres.html.forms import check_sign_in, form_secret, read_form, render_sign_in, typed_url
+from payres.html.html import PAGE_METHODS, language_of, qr_code, redirect, render
+from payres.html.language import Mistyped, marked, typed_amount
+from payres.html.sentences import problem_of
+from payres.interledger.node import node_of
+from payres.people import checkout, checkout_steps
+from payres.people.checkout import BillCheckout, Desk
+from payres.people.services import people_of
 
 BillState = Literal["unpaid", "part", "open", "paid", "expired", "cancelled"]
 
@@ -124,3 +132,142 @@ def _state(payment: IncomingRecord, wallet: WalletRecord, now: int) -> BillState
     if not payment.received:
         return "unpaid"
     return "open" if payment.remaining is None else "part"
+
+
+LATE_SECONDS: Final = 30  # between the refreshes of a page once the money is overdue
+# Refresh intervals in seconds of pages that go on by themselves.
+REFRESHES: Final[Mapping[str, int]] = {"made": 2, "moment": 2, "waiting": 5, "unclear": 5, "late": LATE_SECONDS}
+SHOWN: Final = re.compile("[0-9]{1,18}")  # microseconds
+STATUSES: Final = {"elsewhere": 403, "forged": 400}  # by page; 200 for all others
+# Sentences on the payer's wallet, by the reason of an error.
+PROBLEMS: Final[Mapping[str, str]] = {
+    "no_address": marked("This is no wallet address. It looks like $wallet.example/you; your wallet shows it."),
+    "no_wallet": marked("There is no wallet at this address. Check it for typing errors."),
+    "unreachable": marked("{host} does not answer. Check the address, or try again in a moment."),
+    "untrusted_certificate": marked(
+        "The certificate of {host} is not trusted, so it was not asked. Check the address."
+    ),
+    "bad_content": marked("{host} has no wallet that can be asked to pay. Try another wallet."),
+    "refused": marked("Your wallet at {host} cannot pay this, or money does not get from there to here."),
+}
+
+
+class Back(NamedTuple):
+    """The checkout of a payer who returned, and its bill."""
+
+    found: BillCheckout
+    bill: Bill
+
+
+async def answer_bill(request: Request) -> Response:
+    """GET and POST /pay/{id}: the payment page and its form."""
+    bill = await context_of(request).database.read(partial(find_bill, payment_id=request.path_params["id"]))
+    if request.method in {"GET", "HEAD"}:
+        return show(request, bill)
+    if request.method != "POST":
+        raise MethodNotAllowed(PAGE_METHODS)
+    return await _begin(request, bill, await read_form(request))
+
+
+async def answer_return(request: Request) -> Response:
+    """GET /pay/{id}/return/{state}: where the payer's wallet redirects to, and the state of the payment."""
+    if request.method not in {"GET", "HEAD"}:
+        raise MethodNotAllowed("GET, HEAD")
+    context, query, back = context_of(request), request.url.query, await _find(request)
+    if not back.found.is_of(form_secret(request)):
+        return _show(request, back, "elsewhere")
+    if request.method == "GET":
+        is_new = back.found.record.state == "asked"
+        if is_new and not await checkout.take_back(desk_of(context), back.found, query):
+            return _show(request, back, "forged" if query else "asked")
+        back, now = await _find(request), context.clock.now()
+        if back.found.record.is_due(now) or (is_new and not back.found.wait(now)):
+            await checkout_steps.advance(desk_of(context), back.found.record.id_hash)
+    if query:
+        return redirect(request.url.path)
+    await checkout_steps.look(desk_of(context), back.found)
+    back = await _find(request)
+    return _show(request, back, _word(back.found, context.clock.now()))
+
+
+async def _begin(request: Request, bill: Bill, form: Mapping[str, str]) -> Response:
+    """Redirects the payer to their wallet, or shows the problem at the field."""
+    context, language, browser, host = context_of(request), language_of(request), form_secret(request), ""
+    try:
+        check_sign_in(request, form)
+        if not bill.is_open:
+            return redirect(f"/pay/{bill.payment.id}")
+        amount = bill.payment.remaining or typed_amount(language, form.get("amount", ""), bill.wallet.asset)
+        payer = typed_url(context.urls, form.get("payer", ""))
+        if context.urls.is_ours(payer):
+            return redirect(f"/account/send?to={quote(bill.url, safe='')}")
+        host = visible_url(payer).host
+        context.rate_limits.check_checkout(request.scope)
+        assert browser is not None, "check_sign_in requires the cookie"
+        shown = int(form["shown"]) if SHOWN.fullmatch(form.get("shown", "")) else context.clock.now()
+        desk = desk_of(context)
+        url = await checkout.begin(desk, bill.payment, bill.wallet, amount, payer, browser, shown)
+        if url is not None:
+            return redirect(url)
+        told = language.say("Meanwhile your first payment has gone on. Look in your wallet before you pay again.")
+        problems, status = {"": str(told)}, 409
+    except Mistyped as error:
+        problems, status = {"amount": str(error)}, 400
+    except DomainError as error:
+        noted = note_error(request, error)
+        sentence, status = PROBLEMS.get(noted.details.get("reason", "")), noted.status
+        problems = {"payer": language.say(sentence, host=host)} if sentence else {"": problem_of(language, noted)}
+    return show(request, bill, problems, form, status)
+
+
+def _word(found: BillCheckout, now: int) -> str:
+    """The outcome that the page shows."""
+    record = found.record
+    if record.state == "returned":
+        return "waiting" if record.silent else "moment"
+    if record.state != "made":
+        return record.failure or record.state
+    if found.is_unknown:
+        return "unclear"
+    return "late" if found.is_late(now) else "made"
+
+
+def _show(request: Request, back: Back, word: str) -> Response:
+    """The page for an outcome `word`."""
+    language, record, bill, asked = language_of(request), back.found.record, back.bill, back.found.asked
+    now = context_of(request).clock.now()
+    values = {
+        "bill": bill,
+        "word": word,
+        "amount": language.money(record.amount, bill.wallet.asset),
+        # Only the browser that began the checkout may see the payer's address.
+        "payer": None if word == "elsewhere" else visible_url(record.payer),
+        "host": record.silent or visible_url(record.payer).host,
+        "is_silent": record.silent is not None,
+        "paid_at": language.moment(record.changed_at) if word == "paid" else None,
+        # Not while the money may still arrive: the payer could pay twice.
+        "again": bill.is_open and word not in {"paid", "made", "late", "moment", "unclear"},
+        "wallet": asked.grant.redirect if asked and word in {"asked", "forged"} else None,
+    }
+    response = render(request, "pay_return.html", values, STATUSES.get(word, 200))
+    if word in REFRESHES:
+        is_late = word == "unclear" and back.found.is_late(now)
+        seconds = max(REFRESHES[word], back.found.wait(now)) if word == "moment" else REFRESHES[word]
+        response.headers["Refresh"] = str(LATE_SECONDS if is_late else seconds)
+    return response
+
+
+async def _find(request: Request) -> Back:
+    path = request.path_params
+
+    def unit(work: Work) -> Back:
+        found = checkout.find(work, path["id"], path["state"])
+        return Back(found, bill_of(work, found.payment, found.wallet))
+
+    return await context_of(request).database.read(unit)
+
+
+def desk_of(context: Context) -> Desk:
+    """The services for a checkout."""
+    client = node_of(context).identity.client(context.http)
+    return Desk(context.database, context.urls, context.clock, client, people_of(context).checkout_slots)

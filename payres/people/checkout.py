@@ -1,166 +1,251 @@
-"""Paying from a wallet on any server: the payer is sent to their wallet, returns, and sees the result."""
+"""Paying a local incoming payment from a wallet on any server: this server is a client of the payer's server, where the
+payer consents.
 
-import re
-from collections.abc import Mapping
+A checkout belongs to one server and one browser, and its state only advances: a second return, or one from another
+browser, pays nothing. What follows the return is in `checkout_steps`, which continues from the row.
+"""
+
+import asyncio
+import hmac
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
-from urllib.parse import quote
+from urllib.parse import parse_qsl, urlsplit
 
-from starlette.requests import Request
-from starlette.responses import Response
+import msgspec
+from msgspec.structs import replace
 
-from payres.core.http.context import Context, context_of
-from payres.core.http.error_answers import note_error
-from payres.core.protocol.errors import DomainError, MethodNotAllowed
-from payres.core.protocol.visible import visible_url
+from payres.client import AsyncClient, PendingGrant, access, errors
+from payres.core.payments.incoming import fits, unpayable
+from payres.core.process.slots import Slots
+from payres.core.protocol.clock import MINUTE, SECOND, Clock
+from payres.core.protocol.errors import nothing_here
+from payres.core.protocol.identifiers import hash_secret, new_id, new_secret
+from payres.core.protocol.urls import Urls, is_http_url
+from payres.core.protocol.wire import Amount, WalletAddress
+from payres.core.remote.connection import FetchFailed
+from payres.core.remote.http import origin_of
+from payres.core.store.database import Database
+from payres.core.store.payments import INCOMING, IncomingRecord
+from payres.core.store.representations import amount as shown_amount
+from payres.core.store.wallets import WalletRecord, find_with_wallet
 from payres.core.store.work import Work
-from payres.html.amounts import Mistyped, typed_amount
-from payres.html.error_sentences import problem_of
-from payres.html.forms import check_sign_in, form_secret, read_form
-from payres.html.html import PAGE_METHODS, language_of, redirect, render
-from payres.html.language import marked
-from payres.interledger.node import node_of
-from payres.people import bills
-from payres.people.bills import Bill, bill_of, find_bill
-from payres.people.rules import checkout, checkout_steps
-from payres.people.rules.checkout import BillCheckout, Desk
-from payres.people.rules.sending import typed_url
-from payres.people.services import people_of
+from payres.interledger.store.checkouts import (
+    CHECKOUTS,
+    LEASE,
+    CheckoutRecord,
+    change_checkout,
+    insert_checkout,
+    pending_of,
+)
 
-LATE_SECONDS: Final = 30  # between the refreshes of a page once the money is overdue
-# Refresh intervals in seconds of pages that go on by themselves.
-REFRESHES: Final[Mapping[str, int]] = {"made": 2, "moment": 2, "waiting": 5, "unclear": 5, "late": LATE_SECONDS}
-SHOWN: Final = re.compile("[0-9]{1,18}")  # microseconds
-STATUSES: Final = {"elsewhere": 403, "forged": 400}  # by page; 200 for all others
-# Sentences on the payer's wallet, by the reason of an error.
-PROBLEMS: Final[Mapping[str, str]] = {
-    "no_address": marked("This is no wallet address. It looks like $wallet.example/you; your wallet shows it."),
-    "no_wallet": marked("There is no wallet at this address. Check it for typing errors."),
-    "unreachable": marked("{host} does not answer. Check the address, or try again in a moment."),
-    "untrusted_certificate": marked(
-        "The certificate of {host} is not trusted, so it was not asked. Check the address."
-    ),
-    "bad_content": marked("{host} has no wallet that can be asked to pay. Try another wallet."),
-    "refused": marked("Your wallet at {host} cannot pay this, or money does not get from there to here."),
-}
+BEGIN_SECONDS: Final = 10.0
+LONGEST_WAIT: Final = 60  # seconds; the maximum `wait` of a grant continuation that is respected
+LATE: Final = 2 * MINUTE  # after which the payer is warned that the payment may not arrive
+UNKNOWN: Final = (408, 425, 429)  # these say nothing about the request itself
+# What the redirects of Rafiki and of payres have where the time for consent is over: nobody said no.
+EXPIRED: Final = ("invalid_interaction", "unknown_interaction", "interaction expired")
 
 
-class Back(NamedTuple):
-    """The checkout of a payer who returned, and its bill."""
+class Desk(NamedTuple):
+    """The services that a checkout needs; `client` sends the requests to payers' servers, and a checkout has its slot
+    of `running` while one is sent."""
 
-    found: BillCheckout
-    bill: Bill
-
-
-async def answer_bill(request: Request) -> Response:
-    """GET and POST /pay/{id}: the payment page and its form."""
-    bill = await context_of(request).database.read(partial(find_bill, payment_id=request.path_params["id"]))
-    if request.method in {"GET", "HEAD"}:
-        return bills.show(request, bill)
-    if request.method != "POST":
-        raise MethodNotAllowed(PAGE_METHODS)
-    return await _begin(request, bill, await read_form(request))
+    database: Database
+    urls: Urls
+    clock: Clock
+    client: AsyncClient
+    running: Slots
 
 
-async def answer_return(request: Request) -> Response:
-    """GET /pay/{id}/return/{state}: where the payer's wallet redirects to, and the state of the payment."""
-    if request.method not in {"GET", "HEAD"}:
-        raise MethodNotAllowed("GET, HEAD")
-    context, query, back = context_of(request), request.url.query, await _find(request)
-    if not back.found.is_of(form_secret(request)):
-        return _show(request, back, "elsewhere")
-    if request.method == "GET":
-        is_new = back.found.record.state == "asked"
-        if is_new and not await checkout.take_back(desk_of(context), back.found, query):
-            return _show(request, back, "forged" if query else "asked")
-        back, now = await _find(request), context.clock.now()
-        if back.found.record.is_due(now) or (is_new and not back.found.wait(now)):
-            await checkout_steps.advance(desk_of(context), back.found.record.id_hash)
-    if query:
-        return redirect(request.url.path)
-    await checkout_steps.look(desk_of(context), back.found)
-    back = await _find(request)
-    return _show(request, back, _word(back.found, context.clock.now()))
+class AskedGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """The pending grant of a checkout, stored until the checkout ends.
+
+    The payer's server accepts no continuation before `not_before` (microseconds). `query` is what the payer returned
+    with. `token` creates the outgoing payment under the Idempotency-Key `key`, and later reads it.
+    """
+
+    grant: PendingGrant
+    resource_server: str
+    quote: str
+    not_before: int
+    keeps_keys: bool = False
+    query: str = ""
+    key: str = ""
+    token: str = ""
+
+    def dump(self) -> str:
+        """The text to store."""
+        return msgspec.json.encode(self).decode()
 
 
-async def _begin(request: Request, bill: Bill, form: Mapping[str, str]) -> Response:
-    """Redirects the payer to their wallet, or shows the problem at the field."""
-    context, language, browser, host = context_of(request), language_of(request), form_secret(request), ""
+class BillCheckout(NamedTuple):
+    """A checkout with the incoming payment that it pays. `asked` is None once it has ended."""
+
+    record: CheckoutRecord
+    asked: AskedGrant | None
+    payment: IncomingRecord
+    wallet: WalletRecord
+
+    def is_of(self, browser: str | None) -> bool:
+        """Whether this browser began it."""
+        return browser is not None and hmac.compare_digest(hash_secret(browser), self.record.browser_hash)
+
+    def is_payable(self, now: int) -> bool:
+        """Whether the incoming payment still takes the amount."""
+        return self.payment.open_at(now) and self.wallet.active and fits(self.payment.remaining, self.record.amount)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the payer's server may have created the payment, and can be asked."""
+        is_asked = self.asked is not None and self.asked.token != ""
+        return self.record.state == "made" and is_asked and self.record.payment is None
+
+    @property
+    def has_come(self) -> bool:
+        """Whether the amount has arrived since the payment may have been created; others may have paid it."""
+        return self.payment.received >= (self.record.received_before or 0) + self.record.amount
+
+    def is_late(self, now: int) -> bool:
+        """Whether the money is overdue."""
+        return abs(now - self.record.changed_at) > LATE  # in the future if the clock was ahead
+
+    def wait(self, now: int) -> int:
+        """The seconds until the payer's server accepts a continuation."""
+        seconds = 0 if self.asked is None else -(-(self.asked.not_before - now) // SECOND)
+        return seconds if 0 < seconds <= LONGEST_WAIT else 0  # more if the clock was ahead
+
+
+async def begin(
+    desk: Desk, payment: IncomingRecord, receiver: WalletRecord, amount: int, payer: str, browser: str, shown: int
+) -> str | None:
+    """Requests a grant for paying exactly this amount from the payer's server, and returns the URL for the payer; None
+    if another payment of the browser has gone on since the form was `shown`.
+
+    `payer` is the URL of a wallet address, `browser` the secret in the browser's cookie. Raises InvalidReceiver with a
+    reason if the payer's server fails or refuses, Unavailable, TooManyRequests; nothing is stored then.
+    """
+    secret, refusal = new_secret(), "no_wallet"
+    desk.client.quote.core.keeping.clear()  # payers name any number of servers
+    bill, finish = (desk.urls.resource(kind, payment.id) for kind in ("incoming-payments", "pay"))
     try:
-        check_sign_in(request, form)
-        if not bill.is_open:
-            return redirect(f"/pay/{bill.payment.id}")
-        amount = bill.payment.remaining or typed_amount(language, form.get("amount", ""), bill.wallet.asset)
-        payer = typed_url(context.urls, form.get("payer", ""))
-        if context.urls.is_ours(payer):
-            return redirect(f"/account/send?to={quote(bill.url, safe='')}")
-        host = visible_url(payer).host
-        context.rate_limits.check_checkout(request.scope)
-        assert browser is not None, "check_sign_in requires the cookie"
-        shown = int(form["shown"]) if SHOWN.fullmatch(form.get("shown", "")) else context.clock.now()
-        desk = desk_of(context)
-        url = await checkout.begin(desk, bill.payment, bill.wallet, amount, payer, browser, shown)
-        if url is not None:
-            return redirect(url)
-        told = language.say("Meanwhile your first payment has gone on. Look in your wallet before you pay again.")
-        problems, status = {"": str(told)}, 409
-    except Mistyped as error:
-        problems, status = {"amount": str(error)}, 400
-    except DomainError as error:
-        noted = note_error(request, error)
-        sentence, status = PROBLEMS.get(noted.details.get("reason", "")), noted.status
-        problems = {"payer": language.say(sentence, host=host)} if sentence else {"": problem_of(language, noted)}
-    return bills.show(request, bill, problems, form, status)
+        async with asyncio.timeout(BEGIN_SECONDS):
+            wallet = await desk.client.wallet_address.get(payer)
+            check_server(wallet.id, payer)
+            refusal = "refused"
+            asked = await _ask(desk, wallet, bill, shown_amount(amount, receiver.asset), f"{finish}/return/{secret}")
+    except (errors.OpenPaymentsError, TimeoutError) as error:
+        reason = refusal if is_refusal(error) else _reason_of(error)
+        raise unpayable("payer", f"its server cannot be asked: {error!s:.200}", reason) from error
+    record = CheckoutRecord(
+        id_hash=hash_secret(secret),
+        incoming_payment_id=payment.id,
+        browser_hash=hash_secret(browser),
+        payer=wallet.id,
+        amount=amount,
+        state="asked",
+        changed_at=desk.clock.now(),
+    )
+    insert = partial(insert_checkout, record=record, pending=asked.dump(), shown=shown)
+    return asked.grant.redirect if await desk.database.write(insert) else None
 
 
-def _word(found: BillCheckout, now: int) -> str:
-    """The outcome that the page shows."""
-    record = found.record
-    if record.state == "returned":
-        return "waiting" if record.silent else "moment"
-    if record.state != "made":
-        return record.failure or record.state
-    if found.is_unknown:
-        return "unclear"
-    return "late" if found.is_late(now) else "made"
+def find(work: Work, payment_id: str, secret: str) -> BillCheckout:
+    """The checkout of this incoming payment with this secret. Raises NotFound."""
+    found = load(work, hash_secret(secret))
+    if found is None or found.payment.id != payment_id:
+        raise nothing_here()
+    return found
 
 
-def _show(request: Request, back: Back, word: str) -> Response:
-    """The page for an outcome `word`."""
-    language, record, bill, asked = language_of(request), back.found.record, back.bill, back.found.asked
-    now = context_of(request).clock.now()
-    values = {
-        "bill": bill,
-        "word": word,
-        "amount": language.money(record.amount, bill.wallet.asset),
-        # Only the browser that began the checkout may see the payer's address.
-        "payer": None if word == "elsewhere" else visible_url(record.payer),
-        "host": record.silent or visible_url(record.payer).host,
-        "is_silent": record.silent is not None,
-        "paid_at": language.moment(record.changed_at) if word == "paid" else None,
-        # Not while the money may still arrive: the payer could pay twice.
-        "again": bill.is_open and word not in {"paid", "made", "late", "moment", "unclear"},
-        "wallet": asked.grant.redirect if asked and word in {"asked", "forged"} else None,
-    }
-    response = render(request, "pay_return.html", values, STATUSES.get(word, 200))
-    if word in REFRESHES:
-        is_late = word == "unclear" and back.found.is_late(now)
-        seconds = max(REFRESHES[word], back.found.wait(now)) if word == "moment" else REFRESHES[word]
-        response.headers["Refresh"] = str(LATE_SECONDS if is_late else seconds)
-    return response
+def load(work: Work, id_hash: bytes) -> BillCheckout | None:
+    """The checkout with this id."""
+    record = CHECKOUTS.find(work, "WHERE id_hash = ?", id_hash)
+    found = None if record is None else find_with_wallet(work, INCOMING, record.incoming_payment_id)
+    if record is None or found is None:
+        return None
+    asked = None
+    with suppress(msgspec.DecodeError):  # it was stored by another version of payres
+        asked = msgspec.json.decode(pending_of(work, record) or "", type=AskedGrant)
+    return BillCheckout(record, asked, *found)
 
 
-async def _find(request: Request) -> Back:
-    path = request.path_params
+async def take_back(desk: Desk, found: BillCheckout, query: str) -> bool:
+    """Stores that the payer returned with `query`, so that the payment is made even if nobody comes again: by the
+    caller if the payer's server wants no `wait`, else when that is over.
 
-    def unit(work: Work) -> Back:
-        found = checkout.find(work, path["id"], path["state"])
-        return Back(found, bill_of(work, found.payment, found.wallet))
+    Returns False, and does nothing, if the interaction hash of the query is wrong (RFC 9635 section 4.2.3).
+    """
+    asked, failure = found.asked, None
+    if asked is None:
+        failure = "refused"
+    else:
+        try:
+            asked.grant.reference_in(f"?{query}")
+            asked = replace(asked, query=query, key=new_id())
+        except errors.HashMismatch:
+            return False
+        except errors.GrantDenied:
+            said = [value for name, value in parse_qsl(query) if name in {"result", "message"}]
+            failure = "denied" if set(said).isdisjoint(EXPIRED) else "expired"
 
-    return await context_of(request).database.read(unit)
+    def unit(work: Work) -> None:
+        if asked is None or failure:
+            change_checkout(work, found.record, "failed", work.now, failure=failure)
+        else:
+            due_at = work.now + (found.wait(work.now) * SECOND or LEASE)
+            change_checkout(work, found.record, "returned", work.now, pending=asked.dump(), due_at=due_at)
+
+    await desk.database.write(unit)
+    return True
 
 
-def desk_of(context: Context) -> Desk:
-    """The services for a checkout."""
-    client = node_of(context).identity.client(context.http)
-    return Desk(context.database, context.urls, context.clock, client, people_of(context).checkout_slots)
+async def _ask(desk: Desk, wallet: WalletAddress, bill: str, receive: Amount, finish: str) -> AskedGrant:
+    """Requests a grant for exactly the quoted debit amount to this receiver."""
+    client, keeping = desk.client, desk.client.quote.core.keeping
+    quoting = await client.grant.obtain(wallet, access.quote("create"))
+    quote = await client.quote.create(wallet, quoting.value, receiver=bill, receive_amount=receive)
+    keeps_keys = urlsplit(wallet.resource_server).netloc in keeping
+    item = access.outgoing_payment(
+        *("create", "read", "list"),  # to learn that the payment failed, and whether it was created
+        identifier=wallet.id,
+        receiver=quote.receiver,
+        debit_amount=quote.debit_amount,
+    )
+    grant = await client.grant.start(wallet, item, finish=finish)
+    check_server(grant.continue_uri, wallet.auth_server)
+    if not is_http_url(grant.redirect) or not grant.redirect.startswith(("https:", desk.urls.base.partition("/")[0])):
+        raise errors.InvalidAnswer(200, ["no browser may be sent to its redirect"])
+    not_before = desk.clock.now() + max(0, min(grant.wait, LONGEST_WAIT)) * SECOND
+    return AskedGrant(
+        grant=grant,
+        resource_server=wallet.resource_server,
+        quote=quote.id,
+        not_before=not_before,
+        keeps_keys=keeps_keys,
+    )
+
+
+def check_server(url: str, server: str) -> None:
+    """Raises InvalidAnswer for a URL of another server: it must not get the token, or be impersonated."""
+    if not is_http_url(url) or origin_of(url) != origin_of(server):
+        raise errors.InvalidAnswer(200, [f"it names a URL of another server than {server}"])
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether the other server has answered that it does not do this."""
+    is_api = isinstance(error, errors.ApiError) and 400 <= error.status < 500 and error.status not in UNKNOWN
+    return is_api or isinstance(error, errors.GrantError)
+
+
+def is_silent(error: Exception) -> bool:
+    """Whether the other server has not answered, or with nothing about the request."""
+    is_api = isinstance(error, errors.ApiError) and (error.status >= 500 or error.status in UNKNOWN)
+    return is_api or isinstance(error, errors.NoAnswer | TimeoutError)
+
+
+def _reason_of(error: Exception) -> str:
+    """Why a server could not be asked."""
+    if isinstance(error.__cause__, FetchFailed) and error.__cause__.reason == "untrusted_certificate":
+        return error.__cause__.reason
+    return "unreachable" if is_silent(error) else "bad_content"

@@ -1,23 +1,23 @@
-"""Consent pages: a wallet's owner signs in, reads a client's request and decides (RFC 9635 section 4.1).
+"""The owner's decision on a grant: what the page shows of the request, and consent to exactly that."""
 
-All steps use the one URL that the client sends its user to. Every response is a page or a redirect to one.
-"""
-
-from collections.abc import Callable
+import hmac
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.core.grants import consent
+from payres.core.grants import requests
 from payres.core.grants.access import granted_access
 from payres.core.grants.limits import Spending, spending_of
+from payres.core.grants.requests import Pending, check_undecided, decide, find_pending
 from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol import visible
-from payres.core.protocol.amounts import MAX_VALUE, Asset
+from payres.core.protocol.amounts import MAX_VALUE, Asset, parse_value
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import (
     DomainError,
@@ -29,19 +29,170 @@ from payres.core.protocol.errors import (
     SignInFailed,
     WrongState,
 )
+from payres.core.protocol.gnap import OutgoingPaymentAccess
 from payres.core.protocol.urls import canonical
+from payres.core.protocol.wire import encode
+from payres.core.store import server, wallets
+from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.clients import CLIENTS, ClientRecord
+from payres.core.store.grants import GRANTS
+from payres.core.store.payments import INCOMING, IncomingRecord
+from payres.core.store.wallets import WALLETS, KeyRecord, WalletRecord
 from payres.core.store.work import Work
 from payres.html import forms, html
-from payres.html.amounts import Mistyped, typed_amount
-from payres.html.error_sentences import problem_of
-from payres.html.grant_words import length_words, limit_words, other_words
-from payres.html.language import Language
-from payres.html.sign_in import check_csrf, close_session, csrf_token
+from payres.html.language import Language, Mistyped, typed_amount
+from payres.html.sentences import CLOSED_WALLET, OTHER_REQUEST, length_words, limit_words, other_words, problem_of
+from payres.html.sign_in import (
+    Browser,
+    check_csrf,
+    close_session,
+    csrf_token,
+    find_session,
+    keyed,
+    known_browser,
+    signed_out,
+)
 from payres.html.store.sessions import OF_WALLETS
-from payres.people.account.visits import OWNER_SIGN_IN
-from payres.people.rules import consent as rules
-from payres.people.rules.apps import Budgets, budgets
-from payres.people.rules.consent import ConsentRequest, Surroundings
+from payres.people.apps import Budgets, budgets
+from payres.people.sessions import OWNER_SIGN_IN
+
+# Reads what the owner typed, in the minor unit of the asset asked for; raises InvalidAmount.
+ReadLimit = Callable[[Asset], int]
+
+
+class ConsentRequest(Pending, frozen=True):
+    """The request on a consent page.
+
+    session is the browser's, or None unless it belongs to the wallet's owner. known_browser is the hash of the
+    browser's secret, or None unless the owner has signed in with it before.
+    """
+
+    client: ClientRecord
+    wallet: WalletRecord
+    session: str | None
+    known_browser: bytes | None
+
+    @property
+    def decided(self) -> bool:
+        return self.grant.state != "pending"
+
+    @property
+    def may_finish(self) -> bool:
+        """Whether this browser may pass the decision to the client. It must be the owner's: otherwise an attacker could
+        get approval by sending the owner the URL of the attacker's request. After an operator's decision, any browser
+        with the secret URL may."""
+        return self.session is not None or self.interaction.decided_by == "operator"
+
+
+class Surroundings(NamedTuple):
+    """Context that the owner should know: the wallet's free balance, in the minor unit; the local incoming payment to
+    be paid, with its wallet; and the wallet's own key, if that signed the request."""
+
+    free: int
+    bill: IncomingRecord | None
+    receiver: WalletRecord | None
+    key: KeyRecord | None
+
+
+def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) -> ConsentRequest:
+    """The request behind a consent URL, decided or not, for this browser.
+
+    Raises InteractionUnknown.
+    """
+    pending = find_pending(work, interaction_id, nonce)
+    wallet_id = pending.grant.wallet_address_id
+    assert wallet_id is not None, "grants with an interaction have a wallet"
+    session = browser.session
+    found = None if session is None else find_session(work, OF_WALLETS, session)
+    return ConsentRequest(
+        grant=pending.grant,
+        interaction=pending.interaction,
+        client=CLIENTS.by_id(work, pending.grant.client_id),
+        wallet=WALLETS.by_id(work, wallet_id),
+        session=session if found is not None and found.account_id == wallet_id else None,
+        known_browser=known_browser(work, OF_WALLETS, wallet_id, browser),
+    )
+
+
+def surroundings(work: Work, request: ConsentRequest) -> Surroundings:
+    """The current context of the request."""
+    account = ACCOUNTS.by_id(work, request.wallet.account_id)
+    receivers = (item.limits.receiver for item in _spending(request.grant.access) if item.limits)
+    bill_id = next((work.urls.resource_id("incoming-payments", one) for one in receivers if one), None)
+    bill, receiver = (bill_id and wallets.find_with_wallet(work, INCOMING, bill_id)) or (None, None)
+    is_own = work.urls.wallet_path(request.client.identity) == request.wallet.path
+    return Surroundings(
+        free=account.balance - account.held,
+        bill=bill,
+        receiver=receiver,
+        key=wallets.last_key(work, request.wallet.id, request.grant.kid or "") if is_own else None,
+    )
+
+
+def check_open(request: ConsentRequest, now: int) -> None:
+    """Raises WrongState after a decision or if the wallet is inactive, InvalidInteraction if the request expired."""
+    check_undecided(request, now)
+    if not request.wallet.active:
+        raise WrongState(CLOSED_WALLET)
+
+
+def decide_as_owner(
+    work: Work, request: ConsentRequest, approve: bool, csrf: str, shown: str, limit: ReadLimit | None = None
+) -> str | None:
+    """`decide` for the owner. The form's `csrf` and `shown` prove that this browser was shown the request. Approved
+    access is reduced to `limit`, see `lowered`.
+
+    `request` was read in the same unit. Raises InvalidAmount for the limit, InvalidInteraction if the request has
+    expired, SignInFailed if the browser is not signed in, InsufficientAccess for a forged form, WrongState if it was
+    already decided or has changed since it was shown.
+    """
+    check_open(request, work.now)
+    if request.session is None:
+        raise signed_out()
+    check_csrf(request.session, csrf)
+    if not hmac.compare_digest(shown_digest(request).encode(), shown.encode()):
+        raise WrongState(OTHER_REQUEST)
+    work.actor = request.wallet.actor
+    server.record(work, "grant.approve" if approve else "grant.deny", request.grant.id)
+    if approve and limit is not None:
+        GRANTS.update(work, request.grant.id, access=lowered(request.grant.access, limit))
+    return decide(work, request, approve, "owner")
+
+
+def lowered(access: str, limit: ReadLimit) -> str:
+    """The access (JSON text) with the limit per window reduced to `limit`.
+
+    Raises InvalidAmount if it is above the requested limit, or none was requested.
+    """
+    items = list(granted_access(access))
+    for item in _spending(access):
+        limits = item.limits or None
+        kind = "debit_amount" if limits and limits.debit_amount else "receive_amount"
+        amount = getattr(limits, kind) if limits else None
+        if limits and amount:
+            asked, value = parse_value(amount.value), limit(amount.asset)
+            if value > asked:
+                raise InvalidAmount("The limit can be lowered and not raised", field="limit")
+            if value < asked:  # an equal limit keeps the access byte for byte
+                less = msgspec.structs.replace(limits, **{kind: msgspec.structs.replace(amount, value=str(value))})
+                lower = msgspec.structs.replace(item, limits=less)
+                return encode([lower if one == item else one for one in items]).decode()
+            return access
+    raise InvalidAmount("There is no limit that could be lowered", field="limit")
+
+
+def _spending(access: str) -> Sequence[OutgoingPaymentAccess]:
+    """The items that permit spending, at most one."""
+    return [one for one in granted_access(access) if isinstance(one, OutgoingPaymentAccess) and "create" in one.actions]
+
+
+def shown_digest(request: ConsentRequest) -> str:
+    """A digest of everything that the page shows of a request, bound to the session: consent covers exactly that."""
+    assert request.session is not None
+    grant, client = request.grant, request.client
+    shown = (grant.id, grant.access, grant.subject, grant.client_name, client.identity, request.wallet.path)
+    return keyed(request.session, "shown", msgspec.json.encode(shown))
+
 
 # Refresh intervals in seconds: while only the operator can decide, and while the owner reads the request.
 WAITING_SECONDS: Final = 5
@@ -80,7 +231,7 @@ async def _show(request: Request, found: ConsentRequest) -> Response:
         return _send_on(request, found) or _show_decided(request, found, 200)
     now = context_of(request).clock.now()
     try:
-        rules.check_open(found, now)
+        check_open(found, now)
     except (InvalidInteraction, WrongState) as error:
         return _explain(request, found, error)
     seconds = -(-(found.interaction.expires_at - now) // SECOND)
@@ -107,14 +258,14 @@ def _send_on(request: Request, found: ConsentRequest) -> Response | None:
 def _finish_link(request: Request, found: ConsentRequest) -> str | None:
     """The link that returns the decision to the client, if this browser may follow it."""
     context = context_of(request)
-    return consent.finish_link(context.urls, found, context.clock.now()) if found.may_finish else None
+    return requests.finish_link(context.urls, found, context.clock.now()) if found.may_finish else None
 
 
 async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     found = await _find(request)
     if found.decided:
         return _show_decided(request, found, 409)
-    rules.check_open(found, context_of(request).clock.now())
+    check_open(found, context_of(request).clock.now())
     if found.wallet.password_hash is None:
         return _show_sign_in(request, found, 409)
     try:
@@ -143,7 +294,7 @@ async def _decide(request: Request, form: dict[str, str], approve: bool) -> Resp
     typed = None if limit is None else partial(_typed_limit, html.language_of(request), limit)
     try:
         finish = await context_of(request).database.write(
-            lambda work: rules.decide_as_owner(work, find(work), approve, csrf, shown, typed)
+            lambda work: decide_as_owner(work, find(work), approve, csrf, shown, typed)
         )
     except InvalidAmount as error:
         found = await _find(request)
@@ -174,7 +325,7 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
     # After expiry the link tells the client; otherwise the owner can open the request again.
     is_over, uri = isinstance(noted, InvalidInteraction), found.interaction.finish_uri
     expired = {"result": "grant_rejected", "message": "interaction expired"}  # clients know this result; Rafiki's words
-    link = consent.finish_url(uri, expired) if is_over and uri else None
+    link = requests.finish_url(uri, expired) if is_over and uri else None
     problem = problem_of(html.language_of(request), noted)
     response = _end(request, found, "expired" if is_over else "failed", link, noted.status, problem)
     response.headers.update(noted.headers)
@@ -202,7 +353,7 @@ async def _show_request(
     context, language = context_of(request), html.language_of(request)
 
     def unit(work: Work) -> tuple[Surroundings, Budgets]:
-        return rules.surroundings(work, found), budgets(work, found.wallet)
+        return surroundings(work, found), budgets(work, found.wallet)
 
     around, running = await context.database.examine(unit)
     own, spending = context.urls.wallet(found.wallet.path), spending_of(found.grant.access)
@@ -224,7 +375,7 @@ async def _show_request(
         "finish": visible.visible_url(finish) if finish else None,
         "until": found.interaction.expires_at,
         "csrf": csrf_token(session),
-        "shown": rules.shown_digest(found),
+        "shown": shown_digest(found),
     }
     status = 400 if refused is not None else 200
     values |= _parties(request, found)
@@ -252,7 +403,7 @@ def _form_action(finish: str | None) -> str:
 
 def _show_decided(request: Request, found: ConsentRequest, status: int) -> Response:
     """The outcome of a decided request."""
-    lapsed = consent.has_lapsed(found.grant.state, found.interaction.decided_at, context_of(request).clock.now())
+    lapsed = requests.has_lapsed(found.grant.state, found.interaction.decided_at, context_of(request).clock.now())
     return _end(request, found, "lapsed" if lapsed else found.grant.state, _finish_link(request, found), status)
 
 
@@ -295,7 +446,7 @@ async def _find(request: Request) -> ConsentRequest:
 def _finder(request: Request) -> Callable[[Work], ConsentRequest]:
     """The unit that reads the request. Cookies are parsed here, outside the transaction."""
     path, browser = request.path_params, forms.browser_of(request)
-    return partial(rules.find_request, interaction_id=path["id"], nonce=path["nonce"], browser=browser)
+    return partial(find_request, interaction_id=path["id"], nonce=path["nonce"], browser=browser)
 
 
 def _path(request: Request) -> str:

@@ -16,23 +16,23 @@ from payres.core.http.serving import Background, Opening, Part
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.urls import PAGE_ROOTS
 from payres.html.sign_in import PasswordGate, SignInGuard
-from payres.people.rules.checkout_worker import CheckoutWorker
+from payres.people.checkout_worker import CheckoutWorker
 from payres.people.services import PeopleServices
 
 if TYPE_CHECKING:
-    from payres.people.rules.checkout import Desk
+    from payres.people.checkout import Desk
 
 
 class _Pages:
     """Fills the port `core.http.context.Pages`."""
 
     async def front(self, request: Request) -> Response:
-        from payres.people.public import front_page
+        from payres.people.serving import front_page
 
         return await front_page(request)
 
     async def wallet(self, request: Request) -> Response:
-        from payres.people.public import wallet_page
+        from payres.people.serving import wallet_page
 
         return await wallet_page(request)
 
@@ -52,7 +52,7 @@ def _workers(context: Context, _: Opening) -> Iterator[Background]:
 
 
 def _checkout_desk(context: Context) -> "Desk":
-    from payres.people.checkout import desk_of
+    from payres.people.bills import desk_of
 
     return desk_of(context)
 

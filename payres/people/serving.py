@@ -1,24 +1,75 @@
-"""The routes of the pages of owners, consent and payments. Pages of owners require signing in.
-
-Every response is a page or a redirect to one.
-"""
+"""The routes of the pages of owners, payers and visitors, and the pages that stand at the entrance."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.core.http import wallet_addresses
 from payres.core.http.context import context_of
+from payres.core.http.responses import asks_for
 from payres.core.http.routing import Handler, Route
 from payres.core.protocol.errors import InvalidRequest, TooManyRequests
 from payres.core.protocol.urls import RESET_PATH
-from payres.html.html import load_templates, serve_page
+from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.work import Work
+from payres.html.html import language_of, load_templates, qr_code, render, serve_page
 from payres.html.visits import Form
-from payres.people import checkout, consent
-from payres.people.account import activity, apps, home, keys, passwords, payment, requests, send, settings
-from payres.people.account.visits import OWNER_SIGN_IN, Act, OwnerVisit, Page
+from payres.people import activity, apps, bills, consent, keys, payments, requests, sending, settings
+from payres.people.activity import Reader, Wanted
+from payres.people.sessions import HOME, OWNER_SIGN_IN, Act, OwnerVisit, Page
+
+
+async def front_page(request: Request) -> Response:
+    """GET / by a browser."""
+    return render(request, "front.html", {})
+
+
+async def wallet_page(request: Request) -> Response:
+    """GET {wallet address} by a browser."""
+    if asks_for(request.scope["headers"], wallet_addresses.SPSP_TYPE):
+        return await wallet_addresses.read(request)
+    wallet = await wallet_addresses.find(request)
+    urls = context_of(request).urls
+    address = urls.wallet(wallet.path)
+    values = {
+        "wallet": wallet,
+        "name": wallet.name,
+        "address": address,
+        "pointer": urls.pointer(wallet.path) or address,
+        "qr": qr_code(address, language_of(request).say("QR code of this wallet address")),
+    }
+    response = render(request, "wallet.html", values)
+    response.headers["Vary"] = "Accept"
+    return response
+
+
+MOVEMENTS: Final = 10
+IN_PROGRESS: Final = 5
+BUDGETS: Final = 3
+
+
+async def show_home(visit: OwnerVisit) -> Response:
+    """GET /account."""
+
+    def unit(work: Work) -> dict[str, Any]:
+        wallet, account = visit.wallet, ACCOUNTS.by_id(work, visit.wallet.account_id)
+        reader = Reader(work, wallet, visit.language.zone)
+        under_way = reader.in_progress(IN_PROGRESS)
+        rows = reader.page(Wanted(), MOVEMENTS + len(under_way)).rows
+        shown = {one.key for one in under_way}
+        return {
+            "balance": account.balance - account.held,
+            "in_progress": under_way,
+            "rows": [row for row in rows if row.newest.key not in shown][:MOVEMENTS],
+            "budgets": apps.budgets(work, wallet).apps[:BUDGETS],
+            "address": work.urls.wallet(wallet.path),
+            "pointer": work.urls.pointer(wallet.path) or work.urls.wallet(wallet.path),
+        }
+
+    return visit.show("home.html", tab=HOME, **await visit.read(unit))
 
 
 class Place(NamedTuple):
@@ -30,7 +81,7 @@ class Place(NamedTuple):
 
 # Pages of signed-in owners. Paths with variables come after literal paths that they would match.
 PLACES: Final[Mapping[str, Place]] = {
-    "/account": Place(home.show),
+    "/account": Place(show_home),
     "/account/activity": Place(activity.show),
     "/account/activity/statement.csv": Place(activity.download),
     "/account/apps": Place(apps.show),
@@ -38,14 +89,14 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/apps/{grant}": Place(apps.show_one, {"stop": apps.stop}),
     "/account/request": Place(requests.show, {"make": requests.make}),
     "/account/request/{id}": Place(requests.show_one, {"cancel": requests.cancel}),
-    "/account/send": Place(send.show, {"price": send.ask}),
-    "/account/send/{quote}": Place(send.show_price, {"send": send.confirm, "again": send.ask_again}),
-    "/account/payments/{payment}": Place(payment.show),
+    "/account/send": Place(sending.show, {"price": sending.ask}),
+    "/account/send/{quote}": Place(sending.show_price, {"send": sending.confirm, "again": sending.ask_again}),
+    "/account/payments/{payment}": Place(payments.show),
     "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": keys.revoke}),
     "/settings": Place(
         settings.show, {"zone": settings.choose_zone, "sign-out-everywhere": settings.sign_out_everywhere}
     ),
-    "/settings/password": Place(passwords.show, {"change": passwords.change}),
+    "/settings/password": Place(settings.show_password, {"change": settings.change}),
     "/settings/receive": Place(settings.show_receiving),
 }
 
@@ -57,7 +108,7 @@ def page_routes() -> Sequence[Route]:
         "account/home.html", "account/activity.html", "account/movement_parts.html", "account/app_parts.html"
     )
     answers: dict[str, Handler] = {path: partial(_answer, place=place) for path, place in PLACES.items()}
-    answers |= {"/pay/{id}": checkout.answer_bill, "/pay/{id}/return/{state:secret}": checkout.answer_return}
+    answers |= {"/pay/{id}": bills.answer_bill, "/pay/{id}/return/{state:secret}": bills.answer_return}
     answers |= {"/interact/{id}/{nonce:secret}": consent.answer}
     answers |= {f"{RESET_PATH}{{secret:secret}}": OWNER_SIGN_IN.follow_link}
     found = {path: partial(serve_page, answer=partial(_unless_too_many, answer=one)) for path, one in answers.items()}

@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from payres.application import create_app
-from payres.core.grants import consent
+from payres.core.grants import requests
 from payres.core.http.context import Context
 from payres.core.http.responses import CutShort, json_error
 from payres.core.process.logs import RequestLog
@@ -202,7 +202,7 @@ class SandboxServer:
             return None  # the page says why
 
     def _rule_for(self, work: Work, id: str, nonce: str, *, has_finish: bool) -> ConsentRule | None:
-        pending = consent.find_pending(work, id, nonce)
+        pending = requests.find_pending(work, id, nonce)
         if pending.grant.state != "pending" or (pending.interaction.finish_uri is not None) != has_finish:
             return None
         assert pending.grant.wallet_address_id is not None
@@ -212,7 +212,7 @@ class SandboxServer:
 
     async def _decide(self, id: str, nonce: str, rule: ConsentRule) -> str | None:
         def unit(work: Work) -> str | None:
-            return consent.decide(work, consent.find_pending(work, id, nonce), rule.decision == "approve", "owner")
+            return requests.decide(work, requests.find_pending(work, id, nonce), rule.decision == "approve", "owner")
 
         await asyncio.sleep(rule.delay)
         with suppress(DomainError):  # it was already decided

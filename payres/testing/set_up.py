@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from payres.core.grants import consent
+from payres.core.grants import requests
 from payres.core.http.context import Context
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset, format_decimal
@@ -191,11 +191,11 @@ def decide(work: Work, given: Decided) -> tuple[dict[str, str | None], Asked]:
         page = CONSENT_PAGE.search(given.redirect)
         if page is None:
             raise InvalidRequest("redirect is the interact.redirect of a grant's answer", field="redirect")
-        pending = consent.find_pending(work, *page.groups())
+        pending = requests.find_pending(work, *page.groups())
     else:
         found = require(interaction_of_grant(work, given.grant or ""), "No owner is asked about such a grant")
-        pending = consent.Pending(GRANTS.by_id(work, found.grant_id), found)
-    redirect = consent.decide(work, pending, given.decision == "approve", "owner")
+        pending = requests.Pending(GRANTS.by_id(work, found.grant_id), found)
+    redirect = requests.decide(work, pending, given.decision == "approve", "owner")
     return {"grant": pending.grant.id, "redirect": redirect}, of_grant(work, pending.grant)
 
 

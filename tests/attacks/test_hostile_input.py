@@ -15,7 +15,7 @@ import httpx2
 import msgspec
 import pytest
 
-from payres.core.grants.intervals import parse_interval
+from payres.core.grants.limits import parse_interval
 from payres.core.http.requests import idempotency_key
 from payres.core.http.responses import check_accept
 from payres.core.protocol.errors import DomainError, Rejected
@@ -31,8 +31,8 @@ from payres.core.signatures.fields import content_digest
 from payres.core.signatures.jwk import generate_private_key, jwk_from_public_bytes, parse_jwk
 from payres.core.signatures.sign import Message, sign
 from payres.core.signatures.verify import Verified
-from payres.html.grant_words import length_words
 from payres.html.language import Language
+from payres.html.sentences import length_words
 from payres.interledger import packets, stream
 from payres.interledger.packets import CodecError, OctetReader, parse_timestamp
 from payres.interledger.stream import SharedSecret, encrypt

@@ -15,7 +15,7 @@ from payres.operator.api_keys import create_api_key
 from tests.attacks.conftest import PASSWORD
 from tests.helpers import TIMEOUT, sign_in_token, wait_until
 from tests.instance import Instance
-from tests.people.account.browser import OwnersBrowser
+from tests.people.browser import OwnersBrowser
 
 NEW_PASSWORD = "battery staple"
 FLOOD = 40

@@ -10,7 +10,7 @@ from payres.core.store.work import Work
 from payres.html.language import CODES
 from payres.operator import keys
 from payres.operator.wallets import require_wallet
-from payres.people.rules import requests
+from payres.people import requests
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.screens import AXE, check
 from tests.helpers import Json, last_segment, new_jwk, usd
@@ -60,9 +60,9 @@ def seeded(server: Instance) -> dict[str, str]:
     def ask(*, cancelled: bool = False) -> str:
         def unit(work: Work) -> str:
             wallet = require_wallet(work, "carol")
-            made = requests.make(work, wallet, 1250, "Your half of the concert on Saturday", DAY)
+            made = requests.make_request(work, wallet, 1250, "Your half of the concert on Saturday", DAY)
             if cancelled:
-                requests.cancel(work, wallet, made)
+                requests.cancel_request(work, wallet, made)
             return made
 
         return server.write(unit)

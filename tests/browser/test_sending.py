@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 from payres.core.store.payments import OUTGOING
 from payres.interledger.node import node_of
 from payres.operator import assets
-from payres.people.account import payment
+from payres.people import payments
 from payres.testing.peering import peer
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.screens import AXE, check
@@ -97,7 +97,7 @@ async def test_pages_fit_and_can_be_read_by_everyone(
     await page.goto(page.url)  # which looks again no more
     await check(page)
     payment_id = page.url.rpartition("/")[2]
-    monkeypatch.setattr(payment, "LOOK_SECONDS", 600)  # so that it stands still while it is looked at
+    monkeypatch.setattr(payments, "LOOK_SECONDS", 600)  # so that it stands still while it is looked at
     vars(node_of(a.context).payments)["send"] = lambda _: None  # what is made up below is not sent again
     for row in ENDS:
         a.write(partial(OUTGOING.update, row_id=payment_id, **row))

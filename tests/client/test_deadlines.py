@@ -8,7 +8,7 @@ from typing import Any
 import httpcore2
 import pytest
 
-from payres.client import deadlines, errors
+from payres.client import calls, errors
 from tests.client.test_hostile_servers import by_thread
 from tests.helpers import TIMEOUT
 from tests.http_server import reply, serving
@@ -48,7 +48,7 @@ def test_addresses_share_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found(*(f"10.0.0.{n}" for n in range(8))))
     monkeypatch.setattr(httpcore2.SyncBackend, "connect_tcp", connect)
-    monkeypatch.setattr(deadlines, "monotonic", lambda: now[0])
+    monkeypatch.setattr(calls, "monotonic", lambda: now[0])
     with pytest.raises(errors.NotSent, match=r"10\.0\.0\.7"):
         by_thread(URL, timeout=20)
     assert len(shares) == 8
@@ -74,13 +74,13 @@ def test_the_next_address_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_reads_and_writes_end_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each read takes a second, of an answer that never ends; so does each write of a request that is not taken."""
     seconds = count()
-    stream = deadlines._Stream(httpcore2.MockStream([b"a"] * 100))
-    monkeypatch.setattr(deadlines, "monotonic", lambda: float(next(seconds)))
-    token = deadlines._deadline.set(10)
+    stream = calls._Stream(httpcore2.MockStream([b"a"] * 100))
+    monkeypatch.setattr(calls, "monotonic", lambda: float(next(seconds)))
+    token = calls._deadline.set(10)
     try:
         with pytest.raises(httpcore2.ReadTimeout):
             all(stream.read(1, timeout=5) for _ in range(100))
         with pytest.raises(httpcore2.WriteTimeout):
-            stream.write(b"a" * deadlines.PIECE * 100, timeout=5)
+            stream.write(b"a" * calls.PIECE * 100, timeout=5)
     finally:
-        deadlines._deadline.reset(token)
+        calls._deadline.reset(token)

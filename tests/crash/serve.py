@@ -16,7 +16,7 @@ from payres.interledger import outbound, remote_payments, unanswered
 from payres.interledger.remote_payments import Backoff
 from payres.interledger.sending.connection import Timing
 from payres.operator import services
-from payres.people.rules import checkout_worker
+from payres.people import checkout_worker
 from payres.webhooks import deliveries
 
 LIFETIME = 3 * SECOND

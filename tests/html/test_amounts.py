@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from payres.core.protocol.amounts import MAX_LEDGER, MAX_VALUE, Asset
-from payres.html.amounts import Mistyped, typed_amount
-from payres.html.language import Language
+from payres.html.language import Language, Mistyped, typed_amount
 
 USD, EUR, JPY, ONE = Asset("USD", 2), Asset("EUR", 2), Asset("JPY", 0), Asset("ONE", 1)
 KWD, FINE = Asset("KWD", 3), Asset("USD", 9)

@@ -3,8 +3,8 @@
 import ast
 from collections.abc import Iterator
 
-from payres.html.error_sentences import failure_of
 from payres.html.language import Language
+from payres.html.sentences import failure_of
 from tests.helpers import ROOT
 
 SENDER = ("sending/connection.py", "sending/payment.py", "remote_payments.py")

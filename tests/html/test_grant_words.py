@@ -5,13 +5,12 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from payres.core.grants.intervals import parse_interval
-from payres.core.grants.limits import Spending, spending_of
+from payres.core.grants.limits import Spending, parse_interval, spending_of
 from payres.core.protocol.clock import parse_time
 from payres.core.protocol.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS, Access
 from payres.core.protocol.wire import encode
-from payres.html.grant_words import ACTIONS, length_words, limit_words, other_words, spending_sentence
 from payres.html.language import Language
+from payres.html.sentences import ACTIONS, length_words, limit_words, other_words, spending_sentence
 from tests.helpers import Json, amount, usd
 
 ENGLISH, GERMAN = (Language(code, parse_time("2026-11-23T14:02:00Z")) for code in ("en", "de"))

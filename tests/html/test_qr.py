@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import segno
 
-from payres.html.qr import qr_code
+from payres.html.html import qr_code
 
 
 @pytest.mark.parametrize(

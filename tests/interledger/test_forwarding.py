@@ -28,8 +28,7 @@ from payres.operator import peers as operator_peers
 from payres.operator.assets import set_rate
 from payres.operator.peers import require_peer
 from payres.operator.store import status
-from payres.operator.unresolved_packets import PACKET, list_unresolved
-from payres.operator.unresolved_payments import UNRESOLVED_PAYMENT, list_unresolved_payments
+from payres.operator.unresolved_packets import PACKET, UNRESOLVED_PAYMENT, list_unresolved, list_unresolved_payments
 from tests.core.remote.conftest import Request
 from tests.helpers import TIMEOUT
 from tests.interledger.node import (

@@ -14,7 +14,7 @@ from tests.core.http.test_accept import BROWSER, PREFER_HTML, PREFER_JSON
 from tests.helpers import Json, receiver_of, usd
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import words_of
-from tests.people.account.browser import signed_out
+from tests.people.browser import signed_out
 
 BACK = "https://shop.example/done?order=2041"
 

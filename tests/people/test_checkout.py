@@ -21,9 +21,9 @@ from payres.core.protocol.clock import SECOND
 from payres.core.protocol.limits import BURST_SECONDS, CHECKOUT_RATE
 from payres.core.store.payments import OUTGOING
 from payres.interledger.store.checkouts import CHECKOUTS, CheckoutRecord, Stage, change_checkout
-from payres.people.rules import checkout_worker
-from payres.people.rules.checkout import load
-from payres.people.rules.checkout_steps import SETTLES, TOO_FAST
+from payres.people import checkout_worker
+from payres.people.checkout import load
+from payres.people.checkout_steps import SETTLES, TOO_FAST
 from payres.testing import instance as testing
 from payres.testing.peering import peer
 from tests.helpers import Json, amount, receiver_of, sign_in_token, usd, wait_until
@@ -31,7 +31,7 @@ from tests.http_server import reply, serving
 from tests.instance import Instance, run_instance
 from tests.interledger.network import let_time_pass, network
 from tests.operator.pages.browser import words_of
-from tests.people.account.browser import signed_out
+from tests.people.browser import signed_out
 from tests.rafiki import WAIT, Rafiki, run_rafiki
 from tests.tls import server_tls
 

@@ -33,7 +33,7 @@ from payres.core.store.work import Transaction, Work
 from payres.html.sign_in import Browser, csrf_token, hash_password, open_session
 from payres.html.store.sessions import OF_WALLETS
 from payres.operator import grants, keys, wallets
-from payres.people.rules import consent as consent_rules
+from payres.people import consent as consent_rules
 from payres.testing.clock import MovableClock
 from tests.helpers import Json, usd
 from tests.operator.pages.browser import hidden_fields, words_of

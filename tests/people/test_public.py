@@ -10,7 +10,7 @@ from payres.core.protocol.limits import MAX_URL_LENGTH
 from tests.helpers import refusal
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import words_of
-from tests.people.account.browser import signed_out
+from tests.people.browser import signed_out
 from tests.pictures import PNG, WEBP
 
 LOGO = (

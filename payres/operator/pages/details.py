@@ -10,8 +10,8 @@ from payres.core.grants.limits import spending_of
 from payres.core.protocol.visible import visible_text
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Work
-from payres.html.grant_words import other_words, spending_sentence
 from payres.html.html import language_of
+from payres.html.sentences import other_words, spending_sentence
 from payres.operator import keys, payments, peers, wallets
 from payres.operator.declarations import operation_of
 from payres.operator.exports import PeriodQuery
@@ -24,7 +24,7 @@ from payres.operator.payment_history import HISTORY, is_above_zero, show_payment
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER
 from payres.operator.shapes import Cell, Column, cell_of, facts_of, make_table, path_of
-from payres.operator.unresolved_payments import UNRESOLVED_PAYMENT, list_unresolved_payments
+from payres.operator.unresolved_packets import UNRESOLVED_PAYMENT, list_unresolved_payments
 from payres.operator.wallets import WALLET
 
 FEW: Final = PageQuery(10, None, "older")

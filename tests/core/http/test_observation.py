@@ -173,7 +173,7 @@ def test_fault_is_logged_without_the_secret_of_its_path(
     async def fail(_: object) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr("payres.people.checkout._find", fail)
+    monkeypatch.setattr("payres.people.bills._find", fail)
     instance, _ = observed
     anonymous.get(f"{instance.base_url}/pay/abc/return/{SECRET}")
     [record] = [one for one in caplog.records if one.levelno >= logging.WARNING]

@@ -1,0 +1,172 @@
+"""Sentences for errors and failed payments: the problem, then what to do."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from markupsafe import Markup
+
+from payres.core.grants.access import granted_access
+from payres.core.grants.limits import Interval, Spending
+from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND
+from payres.core.protocol.errors import DomainError, TooManyRequests
+from payres.core.protocol.gnap import Access, Subject
+from payres.core.protocol.urls import canonical
+from payres.core.protocol.visible import visible_url
+from payres.html.language import Language, marked
+
+# By reason or code.
+SENTENCES: Final[Mapping[str, str]] = {
+    "wrong_password": marked("This is not the password of this wallet. Try again."),
+    "signed_out": marked("You are signed out by now, so nothing was done. Sign in again."),
+    "csrf": marked(
+        "This form belongs to an earlier visit, or your browser takes no cookies. Nothing was done; try again."
+    ),
+    "cross_site": marked("This form came from another site. Nothing was done."),
+    "unavailable": marked("The server is busy. Nothing was done; try again in a moment."),
+    "internal_error": marked("Something went wrong here. The fault is not yours. Try again in a while."),
+    "method_not_allowed": marked("This address does not take what your browser sent. Nothing was done."),
+    "unsupported_media_type": marked("This address does not take what your browser sent. Nothing was done."),
+    "unknown_interaction": marked("There is no such request for consent; the app can ask again."),
+    "invalid_interaction": marked("This request has expired; the app can ask again."),
+    "not_found": marked("There is nothing at this address. It may be mistyped, or what was here has ended."),
+}
+
+
+# Messages of errors that pages show translated.
+CLOSED_WALLET: Final = marked("This wallet is not active, so nothing can be allowed for it now")
+OTHER_REQUEST: Final = marked("This is not the request that you were shown. Nothing was decided; please read it again")
+
+# Patterns of technical failure reasons, and what owners read instead.
+FAILURES: Final = tuple(
+    (re.compile(said, re.IGNORECASE), sentence)
+    for said, sentence in (
+        (r"certificate of", marked("the certificate of its server is not trusted")),
+        (
+            r"nothing has arrived|did(?:n't| not) answer|no answer|could not be reached|within",
+            marked("nobody answered"),
+        ),
+        (r"too slowly", marked("the receiver took it too slowly")),
+        (r"expired|completed", marked("the receiver takes no more money")),
+        (r"rounding|too small|however small", marked("the amount is too small for the way there")),
+        (r"exchange rate|the minimum of|delivers nothing", marked("the exchange rate changed")),
+        (r"the receiver (?:closed|has taken|takes|counts|said)", marked("the receiver did not take it")),
+        (r"was refused with|takes no packet", marked("it was refused on the way")),
+    )
+)
+
+
+def problem_of(language: Language, error: DomainError) -> str:
+    """The sentence for an error, or else its own message in English."""
+    if isinstance(error, TooManyRequests):
+        span = language.span(error.retry_after * SECOND)
+        return language.say("There were too many attempts. Try again in {span}.", span=span)
+    sentence, own = SENTENCES.get(error.details.get("reason", "")) or SENTENCES.get(error.code), str(error)
+    if sentence:
+        return language.say(sentence)
+    return (language.say(own) if own in (CLOSED_WALLET, OTHER_REQUEST) else own) + "."
+
+
+def failure_of(language: Language, failure: str | None) -> Markup:
+    """Why a payment failed, in a few words."""
+    found = next((sentence for said, sentence in FAILURES if said.search(failure or "")), None)
+    return language.say(found) if found else language.say("it did not get through")
+
+
+# Months, microseconds, and the words for one window of one unit or several.
+LENGTHS: Final = (
+    (12, 0, marked("a year"), marked("every {number} years")),
+    (1, 0, marked("a month"), marked("every {number} months")),
+    (0, 7 * DAY, marked("a week"), marked("every {number} weeks")),
+    (0, DAY, marked("a day"), marked("every {number} days")),
+    (0, HOUR, marked("an hour"), marked("every {number} hours")),
+    (0, MINUTE, marked("a minute"), marked("every {number} minutes")),
+    (0, SECOND, marked("a second"), marked("every {number} seconds")),
+)
+# Actions other than spending.
+ACTIONS: Final[Mapping[tuple[str, str], str]] = {
+    ("outgoing-payment", "list-all"): marked("It may see every payment, also those made by other apps."),
+    ("outgoing-payment", "read-all"): marked("It may see every payment, also those made by other apps."),
+    ("outgoing-payment", "list"): marked("It may see the payments it made itself."),
+    ("outgoing-payment", "read"): marked("It may see the payments it made itself."),
+    ("incoming-payment", "create"): marked("It may ask others to pay into this wallet."),
+    ("incoming-payment", "complete"): marked("It may close what it asked others to pay, so that no more comes in."),
+    ("incoming-payment", "list-all"): marked("It may see all that others are asked to pay, also by other apps."),
+    ("incoming-payment", "read-all"): marked("It may see all that others are asked to pay, also by other apps."),
+    ("incoming-payment", "list"): marked("It may see what it asked others to pay."),
+    ("incoming-payment", "read"): marked("It may see what it asked others to pay."),
+    ("quote", "create"): marked("It may ask for prices."),
+    ("quote", "read-all"): marked("It may see every price that was asked for, also by other apps."),
+    ("quote", "read"): marked("It may see the prices that it asked for."),
+}
+
+
+def amount_words(language: Language, spending: Spending, value: int | None) -> Markup:
+    """`USD 12.50`, `what it takes for the receiver to get USD 12.50`, or `any amount`."""
+    if value is None or spending.asset is None:
+        return language.say("any amount")
+    money = language.money(value, spending.asset)
+    if not spending.fixes_receive:
+        return money
+    return language.say("what it takes for the receiver to get {amount}", amount=money)
+
+
+def limit_words(language: Language, spending: Spending) -> Markup:
+    """`up to USD 50.00 a month, 13 times`."""
+    amount = amount_words(language, spending, spending.value)
+    if spending.value is None and spending.interval is None:
+        return amount
+    if spending.interval is None or spending.times == 1:
+        return language.say("up to {amount}", amount=amount)
+    every = length_words(language, spending.interval)
+    if spending.times is None:
+        return language.say("up to {amount} {every}", amount=amount, every=every)
+    return language.say("up to {amount} {every}, {times} times", amount=amount, every=every, times=spending.times)
+
+
+def spending_sentence(language: Language, spending: Spending, name: str | None = None) -> Markup:
+    """`It may pay up to USD 5.00 a month, to anyone it chooses.` `name` replaces the URL of the only receiver."""
+    what = limit_words(language, spending)
+    if spending.receiver is None:
+        return language.say("It may pay {what}, to anyone it chooses.", what=what)
+    receiver = name or visible_url(spending.receiver).text
+    return language.say("It may pay {what}, only to {receiver}.", what=what, receiver=receiver)
+
+
+def length_words(language: Language, interval: Interval) -> str:
+    """The length of a window: `a month`, `every 2 weeks`.
+
+    If no unit divides it, it is rounded down in a smaller unit, so that windows never seem rarer than they are.
+    """
+    months, microseconds = interval.months, interval.microseconds
+    for of_months, unit, one, many in LENGTHS:
+        length, whole = (of_months, months) if of_months else (unit, interval.mean_length)
+        is_whole = whole % length == 0 and (not of_months or not microseconds) and (of_months or not months)
+        if whole >= length and (is_whole or (unit == DAY and months) or unit == SECOND):
+            number = whole // length
+            return language.say(one) if number == 1 else language.say(many, number=number)
+    return language.say("many times a second")
+
+
+def other_words(language: Language, access: str, subject: str | None, own: str) -> Sequence[Markup]:
+    """Sentences on what a grant permits other than spending; `own` is the reader's wallet address."""
+    found: dict[Markup, None] = {}
+    for item in granted_access(access):
+        kind = str(item.__struct_config__.tag)
+        for action in item.actions:
+            if (kind, action) in ACTIONS:
+                found[_of_wallet(language, language.say(ACTIONS[kind, action]), item, own)] = None
+    if subject:
+        whose = visible_url(msgspec.json.decode(subject, type=Subject).sub_ids[0].id).text
+        found[language.say("It learns that you own {address}.", address=whose)] = None
+    return list(found)
+
+
+def _of_wallet(language: Language, sentence: Markup, item: Access, own: str) -> Markup:
+    """The sentence, with the wallet's address if it is not the reader's."""
+    if not item.identifier:
+        return language.say("For any wallet of this server: {sentence}", sentence=sentence)
+    if own and canonical(item.identifier) == canonical(own):
+        return sentence
+    return language.say("For {wallet}: {sentence}", wallet=visible_url(item.identifier).text, sentence=sentence)

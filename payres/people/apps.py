@@ -1,0 +1,335 @@
+"""Apps whose grants the wallet's owner has decided: their identity, their remaining budget, and revoking them."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+from starlette.responses import Response
+
+from payres.core.grants.limits import NO_INTERVAL, Spending, spending_of, spent_in_window
+from payres.core.grants.requests import has_lapsed
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.clock import DAY
+from payres.core.protocol.errors import nothing_here, require
+from payres.core.protocol.visible import visible_url
+from payres.core.store import grants, payments, wallets
+from payres.core.store.grants import DecidedRecord
+from payres.core.store.payments import INCOMING
+from payres.core.store.rows import AFTER_ALL
+from payres.core.store.wallets import KEYS, KeyRecord, WalletRecord, find_with_wallet
+from payres.core.store.work import Work
+from payres.html.html import redirect
+from payres.html.language import Language, marked
+from payres.html.sentences import other_words, spending_sentence
+from payres.html.visits import Form
+from payres.operator import grants as grant_operations
+from payres.operator import grants as operations
+from payres.operator import keys as key_operations
+from payres.people.activity import Reader, WalletMovement, Who, rows_of, who_of
+from payres.people.sending import wallet_free_balance
+from payres.people.sessions import OwnerVisit
+
+# Active grants may spend, or only read ("looks"). The others have ended: the limit is spent ("paid"), the last
+# interval is over, the app never continued the grant ("lapsed"), it was revoked ("stopped"), or it was denied.
+AppStanding = Literal["spends", "looks", "paid", "over", "lapsed", "stopped", "denied"]
+IN_FORCE: Final[frozenset[AppStanding]] = frozenset({"spends", "looks"})
+BATCH: Final = 64  # grants read at a time, most of which are shown
+# Where the Web Monetization extension sends its user after consent.
+EXTENSION: Final = "https://webmonetization.org/"
+
+
+class App(msgspec.Struct, frozen=True, kw_only=True):
+    """A grant as its wallet's owner sees it, with the spending in the current window.
+
+    `spent` and `left` are in minor units of `asset`, the asset of the limit; without a limit `left` is None. `window`
+    counts from 1. `renews_at` is the start of the next window, or of the first; the last one ends at `ends_at`.
+    """
+
+    grant: DecidedRecord
+    who: Who
+    standing: AppStanding
+    spending: Spending | None
+    asset: Asset
+    spent: int
+    left: int | None
+    window: int | None
+    renews_at: int | None
+    ends_at: int | None
+
+    @property
+    def is_extension(self) -> bool:
+        """Whether it is the Web Monetization extension, which uses a key of the wallet."""
+        return self.who.is_own and is_extension(self.grant.finish_uri)
+
+    @property
+    def may_spend(self) -> bool:
+        """Whether the grant permits payments, now or in a later window."""
+        return self.standing == "spends"
+
+    @property
+    def is_to_come(self) -> bool:
+        """Whether its first window is in the future."""
+        interval = self.spending.interval if self.spending else None
+        return interval is not None and self.renews_at is not None and interval.start == self.renews_at
+
+    @property
+    def monthly(self) -> int | None:
+        """The most that it can debit within a month; None if the limit is on the receive amount, or there is none."""
+        if self.spending is None or self.spending.fixes_receive or self.left is None:
+            return None
+        return self.left if self.spending.interval is None else self.spending.a_month
+
+
+class Budgets(NamedTuple):
+    """Apps that may spend, newest first; together the `counted` ones can debit at most `monthly` within a month."""
+
+    apps: Sequence[App]
+
+    @property
+    def counted(self) -> Sequence[App]:
+        return [app for app in self.apps if app.monthly is not None]
+
+    @property
+    def monthly(self) -> int:
+        return sum(app.monthly or 0 for app in self.apps)
+
+
+def budgets(work: Work, wallet: WalletRecord) -> Budgets:
+    """The apps that may spend from the wallet."""
+    return Budgets([app for app in running_apps(work, wallet) if app.may_spend])
+
+
+def running_apps(work: Work, wallet: WalletRecord) -> Sequence[App]:
+    """The active grants, newest first."""
+    # The many grants for a single payment need no further reads.
+    records = (one for one in grants.grants_in_force(work, wallet.id) if not _is_used_up(one))
+    found = (_app(work, wallet, record) for record in records)
+    return [app for app in found if app.standing in IN_FORCE]
+
+
+def ended_apps(
+    work: Work, wallet: WalletRecord, before: str = AFTER_ALL, count: int = 20
+) -> tuple[Sequence[App], bool]:
+    """Up to `count` ended grants with ids below `before`, newest first, and whether there are more."""
+    found: list[App] = []
+    for app in _walk(work, wallet, before):
+        if app.standing not in IN_FORCE:
+            found.append(app)
+        if len(found) > count:
+            break
+    return found[:count], len(found) > count
+
+
+def require_app(work: Work, wallet: WalletRecord, grant_id: str) -> App:
+    """A grant of this wallet. Raises NotFound, also for a grant of another wallet."""
+    record = grants.decided_grant(work, wallet.id, grant_id)
+    return _app(work, wallet, require(record, "There is no such app here"))
+
+
+def is_extension(finish_uri: str | None) -> bool:
+    """Whether a program with this finish URI is the Web Monetization extension."""
+    return (finish_uri or "").startswith(EXTENSION)
+
+
+def stop_app(work: Work, wallet: WalletRecord, grant_id: str) -> App:
+    """Revokes a grant, effective at once. Raises NotFound."""
+    require_app(work, wallet, grant_id)
+    operations.revoke(work, grant_id)
+    return require_app(work, wallet, grant_id)
+
+
+def _walk(work: Work, wallet: WalletRecord, before: str) -> Iterator[App]:
+    while batch := grants.grants_of_wallet(work, wallet.id, before, BATCH):
+        yield from (_app(work, wallet, record) for record in batch)
+        before = batch[-1].id
+
+
+def _app(work: Work, wallet: WalletRecord, record: DecidedRecord) -> App:
+    spending, found = spending_of(record.access), None
+    asset = spending.asset if spending and spending.fixes_receive and spending.asset else wallet.asset
+    interval = spending.interval if spending else None
+    index = interval.window_at(work.now) if interval else None
+    if spending and (interval is None or index is not None):
+        opened = NO_INTERVAL if interval is None or index is None else interval.boundary(index)
+        found = spent_in_window(work, record.id, opened, asset)
+    spent = 0 if found is None or spending is None else found.receive if spending.fixes_receive else found.debit
+    left = None if spending is None or spending.value is None else max(spending.value - spent, 0)
+    window, renews_at = None, interval.start if interval else None
+    if interval and index is not None:
+        window = None if interval.first is None else index - interval.first + 1
+        renews_at = None if index == interval.last else interval.boundary(index + 1)
+    return App(
+        grant=record,
+        who=who_of(work, wallet, record, record.client),
+        standing=_standing(work, record, spending, left),
+        spending=spending,
+        asset=asset,
+        spent=spent,
+        left=left,
+        window=window,
+        renews_at=renews_at,
+        ends_at=interval.end if interval else None,
+    )
+
+
+def _standing(work: Work, record: DecidedRecord, spending: Spending | None, left: int | None) -> AppStanding:
+    if record.state == "denied":
+        return "denied"
+    if record.state == "revoked":
+        return "stopped"
+    if has_lapsed(record.state, record.decided_at, work.now):
+        return "lapsed"
+    if spending is None:
+        return "looks"
+    if spending.interval is not None:
+        return "over" if spending.interval.end is not None and spending.interval.end <= work.now else "spends"
+    # The limit is spent, or its only receiver is paid, perhaps for less.
+    has_paid = left == 0 or bool(spending.receiver and payments.has_completed(work, record.id))
+    return "paid" if has_paid else "spends"
+
+
+def _is_used_up(record: DecidedRecord) -> bool:
+    """Whether a limit without an interval is spent completely."""
+    spending = spending_of(record.access)
+    if spending is None or spending.value is None or spending.interval is not None or spending.fixes_receive:
+        return False
+    return record.spent >= spending.value
+
+
+def revoke_keys(work: Work, wallet: WalletRecord, key_ids: Collection[int]) -> Sequence[KeyRecord]:
+    """Revokes keys and the grants requested with them, and returns the keys. Revoked keys are left unchanged.
+
+    Raises NotFound if one does not belong to the wallet.
+    """
+    found = [key for key in wallets.list_keys(work, wallet.id, revoked=True) if key.id in key_ids]
+    if len(found) != len(set(key_ids)):
+        raise nothing_here()
+    running = running_apps(work, wallet)
+    for key in found:
+        if key.revoked_at is None:
+            for app in running:
+                if app.who.key == key:
+                    grant_operations.revoke(work, app.grant.id)
+            key_operations.revoke_key(work, wallet.path, key.kid)
+    return [KEYS.by_id(work, key.id) for key in found]
+
+
+TAB: Final = "/account/apps"
+NEARLY: Final = 90  # per cent spent, from which the bar warns
+PAYMENTS: Final = 40  # shown on the page of one app
+FEW: Final = 5  # ended apps shown below the running ones
+# The names of windows, by months and microseconds.
+PERIODS: Final = {
+    (0, DAY): marked("Day {number} of {times}."),
+    (0, 7 * DAY): marked("Week {number} of {times}."),
+    (1, 0): marked("Month {number} of {times}."),
+    (12, 0): marked("Year {number} of {times}."),
+}
+PERIOD: Final = marked("Period {number} of {times}.")
+# Sentences by standing.
+ENDS: Final[dict[AppStanding, str]] = {
+    "spends": marked("It may spend"),
+    "looks": marked("It may look, and cannot spend"),
+    "paid": marked("It has paid what you allowed"),
+    "over": marked("Its time is over"),
+    "lapsed": marked("You allowed it, and it never began"),
+    "stopped": marked("It was stopped"),
+    "denied": marked("It was not allowed"),
+}
+
+
+async def show(visit: OwnerVisit) -> Response:
+    """GET /account/apps."""
+
+    def unit(work: Work) -> dict[str, Any]:
+        running = running_apps(work, visit.wallet)
+        return {
+            "budgets": Budgets([app for app in running if app.may_spend]),
+            "looking": [app for app in running if not app.may_spend],
+            "ended": ended_apps(work, visit.wallet, count=FEW)[0],
+            "free": wallet_free_balance(work, visit.wallet),
+            "names": _names(work, running),
+        }
+
+    return visit.show("apps.html", tab=TAB, **await visit.read(unit), **_words(visit))
+
+
+async def show_ended(visit: OwnerVisit) -> Response:
+    """GET /account/apps/ended."""
+    before = visit.request.query_params.get("before", AFTER_ALL)
+    ended, more = await visit.read(lambda work: ended_apps(work, visit.wallet, before))
+    return visit.show("apps_ended.html", tab=TAB, ended=ended, more=more, **_words(visit))
+
+
+async def show_one(visit: OwnerVisit) -> Response:
+    """GET /account/apps/{grant}."""
+    grant_id, language = visit.segments["grant"], visit.language
+
+    def unit(work: Work) -> tuple[App, Sequence[WalletMovement], Mapping[str, str]]:
+        app = require_app(work, visit.wallet, grant_id)
+        return app, Reader(work, visit.wallet, language.zone).of_grant(grant_id, PAYMENTS), _names(work, [app])
+
+    app, paid, names = await visit.read(unit)
+    return visit.show(
+        "app.html",
+        tab=TAB,
+        app=app,
+        rows=rows_of(paid),
+        is_cut=len(paid) == PAYMENTS,
+        names=names,
+        **_words(visit),
+    )
+
+
+async def stop(visit: OwnerVisit, form: Form) -> Response:
+    """Revokes the grant, and its key if that box is ticked."""
+    grant_id, with_key = visit.segments["grant"], form.get("key") == "revoke"
+
+    def unit(work: Work) -> None:
+        app = stop_app(work, visit.wallet, grant_id)
+        if with_key and app.who.key:
+            revoke_keys(work, visit.wallet, {app.who.key.id})
+
+    await visit.write(unit)
+    return redirect(f"{TAB}/{grant_id}")
+
+
+def _names(work: Work, those: Sequence[App]) -> Mapping[str, str]:
+    """The names of apps' only receivers by URL: a local wallet's name, or a remote host."""
+
+    def name(url: str) -> str:
+        bill_id = work.urls.resource_id("incoming-payments", url)
+        found = find_with_wallet(work, INCOMING, bill_id) if bill_id else None
+        return found[1].name if found else visible_url(url).host
+
+    return {url: name(url) for app in those if app.spending and (url := app.spending.receiver)}
+
+
+def _words(visit: OwnerVisit) -> dict[str, Any]:
+    """Template functions for apps and budgets."""
+    language, own = visit.language, visit.context.urls.wallet(visit.wallet.path)
+    return {
+        "may": lambda spending, names: spending_sentence(language, spending, names.get(spending.receiver)),
+        "sees": lambda grant: other_words(language, grant.access, grant.subject, own),
+        "end_of": lambda app: language.say(ENDS[app.standing]),
+        "window_of": lambda app: _window(language, app),
+        "NEARLY": NEARLY,
+    }
+
+
+def _window(language: Language, app: App) -> str:
+    """When the limit starts, renews and ends."""
+    spending, renews_at = app.spending, app.renews_at
+    said = []
+    if app.is_to_come and renews_at is not None:
+        said.append(language.say("It starts on {date}.", date=language.date(renews_at)))
+    elif app.window is not None and spending and spending.interval and (spending.times or 0) > 1:
+        period = PERIODS.get((spending.interval.months, spending.interval.microseconds), PERIOD)
+        said.append(language.say(period, number=app.window, times=spending.times))
+    if renews_at is not None and not app.is_to_come:
+        is_soon = renews_at < language.now + 2 * DAY
+        when = language.moment(renews_at) if is_soon else language.date(renews_at)
+        said.append(language.say("It starts again: {when}.", when=when))
+    if app.ends_at is not None:
+        said.append(language.say("It ends on {date}.", date=language.date(app.ends_at)))
+    return " ".join(said)

@@ -1,0 +1,290 @@
+"""What follows the payer's return: the grant is continued and the payment created at the payer's server, from the row.
+
+A step is recorded before its request is sent. The continuation gives a token once: if its answer is lost, nothing is
+paid. The creation is sent again only if the payer's server keeps Idempotency-Keys, or says that it has no such payment.
+"""
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from typing import Final, Literal
+
+from msgspec.structs import replace
+
+from payres.client import errors
+from payres.core.protocol.clock import HOUR, MINUTE, SECOND
+from payres.core.protocol.errors import DomainError
+from payres.core.protocol.visible import visible_url
+from payres.core.protocol.wire import OutgoingPayment
+from payres.core.store.payments import INCOMING
+from payres.core.store.work import Work
+from payres.interledger.store.checkouts import LEASE, LONGEST_PAUSE, Stage, begin_attempt, change_checkout, note_failure
+from payres.people.checkout import AskedGrant, BillCheckout, Desk, check_server, is_refusal, is_silent, load
+
+ATTEMPT_SECONDS: Final = 7.0
+LOOK_SECONDS: Final = 3.0
+TRY_FOR: Final = HOUR  # from the beginning; afterwards nothing is created any more
+FIRST_PAUSE: Final = 5 * SECOND  # after an attempt without an answer; it doubles with each
+FIRST_LOOK: Final = 2 * SECOND
+SETTLES: Final = MINUTE  # after a creation was sent, its server may still be at it
+TOO_FAST: Final = 5 * SECOND  # the delay after a too_fast error
+PAGES: Final = 10  # of payments at the payer's wallet, newest first
+PAGE: Final = 5  # what fits into an answer that is read
+FAILURES: Final = (errors.OpenPaymentsError, DomainError, TimeoutError)
+UNSENT: Final = (errors.NotSent, errors.TooManyRequests, DomainError)  # for sure, nothing was done
+LAPSED: Final = ("decision_expired", "approval_expired")
+
+Failure = Literal["denied", "expired", "closed", "refused", "no_funds", "silent", "failed", "part"]
+
+
+async def advance(desk: Desk, id_hash: bytes) -> None:
+    """Does the next step, within `ATTEMPT_SECONDS`; nothing while another call does."""
+    if not desk.running.try_take(id_hash):
+        return
+    try:
+        found = await desk.database.read(partial(load, id_hash=id_hash))
+        if found is None or found.record.state not in {"returned", "made"}:
+            return
+        until = desk.clock.now() + LEASE
+        if await desk.database.write(partial(begin_attempt, record=found.record, until=until)):
+            await _Attempt(desk, found).run()
+    finally:
+        desk.running.release(id_hash)
+
+
+async def look(desk: Desk, found: BillCheckout) -> None:
+    """Stores whether a payment that may have been created has arrived or failed."""
+    if found.is_unknown and found.has_come:
+        await advance(desk, found.record.id_hash)
+    elif found.record.state == "made" and not found.is_unknown:
+        await _Attempt(desk, found).look()
+
+
+class _Attempt:
+    """One attempt at the next step of a checkout."""
+
+    def __init__(self, desk: Desk, found: BillCheckout) -> None:
+        self._desk = desk
+        self._found = found
+        self._until = asyncio.get_running_loop().time() + ATTEMPT_SECONDS
+
+    async def run(self) -> None:
+        record, asked = self._found.record, self._found.asked
+        if asked is not None and self._found.is_unknown:
+            await self._recover(asked)
+        elif asked is None or record.state == "made":
+            silent = await self.look()
+            await self._postpone(FIRST_LOOK, silent)
+        elif not self._found.is_payable(self._desk.clock.now()):
+            await self._give_up(asked, "closed")
+        elif record.attempts and self._desk.clock.now() >= record.begun_at + TRY_FOR:
+            await self._give_up(asked, "silent")
+        elif asked.token or (asked := await self._continue(asked)):
+            await self._create(asked)
+
+    async def look(self) -> str | None:
+        """Reads the payment there, and what has arrived here. Returns the URL of a server that does not answer."""
+        asked, payment, theirs, silent = self._found.asked, self._found.record.payment, None, None
+        if asked is not None and payment is not None:
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    theirs = await self._desk.client.outgoing_payment.get(payment, asked.token)
+            except FAILURES as error:
+                silent = _silent(error, payment)
+        if theirs is not None and theirs.failed:
+            await self._move("failed", failure=_ended(theirs))
+        elif self._found.has_come and (theirs is None or int(theirs.sent_amount.value)):  # others may have paid
+            await self._move("paid")
+        return silent
+
+    async def _continue(self, asked: AskedGrant) -> AskedGrant | None:
+        """The grant's token, stored; None if this attempt ends here."""
+        record = self._found.record
+        try:
+            async with asyncio.timeout_at(self._until):
+                grant = await self._desk.client.grant.finish(asked.grant, f"?{asked.query}")
+        except FAILURES as error:
+            if isinstance(error, errors.ApiError) and error.code == "too_fast":
+                not_before = self._desk.clock.now() + TOO_FAST
+                await self._move(
+                    "returned", replace(asked, not_before=not_before), due_at=not_before, is_progress=False
+                )
+            elif isinstance(error, DomainError) or is_silent(error):  # the next answer may be another
+                await self._postpone(FIRST_PAUSE, _silent(error, asked.grant.continue_uri))
+            elif record.attempts or not is_refusal(error):  # a token may have been given that did not get here
+                await self._give_up(asked, _failure(error))
+            else:
+                await self._move("failed", failure=_failure(error))
+            return None
+        asked = replace(asked, token=grant.value)
+        is_ours = await self._move("returned", asked, due_at=self._desk.clock.now() + LEASE)
+        return asked if is_ours else None
+
+    async def _create(self, asked: AskedGrant) -> None:
+        """Creates the payment, which was never tried before."""
+        claimed = await self._desk.database.write(self._claim)
+        if claimed == "failed":
+            await self._cancel(asked)
+        if claimed != "made":
+            return
+        self._found = self._found._replace(record=replace(self._found.record, state=claimed))
+        try:
+            made = await self._send_creation(asked)
+        except FAILURES as error:
+            if is_refusal(error) or isinstance(error, errors.ConfigurationError):
+                await self._move("failed", failure=_failure(error))
+                return
+            if isinstance(error, UNSENT):
+                await self._move("returned", asked, due_at=self._desk.clock.now(), is_progress=False)
+                self._found = self._found._replace(record=replace(self._found.record, state="returned"))
+            await self._postpone(FIRST_PAUSE, _silent(error, asked.resource_server))
+        else:
+            await self._store(made)
+
+    async def _recover(self, asked: AskedGrant) -> None:
+        """Finds out what became of a creation without an answer, and creates the payment if there is none."""
+        now = self._desk.clock.now()
+        failure: Failure = "silent" if self._found.is_payable(now) else "closed"
+        may_create = failure == "silent" and now < self._found.record.begun_at + TRY_FOR
+        made = None
+        try:
+            if not may_create or not asked.keeps_keys:
+                made = await self._find_payment(asked)
+            if made is None and may_create:
+                try:
+                    made = await self._send_creation(asked)
+                except FAILURES as error:
+                    if not is_refusal(error):
+                        raise
+                    failure = _failure(error)  # of the repeated request, which says nothing about the first
+                    made = await self._find_payment(asked)
+        except FAILURES as error:
+            if self._found.has_come:
+                await self._move("paid")
+            else:
+                await self._postpone(FIRST_PAUSE, _silent(error, asked.resource_server))
+            return
+        if made is not None:
+            await self._store(made)
+        elif now < self._found.record.changed_at + SETTLES:
+            await self._postpone(FIRST_PAUSE, None)
+        else:
+            await self._give_up(asked, failure)
+
+    async def _send_creation(self, asked: AskedGrant) -> OutgoingPayment:
+        client, payer = self._desk.client, self._found.record.payer
+        async with asyncio.timeout_at(self._until):
+            made = await client.outgoing_payment.create(
+                *(asked.resource_server, asked.token),
+                wallet_address=payer,
+                quote_id=asked.quote,
+                idempotency_key=asked.key,
+            )
+        check_server(made.id, asked.resource_server)
+        return made
+
+    async def _find_payment(self, asked: AskedGrant) -> OutgoingPayment | None:
+        """The payment of the quote at the payer's wallet; None if there is none."""
+        client, payer, cursor = self._desk.client, self._found.record.payer, None
+        bill = self._desk.urls.resource("incoming-payments", self._found.payment.id)
+        for _ in range(PAGES):
+            async with asyncio.timeout_at(self._until):
+                page = await client.outgoing_payment.list(
+                    asked.resource_server, asked.token, wallet_address=payer, first=PAGE, cursor=cursor
+                )
+            for one in page.result:
+                if one.quote_id == asked.quote or (not one.quote_id and one.receiver == bill):
+                    check_server(one.id, asked.resource_server)
+                    return one
+            if not page.pagination.has_next_page or not page.pagination.end_cursor:
+                return None
+            cursor = page.pagination.end_cursor
+        raise errors.InvalidAnswer(200, ["it lists more payments than were ever made"])
+
+    async def _store(self, made: OutgoingPayment) -> None:
+        failure = _ended(made)
+        after: Stage = "failed" if failure else "made"
+        due_at = self._desk.clock.now() + FIRST_LOOK
+        await self._move(after, None, failure, due_at, payment=made.id)
+
+    def _claim(self, work: Work) -> Stage | None:
+        """Advances the state before the creation is sent: to "failed" if the incoming payment has been paid or has
+        ended since `begin`. None if another call has changed it."""
+        found = self._found
+        payment, record = INCOMING.by_id(work, found.payment.id), found.record
+        is_payable = found._replace(payment=payment).is_payable(work.now)
+        after: Stage = "made" if is_payable else "failed"
+        is_first = change_checkout(
+            *(work, record, after, work.now),
+            failure=None if is_payable else "closed",
+            received_before=payment.received,
+            due_at=work.now + LEASE,
+            attempts=record.attempts + 1,
+        )
+        return after if is_first else None
+
+    async def _give_up(self, asked: AskedGrant, failure: Failure) -> None:
+        """Ends it without a payment, and the grant with it."""
+        if await self._move("failed", failure=failure):
+            await self._cancel(asked)
+
+    async def _cancel(self, asked: AskedGrant) -> None:
+        with suppress(*FAILURES):  # the unused grant expires anyway
+            async with asyncio.timeout(LOOK_SECONDS):
+                await self._desk.client.grant.cancel(asked.grant.continue_uri, asked.grant.continue_token)
+
+    async def _move(
+        self,
+        after: Stage,
+        asked: AskedGrant | None = None,
+        failure: Failure | None = None,
+        due_at: int | None = None,
+        *,
+        is_progress: bool = True,
+        payment: str | None = None,
+    ) -> bool:
+        """False if the checkout was changed meanwhile. Without progress the pauses go on growing."""
+        record, pending = self._found.record, None if asked is None else asked.dump()
+        attempts = 0 if is_progress else record.attempts + 1
+
+        def unit(work: Work) -> bool:
+            return change_checkout(
+                *(work, record, after, work.now),
+                pending=pending,
+                failure=failure,
+                due_at=due_at,
+                attempts=attempts,
+                payment=payment,
+            )
+
+        return await self._desk.database.write(unit)
+
+    async def _postpone(self, first: int, silent: str | None) -> None:
+        """Tries again later; each pause is twice as long as the last."""
+        record = self._found.record
+        pause = min(first << min(record.attempts, 16), LONGEST_PAUSE)
+        host = None if silent is None else visible_url(silent).host
+        await self._desk.database.write(lambda work: note_failure(work, record, work.now + pause, host))
+
+
+def _failure(error: Exception) -> Failure:
+    if isinstance(error, errors.GrantDenied):
+        return "denied"
+    if isinstance(error, errors.GrantLapsed):
+        cause = error.__cause__
+        return "expired" if isinstance(cause, errors.ApiError) and cause.reason in LAPSED else "refused"
+    if isinstance(error, errors.InsufficientFunds):
+        return "no_funds"
+    return "refused" if is_refusal(error) else "silent"
+
+
+def _silent(error: Exception, url: str) -> str | None:
+    """The URL, if its server is silent."""
+    return url if is_silent(error) else None
+
+
+def _ended(payment: OutgoingPayment) -> Failure | None:
+    """The failure of the payer's outgoing payment, or None."""
+    if not payment.failed:
+        return None
+    return "part" if int(payment.sent_amount.value) else "failed"

@@ -1,0 +1,111 @@
+"""The details of one movement of a wallet, for its owner."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from starlette.responses import Response
+
+from payres.core.protocol.clock import MINUTE
+from payres.core.protocol.errors import require
+from payres.core.protocol.visible import ShownUrl, note_of, visible_url
+from payres.core.store import payments
+from payres.core.store.payments import INCOMING, OUTGOING, QUOTES, IncomingRecord, OutgoingRecord, RefundRecord
+from payres.core.store.wallets import WalletRecord
+from payres.core.store.work import Work
+from payres.operator.store.entries import MOVEMENTS
+from payres.people import bills, requests
+from payres.people.activity import Reader, WalletMovement
+from payres.people.sending import BILL, kept_wish, wallet_free_balance
+from payres.people.sessions import OwnerVisit
+
+REFUNDS: Final = 20
+
+
+class Detail(msgspec.Struct, frozen=True, kw_only=True):
+    """A movement and its payment. `again` is the quote id of a payment that the owner made (`is_bill`: of an incoming
+    payment); `to` is the other party's address, if it can be paid again. `free` is the wallet's free balance. A deposit
+    or withdrawal may have a `reference`."""
+
+    shown: WalletMovement
+    note: str
+    outgoing: OutgoingRecord | None
+    incoming: IncomingRecord | None
+    reference: str | None
+    to: str
+    again: str | None
+    is_bill: bool
+    refunds: Sequence[RefundRecord]
+    free: int
+
+
+def find(work: Work, wallet: WalletRecord, reader: Reader, payment_id: str) -> Detail:
+    """The details of a movement of the wallet. Raises NotFound."""
+    shown = require(reader.find(payment_id), "There is nothing at this address")
+    outgoing, incoming = OUTGOING.get(work, payment_id), INCOMING.get(work, payment_id)
+    movement = MOVEMENTS.get(work, payment_id)
+    quote = QUOTES.get(work, outgoing.quote_id) if outgoing and outgoing.quote_id else None
+    wish = kept_wish(quote.wish) if quote and quote.wish else None
+    there, note = shown.counterpart, shown.note
+    is_known = there.address is not None and (incoming or wish or there.wallet_id) and BILL not in there.address.text
+    if incoming is not None and not note:
+        payer_id = payments.last_payer(work, payment_id)
+        payer = OUTGOING.by_id(work, payer_id) if payer_id else None
+        # A payer's own note is shown; metadata that an app wrote is not.
+        note = note_of(payer.metadata) if payer and payer.grant_id is None else ""
+    return Detail(
+        shown=shown,
+        note=note,
+        outgoing=outgoing,
+        incoming=incoming,
+        reference=movement.reference if movement else None,
+        to=there.address.text if there.address and is_known else "",
+        again=quote.id if quote and wish else None,
+        is_bill=bool(wish and wish.is_bill),
+        refunds=payments.refunds_of(work, "outgoing" if outgoing else "incoming", payment_id, REFUNDS),
+        free=wallet_free_balance(work, wallet),
+    )
+
+
+LOOK_SECONDS: Final = 3
+ACTIVITY: Final = "/account/activity"
+FRESH: Final = 10 * MINUTE  # after the end, while the page puts the result first
+
+
+async def show(visit: OwnerVisit) -> Response:
+    """GET /account/payments/{payment}."""
+
+    def unit(work: Work) -> tuple[Detail, ShownUrl | None, bool]:
+        reader = Reader(work, visit.wallet, visit.language.zone)
+        found = find(work, visit.wallet, reader, visit.segments["payment"])
+        bill = found.incoming
+        is_request = bill is not None and requests.is_request(work, visit.wallet, bill)
+        return found, _way_back(work, found), is_request
+
+    found, back, is_request = await visit.read(unit)
+    payment, one = found.outgoing, found.shown
+    if payment is None:
+        return visit.show(
+            "payment_in.html", tab=ACTIVITY, found=found, one=one, payment=found.incoming, is_request=is_request
+        )
+    terms, ended_at = payment.terms, payment.ended_at
+    is_fresh = payment.grant_id is None and (ended_at is None or visit.language.now - ended_at < FRESH)
+    return visit.show(
+        "payment_out.html",
+        tab="" if is_fresh else ACTIVITY,
+        refresh=LOOK_SECONDS if payment.state == "sending" else None,
+        found=found,
+        one=one,
+        payment=payment,
+        terms=terms,
+        is_fresh=is_fresh,
+        back=back,
+        host=visible_url(terms.receiver).host,
+        took=None if terms.path is None or ended_at is None else ended_at - payment.created_at,
+    )
+
+
+def _way_back(work: Work, found: Detail) -> ShownUrl | None:
+    """The return URL of the local bill that was paid."""
+    bill_id = found.outgoing.terms.incoming_payment_id if found.outgoing and found.is_bill else None
+    return bills.way_back(INCOMING.by_id(work, bill_id).metadata) if bill_id else None

@@ -1,0 +1,160 @@
+"""Requests for money: incoming payments that a wallet's owner makes without a grant, for others to pay.
+
+Their client is the wallet itself, which distinguishes them from incoming payments of apps and of payers.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from starlette.responses import Response
+
+from payres.core.payments import incoming
+from payres.core.protocol.clock import DAY, SECOND
+from payres.core.protocol.errors import nothing_here
+from payres.core.protocol.urls import canonical
+from payres.core.protocol.visible import described
+from payres.core.store import clients, server
+from payres.core.store.payments import INCOMING, IncomingRecord
+from payres.core.store.wallets import WalletRecord, active_wallet
+from payres.core.store.work import Work
+from payres.html.html import qr_code, redirect
+from payres.html.language import Mistyped, typed_amount
+from payres.html.visits import Form
+from payres.people.bills import Bill, bill_of
+from payres.people.sending import MAX_NOTE
+from payres.people.sessions import HOME, OwnerVisit
+from payres.people.store import activity
+
+LISTED: Final = 100
+
+
+def make_request(work: Work, wallet: WalletRecord, amount: int | None, note: str, lifetime: int) -> str:
+    """Creates a request and returns its id. `amount` is in minor units, None for any; `lifetime` in microseconds.
+
+    Raises InvalidRequest if the wallet is inactive.
+    """
+    address = work.urls.wallet(wallet.path)
+    active_wallet(work, address)
+    made = IncomingRecord(
+        id=work.new_id(),
+        wallet_address_id=wallet.id,
+        client_id=clients.ensure_client(work, canonical(address), address, None, work.now).id,
+        incoming_value=None if amount is None else str(amount),
+        received=0,
+        metadata=described(note),
+        created_at=work.now,
+        expires_at=work.now + min(lifetime, work.settings.incoming_payment_lifetime * SECOND),
+        completed_at=None,
+    )
+    incoming.add(work, wallet, made)
+    server.record(work, "payment.request", made.id, wallet=wallet.path)
+    return made.id
+
+
+def cancel_request(work: Work, wallet: WalletRecord, payment_id: str) -> None:
+    """Completes a request, which then accepts no more money. Does nothing if it has ended.
+
+    Raises NotFound.
+    """
+    found = find(work, wallet, payment_id)
+    if found.open_at(work.now):
+        incoming.complete(work, wallet, found)
+        server.record(work, "payment.cancel", found.id, wallet=wallet.path)
+
+
+def find(work: Work, wallet: WalletRecord, payment_id: str) -> IncomingRecord:
+    """A request that the wallet's owner made. Raises NotFound, also for other incoming payments."""
+    found = INCOMING.get(work, payment_id)
+    if found is None or not is_request(work, wallet, found):
+        raise nothing_here()
+    return found
+
+
+def is_request(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> bool:
+    """Whether the wallet's owner made this incoming payment."""
+    return payment.wallet_address_id == wallet.id and payment.client_id == _own_client(work, wallet)
+
+
+def list_open(work: Work, wallet: WalletRecord) -> Sequence[IncomingRecord]:
+    """The open requests, newest first, at most LISTED."""
+    client = _own_client(work, wallet)
+    if client is None:
+        return []
+    found = activity.open_requests(work, client, wallet.id, work.now, LISTED)
+    return [INCOMING.by_id(work, one) for one in found]
+
+
+def _own_client(work: Work, wallet: WalletRecord) -> int | None:
+    found = clients.find_client(work, canonical(work.urls.wallet(wallet.path)))
+    return None if found is None else found.id
+
+
+PATH: Final = "/account/request"
+DAYS: Final = (1, 7, 30)
+LOOK_SECONDS: Final = 10  # until the page of an open request refreshes
+
+
+async def show(visit: OwnerVisit) -> Response:
+    """GET /account/request: the form, filled in from a link."""
+    return await _show(visit, {}, visit.request.query_params)
+
+
+async def show_one(visit: OwnerVisit) -> Response:
+    """GET /account/request/{id}."""
+    payment_id = visit.segments["id"]
+
+    def unit(work: Work) -> tuple[Bill, Sequence[Bill]]:
+        bill = bill_of(work, find(work, visit.wallet, payment_id), visit.wallet)
+        return bill, _list_open(work, visit)
+
+    bill, listed = await visit.read(unit)
+    refresh = LOOK_SECONDS if bill.is_open else None
+    others = [one for one in listed if one.payment.id != payment_id]
+    qr = qr_code(bill.page, visit.language.say("QR code of the payment page"))
+    return visit.show("one_request.html", tab=HOME, refresh=refresh, bill=bill, bills=others, path=PATH, qr=qr)
+
+
+async def make(visit: OwnerVisit, form: Form) -> Response:
+    """Makes a request, and redirects to its page."""
+    text, note, days = form.get("amount", "").strip(), " ".join(form.get("note", "").split()), form.get("days", "")
+    problems: dict[str, str] = {}
+    amount = None
+    if text:
+        try:
+            amount = typed_amount(visit.language, text, visit.wallet.asset)
+        except Mistyped as error:
+            problems["amount"] = str(error)
+    if len(note) > MAX_NOTE:
+        problems["note"] = visit.language.say("A note has at most {number} characters.", number=MAX_NOTE)
+    if days not in map(str, _lifetimes(visit)):
+        problems["days"] = visit.language.say("Choose one of these.")
+    if problems:
+        return await _show(visit, problems, form, 400)
+    unit = partial(make_request, wallet=visit.wallet, amount=amount, note=note, lifetime=int(days) * DAY)
+    return redirect(f"{PATH}/{await visit.write(unit)}")
+
+
+async def cancel(visit: OwnerVisit, form: Form) -> Response:
+    """Completes a request, unless it has ended; its page shows which."""
+    payment_id = visit.segments["id"]
+    await visit.write(partial(cancel_request, wallet=visit.wallet, payment_id=payment_id))
+    return redirect(f"{PATH}/{payment_id}")
+
+
+async def _show(visit: OwnerVisit, problems: Mapping[str, str], given: Form, status: int = 200) -> Response:
+    bills = await visit.read(partial(_list_open, visit=visit))
+    lifetimes = _lifetimes(visit)
+    return visit.show(
+        "request.html", status, tab=HOME, path=PATH, bills=bills, problems=problems, given=given, lifetimes=lifetimes
+    )
+
+
+def _list_open(work: Work, visit: OwnerVisit) -> Sequence[Bill]:
+    return [bill_of(work, one, visit.wallet) for one in list_open(work, visit.wallet)]
+
+
+def _lifetimes(visit: OwnerVisit) -> Sequence[int]:
+    """The offered lifetimes in days, within the operator's limit."""
+    longest = visit.context.settings.incoming_payment_lifetime * SECOND
+    return [days for days in DAYS if days * DAY <= longest] or DAYS[:1]

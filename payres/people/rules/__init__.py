@@ -1,1 +1,0 @@
-"""What owners can do without a grant."""

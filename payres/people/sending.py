@@ -1,0 +1,434 @@
+"""Sending by the owner, without a grant: the owner's input gets a quote, and a confirmed quote is paid."""
+
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Context, Decimal
+from functools import partial
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec.structs import asdict, replace
+from starlette.responses import Response
+
+from payres.core.grants.clients import own_client
+from payres.core.http.error_answers import note_error
+from payres.core.payments import ledger
+from payres.core.payments import quotes as quote_rules
+from payres.core.payments.incoming import add, complete, is_remote, open_receiver, unpaid, unpayable
+from payres.core.payments.outgoing import check_funds, check_movable, pay_quote
+from payres.core.process.rate_limiter import count_for_client
+from payres.core.protocol.amounts import Asset, Offer, Terms, describe_amount
+from payres.core.protocol.errors import DomainError, nothing_here
+from payres.core.protocol.urls import ROOT_WALLET_PATH, canonical
+from payres.core.protocol.visible import described, visible_name, visible_url
+from payres.core.protocol.wire import Amount
+from payres.core.remote.wallet_addresses import RemoteWallet
+from payres.core.store import clients, payments, server, wallets
+from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.payments import INCOMING, QUOTES, QuoteRecord
+from payres.core.store.representations import amount
+from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
+from payres.core.store.work import Units, Work
+from payres.html.forms import typed_url
+from payres.html.html import redirect
+from payres.html.language import Mistyped, marked, typed_amount
+from payres.html.sentences import problem_of
+from payres.html.visits import Form
+from payres.interledger.node import node_of
+from payres.interledger.quoting import SLIPPAGE, RemoteQuotes
+from payres.people.sessions import HOME, OwnerVisit
+
+# The payment page of another payres server; its incoming payment has the same id.
+BILL_PAGE: Final = re.compile(r"(https?://.+)/pay/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+BILL: Final = "/incoming-payments/"  # the path of incoming payments, whose URLs name no payee
+PAID_BEFORE: Final = 5
+ALLOWED_CHANGE: Final = int(SLIPPAGE * 100)  # per cent, the slippage allowed for payments to other servers
+LOOKED_AT: Final = 40  # the last payments searched for earlier payees
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """The owner's input: the payee, and the amount to debit (`send`) or to deliver (`receive`)."""
+
+    to: str = ""
+    amount: str = ""
+    fixed: Literal["send", "receive"] = "send"
+    note: str = ""
+
+
+class KeptWish(Wish, frozen=True, kw_only=True):
+    """The input as stored with the quote, and the payee that it resolved to: the name that the payee claims, and the
+    wallet address. `address` is the URL of the bill if its wallet address cannot be trusted."""
+
+    name: str | None
+    address: str
+    is_bill: bool
+
+    @property
+    def called(self) -> str:
+        """The name, or else the address without its scheme, or the host of a bill."""
+        url = visible_url(self.address)
+        return self.name or (url.host if BILL in url.after else url.host + url.after)
+
+
+class Payee(msgspec.Struct, frozen=True, kw_only=True):
+    """The payee. `bill` is the URL of the incoming payment to pay; without one, it is created in the local wallet at
+    `address`, or in the remote `wallet`."""
+
+    name: str | None
+    address: str
+    asset: Asset
+    bill: str | None = None
+    remaining: int | None = None
+    wallet: RemoteWallet | None = None
+    is_here: bool = False
+
+
+class Price(msgspec.Struct, frozen=True):
+    """A quote with the owner's input. `payment_id` is the payment made from it; `free` the wallet's free balance."""
+
+    quote: QuoteRecord
+    wish: KeptWish
+    payment_id: str | None
+    free: int
+
+
+async def find_payee(call: Units, remote: RemoteQuotes, payer: WalletRecord, url: str) -> Payee:
+    """The payee at a URL. Raises InvalidReceiver, Unavailable."""
+    found = await call.read(partial(_payee_here, payer=payer, url=url))
+    if found is not None:
+        return found
+    bill = BILL_PAGE.sub(r"\1/incoming-payments/\2", url)
+    if not is_remote(remote.urls, bill):
+        wallet = await remote.find_wallet(url)
+        name = visible_name(wallet.public_name, wallet.id)
+        return Payee(name=name, address=wallet.id, asset=Asset(wallet.asset_code, wallet.asset_scale), wallet=wallet)
+    payment = await remote.find_bill(bill)
+    payee = Payee(name=None, address=bill, asset=payment.asset, bill=bill, remaining=payment.remaining)
+    try:
+        wallet = await remote.find_wallet(payment.wallet_address)
+    except DomainError:
+        return payee
+    # Any server can claim that its payment goes to any wallet, so the wallet's own server must confirm it.
+    if not bill.startswith(f"{canonical(wallet.resource_server)}/"):
+        return payee
+    return replace(payee, name=visible_name(wallet.public_name, wallet.id), address=wallet.id)
+
+
+async def ask_price(
+    call: Units, remote: RemoteQuotes, payer: WalletRecord, payee: Payee, wish: Wish, value: int | None
+) -> str:
+    """Creates a quote and returns its id; `value` is the amount in minor units, None for the rest of a bill.
+
+    Raises InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable.
+    """
+    sends = wish.fixed == "send"
+    debit = amount(value, payer.asset) if value is not None and sends else None
+    receive = amount(value, payee.asset) if value is not None and not sends else None
+    if value is not None and sends:
+        await call.read(lambda work: check_funds(work, payer, value))
+    offer = None
+    if not payee.is_here:
+        receiver = payee.bill
+        if receiver is None:
+            assert payee.wallet is not None, "a remote payee has a bill or a wallet"
+            receiver = await remote.create_receiver(payee.wallet, wish.note)
+        offer = await remote.offer_for_owner(payer, receiver, debit, receive)
+    kept = KeptWish(**asdict(wish), name=payee.name, address=payee.address, is_bill=bool(payee.bill))
+    unit = partial(_keep_price, payer=payer, payee=payee, wish=kept, debit=debit, receive=receive, offer=offer)
+    return await call.write(unit)
+
+
+def find_price(work: Work, wallet: WalletRecord, quote_id: str) -> Price:
+    """A quote that the wallet's owner asked for. Raises NotFound."""
+    quote = QUOTES.get(work, quote_id)
+    if quote is None or quote.wallet_address_id != wallet.id or quote.wish is None:
+        raise nothing_here()
+    return Price(quote, kept_wish(quote.wish), payments.payment_of(work, quote_id), wallet_free_balance(work, wallet))
+
+
+def wallet_free_balance(work: Work, wallet: WalletRecord) -> int:
+    """The wallet's free balance, in minor units."""
+    return ledger.free_balance(ACCOUNTS.by_id(work, wallet.account_id))
+
+
+def confirm_payment(work: Work, wallet: WalletRecord, quote_id: str) -> str:
+    """Pays a quote and returns the payment's id; a second call returns the same payment.
+
+    Raises NotFound, InvalidQuote, InvalidReceiver, InvalidAmount, InsufficientFunds.
+    """
+    price = find_price(work, wallet, quote_id)
+    if price.payment_id is not None:
+        return price.payment_id
+    payer = active_wallet(work, work.urls.wallet(wallet.path))
+    payment = pay_quote(work, payer, own_client(work), quote_id, described(price.wish.note))
+    if payment.terms.incoming_payment_id is not None and not price.wish.is_bill:
+        # It was created for this payment only.
+        made = INCOMING.by_id(work, payment.terms.incoming_payment_id)
+        complete(work, WALLETS.by_id(work, made.wallet_address_id), made)
+    leaves = describe_amount(payment.terms.debit, payer.asset)
+    server.record(work, "payment.send", payment.id, amount=leaves, to=price.wish.address)
+    return payment.id
+
+
+def paid_before(work: Work, wallet: WalletRecord) -> list[KeptWish]:
+    """The last payees of the owner, without duplicates, latest first."""
+    own = clients.find_client(work, canonical(work.urls.wallet(ROOT_WALLET_PATH)))
+    wishes = [] if own is None else payments.last_wishes(work, own.id, wallet.id, LOOKED_AT)
+    latest: dict[str, KeptWish] = {}
+    for wish in map(kept_wish, wishes):
+        if BILL not in wish.address:
+            latest.setdefault(wish.address, wish)
+    return [*latest.values()][:PAID_BEFORE]
+
+
+def _payee_here(work: Work, payer: WalletRecord, url: str) -> Payee | None:
+    """The local payee at a URL; None for another server's URL. Raises InvalidReceiver."""
+    bill, wallet, remaining = None, None, None
+    bill_id = work.urls.resource_id("incoming-payments", url) or work.urls.resource_id("pay", url)
+    if bill_id is not None:
+        receiver = open_receiver(work, work.urls.resource("incoming-payments", bill_id), "to")
+        bill, wallet, remaining = receiver.url, receiver.wallet, receiver.payment.remaining
+    elif (path := work.urls.wallet_path(url)) is not None:
+        wallet = wallets.find_wallet(work, path)
+        if wallet is None or not wallet.active:
+            raise unpayable("to", "there is no wallet at this address", "no_wallet")
+    if wallet is None:
+        return None
+    if wallet.id == payer.id:
+        raise unpayable("to", "it is the wallet that pays", "own_wallet")
+    address = work.urls.wallet(wallet.path)
+    name = visible_name(wallet.public_name, address)
+    return Payee(name=name, address=address, asset=wallet.asset, bill=bill, remaining=remaining, is_here=True)
+
+
+def _keep_price(
+    work: Work,
+    payer: WalletRecord,
+    payee: Payee,
+    wish: KeptWish,
+    debit: Amount | None,
+    receive: Amount | None,
+    offer: Offer | None,
+) -> str:
+    payer, client_id = active_wallet(work, work.urls.wallet(payer.path)), own_client(work)
+    if offer is None and payee.bill is not None:
+        offer = quote_rules.local_offer(work, payer, open_receiver(work, payee.bill, "to"), debit, receive)
+    elif offer is None:
+        wallet, until = active_wallet(work, payee.address, "to"), quote_rules.latest_expiry(work)
+        receiver = unpaid(work, wallet, client_id, described(wish.note), until)
+        offer = quote_rules.local_offer(work, payer, receiver, debit, receive)
+        add(work, wallet, receiver.payment)
+    check_movable(offer.terms)
+    check_funds(work, payer, offer.terms.debit)
+    return quote_rules.insert(work, payer, client_id, offer, msgspec.json.encode(wish).decode()).id
+
+
+def kept_wish(text: str) -> KeptWish:
+    """Decodes the input stored with a quote."""
+    return msgspec.json.decode(text, type=KeptWish)
+
+
+MAX_NOTE: Final = 140
+FAILED: Final = 400
+# The field and its message, by the reason of an error, else by its code.
+PROBLEMS: Final[Mapping[str, tuple[str, str]]] = {
+    "no_address": ("to", marked("This is no wallet address. They look like {example} or https://{plain}.")),
+    "no_wallet": ("to", marked("There is no wallet at this address. Check it with whoever gave it to you.")),
+    "own_wallet": ("to", marked("This is your own wallet. Type the address that the money shall go to.")),
+    "not_found": ("to", marked("There is no such bill. Ask for a new link.")),
+    "completed": ("to", marked("This bill is paid, and takes no more money.")),
+    "expired": ("to", marked("This bill has expired. Ask for a new one.")),
+    "unreachable": ("to", marked("{host} does not answer. Check the address; if it is right, try again later.")),
+    "untrusted_certificate": (
+        "to",
+        marked("The certificate of {host} is not trusted, so nothing was sent. Check the address."),
+    ),
+    "refused": ("to", marked("{host} does not let this server pay it. Ask whoever gave you the address.")),
+    "bad_content": ("to", marked("{host} answers with something that cannot be paid. Check the address.")),
+    "no_ilp_method": ("to", marked("No way for money leads from here to {host}. Ask whoever runs this server.")),
+    "no_path": (
+        "to",
+        marked("No way for money leads to {host} now. Try less, try later, or ask whoever runs this server."),
+    ),
+    "no_exchange_rate": ("to", marked("This server does not change {own} into {theirs}. Ask for an address in {own}.")),
+    "exchange_rate_expired": ("to", marked("The exchange rate is being renewed. Try again in a minute.")),
+    "wallet": ("amount", marked("You have {free}, and this takes {needed}. Send less.")),
+    "liquidity": ("amount", marked("This server cannot change so much now. Send less, or try again later.")),
+    "nothing_arrives": ("amount", marked("Of this nothing would arrive. Send at least {least}.")),
+    "remaining": ("amount", marked("This bill takes {remaining} more. Pay that or less.")),
+    "invalid_amount": ("amount", marked("This amount cannot be sent. Try another one.")),
+    "invalid_request": ("", marked("One of the two wallets was closed meanwhile. Nothing was sent.")),
+    "invalid_quote": ("", marked("Of this bill a part was paid meanwhile. See the new price.")),
+    "invalid_receiver": ("to", marked("This cannot be paid. Ask whoever gave you the address for another one.")),
+}
+
+
+async def show(visit: OwnerVisit) -> Response:
+    """GET /account/send: the form, filled in from a link or an earlier price. The link of a local bill with an amount
+    leads to its price at once."""
+    given = visit.request.query_params
+    if visit.context.urls.resource_id("incoming-payments", given.get("bill", "")):  # a link may not reach other servers
+        return await _ask_price(visit, Wish(to=given["bill"]))
+    if "again" in given:
+        wish: Wish = (await _find_price(visit, given["again"])).wish
+    else:
+        wish = Wish(to=given.get("to", ""), amount=given.get("amount", ""), note=given.get("note", ""))
+    return await _show_form(visit, wish)
+
+
+async def ask(visit: OwnerVisit, form: Form) -> Response:
+    """Asks for the price of the form."""
+    wish = Wish(
+        to=form.get("to", ""),
+        amount=form.get("amount", ""),
+        fixed="receive" if form.get("fixed") == "receive" else "send",
+        note=" ".join(form.get("note", "").split()),
+    )
+    return await _ask_price(visit, wish)
+
+
+async def show_price(visit: OwnerVisit) -> Response:
+    """GET /account/send/{quote}: the price, or a redirect to its payment."""
+    price = await _find_price(visit, visit.segments["quote"])
+    return redirect(payment_path(price.payment_id)) if price.payment_id else _show_price(visit, price)
+
+
+async def ask_again(visit: OwnerVisit, _: Form) -> Response:
+    """Asks for a new price for the same input."""
+    kept = (await _find_price(visit, visit.segments["quote"])).wish
+    return await _ask_price(visit, Wish(to=kept.to, amount=kept.amount, fixed=kept.fixed, note=kept.note))
+
+
+async def confirm(visit: OwnerVisit, _: Form) -> Response:
+    """Pays once, and redirects to the payment."""
+    quote_id = visit.segments["quote"]
+    try:
+        payment_id = await visit.write(partial(confirm_payment, wallet=visit.wallet, quote_id=quote_id))
+    except DomainError as error:
+        price = await _find_price(visit, quote_id)
+        return _show_price(visit, price, note_error(visit.request, error))
+    node_of(visit.context).payments.wake()
+    return redirect(payment_path(payment_id))
+
+
+def payment_path(payment_id: str) -> str:
+    """The path of a payment's page."""
+    return f"/account/payments/{payment_id}"
+
+
+async def _find_price(visit: OwnerVisit, quote_id: str) -> Price:
+    return await visit.read(partial(find_price, wallet=visit.wallet, quote_id=quote_id))
+
+
+async def _ask_price(visit: OwnerVisit, wish: Wish) -> Response:
+    context, payer = visit.context, visit.wallet
+    problems = _missing(visit, wish)
+    if problems:
+        return await _show_form(visit, wish, problems, FAILED)
+    # Requests to other servers count towards the wallet's rate limit.
+    count_for_client(context.urls.wallet(payer.path), is_key=False)
+    payee = None
+    try:
+        context.rate_limits.check_client(context.urls.wallet(payer.path))
+        url = typed_url(context.urls, wish.to)
+        payee = await find_payee(visit, node_of(context).quotes, payer, url)
+        asset = payer.asset if wish.fixed == "send" else payee.asset
+        wants_all = not wish.amount.strip() and payee.remaining is not None
+        value = None if wants_all else typed_amount(visit.language, wish.amount, asset)
+        quote_id = await ask_price(visit, node_of(context).quotes, payer, payee, wish, value)
+    except Mistyped as error:
+        return await _show_form(visit, wish, {"amount": str(error)}, FAILED)
+    except DomainError as error:
+        noted = note_error(visit.request, error)
+        free = await visit.read(partial(wallet_free_balance, wallet=payer))
+        field, said = _said(visit, noted, wish, payee.asset if payee else payer.asset, free)
+        return await _show_form(visit, wish, {field: said}, noted.status)
+    return redirect(f"/account/send/{quote_id}")
+
+
+def _missing(visit: OwnerVisit, wish: Wish) -> Mapping[str, str]:
+    """The problems of the form that need no look-up."""
+    say, found = visit.language.say, {}
+    if not visit.wallet.active:
+        found[""] = say("Your wallet is closed and sends nothing. Ask whoever runs this server.")
+    if not wish.to.strip():
+        found["to"] = say("Type or paste the address that the money shall go to.")
+    if len(wish.note) > MAX_NOTE:
+        found["note"] = say("A note has at most {number} characters.", number=MAX_NOTE)
+    return found
+
+
+async def _show_form(
+    visit: OwnerVisit, wish: Wish, problems: Mapping[str, str] | None = None, status: int = 200
+) -> Response:
+    def unit(work: Work) -> tuple[int, Sequence[KeptWish]]:
+        return wallet_free_balance(work, visit.wallet), paid_before(work, visit.wallet)
+
+    free, before = await visit.read(unit)
+    latest = [(one.called, visible_url(one.address), one.address) for one in before]
+    problems = problems or {}
+    return visit.show("send.html", status, tab=HOME, wish=wish, problems=problems, free=free, before=latest)
+
+
+def _show_price(visit: OwnerVisit, price: Price, error: DomainError | None = None) -> Response:
+    """The price, or why it cannot be paid now."""
+    terms, own = price.quote.terms, visit.wallet.asset
+    is_over = visit.language.now >= price.quote.expires_at
+    problem = _said(visit, error, price.wish, terms.asset, price.free)[1] if error and not is_over else ""
+    net, same = terms.debit - terms.fee, terms.asset == own
+    return visit.show(
+        "price.html",
+        200 if error is None else error.status,
+        price=price,
+        terms=terms,
+        problem=problem,
+        is_over=is_over,
+        who=price.wish.called,
+        address=visible_url(price.wish.address),
+        net=net,
+        rate="" if same else _rate(visit, net, terms),
+        # Over Interledger one amount is exact; the other is a minimum received or a maximum sent.
+        is_least=terms.sends_all,
+        is_most=terms.path is not None and not terms.sends_all,
+        lost=net - terms.receive if same else 0,
+        percent=ALLOWED_CHANGE,
+    )
+
+
+def _rate(visit: OwnerVisit, net: int, terms: Terms) -> str:
+    """The exchange rate, such as `1 USD = 0.9219 EUR`."""
+    own, theirs = visit.wallet.asset, terms.asset
+    spent, arrives = Decimal(net).scaleb(-own.scale), Decimal(terms.receive).scaleb(-theirs.scale)
+    figures = f"{Context(prec=4).divide(arrives, spent):f}".replace(".", visit.language.point)
+    return f"1 {own.code} = {figures} {theirs.code}"
+
+
+def _said(visit: OwnerVisit, error: DomainError, wish: Wish, theirs: Asset, free: int) -> tuple[str, str]:
+    """The form field of an error, and the message there."""
+    own, language, details = visit.wallet.asset, visit.language, error.details
+    reason = "remaining" if "remaining" in details else details.get("reason", "")
+    if reason == "wallet" and wish.fixed == "send":
+        return "amount", language.say("You have {free}. Send that or less.", free=language.money(free, own))
+    field, sentence = PROBLEMS.get(reason) or PROBLEMS.get(error.code) or ("", "")
+    if not sentence:
+        return "", problem_of(language, error)
+    server = visit.context.urls.base.partition("://")[2]
+    values: dict[str, Any] = {
+        "example": f"${server}/bob",
+        "plain": f"{server}/bob",
+        "host": _host(visit, wish),
+        "own": own.code,
+        "theirs": theirs.code,
+        "free": language.money(free, own),
+        "needed": language.money(int(details.get("needed", 0)), own),
+        "least": language.money(int(details.get("minSendAmount", {}).get("value", 1)), own),
+        "remaining": language.money(int(details.get("remaining", 0)), theirs),
+    }
+    return field, language.say(sentence, **values)
+
+
+def _host(visit: OwnerVisit, wish: Wish) -> str:
+    try:
+        return visible_url(typed_url(visit.context.urls, wish.to)).host
+    except DomainError:
+        return ""

@@ -1,0 +1,193 @@
+"""Sign-in, sessions and password of a wallet's owner."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.core.http.context import Context, context_of
+from payres.core.http.error_answers import note_error
+from payres.core.protocol.clock import MINUTE
+from payres.core.protocol.errors import (
+    DomainError,
+    InvalidReceiver,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    SignInFailed,
+    Unavailable,
+)
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
+from payres.core.store import server
+from payres.core.store.wallets import WALLETS, WalletRecord, find_wallet
+from payres.core.store.work import Work
+from payres.html.forms import OWNER, check_sign_in, render_sign_in, typed_url
+from payres.html.html import PAGE_METHODS, language_of, render
+from payres.html.language import Language
+from payres.html.sentences import problem_of
+from payres.html.sign_in import (
+    Account,
+    Browser,
+    SignedIn,
+    SignInGuard,
+    authenticate,
+    csrf_token,
+    find_session,
+    open_session,
+    wrong_password,
+)
+from payres.html.store.sessions import OF_WALLETS, delete_sessions, extend_session
+from payres.html.visits import Form, SignIn, Visit, check_typed_twice
+from payres.operator.wallets import set_password
+from payres.people.services import people_of
+
+# A session in use is extended, at most every five minutes, up to the longest lifetime.
+RENEWAL: Final = 5 * MINUTE
+
+
+def wallet_path(work: Work, name: str) -> str:
+    """The path meant by `alice`, `pay.example/alice`, `$pay.example/alice` or the wallet address.
+
+    A payment pointer without a path names the wallet of the whole host (paymentpointers.org).
+    """
+    try:
+        path = work.urls.wallet_path(typed_url(work.urls, name))
+    except InvalidReceiver:
+        path = None
+    return name.strip().lower() if path is None else path
+
+
+def find_owner(work: Work, session: str) -> tuple[WalletRecord, bool] | None:
+    """The wallet of a session, and whether the session is due for renewal."""
+    found = find_session(work, OF_WALLETS, session)
+    if found is None:
+        return None
+    is_used = found.expires_at - work.now < OF_WALLETS.lifetime - RENEWAL
+    is_due = is_used and work.now < found.created_at + OF_WALLETS.longest
+    return WALLETS.by_id(work, found.account_id), is_due
+
+
+def renew_session(work: Work, session: str) -> None:
+    """Extends a session."""
+    extend_session(work, OF_WALLETS, hash_secret(session), work.now)
+
+
+def change_password(work: Work, verified: WalletRecord, password_hash: str, browser: Browser) -> SignedIn:
+    """Replaces the password, which signs out and forgets every other browser. `verified` is the wallet whose old
+    password was checked; see hash_password.
+
+    Raises SignInFailed if it was changed during the check.
+    """
+    if WALLETS.by_id(work, verified.id).password_hash != verified.password_hash:
+        raise wrong_password()
+    changed = set_password(work, verified.path, password_hash, forget_browsers=True)
+    return open_session(work, OF_WALLETS, changed, browser)
+
+
+def sign_out_everywhere(work: Work, wallet: WalletRecord) -> None:
+    """Ends every session of the owner, including the current one."""
+    delete_sessions(work, OF_WALLETS, wallet.id)
+    server.record(work, "wallet.sign_out", wallet.path)
+
+
+HOME: Final = "/account"
+
+
+class OwnerVisit(Visit, frozen=True):
+    """A request of a wallet's owner."""
+
+    wallet: WalletRecord
+    language: Language
+
+    def show(
+        self, template: str, status: int = 200, *, tab: str = "", refresh: int | None = None, **values: Any
+    ) -> Response:
+        """Renders a template below account/.
+
+        `tab` is the path of its tab; without one the layout is one narrow column. The page refreshes after `refresh`
+        seconds.
+        """
+        common = {"wallet": self.wallet, "name": self.wallet.name, "csrf": csrf_token(self.session), "tab": tab}
+        response = render(self.request, f"account/{template}", common | values, status)
+        if refresh is not None:
+            response.headers["Refresh"] = str(refresh)
+        return response
+
+
+Page = Callable[[OwnerVisit], Awaitable[Response]]
+Act = Callable[[OwnerVisit, Form], Awaitable[Response]]
+
+
+class OwnerSignIn(SignIn[OwnerVisit]):
+    """An owner signs in by the name of the wallet."""
+
+    cookies = OWNER
+    field = "wallet"
+    home, outside = HOME, "/"
+    link_checks = check_sign_in, check_typed_twice
+
+    def guard(self, context: Context) -> SignInGuard:
+        return people_of(context).sign_in
+
+    def find_account(self, work: Work, name: str) -> tuple[str, Account | None]:
+        path = wallet_path(work, name)
+        return path, find_wallet(work, path)
+
+    def set_password(self, work: Work, account: WalletRecord, password_hash: str) -> None:
+        set_password(work, account.path, password_hash, forget_browsers=True)
+
+    async def find_visit(self, request: Request, session: str) -> OwnerVisit | None:
+        """The visit of a session, which is renewed if due."""
+        found = await context_of(request).database.read(partial(find_owner, session=session))
+        if found is None:
+            return None
+        wallet, is_renewal_due = found
+        authentic = partial(authenticate, kind=OF_WALLETS, session=session)
+        visit = OwnerVisit(request, authentic, session, wallet, language_of(request))
+        if is_renewal_due and request.method != "POST":  # a form may end the session; the next page renews it
+            with suppress(SignInFailed, Unavailable):
+                await visit.write(partial(renew_session, session=session))
+        return visit
+
+    def show_sign_in(self, request: Request, error: DomainError | None, name: str | None) -> Response:
+        field = "password" if isinstance(error, SignInFailed) and name is not None else ""
+        problems = {field: problem_of(language_of(request), error)} if error else {}
+        given = request.query_params.get("wallet", "") if name is None else name
+        values = {"problems": problems, "given": given}
+        return render_sign_in(request, "account/sign_in.html", values, error.status if error else 401)
+
+    async def follow_link(self, request: Request) -> Response:
+        try:
+            return await super().follow_link(request)
+        except NotFound as error:
+            return self.show_link(request, None, error)
+
+    def show_link(self, request: Request, account: WalletRecord | None, error: DomainError | None = None) -> Response:
+        """The form, or the message that the link is no longer valid."""
+        if error is None and request.method not in {"GET", "HEAD"}:
+            raise MethodNotAllowed(PAGE_METHODS)
+        if error is not None and not isinstance(error, InvalidRequest):
+            note_error(request, error)
+        values = {
+            "wallet": None if isinstance(error, NotFound) else account,
+            "problems": new_password_problems(language_of(request), error) if error else {},
+            "least": MIN_PASSWORD_LENGTH,
+        }
+        return render_sign_in(request, "account/reset.html", values, error.status if error else 200)
+
+
+OWNER_SIGN_IN: Final = OwnerSignIn()
+
+
+def new_password_problems(language: Language, error: DomainError) -> Mapping[str, str]:
+    """What is wrong with a new password, by its field; "" if that is not the password's fault."""
+    if not isinstance(error, InvalidRequest):
+        return {"": problem_of(language, error)}
+    if error.details["field"] == "again":
+        return {"again": language.say("The two passwords are not the same. Type the new one twice.")}
+    least, most = MIN_PASSWORD_LENGTH, MAX_PASSWORD_LENGTH
+    return {"password": language.say("A password has {least} to {most} characters.", least=least, most=most)}

@@ -1,0 +1,101 @@
+"""The owner's settings: time zone, password, signing out everywhere, links to more pages; and receiving on a site."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.responses import Response
+
+from payres.core.http.error_answers import note_error
+from payres.core.protocol.errors import InvalidRequest, SignInFailed, TooManyRequests, Unavailable
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.limits import MIN_PASSWORD_LENGTH
+from payres.html import language
+from payres.html.forms import browser_of, set_signed_in, set_signed_out
+from payres.html.html import qr_code, redirect
+from payres.html.language import marked
+from payres.html.sentences import problem_of
+from payres.html.visits import Form, check_typed_twice
+from payres.people import sessions
+from payres.people.sessions import OWNER_SIGN_IN, OwnerVisit, change_password, new_password_problems
+
+TAB: Final = "/settings"
+REGIONS: Final = {
+    "Africa": marked("Africa"),
+    "America": marked("America"),
+    "Asia": marked("Asia"),
+    "Atlantic": marked("Atlantic"),
+    "Australia": marked("Australia"),
+    "Europe": marked("Europe"),
+    "Pacific": marked("Pacific"),
+}
+DONE: Final = {
+    "password": marked("Your password is changed. Every other browser is signed out."),
+    "zone": marked("Times are shown in this time zone now."),
+}
+
+
+async def show(visit: OwnerVisit) -> Response:
+    """GET /settings."""
+    done = DONE.get(visit.request.query_params.get("done", ""))
+    clocks = language.clocks(visit.language.now)
+    return visit.show(
+        "settings.html",
+        tab=TAB,
+        done=done and visit.language.say(done),
+        chosen=language.chosen(visit.request),
+        regions=[(visit.language.say(label), clocks[region]) for region, label in REGIONS.items()],
+        usual=visit.context.settings.time_zone.rpartition("/")[2].replace("_", " "),
+    )
+
+
+async def choose_zone(visit: OwnerVisit, form: Form) -> Response:
+    """Stores the time zone in a cookie; an unknown zone restores the operator's."""
+    response = redirect(f"{TAB}?done=zone")
+    language.set_zone(response, form.get("zone", ""), secure=visit.context.urls.base.startswith("https:"))
+    return response
+
+
+async def sign_out_everywhere(visit: OwnerVisit, form: Form) -> Response:
+    """Ends every session of the owner."""
+    await visit.write(lambda work: sessions.sign_out_everywhere(work, visit.wallet))
+    response = redirect("/account")
+    set_signed_out(visit.request, response)
+    return response
+
+
+async def show_receiving(visit: OwnerVisit) -> Response:
+    """GET /settings/receive: the wallet address and the Web Monetization link for the owner's site."""
+    urls, path = visit.context.urls, visit.wallet.path
+    address = urls.wallet(path)
+    label = visit.language.say("QR code of this wallet address")
+    qr = qr_code(address, label)
+    return visit.show("receive.html", address=address, pointer=urls.pointer(path), qr=qr)
+
+
+async def show_password(visit: OwnerVisit) -> Response:
+    """GET /settings/password."""
+    return _show_password(visit, {}, 200)
+
+
+def _show_password(visit: OwnerVisit, problems: Mapping[str, str], status: int) -> Response:
+    return visit.show("password.html", status, problems=problems, least=MIN_PASSWORD_LENGTH)
+
+
+async def change(visit: OwnerVisit, form: Form) -> Response:
+    """Changes the password, which signs out every other browser."""
+    request, wallet = visit.request, visit.wallet
+    session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
+    try:
+        await OWNER_SIGN_IN.check_password(request, wallet, form.get("current", ""), session)
+        check_typed_twice(request, form)
+        hashed = await OWNER_SIGN_IN.hash_password(request, wallet, form, lambda: visit.read(lambda work: None))
+    except (SignInFailed, TooManyRequests, Unavailable) as error:
+        noted = note_error(request, error)
+        return _show_password(visit, {"current": problem_of(visit.language, noted)}, noted.status)
+    except InvalidRequest as error:
+        return _show_password(visit, new_password_problems(visit.language, error), 400)
+    browser = browser_of(request)
+    signed_in = await visit.write(lambda work: change_password(work, wallet, hashed, browser))
+    response = redirect("/settings?done=password")
+    set_signed_in(request, response, signed_in)
+    return response

@@ -1,0 +1,196 @@
+import re
+from collections.abc import Iterator
+from html import unescape
+
+import pytest
+
+from payres.core.protocol.limits import MAX_WRONG_PASSWORDS
+from payres.operator import wallets
+from tests.helpers import sign_in_token
+from tests.instance import Instance
+from tests.operator.pages.browser import words_of
+from tests.people.browser import PASSWORD, OwnersBrowser, signed_in, signed_out
+from tests.people.test_sign_in import sign_in
+
+NEW = "battery staple"
+GIVEN = {"current": PASSWORD, "password": NEW, "again": NEW}
+
+
+@pytest.fixture
+def dora(payres: Instance, request: pytest.FixtureRequest) -> Iterator[OwnersBrowser]:
+    with signed_in(payres, f"dora-{abs(hash(request.node.nodeid))}") as owner:
+        yield owner
+
+
+def last_change(payres: Instance) -> tuple[str, str, str]:
+    query = "SELECT actor, action, object FROM audit ORDER BY id DESC LIMIT 1"
+    actor, action, subject = payres.read(lambda work: work.execute(query).fetchone())
+    return actor, action, subject
+
+
+def test_new_password_takes_the_old_one_and_signs_others_out(payres: Instance, dora: OwnersBrowser) -> None:
+    session = dora.http.cookies["payres_session"]
+    with signed_out(payres) as other:
+        assert sign_in(other, dora.path).status_code == 303
+        payres.clock.advance(400)  # so that the session is made longer meanwhile
+        answer = dora.send("/settings/password", "change", GIVEN)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/settings?done=password")
+        assert dora.http.cookies["payres_session"] != session
+        assert "Your password is changed. Every other browser is signed out." in dora.words("/settings?done=password")
+        assert other.get("/account").status_code == 401
+        assert last_change(payres) == (f"owner:{dora.path}", "wallet.set_password", dora.path)
+        assert sign_in(other, dora.path).status_code == 401
+        assert sign_in(other, dora.path, NEW).status_code == 303
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "sentence"),
+    [
+        ({"current": "wrong"}, 401, "This is not the password of this wallet. Try again."),
+        ({"current": ""}, 401, "This is not the password of this wallet. Try again."),
+        ({"again": "battery staples"}, 400, "The two passwords are not the same. Type the new one twice."),
+        ({"password": "short", "again": "short"}, 400, "A password has 8 to 1024 characters."),
+    ],
+)
+def test_password_that_is_not_taken_says_why_at_its_field(
+    dora: OwnersBrowser, fields: dict[str, str], status: int, sentence: str
+) -> None:
+    answer = dora.send("/settings/password", "change", GIVEN | fields)
+    assert (answer.status_code, sentence in words_of(answer)) == (status, True)
+    assert "<title>Error: change your password" in answer.text
+    [field] = re.findall(r'id="(\w+)-error"', answer.text)
+    assert field == next(iter(fields))
+    assert dora.words("/account")
+
+
+def test_who_has_a_session_cannot_guess_the_password_for_ever(
+    dora: OwnersBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("payres.html.sign_in.hash_password", None)  # nothing is hashed that will not be stored
+    wrong = GIVEN | {"current": "wrong"}
+    statuses = [dora.send("/settings/password", "change", wrong).status_code for _ in range(MAX_WRONG_PASSWORDS + 1)]
+    assert statuses == [401] * MAX_WRONG_PASSWORDS + [429]
+    assert dora.send("/settings/password", "change", GIVEN).status_code == 429
+
+
+def test_signing_out_everywhere_ends_every_session(payres: Instance, dora: OwnersBrowser) -> None:
+    with signed_out(payres) as other:
+        assert sign_in(other, dora.path).status_code == 303
+        answer = dora.send("/settings", "sign-out-everywhere")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/account")
+        assert "payres_session" not in dora.http.cookies
+        assert (dora.http.get("/account").status_code, other.get("/account").status_code) == (401, 401)
+        assert last_change(payres) == (f"owner:{dora.path}", "wallet.sign_out", dora.path)
+
+
+@pytest.fixture
+def standing_clock(payres: Instance) -> Iterator[None]:
+    """No minute passes."""
+    payres.clock.freeze(True)
+    yield
+    payres.clock.freeze(False)
+
+
+@pytest.mark.usefixtures("standing_clock")
+def test_times_follow_the_zone_that_the_reader_chose(dora: OwnersBrowser) -> None:
+    def shown() -> str:
+        return str(re.findall(r"It is (\d\d:\d\d) on these pages now", dora.words("/settings"))[0])
+
+    utc = shown()
+    assert "As this server has it (UTC)" in dora.words("/settings")
+    answer = dora.send("/settings", "zone", {"zone": "Asia/Kolkata"})  # five hours and a half ahead, all year
+    assert answer.headers["location"] == "/settings?done=zone"
+    hours, minutes = map(int, utc.split(":"))
+    ahead = (hours * 60 + minutes + 330) % 1440
+    assert shown() == f"{ahead // 60:02}:{ahead % 60:02}"
+    assert 'value="Asia/Kolkata" selected' in dora.http.get("/settings").text
+    dora.send("/settings", "zone", {"zone": ""})
+    assert shown() == utc
+
+
+@pytest.mark.parametrize(
+    "zone",
+    ["../../etc/passwd", "Europe", "Mars/Base", "", 'x"; Path=/', "A" * 5000, "localtime", "\u202eEurope/Berlin"],
+)
+def test_zone_that_is_none_changes_nothing(payres: Instance, dora: OwnersBrowser, zone: str) -> None:
+    before = dora.words("/settings")
+    assert dora.send("/settings", "zone", {"zone": zone}).status_code == 303
+    assert dora.words("/settings") == before
+    if zone.isprintable() and '"' not in zone:
+        assert dora.http.get("/settings", headers={"Cookie": f"payres_zone={zone}"}).status_code in {200, 401}
+
+
+def test_site_gets_its_line_and_a_code_of_the_wallet_address(dora: OwnersBrowser) -> None:
+    page = dora.http.get("/settings/receive").text
+    line = f'<link rel="monetization" href="{dora.instance.base_url}/{dora.path}">'
+    assert line in [unescape(text) for text in re.findall(r"<textarea[^>]*>([^<]*)</textarea>", page)]
+    assert 'class="qr"' in page
+    assert f"${dora.instance.base_url.partition('://')[2]}" not in page, "a payment pointer means https"
+
+
+def link_of(payres: Instance, path: str) -> str:
+    made = payres.write(lambda work: wallets.make_password_link(work, path))
+    assert made.wallet_address == payres.wallet(path)
+    return str(made.url).removeprefix(payres.base_url)
+
+
+def test_link_sets_a_password_once_and_signs_in(payres: Instance) -> None:
+    payres.create_wallet("forgot", name="Ford")
+    path = link_of(payres, "forgot")
+    with signed_out(payres) as http, signed_out(payres) as other:
+        for _ in range(2):
+            assert words_of(http.get(path)).startswith("Choose a password for Ford’s wallet")
+        fields = {"csrf": sign_in_token(http, path), "choice": "set", "password": NEW, "again": NEW}
+        answer = http.post(path, data=fields)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/account")
+        assert "Ford’s wallet" in words_of(http.get("/account"))
+        assert last_change(payres) == ("owner:forgot", "wallet.set_password", "forgot")
+        for again in (http.get(path), http.post(path, data=fields), http.post(path)):
+            assert again.status_code == 404
+            assert words_of(again).startswith("This link has ended It works once, for an hour")
+        assert sign_in(other, "forgot", NEW).status_code == 303
+
+
+def test_link_ends_with_the_next_with_a_password_and_after_an_hour(payres: Instance) -> None:
+    payres.create_wallet("links", password=PASSWORD)
+    with signed_out(payres) as http:
+        first, second = link_of(payres, "links"), link_of(payres, "links")
+        assert (http.get(first).status_code, http.get(second).status_code) == (404, 200)
+        assert sign_in(http, "links").status_code == 303, "the old password is good until then"
+        payres.write(lambda work: wallets.set_password(work, "links", "x"))
+        assert http.get(second).status_code == 404
+        third = link_of(payres, "links")
+        payres.clock.advance(3599)
+        assert http.get(third).status_code == 200
+        payres.clock.advance(1)
+        assert http.get(third).status_code == 404
+        assert http.get("/account/reset/" + "x" * 43).status_code == 404
+
+
+def test_link_is_stored_hashed_and_in_no_log(payres: Instance) -> None:
+    payres.create_wallet("hashed")
+    path = link_of(payres, "hashed")
+    secret = path.rpartition("/")[2]
+    with signed_out(payres) as http:
+        http.get(path)
+    assert any("/account/reset/..." in line for line in payres.requests)
+    assert not [line for line in payres.requests if secret in line]
+    stored = payres.read(lambda work: work.execute("SELECT * FROM password_link").fetchall())
+    details = payres.read(lambda work: work.execute("SELECT * FROM audit").fetchall())
+    assert secret not in f"{stored}{details}"
+
+
+def test_form_of_a_link_is_of_this_browser_and_says_what_is_wrong(payres: Instance) -> None:
+    payres.create_wallet("careful")
+    path = link_of(payres, "careful")
+    fields = {"choice": "set", "password": NEW, "again": NEW}
+    with signed_out(payres) as http, signed_out(payres) as other:
+        for csrf in ({}, {"csrf": sign_in_token(other, path)}):
+            answer = http.post(path, data=fields | csrf)
+            assert answer.status_code == 403
+            assert "This form belongs to an earlier visit" in words_of(answer)
+        short = fields | {"csrf": sign_in_token(http, path), "password": "short", "again": "short"}
+        answer = http.post(path, data=short)
+        assert (answer.status_code, "A password has 8 to 1024 characters." in words_of(answer)) == (400, True)
+        assert http.request("PUT", path).status_code == 405
+        assert http.post(path, data=short | {"password": NEW, "again": NEW}).status_code == 303
