@@ -143,7 +143,8 @@ def _has_money_since(work: Work, time: int) -> bool:
 def _liquidity(work: Work) -> Iterator[Look]:
     for code, scale, balance in status.low_liquidity(work):
         seen = f"{format_decimal(balance, Asset(code, scale))} is left, little of what there was"
-        fix = f"Deposit more with `payres liquidity deposit {code} {scale} AMOUNT`, or exchanges into it will fail"
+        deposit = f"payres liquidity deposit AMOUNT --asset {code} --scale {scale}"
+        fix = f"Deposit more with `{deposit}`, or exchanges into it will fail"
         yield f"liquidity {code}", seen, True, fix
 
 
