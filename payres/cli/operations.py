@@ -77,7 +77,7 @@ class AssetCommand(Command):
         given, _, _ = self.make_parser(ctx).parse_args(list(args))
         *_, last = (one.name for one in self.params if isinstance(one, click.Argument))
         is_old = isinstance(given.get(last), str) and not {"asset_option", "scale_option"} & given.keys()
-        if is_old or {*args} & {*ctx.help_option_names}:
+        if is_old or ctx.resilient_parsing or {*args} & {*ctx.help_option_names}:
             return super().parse_args(ctx, args)
         for name in ("asset", "scale"):
             if f"{name}_option" not in given:
@@ -167,6 +167,8 @@ def _show(session: Session, operation: Operation, found: Any, given: Mapping[str
         session.show({listing.member: things}, text)
     elif operation.text is not None:
         session.show(found, operation.text(found))
+        if hasattr(found, "url") and not session.as_json:  # beside the URL, which scripts take from standard output
+            click.echo(f"It works once, until {found.expires_at}", err=True)
     else:
         assert shape is not None
         session.show(found, shape.text(found))

@@ -159,6 +159,13 @@ class Session:
 
 def _no_database(path: str, otherwise: str) -> str:
     """The sentences that say which path was tried and why, and what to do."""
+    # A relative path names another file in each folder, also in the settings of the service.
+    folder = "" if named_by(path) and Path(path).is_absolute() else "run this in the folder of an existing one, "
+    return f"There is no database at {place(path)}. Make one with `payres init`, {folder}or {otherwise}"
+
+
+def place(path: str) -> str:
+    """The whole path of a database, and why it is looked for there."""
     named, config = named_by(path), settings_file()
     if named is not None:
         why = f"{named} names it"
@@ -168,10 +175,7 @@ def _no_database(path: str, otherwise: str) -> str:
         why = f"nothing names one that may be read: {explain_denial(SYSTEM_CONFIG)}"
     else:
         why = f"nothing names one: no {CONFIG} is in {Path.cwd()} or in {SYSTEM_CONFIG.parent}"
-    # A relative path names another file in each folder, also in the settings of the service.
-    folder = "" if named and Path(path).is_absolute() else "run this in the folder of an existing one, "
-    missing = f"There is no database at {Path(path).absolute()} ({why})"
-    return f"{missing}. Make one with `payres init`, {folder}or {otherwise}"
+    return f"{Path(path).absolute()} ({why})"
 
 
 class _Steps(NamedTuple):
@@ -257,8 +261,12 @@ def explain_denial(path: str | Path) -> str:
 
 
 def explain_database_denial(error: sqlite3.Error, database: str) -> str | None:
-    """The same for the file of the database that SQLite could not use; None if that is not the reason."""
-    if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF not in DENIED:
+    """The same for the file of the database that SQLite could not use, or that its disk is full; None if that is not
+    the reason."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return "no space left on the disk"
+    if code not in DENIED:
         return None
     files = (database + suffix for suffix in BESIDE)
     for path in (*files, str(Path(database).absolute().parent)):

@@ -118,8 +118,32 @@ def test_serve_logs_each_request(payres: Command) -> None:
     assert (line["method"], line["path"], line["status"]) == ("GET", "/alice", 200)
 
 
-@pytest.mark.usefixtures("database")
-def test_serve_stops_cleanly_when_it_has_hardly_begun() -> None:
+def test_serve_says_that_it_made_a_database_and_where_others_are(
+    payres: Command, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("shop/shop.db", "other.db"):
+        Path(name).parent.mkdir(exist_ok=True)
+        payres("init", "--database", name)
+    Path("notes.db").write_text("no database")
+    Path("wrong").mkdir()
+    monkeypatch.chdir("wrong")
+    with quiet() as process:
+        assert announced(process)["databaseCreated"]
+        process.terminate()
+        line = process.communicate(timeout=TIMEOUT)[1].splitlines()[0]
+    assert line.startswith(f"Warning: there was no database at {database.parent}/wrong/payres.db (")
+    assert "so this is a NEW, EMPTY one, without wallets and money. " in line
+    assert line.endswith(
+        f" Others are at {database.parent}/other.db: to serve one, stop this and name it with --database"
+    )
+    with quiet() as process:
+        assert not announced(process)["databaseCreated"]
+        process.terminate()
+        assert "database" not in process.communicate(timeout=TIMEOUT)[1]
+
+
+def test_serve_stops_cleanly_when_it_has_hardly_begun(payres: Command) -> None:
+    payres("init")
     with quiet() as process:
         announced(process)
         process.send_signal(signal.SIGINT)
@@ -129,9 +153,9 @@ def test_serve_stops_cleanly_when_it_has_hardly_begun() -> None:
         check_log_of_a_clean_end(errors)
 
 
-@pytest.mark.usefixtures("database")
-def test_serve_cuts_what_is_under_way_at_a_second_signal() -> None:
+def test_serve_cuts_what_is_under_way_at_a_second_signal(payres: Command) -> None:
     """The request gets no answer, since its outcome is not known; the log gets no traceback."""
+    payres("init")
     with quiet() as process:
         address = urlsplit(announced(process)["baseUrl"])
         with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
