@@ -1,7 +1,8 @@
 """What operators do, as a part: their API and pages, monitoring, the invariant check, the watch for a takeover."""
 
+import logging
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 from starlette.requests import Request
@@ -9,9 +10,12 @@ from starlette.requests import Request
 from payres.core.http.context import Context, context_of
 from payres.core.http.routing import LateRoutes, Route
 from payres.core.http.serving import Background, Opening, Part
+from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.urls import ADMIN_ROOT, is_loopback
 from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds
+from payres.core.store.server import record_base_url
+from payres.core.store.wallets import count_wallets
 from payres.html.sign_in import PasswordGate, SignInGuard
 from payres.operator import monitoring
 from payres.operator.admin_hosts import AdminHosts
@@ -21,10 +25,20 @@ from payres.operator.services import OperatorServices, Readiness, operator_of
 from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.takeover import watch_base_url
 
+log = logging.getLogger("payres.operator")
+
 
 async def _open(opening: Opening) -> None:
     hosts = AdminHosts(opening.environment.settings.admin_hosts)
     guard = SignInGuard(opening.parts[PasswordGate], OF_OPERATORS)
+    if not (opening.environment.settings.read_only or opening.environment.is_disposable):
+        with suppress(Unavailable):  # the next start stores it
+            before, count = await opening.database.write(lambda work: (record_base_url(work), count_wallets(work)))
+            if before is not None and count:
+                log.warning(
+                    "the base URL is now %s: %d %s had addresses at %s; clients and keys know them by these",
+                    *(opening.environment.urls.base, count, "wallet" if count == 1 else "wallets", before),
+                )
     opening.parts[OperatorServices] = OperatorServices(hosts, Readiness(opening.database), guard)
 
 

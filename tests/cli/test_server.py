@@ -20,6 +20,7 @@ import pytest
 from payres import __version__
 from payres.cli.server import _bound
 from payres.core.process.settings import Settings, load_settings
+from payres.core.store.connections import is_served
 from tests.cli.conftest import CREATE, AsJson, Command, one_sentence
 from tests.helpers import (
     TIMEOUT,
@@ -140,6 +141,31 @@ def test_serve_says_that_it_made_a_database_and_where_others_are(
         assert not announced(process)["databaseCreated"]
         process.terminate()
         assert "database" not in process.communicate(timeout=TIMEOUT)[1]
+
+
+def test_commands_use_the_base_url_that_the_server_runs_with_and_a_changed_one_is_told(
+    payres: Command, as_json: AsJson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_alice(payres)
+    monkeypatch.setenv("PAYRES_BASE_URL", "http://127.0.0.1:9")  # of another server
+    with quiet() as process:
+        first = announced(process)["baseUrl"]
+        process.terminate()
+        process.communicate(timeout=TIMEOUT)
+    assert as_json("wallet", "show", "alice")["walletAddress"] == "http://127.0.0.1:9/alice", "it does not run"
+    with quiet("--base-url", "http://localhost:7") as process:
+        announced(process)
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        told = "the base URL is now http://localhost:7: 1 wallet had addresses at"
+        assert line.endswith(f"WARNING payres.operator: {told} {first}; clients and keys know them by these\n")
+        wait_until(lambda: is_served("payres.db"), "the server does not run")
+        assert payres("wallet", "reset-link", "alice").stdout.startswith("http://localhost:7/")
+        found = payres("doctor").stdout
+    assert "FIX  base URL: base_url is http://127.0.0.1:9 here, and the server runs with http://localhost:7\n" in found
+    entry = as_json("audit", "list")["entries"][1]
+    assert (entry["actor"], entry["action"], entry["object"]) == ("server", "server.base_url", "http://localhost:7")
+    assert entry["details"] == {"before": first}
 
 
 def test_serve_stops_cleanly_when_it_has_hardly_begun(payres: Command) -> None:

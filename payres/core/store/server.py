@@ -272,6 +272,23 @@ def _find_secret(tx: Transaction, name: str) -> bytes | None:
     return None if row is None else bytes(row[0])
 
 
+def served_base_url(tx: Transaction) -> str | None:
+    """The base URL with which a server last started; it is kept beside the secrets, by name."""
+    found = _find_secret(tx, "base_url")
+    return None if found is None else found.decode()
+
+
+def record_base_url(work: Work) -> str | None:
+    """Stores the base URL of the server that starts. Returns the one before if that was another."""
+    before, now = served_base_url(work), work.urls.base
+    if before == now:
+        return None
+    work.execute("INSERT OR REPLACE INTO secret (name, value) VALUES ('base_url', ?)", (now.encode(),))
+    if before is not None:
+        record(work, "server.base_url", now, before=before)
+    return before
+
+
 class AuditRecord(msgspec.Struct, frozen=True):
     """A row of `audit`."""
 
