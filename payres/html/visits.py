@@ -1,5 +1,6 @@
 """Requests of owners and operators: signing in and out, pages and forms. Every response is a page or a redirect."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -10,8 +11,8 @@ from starlette.responses import Response
 from payres.core.http.context import Context, context_of
 from payres.core.http.error_answers import note_error
 from payres.core.http.requests import ActorRequest
-from payres.core.process.rate_limiter import address_of
-from payres.core.protocol.errors import DomainError, MethodNotAllowed, SignInFailed
+from payres.core.process.rate_limiter import UNREADABLE, address_of
+from payres.core.protocol.errors import DomainError, MethodNotAllowed, SignInFailed, TooManyRequests
 from payres.core.store.work import Work
 from payres.html import sign_in
 from payres.html.forms import Cookies, browser_of, check_sign_in, read_form, set_signed_in, set_signed_out
@@ -19,6 +20,7 @@ from payres.html.html import PAGE_METHODS, redirect
 from payres.html.sign_in import Account, Browser, Guesser, SignInGuard, check_csrf
 
 Form = Mapping[str, str]
+log = logging.getLogger("payres.sign_in")
 
 
 class Visit(ActorRequest, frozen=True):
@@ -97,7 +99,15 @@ async def check_password(
     `known` identifies the browser, if the account knows it or it is signed in.
     """
     guesser = Guesser(address_of(request.scope), known)
-    await guard.check_password(account, password, context_of(request).clock.now(), guesser)
+    try:
+        await guard.check_password(account, password, context_of(request).clock.now(), guesser)
+    except (SignInFailed, TooManyRequests):
+        # deploy/fail2ban.conf matches it. No name that was typed: that may be a password, or forge a line.
+        client = guesser.address or "this machine"
+        if request.client is not None and client not in {"this machine", UNREADABLE}:
+            client = request.client.host.partition("%")[0]  # not the network; a zone may be any text
+        log.warning("sign-in failed from %s: %s", client, getattr(account, "actor", "no such account"))
+        raise
 
 
 async def _sign_in(request: Request, side: Side, form: Form) -> Response:
