@@ -118,20 +118,19 @@ def _files(work: Work) -> Iterator[Look]:
 
 
 def _backups(work: Work) -> Iterator[Look]:
-    directory, made_at, earliest = (
-        work.settings.backup_directory,
-        status.last_backup(work, work.now),
-        work.now - BACKUP_DAYS * DAY,
-    )
+    directory, every = work.settings.backup_directory, work.settings.backup_every * SECOND
+    made_at, earliest = status.last_backup(work, work.now), work.now - BACKUP_DAYS * (every or DAY)
     if directory and not (os.path.isdir(directory) and os.access(directory, os.W_OK)):
-        fix = "The operator's API cannot make backups: create the directory, or set backup_directory to another one"
+        fix = "The server cannot make backups: create the directory, or set backup_directory to another one"
         yield "backup_directory", f"{directory} is not a directory that payres may write to", True, fix
     if made_at is None:
-        fix = "Make one with `payres backup`, or let Litestream copy the database: docs/how-to/backup.md"
+        fix = "Set backup_every, make one with `payres backup`, or let Litestream copy: docs/how-to/backup.md"
         is_needed = not is_loopback(work.urls.host) or _has_money_since(work, earliest)
         yield "backup", "payres has made none", is_needed, fix
     else:
         fix = "Make backups daily: docs/how-to/backup.md says how"
+        if every:
+            fix = f"backup_every says each {work.settings.backup_every} seconds: the server's log has why it made none"
         yield "backup", f"the last one was made at {format_time(made_at)}", made_at < earliest, fix
 
 

@@ -19,6 +19,7 @@ from payres.core.store.wallets import count_wallets
 from payres.html.sign_in import PasswordGate, SignInGuard
 from payres.operator import monitoring
 from payres.operator.admin_hosts import AdminHosts
+from payres.operator.backup_schedule import keep_schedule
 from payres.operator.backups import record_takeover, require_current
 from payres.operator.invariant_checks import PAUSE_SECONDS, BackgroundCheck
 from payres.operator.services import OperatorServices, Readiness, operator_of
@@ -47,6 +48,8 @@ def _workers(context: Context, stack: AsyncExitStack) -> Iterator[Background]:
         http = GuardedClient(True, Bounds(untrusted_hosts=False))  # its own address may be a private one
         stack.push_async_callback(http.aclose)
         yield watch_base_url(context.database, http, context.settings.base_url, record_takeover)
+    if context.settings.backup_every:
+        yield keep_schedule(context)
     # A server of a test ends before it is due.
     yield BackgroundCheck(context.database).run(PAUSE_SECONDS if context.is_disposable else 0)
 
