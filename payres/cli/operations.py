@@ -167,7 +167,8 @@ def _show(session: Session, operation: Operation, found: Any, given: Mapping[str
         session.show({listing.member: things}, text)
     elif operation.text is not None:
         session.show(found, operation.text(found))
-        if hasattr(found, "url") and not session.as_json:  # beside the URL, which scripts take from standard output
+        is_link = hasattr(found, "url") and hasattr(found, "expires_at")
+        if is_link and not session.as_json:  # beside the URL, which scripts take from standard output
             click.echo(f"It works once, until {found.expires_at}", err=True)
     else:
         assert shape is not None

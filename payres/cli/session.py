@@ -29,9 +29,9 @@ from payres.core.process.settings import (
 )
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.urls import Urls
-from payres.core.store.connections import connect_standby, connect_writer, is_followed, is_served
+from payres.core.store.connections import connect_standby, connect_writer, is_followed
 from payres.core.store.migrations import UnusableDatabase
-from payres.core.store.server import LostCommits, note_command, served_base_url
+from payres.core.store.server import LostCommits, base_url_of_run, note_command
 from payres.core.store.work import Environment, FailStop, Units, Work
 
 P = ParamSpec("P")
@@ -135,7 +135,7 @@ class Session:
     def _run(self, unit: Callable[[Work], T], begin: str, connect: Connect) -> T:
         with self._connection(self.database(), connect) as connection:
             connection.execute(begin)
-            if is_served(self.settings.database) and (served := served_base_url(connection)) is not None:
+            if (served := base_url_of_run(connection)) is not None:
                 # The settings here may be another server's, and links and addresses are those of the one that runs.
                 self.environment = msgspec.structs.replace(self.environment, urls=Urls(served))
             result = unit(Work(connection, self.environment))

@@ -5,7 +5,6 @@ import glob
 import logging
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -17,10 +16,10 @@ from payres.core.protocol.errors import Unavailable, WrongState
 from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.work import Work
 from payres.operator import backups
-from payres.operator.backups import BackupError, MadeBackup
+from payres.operator.backups import BackupError, MadeBackup, stamp
 
 RETRY_SECONDS: Final = 3600.0
-STAMP: Final = "%Y%m%dT%H%M%SZ"
+PAUSE_SECONDS: Final = 60.0
 
 log = logging.getLogger("payres.backup")
 
@@ -55,33 +54,29 @@ async def keep_schedule(context: Context) -> None:
 
 async def make_if_due(context: Context) -> float:
     """Makes a backup if the newest in the folder is `backup_every` seconds old, and keeps `backup_keep`. Returns the
-    seconds until the next. Raises WrongState, Unavailable, OSError."""
+    seconds until the next look. Raises WrongState, Unavailable, OSError."""
     every, keep = context.settings.backup_every, context.settings.backup_keep
+    pause, now = min(every, PAUSE_SECONDS), context.clock.now()
     database, folder = Path(context.database.path), Path(context.settings.backup_directory)
-    found, now = await asyncio.to_thread(_made, database, folder), context.clock.now() / SECOND
-    # One of the future was made while the clock was ahead.
-    age = min((now - _time(one) for one in found if _time(one) <= now), default=every)
-    if age < every:
-        return every - age
+    found = await asyncio.to_thread(_made, database, folder)
+    # Names sort by time. One of the future was made while the clock was ahead.
+    if any(_name(database, now - every * SECOND) < one.name <= _name(database, now) for one in found):
+        return pause
     made = await make_in_folder(context, context.database.write)
     old = found[: max(len(found) + 1 - keep, 0)]
     await asyncio.to_thread(_remove, old)
     log.info("made and verified %s; removed: %d", made.backup, len(old))
-    return every
+    return pause
+
+
+def _name(database: Path, now: int) -> str:
+    return f"{database.stem}-{stamp(now)}{database.suffix}"
 
 
 def _made(database: Path, folder: Path) -> Sequence[Path]:
     """The backups of the database in the folder that are named by the time, oldest first."""
     name = f"{glob.escape(database.stem)}-{'[0-9]' * 8}T{'[0-9]' * 6}Z{glob.escape(database.suffix)}"
     return sorted(folder.glob(name))
-
-
-def _time(backup: Path) -> float:
-    """When a backup was made, by its name: seconds since the Unix epoch; 0 for a time that does not exist."""
-    try:
-        return datetime.strptime(backup.stem.rpartition("-")[2], STAMP).replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return 0
 
 
 def _remove(files: Sequence[Path]) -> None:
