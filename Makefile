@@ -71,7 +71,7 @@ lock: ## Write the lock files again from pyproject.toml
 	$(COMPILE) --group build -o requirements-build.lock
 	$(COMPILE) pyproject.toml --group build --group dev --group docs -o requirements-dev.lock
 
-pyz: $(VENV)/.dev ## Pack the program into one file, dist/payres.pyz
+pyz: $(VENV)/.pack ## Pack the program into one file, dist/payres.pyz
 	@$(BIN)/python -m deploy.pyz
 
 dist: $(VENV)/.dev ## Make a release in dist: wheel, sources, payres.pyz, bill of materials, SHA-256 sums
@@ -88,6 +88,12 @@ $(VENV)/.runtime: requirements.lock requirements-build.lock pyproject.toml
 	@$(PIP) --require-hashes -r requirements.lock -r requirements-build.lock
 	@echo "Installing payres."
 	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Of the tools of the tests, shiv alone, which needs nothing more than the program does.
+$(VENV)/.pack: requirements-dev.lock $(VENV)/.runtime
+	@awk '/^[^ #]/ {is_shiv = /^shiv==/} is_shiv' requirements-dev.lock > $(VENV)/pack.lock
+	@$(PIP) --no-deps --require-hashes -r $(VENV)/pack.lock
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime

@@ -172,9 +172,11 @@ def _described(group: click.Group, context: click.Context, heading: str) -> Iter
         if isinstance(command, click.Group):
             yield from _described(command, inner, "###")
             continue
+        usage = command.collect_usage_pieces(inner)  # without what is only the old way
         options = [
             record
             for parameter in command.params
+            if isinstance(parameter, click.Option) or parameter.make_metavar(inner) in usage
             if not COMMON_OPTIONS & set(parameter.opts) and (record := parameter.get_help_record(inner))
         ]
         if options:

@@ -121,10 +121,31 @@ def test_shown_command_is_understood(line: str) -> None:
     command.make_parser(click.Context(command)).parse_args(words[len(name.split()) :])
 
 
+def sentences(document: Path) -> str:
+    """The text without blocks of code. Of the changes, those of the newest version, without what was removed in it: a
+    command that is gone is named there alone."""
+    text = re.sub(r"^```.*?^```$", "", document.read_text(encoding="utf-8"), flags=re.M | re.S)
+    if document.name == "CHANGELOG.md":
+        newest = text.split("\n## ")[1]
+        text = "\n".join(
+            one for one in re.split(r"\n(?=- )", newest) if not re.search(r"\b(is|are|was|were)\s+removed\b", one)
+        )
+    return re.sub(r"\s+", " ", text)
+
+
+def test_commands_that_are_gone_are_named_in_the_changes_alone(tmp_path: Path) -> None:
+    newest, older = "- **`payres peer doubts` is\n  removed.**\n- `payres new`", "- `payres old`"
+    path = tmp_path / "CHANGELOG.md"
+    path.write_text(f"# Changes\n\n## 0.2.0\n\n{newest}\n\n## 0.1.0\n\n{older}\n")
+    assert re.findall(r"`(.+?)`", sentences(path)) == ["payres new"]
+    other = path.rename(tmp_path / "other.md")
+    assert re.findall(r"`(.+?)`", sentences(other)) == ["payres peer doubts", "payres new", "payres old"]
+
+
 def test_commands_named_in_sentences_exist() -> None:
     groups = {name.rpartition(" ")[0] for name in COMMANDS}
     for document in DOCUMENTS:
-        text = re.sub(r"\s+", " ", re.sub(r"^```.*?^```$", "", document.read_text(encoding="utf-8"), flags=re.M | re.S))
+        text = sentences(document)
         for name, word in re.findall(r"`(payres ([a-z][a-z-]+)(?: [a-z][a-z-]*)?)", text):
             assert {name, f"payres {word}"} & (groups | COMMANDS.keys()), f"{document.name} names {name}"
             assert f"payres {word}" not in groups or name in groups | COMMANDS.keys(), f"{document.name} names {name}"

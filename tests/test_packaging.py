@@ -208,3 +208,12 @@ def test_set_up_says_one_line_for_each_step(checkout: Path) -> None:
     assert [line.startswith(step) for line, step in zip(done.stdout.splitlines(), steps, strict=True)] == [True] * 4
     assert done.stderr == ""
     assert len((checkout / "pip.log").read_text().splitlines()) == 3
+
+
+def test_what_packs_the_program_is_installed_without_the_tools_of_the_tests(checkout: Path) -> None:
+    shutil.copy(ROOT / "requirements-dev.lock", checkout)
+    done = ["make", ".venv/.pack", f"PYTHON={sys.executable}", "PIP=true"]
+    subprocess.run(done, cwd=checkout, env=at_a_terminal(), timeout=TIMEOUT, check=True)
+    named = (checkout / ".venv" / "pack.lock").read_text()
+    assert re.findall(r"^([\w.-]+)==", named, re.M) == ["shiv"]
+    assert "--hash=sha256:" in named

@@ -25,63 +25,82 @@ NEVER_SUGGESTED: Final = frozenset(
     {"approve", "deactivate", "deny", "refund", "remove", "resolve", "restore", "revoke", "withdraw"}
 )
 # The lines are here so that `payres --help` loads none of the modules.
-COMMANDS: Mapping[str, Noun] = {
-    "init": Noun("server", "Write an annotated payres.toml and create the database."),
-    "serve": Noun("server", "Run the server."),
-    "status": Noun("status", "Show the state of the server and its money."),
-    "doctor": Noun("status", "Find problems, and say how to fix them."),
-    "demo": Noun("demo", "Show one payment, step by step, against a temporary server."),
-    "sandbox": Noun("sandbox", "Run a temporary server for the tests of an app."),
-    "pay": Noun("open_payments", "Pay from a wallet anywhere, with its owner's consent."),
-    "request": Noun("open_payments", "Send a signed request."),
-    "sign": Noun("open_payments", "Sign a request, and print the headers."),
-    "verify": Noun("open_payments", "Check the signature of a request."),
-    "wallet": Noun("wallet", "Open wallets and move money in and out of them.", "operator.wallets"),
-    "key": Noun("key", "Manage the public keys that clients sign with.", "operator.keys"),
-    "payment": Noun("payment", "List payments, and send money back.", "operator.payments operator.payment_history"),
-    "grant": Noun(
-        "",
-        "List grants; approve, deny and revoke them.",
-        "operator.grants",
-        "REF is the id of a grant, or the URL that the client sends its user to (`interact.redirect`).",
-    ),
-    "asset": Noun("", "Show the currencies in use, with their fees and liquidity.", "operator.assets"),
-    "liquidity": Noun(
-        "",
-        "Fund exchange between currencies.",
-        "operator.assets",
-        "In a payment between two currencies, the receiver is paid from the operator's liquidity in the one, and the"
-        " sender's money goes into the liquidity in the other.",
-    ),
-    "rate": Noun("", "Set exchange rates.", "operator.assets"),
-    "fee": Noun("", "Set the fees for sending; withdraw collected fees.", "operator.assets"),
-    "peer": Noun("peer", "Connect to other Interledger servers, and settle with them.", "operator.peers"),
-    "webhook": Noun("webhook", "Send events to your programs, and list their deliveries.", "operator.webhooks"),
-    "ledger": Noun("status", "Check the ledger."),
-    "export": Noun(
-        "",
-        "Export payments, the ledger and statements.",
-        "operator.exports",
-        "The rows go to standard output, in constant memory.",
-    ),
-    "api-key": Noun(
-        "",
-        "Let programs use the operator's API.",
-        "operator.api_keys",
-        "A program shows its key as `Authorization: Bearer <key>`. Scopes say what it may do.",
-    ),
-    "admin": Noun(
-        "",
-        "Let people use the admin pages.",
-        "operator.operators",
-        "The pages are at /admin; docs/operators-api.md describes them.",
-    ),
-    "audit": Noun("", "See what was changed and by whom.", "operator.audit"),
-    "backup": Noun("backup", "Copy the database while the server runs."),
-    "completion": Noun("manual", "Print a script that completes commands in a shell."),
-    "man": Noun("manual", "Print the manual page."),
-    "restore": Noun("backup", "Replace the database by a backup."),
+SECTIONS: Mapping[str, Mapping[str, Noun]] = {
+    "Set up and run": {
+        "init": Noun("server", "Write an annotated payres.toml and create the database."),
+        "serve": Noun("server", "Run the server."),
+        "status": Noun("status", "Show the state of the server and its money."),
+        "doctor": Noun("status", "Find problems, and say how to fix them."),
+        "backup": Noun("backup", "Copy the database while the server runs."),
+        "restore": Noun("backup", "Replace the database by a backup."),
+    },
+    "Wallets and payments": {
+        "wallet": Noun("wallet", "Open wallets and move money in and out of them.", "operator.wallets"),
+        "payment": Noun("payment", "List payments, and send money back.", "operator.payments operator.payment_history"),
+        "grant": Noun(
+            "",
+            "List grants; approve, deny and revoke them.",
+            "operator.grants",
+            "REF is the id of a grant, or the URL that the client sends its user to (`interact.redirect`).",
+        ),
+        "key": Noun("key", "Manage the public keys that clients sign with.", "operator.keys"),
+    },
+    "Currencies": {
+        "asset": Noun("", "Show the currencies in use, with their fees and liquidity.", "operator.assets"),
+        "liquidity": Noun(
+            "",
+            "Fund exchange between currencies.",
+            "operator.assets",
+            "In a payment between two currencies, the receiver is paid from the operator's liquidity in the one, and"
+            " the sender's money goes into the liquidity in the other.",
+        ),
+        "rate": Noun("", "Set exchange rates.", "operator.assets"),
+        "fee": Noun("", "Set the fees for sending; withdraw collected fees.", "operator.assets"),
+    },
+    "Other servers and programs": {
+        "peer": Noun(
+            "peer",
+            "Connect to other Interledger servers, and settle with them.",
+            "operator.peers",
+        ),
+        "webhook": Noun("webhook", "Send events to your programs, and list their deliveries.", "operator.webhooks"),
+        "api-key": Noun(
+            "",
+            "Let programs use the operator's API.",
+            "operator.api_keys",
+            "A program shows its key as `Authorization: Bearer <key>`. Scopes say what it may do.",
+        ),
+    },
+    "Operators and their books": {
+        "admin": Noun(
+            "",
+            "Let people use the admin pages.",
+            "operator.operators",
+            "The pages are at /admin; docs/operators-api.md describes them.",
+        ),
+        "audit": Noun("", "See what was changed and by whom.", "operator.audit"),
+        "ledger": Noun("status", "Check the ledger."),
+        "export": Noun(
+            "",
+            "Export payments, the ledger and statements.",
+            "operator.exports",
+            "The rows go to standard output, in constant memory.",
+        ),
+    },
+    "Try, and build clients": {
+        "demo": Noun("demo", "Show one payment, step by step, against a temporary server."),
+        "sandbox": Noun("sandbox", "Run a temporary server for the tests of an app."),
+        "pay": Noun("open_payments", "Pay from a wallet anywhere, with its owner's consent."),
+        "request": Noun("open_payments", "Send a signed request."),
+        "sign": Noun("open_payments", "Sign a request, and print the headers."),
+        "verify": Noun("open_payments", "Check the signature of a request."),
+    },
+    "The shell": {
+        "completion": Noun("manual", "Print a script that completes commands in a shell."),
+        "man": Noun("manual", "Print the manual page."),
+    },
 }
+COMMANDS: Mapping[str, Noun] = {name: noun for section in SECTIONS.values() for name, noun in section.items()}
 
 
 class Command(click.Command):
@@ -137,8 +156,10 @@ class LazyGroup(Group):
             raise click.ClickException(explain_missing(error)) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, noun.line) for name, noun in COMMANDS.items()])
+        width = max(map(len, COMMANDS))
+        for title, section in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), noun.line) for name, noun in section.items()])
 
 
 @cache

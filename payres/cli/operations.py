@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Final, Literal, get_args, get_origin
 
 import click
 from msgspec import UNSET
@@ -20,6 +20,13 @@ from payres.operator.exports import Export
 from payres.operator.shapes import Column
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+OLD_ASSET: Final = ["CODE", "SCALE"]
+asset_option = click.option(
+    *("--asset", "asset_option"), metavar="CODE", expose_value=False, help="The currency, such as USD."
+)
+scale_option = click.option(
+    *("--scale", "scale_option"), metavar="N", expose_value=False, help="Its number of decimals: 2 for cents."
+)
 
 
 def commands_of(modules: Sequence[str], group: str) -> Mapping[str, click.Command]:
@@ -47,12 +54,35 @@ def _command(operation: Operation) -> click.Command:
     found: Callable[..., Any] = partial(_run, operation, options)
     for decorate in reversed(decorators):
         found = decorate(found)
+    is_of_asset = capitals[:2] == OLD_ASSET
+    if is_of_asset:
+        found = asset_option(scale_option(found))
     params = list(reversed(getattr(found, "__click_params__", [])))  # in the order of the decorators
     name = " ".join(words[: len(words) - len(capitals)])
     # A line that continues the one above begins with spaces.
     lines = operation.example.split("\n")
     example = "\n".join(line if line.startswith(" ") else f"payres {name} {line}".rstrip() for line in lines)
-    return Command(words[1], callback=found, params=params, help=operation.docstring, example=example)
+    kind = AssetCommand if is_of_asset else Command
+    return kind(words[1], callback=found, params=params, help=operation.docstring, example=example)
+
+
+class AssetCommand(Command):
+    """A command about an asset, which is named by --asset and --scale, as for wallets. The words CODE and SCALE before
+    its other arguments are the old way, and go on working."""
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [piece for piece in super().collect_usage_pieces(ctx) if piece not in OLD_ASSET]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given, _, _ = self.make_parser(ctx).parse_args(list(args))
+        *_, last = (one.name for one in self.params if isinstance(one, click.Argument))
+        is_old = isinstance(given.get(last), str) and not {"asset_option", "scale_option"} & given.keys()
+        if is_old or ctx.resilient_parsing or {*args} & {*ctx.help_option_names}:
+            return super().parse_args(ctx, args)
+        for name in ("asset", "scale"):
+            if f"{name}_option" not in given:
+                raise click.UsageError(f"Missing option '--{name}'.", ctx)
+        return super().parse_args(ctx, [given["asset_option"], given["scale_option"], *args])
 
 
 def _run(operation: Operation, options: Sequence[Input], session: Session, /, **given: Any) -> None:
@@ -133,6 +163,9 @@ def _show(session: Session, operation: Operation, found: Any, given: Mapping[str
         session.show({listing.member: things}, text)
     elif operation.text is not None:
         session.show(found, operation.text(found))
+        is_link = hasattr(found, "url") and hasattr(found, "expires_at")
+        if is_link and not session.as_json:  # beside the URL, which scripts take from standard output
+            click.echo(f"It works once, until {found.expires_at}", err=True)
     else:
         assert shape is not None
         session.show(found, shape.text(found))

@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -24,18 +24,26 @@ import msgspec
 from payres import __version__
 from payres.cli import Command
 from payres.cli.options import WholeNumber
-from payres.cli.session import JsonObject, Session, warn, with_session
+from payres.cli.session import JsonObject, Session, place, warn, with_session
 from payres.core.grants.requests import request_grant
 from payres.core.process import logs
 from payres.core.process.logs import RequestLog
-from payres.core.process.settings import CONFIG, SYSTEM_CONFIG, Settings, load_settings, local_url, settings_file
+from payres.core.process.settings import (
+    CONFIG,
+    SYSTEM_CONFIG,
+    Settings,
+    load_settings,
+    local_url,
+    may_read,
+    settings_file,
+)
 from payres.core.protocol.clock import format_time_if_any
 from payres.core.protocol.gnap import GrantRequest
 from payres.core.protocol.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.core.protocol.urls import canonical, is_loopback
 from payres.core.store.clients import Client
 from payres.core.store.connections import server_lock
-from payres.core.store.migrations import UnusableDatabase
+from payres.core.store.migrations import FIRST, UnusableDatabase, migrations
 from payres.core.store.server import LostCommits
 from payres.core.store.wallets import count_wallets, find_wallet
 from payres.core.store.work import Work
@@ -235,11 +243,15 @@ def _with_real_port(settings: Settings, listener: socket.socket) -> Settings:
 def _announce(session: Session, demo: bool, listener: socket.socket) -> None:
     """Listens and prints the URLs, once the database and the demo wallets exist."""
     settings = session.settings
+    is_new = not settings.read_only and not os.path.exists(settings.database)
+    if is_new:
+        _warn_of_new_database(settings.database, demo)
     if not settings.read_only:
         session.create_database()
     found = session.write(_open_demo_wallets) if demo else []
     count = session.read(count_wallets)
     resource: dict[str, object] = {"baseUrl": settings.base_url, "database": settings.database, "wallets": count}
+    resource["databaseCreated"] = is_new
     how = "serves, as a read-only standby," if settings.read_only else "serves"
     lines = [f"payres {__version__} {how} {settings.base_url} from {settings.database} (wallets: {count})"]
     pages = f"The operator's pages, from another terminal: {_in_another_terminal(settings, 'admin link')}"
@@ -254,6 +266,31 @@ def _announce(session: Session, demo: bool, listener: socket.socket) -> None:
         lines.append(pages)
     listener.listen(BACKLOG)
     session.show(resource, "\n".join(lines))
+
+
+def _warn_of_new_database(path: str, demo: bool) -> None:
+    """Says loudly that there was no database, with where others are: this may be the wrong folder."""
+    folder, service = Path(path).absolute().parent, SYSTEM_CONFIG.parent
+    candidates = [*folder.glob("*.db"), *folder.glob("*/*.db"), *folder.parent.glob("*.db")]
+    if may_read(SYSTEM_CONFIG):
+        named = load_settings(environment={"PAYRES_CONFIG": str(SYSTEM_CONFIG)}).database
+        candidates.append(service / named)  # in whose folder the unit runs
+    found = sorted({str(one) for one in candidates if _is_database(one)})
+    if demo and not found:
+        return
+    others = f". Others are at {', '.join(found)}: to serve one, stop this and name it with --database" if found else ""
+    warn(f"there was no database at {place(path)}, so this is a NEW, EMPTY one, without wallets and money{others}")
+
+
+def _is_database(path: Path) -> bool:
+    """Whether a file may be a database of payres; it is not opened, because that would make files beside it."""
+    with suppress(OSError), open(path, "rb") as file:
+        head = file.read(100)
+        # SQLite's magic number, and the version of the schema in its user_version.
+        return head.startswith(b"SQLite format 3\0") and FIRST <= int.from_bytes(head[60:64], "big") <= max(
+            migrations()
+        )
+    return False
 
 
 def _in_another_terminal(settings: Settings, words: str) -> str:

@@ -28,9 +28,10 @@ from payres.core.process.settings import (
     settings_file,
 )
 from payres.core.protocol.errors import DomainError
+from payres.core.protocol.urls import Urls
 from payres.core.store.connections import connect_standby, connect_writer, is_followed
 from payres.core.store.migrations import UnusableDatabase
-from payres.core.store.server import LostCommits, note_command
+from payres.core.store.server import LostCommits, base_url_of_run, note_command
 from payres.core.store.work import Environment, FailStop, Units, Work
 
 P = ParamSpec("P")
@@ -134,6 +135,9 @@ class Session:
     def _run(self, unit: Callable[[Work], T], begin: str, connect: Connect) -> T:
         with self._connection(self.database(), connect) as connection:
             connection.execute(begin)
+            if (served := base_url_of_run(connection)) is not None:
+                # The settings here may be another server's, and links and addresses are those of the one that runs.
+                self.environment = msgspec.structs.replace(self.environment, urls=Urls(served))
             result = unit(Work(connection, self.environment))
             connection.execute("COMMIT")
             if begin != "BEGIN":
@@ -159,6 +163,13 @@ class Session:
 
 def _no_database(path: str, otherwise: str) -> str:
     """The sentences that say which path was tried and why, and what to do."""
+    # A relative path names another file in each folder, also in the settings of the service.
+    folder = "" if named_by(path) and Path(path).is_absolute() else "run this in the folder of an existing one, "
+    return f"There is no database at {place(path)}. Make one with `payres init`, {folder}or {otherwise}"
+
+
+def place(path: str) -> str:
+    """The whole path of a database, and why it is looked for there."""
     named, config = named_by(path), settings_file()
     if named is not None:
         why = f"{named} names it"
@@ -168,10 +179,7 @@ def _no_database(path: str, otherwise: str) -> str:
         why = f"nothing names one that may be read: {explain_denial(SYSTEM_CONFIG)}"
     else:
         why = f"nothing names one: no {CONFIG} is in {Path.cwd()} or in {SYSTEM_CONFIG.parent}"
-    # A relative path names another file in each folder, also in the settings of the service.
-    folder = "" if named and Path(path).is_absolute() else "run this in the folder of an existing one, "
-    missing = f"There is no database at {Path(path).absolute()} ({why})"
-    return f"{missing}. Make one with `payres init`, {folder}or {otherwise}"
+    return f"{Path(path).absolute()} ({why})"
 
 
 class _Steps(NamedTuple):
@@ -256,8 +264,12 @@ def explain_denial(path: str | Path) -> str:
 
 
 def explain_database_denial(error: sqlite3.Error, database: str) -> str | None:
-    """The same for the file of the database that SQLite could not use; None if that is not the reason."""
-    if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF not in DENIED:
+    """The same for the file of the database that SQLite could not use, or that its disk is full; None if that is not
+    the reason."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return "no space left on the disk"
+    if code not in DENIED:
         return None
     files = (database + suffix for suffix in BESIDE)
     for path in (*files, str(Path(database).absolute().parent)):

@@ -1,5 +1,6 @@
 """Requests of owners and operators: signing in and out, pages and forms. Every response is a page or a redirect."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -11,8 +12,8 @@ from starlette.responses import Response
 from payres.core.http.context import Context, context_of
 from payres.core.http.error_answers import note_error
 from payres.core.http.requests import ActorRequest
-from payres.core.process.rate_limiter import address_of
-from payres.core.protocol.errors import DomainError, InvalidRequest, MethodNotAllowed, SignInFailed
+from payres.core.process.rate_limiter import UNREADABLE, address_of
+from payres.core.protocol.errors import DomainError, InvalidRequest, MethodNotAllowed, SignInFailed, TooManyRequests
 from payres.core.store.work import Work
 from payres.html import sign_in
 from payres.html.forms import Cookies, browser_of, check_sign_in, read_form, set_signed_in, set_signed_out
@@ -20,6 +21,7 @@ from payres.html.html import PAGE_METHODS, redirect
 from payres.html.sign_in import Account, Guesser, PasswordGate, SignedIn, SignInGuard, check_csrf
 
 Form = Mapping[str, str]
+log = logging.getLogger("payres.sign_in")
 
 
 class Visit(ActorRequest, frozen=True):
@@ -115,7 +117,15 @@ class SignIn(ABC, Generic[V]):
         `known` identifies the browser, if the account knows it or it is signed in.
         """
         context, guesser = context_of(request), Guesser(address_of(request.scope), known)
-        await self.guard(context).check_password(account, password, context.clock.now(), guesser)
+        try:
+            await self.guard(context).check_password(account, password, context.clock.now(), guesser)
+        except (SignInFailed, TooManyRequests):
+            # deploy/fail2ban.conf matches it. No name that was typed: that may be a password, or forge a line.
+            client = guesser.address or "this machine"
+            if request.client is not None and client not in {"this machine", UNREADABLE}:
+                client = request.client.host.partition("%")[0]  # not the network; a zone may be any text
+            log.warning("sign-in failed from %s: %s", client, getattr(account, "actor", "no such account"))
+            raise
 
     async def hash_password(
         self, request: Request, account: Account, form: Form, check: Callable[[], Awaitable[object]]

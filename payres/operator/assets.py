@@ -161,7 +161,7 @@ def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
 
 
 @endpoint("PUT /assets/{code}/{scale}/fee", "assets:write", ASSET)
-@command("fee set CODE SCALE", "USD 2 --fixed 0.10 --basis-points 50")
+@command("fee set CODE SCALE", "--asset USD --scale 2 --fixed 0.10 --basis-points 50")
 def set_fee(
     work: Work, code: str, scale: AssetScale, fixed: FixedFee = "0", basis_points: BasisPoints = 0
 ) -> AssetRecord:
@@ -236,20 +236,20 @@ def list_liquidity(
 
 
 @endpoint("POST /assets/{code}/{scale}/liquidity/deposits", "liquidity:write", MOVEMENT)
-@command("liquidity deposit CODE SCALE AMOUNT", "EUR 2 1000.00", then=ASSET)
+@command("liquidity deposit CODE SCALE AMOUNT", "1000.00 --asset EUR --scale 2", then=ASSET)
 def deposit_liquidity(
     work: Work, code: str, scale: AssetScale, amount: Sum, reference: Reference | None = None
 ) -> MovementRecord:
     """Deposit money into the liquidity of an asset.
 
-    CODE and SCALE name the asset (USD 2 counts cents), AMOUNT is a decimal in its units.
+    AMOUNT is a decimal in units of the asset.
     """
     account = _account(work, open_asset(work, code, scale), "liquidity")
     return movements.move(work, account, "deposit", amount, reference)
 
 
 @endpoint("POST /assets/{code}/{scale}/liquidity/withdrawals", "liquidity:write", MOVEMENT)
-@command("liquidity withdraw CODE SCALE AMOUNT", "EUR 2 250.00", then=ASSET)
+@command("liquidity withdraw CODE SCALE AMOUNT", "250.00 --asset EUR --scale 2", then=ASSET)
 def withdraw_liquidity(
     work: Work, code: str, scale: AssetScale, amount: Sum, reference: Reference | None = None
 ) -> MovementRecord:
@@ -262,7 +262,7 @@ def withdraw_liquidity(
 
 
 @endpoint("POST /assets/{code}/{scale}/fees/withdrawals", "liquidity:write", MOVEMENT)
-@command("fee withdraw CODE SCALE AMOUNT", "USD 2 12.50", then=ASSET)
+@command("fee withdraw CODE SCALE AMOUNT", "12.50 --asset USD --scale 2", then=ASSET)
 def withdraw_fees(
     work: Work, code: str, scale: AssetScale, amount: Sum, reference: Reference | None = None
 ) -> MovementRecord:

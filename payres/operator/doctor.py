@@ -12,19 +12,22 @@ from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from itertools import chain, combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from payres.core.process.settings import Settings, local_url, settings_file
 from payres.core.protocol.amounts import Asset, format_decimal
-from payres.core.protocol.clock import DAY, SECOND, format_time
+from payres.core.protocol.clock import DAY, SECOND, SystemClock, format_time
 from payres.core.protocol.limits import MIN_FREE_BYTES
-from payres.core.protocol.urls import is_loopback
+from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, is_loopback
 from payres.core.store import accounts, wallets
 from payres.core.store.accounts import LOW_PART
 from payres.core.store.connections import changed_at, free_bytes, is_served, log_bytes
+from payres.core.store.migrations import UnusableDatabase
+from payres.core.store.server import existing_secret
 from payres.core.store.work import Environment, Work
+from payres.interledger.remote_receivers import OwnIdentity
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator.backups import AFTER_TAKEOVER, describe_backup
@@ -65,6 +68,15 @@ class Diagnosis(msgspec.Struct, frozen=True):
     page: Page | None = None
 
 
+class _Known(NamedTuple):
+    """What the database says of its server: its URLs, a wallet, and the id of the key that it signs with."""
+
+    settings: Settings
+    urls: Urls
+    wallet: str | None
+    key: str | None
+
+
 def examine(work: Work) -> Sequence[Diagnosis]:
     """The findings about the database and the settings; if another server has taken over, only that. Raises OSError."""
     taken = status.takeover(work)
@@ -83,12 +95,13 @@ def examine_all(read: Read, environment: Environment, *, is_standby: bool) -> Se
     public address and the servers of peers. After a takeover, only those about the data and the machine. Raises
     OSError."""
 
-    def unit(work: Work) -> tuple[Sequence[Diagnosis], bool, str | None, Sequence[PeerRecord]]:
+    def unit(work: Work) -> tuple[Sequence[Diagnosis], bool, _Known, Sequence[PeerRecord]]:
         wallet = next((one.path for one in wallets.list_wallets(work) if one.active), None)
-        return examine(work), status.takeover(work) is not None, wallet, peers.list_peers(work)
+        known = _Known(work.settings, work.urls, wallet, _own_key(work))
+        return examine(work), status.takeover(work) is not None, known, peers.list_peers(work)
 
-    found, is_replaced, wallet, linked = read(unit)
-    served = chain(_server(environment, wallet), *map(_reach, linked))
+    found, is_replaced, known, linked = read(unit)
+    served = chain(_server(known), *map(_reach, linked))
     others = _followed(environment) if is_standby else () if is_replaced else served
     return [*found, *_clock(), *_findings(others)]
 
@@ -116,17 +129,19 @@ def _files(work: Work) -> Iterator[Look]:
 
 
 def _backups(work: Work) -> Iterator[Look]:
-    directory, made_at = work.settings.backup_directory, status.last_backup(work, work.now)
-    earliest = work.now - BACKUP_DAYS * DAY
+    directory, every = work.settings.backup_directory, work.settings.backup_every * SECOND
+    made_at, earliest = status.last_backup(work, work.now), work.now - BACKUP_DAYS * (every or DAY)
     if directory and not (os.path.isdir(directory) and os.access(directory, os.W_OK)):
-        fix = "The operator's API cannot make backups: create the directory, or set backup_directory to another one"
+        fix = "The server cannot make backups: create the directory, or set backup_directory to another one"
         yield "backup_directory", f"{directory} is not a directory that payres may write to", True, fix
     if made_at is None:
-        fix = "Make one with `payres backup`, or let Litestream copy the database: docs/how-to/backup.md"
+        fix = "Set backup_every, make one with `payres backup`, or let Litestream copy: docs/how-to/backup.md"
         is_needed = not is_loopback(work.urls.host) or _has_money_since(work, earliest)
         yield "backup", "payres has made none", is_needed, fix
     else:
         fix = "Make backups daily: docs/how-to/backup.md says how"
+        if every:
+            fix = f"backup_every says each {work.settings.backup_every} seconds: the server's log has why it made none"
         yield "backup", f"the last one was made at {format_time(made_at)}", made_at < earliest, fix
 
 
@@ -151,12 +166,18 @@ def _has_money_since(work: Work, time: int) -> bool:
 def _liquidity(work: Work) -> Iterator[Look]:
     for code, scale, balance in status.low_liquidity(work):
         seen = f"{format_decimal(balance, Asset(code, scale))} is left, little of what there was"
-        fix = f"Deposit more with `payres liquidity deposit {code} {scale} AMOUNT`, or exchanges into it will fail"
+        deposit = f"payres liquidity deposit AMOUNT --asset {code} --scale {scale}"
+        fix = f"Deposit more with `{deposit}`, or exchanges into it will fail"
         yield f"liquidity {code}", seen, True, fix
 
 
 def _settings(work: Work) -> Iterator[Look]:
-    seen = f"base_url is {work.settings.base_url}"
+    here, served = work.settings.base_url, work.urls.base
+    if here != served:
+        fix = "If it has changed, start the server again. Otherwise give this command the settings of that server"
+        yield "base URL", f"base_url is {here} here, and the server runs with {served}", True, fix
+        return
+    seen = f"base_url is {here}"
     if is_loopback(work.urls.host):
         yield "base URL", f"{seen}: only this machine reaches it", False, ""
         return
@@ -235,27 +256,43 @@ def _followed(environment: Environment) -> Iterator[Look]:
     yield "standby", f"Litestream last brought a change {seen}", changed is None or changed < earliest, fix
 
 
-def _server(environment: Environment, wallet: str | None) -> Iterator[Look]:
+def _own_key(work: Work) -> str | None:
+    """The id of the key that the server signs with, and shows at the root wallet address; None before its first
+    start."""
+    with suppress(UnusableDatabase):
+        return OwnIdentity("", existing_secret(work, "client_key"), SystemClock()).kid
+    return None
+
+
+def _has_key(base: str, key: str | None) -> bool:
+    """Whether the server there may be that of the database: not if it shows other keys than its own."""
+    answer = _ask("GET", f"{Urls(base).wallet(ROOT_WALLET_PATH)}/jwks.json")
+    return key is None or isinstance(answer, str) or answer.status_code != 200 or f'"{key}"' in answer.text
+
+
+def _server(known: _Known) -> Iterator[Look]:
     """Whether the server runs here and can take payments, and what clients see of it."""
-    settings = environment.settings
+    settings, local = known.settings, local_url(known.settings.host, known.settings.port)
     if not is_served(settings.database):
         yield "server", f"no server runs on {settings.database}", True, "Start it: `payres serve`"
         return
-    url = f"{local_url(settings.host, settings.port)}/readyz"
+    url = f"{local}/readyz"
     answer = _ask("GET", url)
-    if isinstance(answer, str):
-        fix = "Give this command the settings of the server: host and port, or its payres.toml in this folder"
+    fix = "Give this command the settings of the server: host and port, or its payres.toml in this folder"
+    if not _has_key(local, known.key):
+        yield "server", f"it runs, but {local} is that of another database than {settings.database}", True, fix
+    elif isinstance(answer, str):
         yield "server", f"it runs, but {url} does not answer: {answer}", True, fix
     elif answer.status_code == 200:
         yield "server", f"it runs and can take payments ({url})", False, ""
     else:
         yield "server", f"it cannot take payments: {answer.text}", True, "Read docs/operating.md on health"
-    yield from _public(environment, wallet)
+    yield from _public(known)
 
 
-def _public(environment: Environment, wallet: str | None) -> Iterator[Look]:
+def _public(known: _Known) -> Iterator[Look]:
     """What clients see at the base URL."""
-    settings, urls = environment.settings, environment.urls
+    settings, urls, wallet, key = known
     answer = _ask("OPTIONS", urls.auth_server)
     if isinstance(answer, str):
         fix = "Clients reach the server there: check the name, the proxy and its certificate"
@@ -264,6 +301,8 @@ def _public(environment: Environment, wallet: str | None) -> Iterator[Look]:
     # Clients sign the URL that they use, and the server checks that against base_url.
     fix = f"Let the proxy forward everything under {urls.base} unchanged, and set base_url to the URL that clients use"
     other = _other(answer, urls.auth_server)
+    if not other and not _has_key(urls.base, key):
+        other = "is a payres with another database than this one"
     yield "public address", f"{answer.url} {other or 'is this server'}", other, fix
     if wallet is not None:
         url = f"{urls.wallet(wallet)}/"
@@ -272,7 +311,7 @@ def _public(environment: Environment, wallet: str | None) -> Iterator[Look]:
             fix = "The proxy must not redirect, strip or add slashes: clients sign the path as they send it"
             yield "paths", f"{url} is answered {found.status_code}", True, fix
     yield from _connections(settings, urls.auth_server)
-    yield from _transport(settings, answer)
+    yield from _transport(known, answer)
 
 
 def _other(answer: "httpx2.Response", auth_server: str) -> str:
@@ -337,16 +376,16 @@ def _reach(peer: PeerRecord) -> Iterator[Look]:
         yield f"peer {peer.name}", seen, answer.status_code >= 500, fix
 
 
-def _transport(settings: Settings, answer: "httpx2.Response") -> Iterator[Look]:
+def _transport(known: _Known, answer: "httpx2.Response") -> Iterator[Look]:
     """Whether the proxy's clock is right, and whether it forwards the addresses of clients."""
     with suppress(KeyError, ValueError, OverflowError):  # the Date is missing or invalid
         off = abs(parsedate_to_datetime(answer.headers["date"]).timestamp() - time.time())
         fix = "Correct the clocks of this machine and its proxy: signatures carry the time"
         if off > CLOCK_SECONDS:
             yield "clock", f"the proxy's clock is {off:.0f} seconds off", True, fix
-    if not is_loopback(answer.url.host) and not isinstance(seen := _ask("GET", f"{settings.base_url}/metrics"), str):
+    if not is_loopback(answer.url.host) and not isinstance(seen := _ask("GET", f"{known.urls.base}/metrics"), str):
         fix = "The proxy must send X-Forwarded-For, or the client's Host; otherwise all clients look like this machine"
-        if seen.status_code == 200 and not settings.metrics_token:
+        if seen.status_code == 200 and not known.settings.metrics_token:
             yield "metrics", "everyone can read /metrics at the public address", True, fix
 
 

@@ -46,8 +46,8 @@ def make_link(
     server.record(work, "admin.link", name, role=role)
     settings, host = work.settings, work.urls.host
     is_reachable = is_loopback(host) or host in settings.admin_hosts.split(",")
-    base = settings.base_url if is_reachable else local_url(settings.host, settings.port)
-    if base != settings.base_url:
+    base = work.urls.base if is_reachable else local_url(settings.host, settings.port)
+    if base != work.urls.base:
         work.warn(
             "Only this machine can reach the pages: open the URL here or through an SSH tunnel, or let others in"
             " with the setting admin_hosts"

@@ -1,6 +1,8 @@
 """What operators do, as a part: their API and pages, monitoring, the invariant check, the watch for a takeover."""
 
+import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from starlette.requests import Request
@@ -8,20 +10,34 @@ from starlette.requests import Request
 from payres.core.http.context import Context, context_of
 from payres.core.http.routing import LateRoutes, Route
 from payres.core.http.serving import Background, Opening, Part
+from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.urls import ADMIN_ROOT, is_loopback
 from payres.core.remote.transport import Bounds
+from payres.core.store.server import record_base_url
+from payres.core.store.wallets import count_wallets
 from payres.html.sign_in import PasswordGate, SignInGuard
 from payres.operator import monitoring
+from payres.operator.backup_schedule import keep_schedule
 from payres.operator.backups import record_takeover, require_current
 from payres.operator.invariant_checks import PAUSE_SECONDS, BackgroundCheck
 from payres.operator.services import AdminHosts, OperatorServices, Readiness, operator_of
 from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.takeover import watch_base_url
 
+log = logging.getLogger("payres.operator")
+
 
 async def _open(opening: Opening) -> None:
     hosts = AdminHosts(opening.environment.settings.admin_hosts)
     guard = SignInGuard(opening.parts[PasswordGate], OF_OPERATORS)
+    if not (opening.environment.settings.read_only or opening.environment.is_disposable):
+        with suppress(Unavailable):  # the next start stores it
+            before, count = await opening.database.write(lambda work: (record_base_url(work), count_wallets(work)))
+            if before is not None and count:
+                log.warning(
+                    "the base URL is now %s: %d %s had addresses at %s; clients and keys know them by these",
+                    *(opening.environment.urls.base, count, "wallet" if count == 1 else "wallets", before),
+                )
     opening.parts[OperatorServices] = OperatorServices(hosts, Readiness(opening.database), guard)
 
 
@@ -29,6 +45,8 @@ def _workers(context: Context, opening: Opening) -> Iterator[Background]:
     if not is_loopback(context.urls.host):
         http = opening.client(Bounds(untrusted_hosts=False), is_private=True)  # its own address may be a private one
         yield watch_base_url(context.database, http, context.settings.base_url, record_takeover)
+    if context.settings.backup_every:
+        yield keep_schedule(context)
     # A server of a test ends before it is due.
     yield BackgroundCheck(context.database).run(PAUSE_SECONDS if context.is_disposable else 0)
 

@@ -1,26 +1,23 @@
 """Operations of more than one transaction, or with requests to other servers: they get a `call` instead of a unit of
 work."""
 
-import asyncio
-import sqlite3
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
 
 from payres.core.http.requests import ActorRequest
-from payres.core.protocol.errors import Unavailable, WrongState
+from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.core.protocol.wire import Body, List, Text
-from payres.core.store.migrations import UnusableDatabase
 from payres.html.sign_in import PasswordGate
 from payres.interledger.node import node_of
-from payres.operator import api_keys, backups, invariant_checks, payment_history, refunds, wallets, webhooks
+from payres.operator import api_keys, invariant_checks, payment_history, refunds, wallets, webhooks
 from payres.operator.api import ApiCall
 from payres.operator.api_keys import CreatedApiKey
-from payres.operator.backups import BackupError, MadeBackup
+from payres.operator.backup_schedule import make_in_folder
+from payres.operator.backups import MadeBackup
 from payres.operator.declarations import DecimalText, Name, Reference, TimeText, endpoint, form, said
 from payres.operator.ledger import LedgerCheck, ledger_check
 from payres.operator.payment_history import Refund
@@ -128,19 +125,4 @@ async def check_ledger(call: ApiCall) -> LedgerCheck:
 @endpoint("POST /backups", "backup:write", noun="steps")
 async def make_backup(call: ApiCall) -> MadeBackup:
     """Make a verified copy of the database in the directory of the setting backup_directory."""
-    directory, database = call.context.settings.backup_directory, call.context.database.path
-    if not directory:
-        raise WrongState("There is no directory for backups: name one in the setting backup_directory")
-    # One at a time: each reads the whole database.
-    async with call.context.idempotency_slots.slot("backups", directory):
-        if not await asyncio.to_thread(Path(directory).is_dir):  # to `make_backup`, it would be the name of the file
-            raise WrongState(f"The setting backup_directory names {directory}, which is not a directory")
-        asked = partial(backups.make_backup, overwrite=False, now=call.context.clock.now())
-        try:
-            made = await asyncio.to_thread(asked, Path(database), Path(directory))
-        except (BackupError, UnusableDatabase) as error:
-            raise WrongState(str(error)) from error
-        except (sqlite3.Error, OSError) as error:
-            raise Unavailable(f"The backup could not be made: {error}") from error
-    await call.write(lambda work: backups.record_backup(work, made))
-    return backups.shown(database, made)
+    return await make_in_folder(call.context, call.write)

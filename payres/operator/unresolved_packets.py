@@ -163,8 +163,9 @@ def _pay_out(work: Work, packet: PacketRecord, account_id: int, amount: int, kin
     except ledger.NotEnough as lack:
         free, needed = (format_decimal(figure, asset.asset) for figure in (lack.free, amount))
         raise InsufficientFunds(
-            f"It is paid out of the liquidity in {asset.code} with scale {asset.scale}, which has {free} free and needs"
-            f" {needed}; deposit it with `payres liquidity deposit {asset.code} {asset.scale} {needed}`",
+            f"It is paid out of the liquidity in {asset.code} with scale {asset.scale}, which has {free} free and"
+            f" needs {needed}; deposit it with"
+            f" `payres liquidity deposit {needed} --asset {asset.code} --scale {asset.scale}`",
             reason="liquidity",
         ) from lack
 

@@ -18,6 +18,7 @@ def test_link_prints_a_url_that_lets_its_operator_in(payres: Command, as_json: A
     assert re.fullmatch(r"http://127\.0\.0\.1:8080/admin/link/[\w-]{43}\n", printed.stdout)
     operator = open_link(tx, OF_OPERATORS, secret_of(printed.stdout.strip()))
     assert (operator.name, operator.role, operator.may_change) == ("Ann", "full", True)
+    assert re.fullmatch(r"It works once, until \d{4}-\d\d-\d\dT[\d:.]+Z\n", printed.stderr)
 
 
 def test_link_in_json_says_until_when_it_is_good_and_for_which_role(as_json: AsJson, tx: Work) -> None:

@@ -39,6 +39,31 @@ def test_rate_list_shows_what_is_from_the_service_and_until_when(
     assert word in line
 
 
+@pytest.mark.parametrize(
+    "named", [("EUR", "2", "7.00"), ("7.00", "--asset", "EUR", "--scale", "2"), ("--asset=EUR", "7.00", "--scale=2")]
+)
+def test_asset_is_named_as_for_wallets_and_in_the_old_way(as_json: AsJson, named: tuple[str, ...]) -> None:
+    assert as_json("liquidity", "deposit", *named)["liquidity"] == "7.00"
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("fee set --fixed 1", "Missing option '--asset'."),
+        ("liquidity deposit 5", "Missing option '--asset'."),
+        ("liquidity deposit EUR 2", "Missing option '--asset'."),
+        ("liquidity deposit 5 --asset EUR", "Missing option '--scale'."),
+        ("liquidity deposit --asset EUR --scale 2", "Missing argument 'AMOUNT'."),
+        ("liquidity deposit EUR 2 5 --asset EUR --scale 2", "Got unexpected extra arguments (2 5)"),
+        ("fee withdraw 5 --asset EUR --scale 256", "Invalid value for 'SCALE': 256 is not in the range 0<=x<=255."),
+    ],
+)
+def test_asset_that_is_not_named_is_a_usage_error(payres: Command, typed: str, said: str) -> None:
+    result = payres(*typed.split())
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"Error: {said}")
+    assert "CODE SCALE" not in payres(*typed.split()[:2], "--help").stdout
+
+
 def test_fee_set_shows_in_the_asset_list(payres: Command, as_json: AsJson) -> None:
     payres("fee", "set", "USD", "2", "--fixed", "0.10", "--basis-points", "50")
     assert as_json("asset", "list")["assets"] == [

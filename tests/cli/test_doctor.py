@@ -43,6 +43,16 @@ def findings(payres: Command, instance: Instance, monkeypatch: pytest.MonkeyPatc
     return run
 
 
+def test_server_and_address_of_another_database_are_not_taken_for_this_one(
+    findings: Callable[..., dict[str, Any]], instance: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with run_instance(tmp_path / "other.db") as other:
+        monkeypatch.setattr(instance, "base_url", other.base_url)  # its port
+        found = findings(other.base_url)
+    assert found["server"].startswith(f"FIXit runs, but {other.base_url} is that of another database than ")
+    assert found["public address"] == f"FIX{other.base_url}/ is a payres with another database than this one"
+
+
 @contextmanager
 def proxy(answer: Callable[[BaseHTTPRequestHandler], None], tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """The public address, at which something other than the server answers."""

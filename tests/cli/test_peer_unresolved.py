@@ -188,7 +188,7 @@ def test_delivered_packets_are_owed_to_the_peer_out_of_liquidity(as_json: AsJson
 def test_delivered_packet_needs_the_liquidity(payres: Command, as_json: AsJson, tx: Work, given_up: str) -> None:
     result = payres("peer", "resolve", UNKNOWN[0], "--delivered")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert f"`payres liquidity deposit {given_up} 2 1.50`" in result.stderr
+    assert f"`payres liquidity deposit 1.50 --asset {given_up} --scale 2`" in result.stderr
     assert len(as_json("peer", "unresolved", "bank")["packets"]) == 2
     assert payres("liquidity", "deposit", given_up, "2", "1.50").exit_code == 0
     assert payres("peer", "resolve", UNKNOWN[0], "--delivered").stdout == (

@@ -118,8 +118,57 @@ def test_serve_logs_each_request(payres: Command) -> None:
     assert (line["method"], line["path"], line["status"]) == ("GET", "/alice", 200)
 
 
-@pytest.mark.usefixtures("database")
-def test_serve_stops_cleanly_when_it_has_hardly_begun() -> None:
+def test_serve_says_that_it_made_a_database_and_where_others_are(
+    payres: Command, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("shop/shop.db", "other.db"):
+        Path(name).parent.mkdir(exist_ok=True)
+        payres("init", "--database", name)
+    Path("notes.db").write_text("no database")
+    Path("wrong").mkdir()
+    monkeypatch.chdir("wrong")
+    with quiet() as process:
+        assert announced(process)["databaseCreated"]
+        process.terminate()
+        line = process.communicate(timeout=TIMEOUT)[1].splitlines()[0]
+    assert line.startswith(f"Warning: there was no database at {database.parent}/wrong/payres.db (")
+    assert "so this is a NEW, EMPTY one, without wallets and money. " in line
+    assert line.endswith(
+        f" Others are at {database.parent}/other.db: to serve one, stop this and name it with --database"
+    )
+    with quiet() as process:
+        assert not announced(process)["databaseCreated"]
+        process.terminate()
+        assert "database" not in process.communicate(timeout=TIMEOUT)[1]
+
+
+def test_commands_use_the_base_url_that_the_server_runs_with_and_a_changed_one_is_told(
+    payres: Command, as_json: AsJson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_alice(payres)
+    monkeypatch.setenv("PAYRES_BASE_URL", "http://127.0.0.1:9")  # of another server
+    with quiet() as process:
+        first = announced(process)["baseUrl"]
+        fetch(f"{first}/alice")  # it has started
+        process.terminate()
+        process.communicate(timeout=TIMEOUT)
+    assert as_json("wallet", "show", "alice")["walletAddress"] == "http://127.0.0.1:9/alice", "it does not run"
+    with quiet("--base-url", "http://localhost:7") as process:
+        announced(process)
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        told = "the base URL is now http://localhost:7: 1 wallet had addresses at"
+        assert line.endswith(f"WARNING payres.operator: {told} {first}; clients and keys know them by these\n")
+        assert payres("wallet", "reset-link", "alice").stdout.startswith("http://localhost:7/")
+        found = payres("doctor").stdout
+    assert "FIX  base URL: base_url is http://127.0.0.1:9 here, and the server runs with http://localhost:7\n" in found
+    entry = as_json("audit", "list")["entries"][1]
+    assert (entry["actor"], entry["action"], entry["object"]) == ("server", "server.base_url", "http://localhost:7")
+    assert entry["details"] == {"before": first}
+
+
+def test_serve_stops_cleanly_when_it_has_hardly_begun(payres: Command) -> None:
+    payres("init")
     with quiet() as process:
         announced(process)
         process.send_signal(signal.SIGINT)
@@ -129,9 +178,9 @@ def test_serve_stops_cleanly_when_it_has_hardly_begun() -> None:
         check_log_of_a_clean_end(errors)
 
 
-@pytest.mark.usefixtures("database")
-def test_serve_cuts_what_is_under_way_at_a_second_signal() -> None:
+def test_serve_cuts_what_is_under_way_at_a_second_signal(payres: Command) -> None:
     """The request gets no answer, since its outcome is not known; the log gets no traceback."""
+    payres("init")
     with quiet() as process:
         address = urlsplit(announced(process)["baseUrl"])
         with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:

@@ -5,8 +5,10 @@ import click
 import pytest
 
 from payres.cli import main
+from payres.cli.session import Session
+from payres.core.process.settings import Settings
 from payres.core.store import connections as store
-from payres.core.store.work import Transaction
+from payres.core.store.work import Transaction, Work
 from tests.cli.conftest import CREATE, AsJson, Command, one_sentence, rows_of
 
 
@@ -234,3 +236,18 @@ def test_standard_input_that_is_closed_is_told(command: str, monkeypatch: pytest
     monkeypatch.setattr("sys.stdin", None)  # as Python sets it then
     with pytest.raises(click.BadParameter, match="standard input is closed"):
         main(command.split(), standalone_mode=False)
+
+
+def test_full_disk_is_one_sentence(payres: Command) -> None:
+    payres("init")
+    session = Session(Settings(), as_json=False)
+
+    def fill(work: Work) -> None:
+        (pages,) = work.execute("PRAGMA page_count").fetchone()
+        work.execute(f"PRAGMA max_page_count = {pages}")
+        work.execute("INSERT INTO secret (name, value) VALUES ('large', zeroblob(1000000))")
+
+    with pytest.raises(
+        click.ClickException, match=r"^The database payres.db cannot be used: no space left on the disk$"
+    ):
+        session.write(fill)

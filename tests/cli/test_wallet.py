@@ -1,4 +1,5 @@
 import json
+import re
 import stat
 import subprocess
 import sys
@@ -222,3 +223,10 @@ def test_movements_are_listed_with_their_references(payres: Command, as_json: As
     rows = rows_of(payres("wallet", "movements", "alice"))[1:]
     assert [row[1:] for row in rows] == [["withdrawal", "3.00", "USD"], ["deposit", "10.00", "USD", "bank-1"]]
     assert len(as_json("wallet", "movements", "alice", "--limit", "1")["movements"]) == 1
+
+
+def test_reset_link_says_until_when_it_works_beside_the_url(payres: Command) -> None:
+    payres(*CREATE)
+    printed = payres("wallet", "reset-link", "alice")
+    assert re.fullmatch(r"http://127\.0\.0\.1:8080/\S+\n", printed.stdout)
+    assert re.fullmatch(r"It works once, until \d{4}-\d\d-\d\dT[\d:.]+Z\n", printed.stderr)

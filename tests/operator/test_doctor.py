@@ -127,6 +127,14 @@ def test_backup_and_check_of_a_clock_that_was_ahead_hide_nothing(work: Work) -> 
     assert "ledger" in broken(work)
 
 
+def test_scheduled_backup_that_is_late(work: Work, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"backup_directory": str(tmp_path), "backup_every": 12 * 3600}
+    assert broken(work, **settings) == set()
+    work.execute("UPDATE audit SET created_at = created_at - 1")
+    assert broken(work, **settings) == {"backup"}
+    assert str(found(work, **settings)["backup"].fix).startswith("backup_every says each 43200 seconds")
+
+
 def test_directory_for_backups_that_is_missing(work: Work, tmp_path: Path) -> None:
     assert broken(work, backup_directory=str(tmp_path)) == set()
     for wrong in (tmp_path / "missing", work.settings.database):

@@ -173,6 +173,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     trusted_proxies: str = "127.0.0.1"
     admin_hosts: str = ""
     backup_directory: str = ""
+    backup_every: MaybeSeconds = 0
+    backup_keep: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 14
     rates_url: str = ""
     rates_max_age: RatesAge = 300
     metrics_token: str = ""
@@ -205,6 +207,8 @@ def load_settings(flags: Mapping[str, object] | None = None, environment: Mappin
         values |= {name: _checked(origin, name, value) for name, value in found.items()}
     if "base_url" not in values and ("port" in values or "host" in values):
         values["base_url"] = local_url(values.get("host", "127.0.0.1"), values.get("port", 8080))
+    if values.get("backup_every") and not values.get("backup_directory"):
+        raise SettingsError("backup_every is set, so backup_directory must name the folder for the backups")
     return Settings(**values)
 
 
