@@ -16,7 +16,7 @@ from payres.core.protocol.errors import Unavailable, WrongState
 from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.work import Work
 from payres.operator import backups
-from payres.operator.backups import BackupError, MadeBackup, stamp
+from payres.operator.backups import BackupError, MadeBackup, backup_name
 
 RETRY_SECONDS: Final = 3600.0
 PAUSE_SECONDS: Final = 60.0
@@ -59,8 +59,8 @@ async def make_if_due(context: Context) -> float:
     pause, now = min(every, PAUSE_SECONDS), context.clock.now()
     database, folder = Path(context.database.path), Path(context.settings.backup_directory)
     found = await asyncio.to_thread(_made, database, folder)
-    # Names sort by time. One of the future was made while the clock was ahead.
-    if any(_name(database, now - every * SECOND) < one.name <= _name(database, now) for one in found):
+    since, until = (backup_name(database, time) for time in (now - every * SECOND, now))
+    if any(since < one.name <= until for one in found):  # one of the future was made while the clock was ahead
         return pause
     made = await make_in_folder(context, context.database.write)
     old = found[: max(len(found) + 1 - keep, 0)]
@@ -69,12 +69,8 @@ async def make_if_due(context: Context) -> float:
     return pause
 
 
-def _name(database: Path, now: int) -> str:
-    return f"{database.stem}-{stamp(now)}{database.suffix}"
-
-
 def _made(database: Path, folder: Path) -> Sequence[Path]:
-    """The backups of the database in the folder that are named by the time, oldest first."""
+    """The backups of the database in the folder that have a `backup_name`, oldest first."""
     name = f"{glob.escape(database.stem)}-{'[0-9]' * 8}T{'[0-9]' * 6}Z{glob.escape(database.suffix)}"
     return sorted(folder.glob(name))
 

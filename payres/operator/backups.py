@@ -95,7 +95,7 @@ def make_backup(database: Path, destination: Path, overwrite: bool, now: int) ->
 
     Raises BackupError, UnusableDatabase, sqlite3.Error, OSError. A copy that fails the verification is named `.broken`.
     """
-    target = destination / f"{database.stem}-{stamp(now)}{database.suffix}" if destination.is_dir() else destination
+    target = destination / backup_name(database, now) if destination.is_dir() else destination
     # Reading it applies the write-ahead log beside this path, which may belong to another hard link of the file.
     check_not_linked(str(database))
     _require_free(database, target, overwrite)
@@ -217,6 +217,11 @@ def _compare(copy: Path, source: Path, other: Path, now: int) -> Comparison:
             return Comparison(compare(copy, old, lambda tx: ended_rights(tx, now)))
     except (sqlite3.Error, UnusableDatabase) as error:
         return Comparison(unknown=f"{other} cannot be compared with the backup: {error}")
+
+
+def backup_name(database: Path, now: int) -> str:
+    """The name of a backup in a directory; names sort by time."""
+    return f"{database.stem}-{stamp(now)}{database.suffix}"
 
 
 def stamp(now: int) -> str:
