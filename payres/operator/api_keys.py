@@ -94,7 +94,7 @@ def api_key(work: Work, record: ApiKeyRecord) -> ApiKey:
 
 def require_api_key(work: Work, id: str) -> ApiKeyRecord:
     """Raises NotFound."""
-    return require(API_KEYS.get(work, id), f"There is no API key {id}; `payres api-key list` shows all")
+    return require(API_KEYS.get(work, id), f"There is no API key {id}", "`payres api-key list` shows all")
 
 
 API_KEY: Final = Shape(
@@ -136,7 +136,7 @@ def list_api_keys(work: Work) -> Sequence[ApiKeyRecord]:
     text=lambda created: str(created.key),
 )
 def create_api_key(work: Work, name: Name, scopes: Scopes, expires_at: Expiry | None = None) -> CreatedApiKey:
-    """Create a key and print it once."""
+    """Create a key and show it once."""
     return create_key_with(work, None, name, scopes, expires_at)
 
 
@@ -201,7 +201,7 @@ def authenticate(work: Work, text: str) -> ApiKeyRecord:
     key_id, _, secret = rest.partition("_")
     key = API_KEYS.get(work, key_id) if prefix == PREFIX else None
     if key is None or not hmac.compare_digest(key.secret_hash, hash_secret(secret)):
-        raise TokenInvalid("The API key is unknown; create one with `payres api-key create`", reason="unknown_token")
+        raise TokenInvalid("The API key is unknown; create one", reason="unknown_token")
     if key.revoked_at is not None:
         raise TokenInvalid("The API key was revoked; create another", reason="revoked_token")
     if key.expires_at is not None and work.now >= key.expires_at:
@@ -213,7 +213,7 @@ def require_scope(key: ApiKeyRecord, scope: str) -> None:
     """Raises InsufficientAccess, naming the first missing scope; `scope` may be several, separated by spaces."""
     for one in scope.split():
         if one not in key.scopes:
-            sentence = f"The API key lacks the scope {one}; create one that has it with `payres api-key create`"
+            sentence = f"The API key lacks the scope {one}; create one that has it"
             raise InsufficientAccess(sentence, reason="scope", scope=one)
 
 

@@ -102,7 +102,7 @@ def rate(work: Work, record: RateRecord) -> Rate:
 def require_asset(work: Work, code: str, scale: int) -> AssetRecord:
     """An asset that is in use here. Raises NotFound."""
     found = accounts.find_asset(work, code, scale)
-    return require(found, f"No account is kept in {code} with scale {scale}; `payres asset list` shows all")
+    return require(found, f"No account is kept in {code} with scale {scale}", "`payres asset list` shows all")
 
 
 def _costs(one: Asset) -> str:
@@ -220,7 +220,7 @@ def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord
 def remove_rate(work: Work, base: str, counter: str) -> RemovedRate:
     """Remove a rate. The rates service, if there is one, sets the next rate."""
     if not accounts.remove_rate(work, base, counter):
-        raise NotFound(f"There is no rate from {base} to {counter}; `payres rate list` shows all")
+        raise NotFound(f"There is no rate from {base} to {counter}", advice="`payres rate list` shows all")
     server.record(work, "rate.remove", f"{base} {counter}")
     return RemovedRate(base=base, counter=counter)
 

@@ -119,8 +119,8 @@ def revoke_key(work: Work, wallet: WalletName, kid: str) -> KeyRecord:
     The next request that is signed with it is rejected.
     """
     owner = require_wallet(work, wallet)
-    sentence = f"The wallet {owner.path} has no valid key {kid}; `payres key list {owner.path}` shows all"
-    key = require(wallets.find_valid_key(work, owner.id, kid), sentence)
+    sentence, advice = f"The wallet {owner.path} has no valid key {kid}", f"`payres key list {owner.path}` shows all"
+    key = require(wallets.find_valid_key(work, owner.id, kid), sentence, advice)
     KEYS.update(work, key.id, revoked_at=work.now)
     server.record(work, "key.revoke", owner.path, kid=kid)
     return KEYS.by_id(work, key.id)

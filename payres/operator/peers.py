@@ -146,7 +146,7 @@ def describe_balance(peer: PeerRecord) -> str:
 
 def require_peer(work: Work, name: str) -> PeerRecord:
     """The active peer of a name. Raises NotFound."""
-    return require(peers.find_peer(work, name), f"There is no peer {name!r}; `payres peer list` shows all")
+    return require(peers.find_peer(work, name), f"There is no peer {name!r}", "`payres peer list` shows all")
 
 
 def _packets(peer: Peer, found: PacketSum) -> Cell:
@@ -317,14 +317,15 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
     unresolved, _ = packets.count_and_sum(work, peer.id, "doubtful")
     if unresolved:
         raise WrongState(
-            f"{unresolved} packets to the peer {name} are unresolved: resolve those that `payres peer unresolved"
-            f" {name}` lists with `payres peer resolve`, then remove the peer"
+            f"{unresolved} packets to the peer {name} are unresolved: resolve them, then remove the peer",
+            advice=f"`payres peer unresolved {name}` lists them, and `payres peer resolve` resolves each",
         )
     if peer.balance:
         command = f"payres peer {'withdraw' if peer.balance > 0 else 'deposit'} {name} {_decimal(peer, peer.balance)}"
         settle = "pay that, then record it" if peer.balance > 0 else "when that has been paid, record it"
         who = describe_balance(peer)
-        raise WrongState(f"{who[0].upper()}{who[1:]}: {settle} with `{command}`, then remove the peer")
+        sentence = f"{who[0].upper()}{who[1:]}: {settle}, then remove the peer"
+        raise WrongState(sentence, advice=f"`{command}` records it")
     PEERS.update(work, peer.id, removed_at=work.now)
     server.record(work, "peer.remove", name)
     return peer
@@ -378,7 +379,8 @@ def _change_routes(work: Work, peer: PeerRecord, change: PeerChange) -> None:
     for prefix in change.remove_routes:
         if not peers.delete_route(work, peer.id, prefix):
             raise InvalidRequest(
-                f"The peer {peer.name} has no route {prefix!r}; `payres peer show {peer.name}` lists its routes",
+                f"The peer {peer.name} has no route {prefix!r}",
+                advice=f"`payres peer show {peer.name}` lists its routes",
                 field="routes",
             )
     for prefix in change.add_routes:

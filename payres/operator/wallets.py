@@ -85,7 +85,7 @@ def wallet(work: Work, record: WalletRecord) -> Wallet:
 def require_wallet(work: Work, wallet: str) -> WalletRecord:
     """The wallet at a path, active or not. Raises NotFound, InvalidRequest for an invalid path."""
     clean = require_wallet_path(wallet)
-    return require(wallets.find_wallet(work, clean), f"There is no wallet {clean}; `payres wallet list` shows all")
+    return require(wallets.find_wallet(work, clean), f"There is no wallet {clean}", "`payres wallet list` shows all")
 
 
 WALLET: Final = Shape(

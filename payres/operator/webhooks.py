@@ -132,7 +132,7 @@ def delivery(work: Work, record: DeliveryRecord) -> Delivery:
 
 def require_webhook(work: Work, id: str) -> WebhookRecord:
     """Raises NotFound."""
-    return require(WEBHOOKS.get(work, id), f"There is no webhook {id!r}; `payres webhook list` shows all")
+    return require(WEBHOOKS.get(work, id), f"There is no webhook {id!r}", "`payres webhook list` shows all")
 
 
 ATTEMPT: Final = (
@@ -235,7 +235,7 @@ def _begin_removal(work: Work, id: str) -> Webhook:
 @endpoint("POST /webhooks/{id}/secrets", "webhooks:write", WEBHOOK, shows_secret=True)
 @command("webhook rotate ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
 def rotate(work: Work, id: str) -> Added:
-    """Make a new secret, and print it once. For 24 hours, deliveries are signed with the old one too.
+    """Make a new secret, and show it once. For 24 hours, deliveries are signed with the old one too.
 
     A secret that an earlier rotation replaced is no longer used.
     """
@@ -368,8 +368,8 @@ def _active_webhooks(work: Work, webhook: str | None) -> Sequence[WebhookRecord]
     found = require_webhook(work, webhook)
     if not found.active:
         raise WrongState(
-            "The webhook is disabled, because its endpoint answered 410. When it works again,"
-            f" `payres webhook test {webhook}` enables it"
+            "The webhook is disabled, because its endpoint answered 410; a test that it accepts enables it",
+            advice=f"`payres webhook test {webhook}` sends one",
         )
     return [found]
 
