@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from payres.core.process.settings import Settings, local_url, settings_file
-from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.protocol.amounts import Asset, describe_amount, format_decimal
 from payres.core.protocol.clock import DAY, SECOND, SystemClock, format_time
 from payres.core.protocol.limits import MIN_FREE_BYTES
 from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, is_loopback
@@ -28,6 +28,7 @@ from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.server import existing_secret
 from payres.core.store.work import Environment, Work
 from payres.interledger.remote_receivers import OwnIdentity
+from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator.backups import AFTER_TAKEOVER, describe_backup
@@ -50,6 +51,7 @@ CERTIFICATE_SECONDS: Final = 14 * 86400
 CERTIFICATE_PART: Final = 6
 STANDBY_SECONDS: Final = 300  # after so long without a change, something is probably wrong
 
+WARNS: Final = "warns"  # the problem of a look may be harmless
 # A page's words in the sentence of a `fix`, and the parts of its path.
 Page = tuple[str, *tuple[str, ...]]
 # The subject, its state, whether that is a problem, how to fix it, and the page of the finding.
@@ -108,7 +110,7 @@ def examine_all(read: Read, environment: Environment, *, is_standby: bool) -> Se
 
 def _findings(looks: Iterable[Look]) -> Sequence[Diagnosis]:
     return [
-        Diagnosis(subject, seen, fix if is_wrong else None, page=next(iter(page), None))
+        Diagnosis(subject, seen, fix if is_wrong else None, is_wrong is WARNS, page=next(iter(page), None))
         for subject, seen, is_wrong, fix, *page in looks
     ]
 
@@ -200,15 +202,19 @@ def _rates(work: Work) -> Iterator[Look]:
 
 def _peers(work: Work) -> Iterator[Look]:
     for peer in peers.list_peers(work):
-        subject = f"peer {peer.name}"
-        if peer.balance - peer.held - peer.floor < -peer.floor // LOW_PART:
-            owed, credit = format_decimal(-peer.balance, peer.asset), format_decimal(-peer.floor, peer.asset)
-            fix = "Ask it to settle, and record that with `payres peer deposit`: above the limit, packets are rejected"
-            yield subject, f"it owes {owed} of {credit} {peer.asset_code} credit", True, fix
+        subject, page = f"peer {peer.name}", ("the page of the peer", "peers", peer.name)
+        settle = f"Let it pay and record that (`payres peer deposit {peer.name} AMOUNT`), or raise its credit limit"
+        used, credit = peer.held - peer.balance, -peer.floor
+        if credit and (credit - used) * LOW_PART <= credit:
+            most = describe_amount(credit, peer.asset).removeprefix(f"{peer.asset_code} ")
+            seen = f"it owes {100 * used // credit} % of its credit: {describe_amount(used, peer.asset)} of {most}"
+            yield subject, f"{seen}. At the limit, payments from there stop", WARNS, settle, page
         elif peer.last_error_at is not None and peer.last_error_at > work.now - DAY:
             fix = f"Compare the settings in `payres peer show {peer.name}` with its operator"
-            page = "the page of the peer", "peers", peer.name
-            yield subject, f"at {format_time(peer.last_error_at)}: {peer.last_error}", True, fix, page
+            pay = f"Pay it and record that (`payres peer withdraw {peer.name} AMOUNT`), or ask it for a higher limit"
+            of_credit = {ABOVE_LIMIT: settle, SHORT_THERE: pay}.get(peer.last_error or "")
+            seen = f"at {format_time(peer.last_error_at)}: {peer.last_error}"
+            yield subject, seen, WARNS if of_credit else True, of_credit or fix, page
     unresolved = packets.count_unresolved(work)
     if unresolved:
         fix = "List them with `payres peer unresolved NAME` and resolve each with its peer"

@@ -21,6 +21,7 @@ from payres.core.store import server
 from payres.core.store.accounts import ACCOUNTS, ASSETS
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
+from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PEERS, PeerRecord
 from payres.operator import movements
@@ -344,6 +345,7 @@ def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = No
 
     The peer then owes us less, or we owe it more. AMOUNT is a decimal in units of the currency.
     """
+    peers.forget_error(work, require_peer(work, name).id, ABOVE_LIMIT)
     return movements.move(work, _account(work, name), "deposit", amount, reference)
 
 
@@ -354,6 +356,7 @@ def withdraw(work: Work, name: str, amount: Sum, reference: Reference | None = N
 
     We then owe the peer less, or it owes us more, up to its credit limit. AMOUNT is a decimal in units of the currency.
     """
+    peers.forget_error(work, require_peer(work, name).id, SHORT_THERE)
     return movements.move(work, _account(work, name), "withdrawal", amount, reference)
 
 
@@ -366,6 +369,7 @@ def _account(work: Work, name: str) -> NamedAccount:
 def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:
     try:
         ledger.set_floor(work, peer.account_id, -credit_limit)
+        peers.forget_error(work, peer.id, ABOVE_LIMIT)
     except ledger.NotEnough as lack:
         used = _decimal(peer, peer.held - peer.balance)
         raise WrongState(

@@ -12,6 +12,7 @@ from payres.core.protocol.limits import MIN_FREE_BYTES
 from payres.core.store import server
 from payres.core.store.connections import connect_writer
 from payres.core.store.work import Work
+from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
 from payres.operator import assets, doctor, wallets, webhooks
 from payres.operator.doctor import Diagnosis, examine
 from payres.operator.store.status import note_check
@@ -70,7 +71,24 @@ def webhook(values: str) -> Callable[[Work], object]:
         (take_liquidity, "liquidity USD", "9.00 is left, little of what there was"),
         (webhook("last_error = 'It was answered with 500'"), "webhook https://shop.example/payres", "with 500"),
         (webhook("state = 'disabled'"), "webhook https://shop.example/payres", "410"),
-        (peer("UPDATE account SET balance = -950 WHERE kind = 'peer'"), "peer bank", "it owes 9.50 of 10.00 USD"),
+        *(
+            (peer(f"UPDATE account SET {used} WHERE kind = 'peer'"), "peer bank", words)
+            for used, words in (
+                (
+                    "balance = -900",
+                    "it owes 90 % of its credit: USD 9.00 of 10.00. At the limit, payments from there stop",
+                ),
+                ("balance = -500, held = 500", "USD 10.00 of 10.00"),
+                ("balance = -955", "Let it pay and record that (`payres peer deposit bank AMOUNT`)"),
+            )
+        ),
+        *(
+            (peer(f"UPDATE peer SET last_error = '{error}', last_error_at = {NOW}"), "peer bank", words)
+            for error, words in (
+                (ABOVE_LIMIT, "would owe more than its credit limit Let it pay and record that"),
+                (SHORT_THERE, "or it lacks liquidity Pay it and record that (`payres peer withdraw bank AMOUNT`)"),
+            )
+        ),
         (peer(f"UPDATE peer SET last_error = 'No answer', last_error_at = {NOW}"), "peer bank", "No answer"),
         (lambda work: note_check(work, NOW, "balances"), "ledger", "its invariant `balances` did not hold"),
     ],
@@ -79,6 +97,14 @@ def test_what_is_wrong_is_found(work: Work, change: Callable[[Work], object], su
     change(work)
     assert broken(work) == {subject}
     assert words in f"{found(work)[subject].seen} {found(work)[subject].fix}"
+
+
+def test_credit_that_runs_out_is_a_warning_with_the_page_of_the_peer(work: Work) -> None:
+    peer("UPDATE account SET balance = -899 WHERE kind = 'peer'")(work)
+    assert broken(work) == set()
+    work.execute("UPDATE account SET balance = -900 WHERE kind = 'peer'")
+    finding = found(work)["peer bank"]
+    assert (finding.warning, finding.page) == (True, ("the page of the peer", "peers", "bank"))
 
 
 def test_page_of_a_finding_stands_for_a_command(work: Work) -> None:
