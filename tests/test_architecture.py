@@ -36,7 +36,6 @@ SHORT_MODULES = {
     "payres/openapi/part.py",
     "payres/operator/operators.py",
     "payres/operator/pages/sign_in.py",
-    "payres/operator/part.py",
     "payres/operator/volume.py",
     "payres/people/part.py",
     "payres/people/checkout_worker.py",

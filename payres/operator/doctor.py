@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from itertools import chain, combinations
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -43,6 +43,7 @@ LOW_FREE_BYTES: Final = 10 * MIN_FREE_BYTES
 LARGE_LOG_BYTES: Final = 256 * MEBIBYTE
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 BACKUP_DAYS: Final = 2
+RATE_DAYS: Final = 7  # how long it counts that somebody wanted to exchange
 CHECK_DAYS: Final = 1  # more than a server takes for tens of millions of payments
 TIMEOUT_SECONDS: Final = 10
 CLOCK_SECONDS: Final = 5  # the most that a clock may be off; soon above that, signatures are rejected
@@ -191,13 +192,15 @@ def _settings(work: Work) -> Iterator[Look]:
 
 
 def _rates(work: Work) -> Iterator[Look]:
-    codes = accounts.list_codes(work)
-    good = {frozenset((rate.base, rate.counter)) for rate in accounts.list_rates(work) if rate.holds_at(work.now)}
-    lacking = ["/".join(pair) for pair in combinations(codes, 2) if frozenset(pair) not in good]
-    if len(codes) > 1:
-        seen = f"no valid rate for {', '.join(lacking)}" if lacking else "there is a valid rate between all currencies"
-        fix = "Set one with `payres rate set`, or a service with rates_url, unless nobody exchanges between them"
-        yield "exchange rates", seen, lacking, fix
+    rates, wanted = accounts.list_rates(work), status.missing_rates(work, work.now - RATE_DAYS * DAY)
+    good = {frozenset((rate.base, rate.counter)) for rate in rates if rate.holds_at(work.now)}
+    lacking = {frozenset(pair) for pair in (*wanted, *((rate.base, rate.counter) for rate in rates))} - good
+    pairs = ", ".join(sorted("/".join(sorted(pair)) for pair in lacking))
+    if lacking:
+        fix = "Set one with `payres rate set`, or a service with rates_url, unless nobody is to exchange between them"
+        yield "exchange rates", f"no valid rate for {pairs}: somebody wanted it, or it has expired", WARNS, fix
+    elif len(accounts.list_codes(work)) > 1:
+        yield "exchange rates", "all that somebody wanted lately are valid", False, ""
 
 
 def _peers(work: Work) -> Iterator[Look]:

@@ -1,20 +1,25 @@
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from payres.core.payments import ledger
+from payres.core.payments.quotes import rate_between
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import DAY
+from payres.core.protocol.errors import NoRate
 from payres.core.protocol.limits import MIN_FREE_BYTES
 from payres.core.store import server
 from payres.core.store.connections import connect_writer
-from payres.core.store.work import Work
+from payres.core.store.database import Database
+from payres.core.store.work import Environment, Work
 from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
 from payres.operator import assets, doctor, wallets, webhooks
 from payres.operator.doctor import Diagnosis, examine
+from payres.operator.part import store_missing_rates
+from payres.operator.store import status
 from payres.operator.store.status import note_check
 from tests.works import add_usd_peer, work_at
 
@@ -199,11 +204,41 @@ def test_settings_that_are_not_for_the_public(work: Work) -> None:
     assert broken(work, LOCAL, allow_private_hosts=True) == set()
 
 
-def test_currencies_without_a_rate(work: Work) -> None:
+def test_rate_is_missing_where_somebody_wanted_it(work: Work) -> None:
     for code in ("EUR", "ACME/B", "USD"):
         wallets.create_wallet(work, code[:3].lower(), code, 2, None, None)
     assets.set_rate(work, "USD", "EUR", "0.9")
-    assert found(work)["exchange rates"].seen == "no valid rate for ACME/B/EUR, ACME/B/USD"
-    assets.set_rate(work, "EUR", "ACME/B", "0.9")
-    assets.set_rate(work, "ACME/B", "USD", "1.2")
     assert broken(work) == set()
+    with suppress(NoRate):
+        rate_between(work, "ACME/B", "EUR")
+    status.note_missing_rates(work, work.metrics.missing_rates)
+    work.execute("INSERT INTO exchange_rate VALUES ('USD', 'CHF', '0.8', 0, 1)")
+    finding = found(work)["exchange rates"]
+    assert finding.seen == "no valid rate for ACME/B/EUR, CHF/USD: somebody wanted it, or it has expired"
+    assert finding.warning
+    work.execute("UPDATE missing_rate SET asked_at = asked_at - ?", (7 * DAY,))
+    work.execute("DELETE FROM exchange_rate WHERE counter_code = 'CHF'")
+    assert broken(work) == {"exchange rates"}
+    work.execute("UPDATE missing_rate SET asked_at = asked_at - 1")
+    assert broken(work) == set()
+
+
+def test_rate_that_was_set_is_not_missing(work: Work) -> None:
+    status.note_missing_rates(work, [("USD", "EUR"), ("EUR", "USD")])
+    assert broken(work) == {"exchange rates"}
+    assets.set_rate(work, "USD", "EUR", "0.9")
+    assert broken(work) == set()
+
+
+async def test_server_stores_which_rates_were_missing(tmp_path: Path) -> None:
+    environment = Environment.of(Settings())
+    database = await Database.open(str(tmp_path / "server.db"), environment)
+    try:
+        with suppress(NoRate):
+            await database.write(lambda work: rate_between(work, "USD", "EUR"))
+        assert await database.read(lambda work: status.missing_rates(work, 0)) == [("USD", "EUR")], "at once"
+        await store_missing_rates(database, environment.metrics)
+        assert not environment.metrics.missing_rates
+        assert await database.read(lambda work: status.missing_rates(work, 0)) == [("USD", "EUR")]
+    finally:
+        await database.close()
