@@ -151,7 +151,8 @@ def _show(session: Session, operation: Operation, found: Any, given: Mapping[str
     shape = operation.then or operation.shows
     if operation.listing is not None:
         listing, things = operation.listing, found.result
-        text = table_text(shape.listed, things) if shape and things else listing.none.format(**given)
+        none = "; ".join(filter(None, (listing.none.format(**given), listing.advice)))
+        text = table_text(shape.listed, things) if shape and things else none
         session.show({listing.member: things}, text)
     elif operation.text is not None:
         session.show(found, operation.text(found))

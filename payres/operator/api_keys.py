@@ -127,7 +127,7 @@ API_KEY: Final = Shape(
     name=lambda one: one.name,
 )
 CREATED: Final = Shape(created, fact("Key", "key", "secret"), *API_KEY.columns)
-NONE: Final = "There are no API keys yet; `payres api-key create` makes one"
+NONE: Final = "There are no API keys yet"
 
 
 @operation("GET /api-keys", "keys:read", API_KEY, listing=Listing("apiKeys", NONE, "API keys"))
@@ -136,7 +136,9 @@ def page_of_api_keys(work: Work, page: PageQuery) -> tuple[Sequence[ApiKeyRecord
     return select_page(work, API_KEYS, page)
 
 
-@operation(shows=API_KEY, command="api-key list", listing=Listing("apiKeys", NONE))
+@operation(
+    shows=API_KEY, command="api-key list", listing=Listing("apiKeys", NONE, advice="`payres api-key create` makes one")
+)
 def list_api_keys(work: Work) -> Sequence[ApiKeyRecord]:
     """List keys, newest first.
 

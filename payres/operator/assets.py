@@ -226,7 +226,7 @@ def set_fee(work: Work, code: str, scale: Scale, fixed: FixedFee = "0", basis_po
     "assets:read",
     RATE,
     command="rate list",
-    listing=Listing("rates", "No rates are set; see `payres rate set`", "Exchange rates"),
+    listing=Listing("rates", "No rates are set", "Exchange rates", advice="see `payres rate set`"),
 )
 def list_rates(work: Work) -> Sequence[RateRecord]:
     """List exchange rates with their source and end."""

@@ -75,7 +75,7 @@ KEY: Final = Shape(
     KEY,
     command="key list PATH",
     example="alice",
-    listing=Listing("keys", "The wallet has no keys; `payres key generate` makes one"),
+    listing=Listing("keys", "The wallet has no keys", advice="`payres key generate` makes one"),
     noun="keys",
 )
 def list_keys(work: Work, wallet: WalletName, revoked: Revoked = False) -> Sequence[KeyRecord]:

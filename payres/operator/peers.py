@@ -161,7 +161,7 @@ PEER: Final = Shape(
     "peers:read",
     PEER,
     command="peer list",
-    listing=Listing("peers", "There are no peers; `payres peer add` connects to another server", "Peers"),
+    listing=Listing("peers", "There are no peers", "Peers", advice="`payres peer add` connects to another server"),
 )
 def list_peers(work: Work) -> Sequence[PeerRecord]:
     """List all peers and their balances."""

@@ -48,7 +48,7 @@ def named_wallet(work: Work | Environment, text: str) -> str:
 
 
 WalletName = Annotated[str, said(typed=named_wallet)]
-NONE: Final = "There are no wallets yet; `payres wallet create` opens one"
+NONE: Final = "There are no wallets yet"
 
 
 class Wallet(Resource, frozen=True, kw_only=True):
@@ -122,7 +122,9 @@ def page_of_wallets(work: Work, page: PageQuery) -> tuple[Sequence[WalletRecord]
     return select_page(work, WALLETS, page)
 
 
-@operation(shows=WALLET, command="wallet list", listing=Listing("wallets", NONE))
+@operation(
+    shows=WALLET, command="wallet list", listing=Listing("wallets", NONE, advice="`payres wallet create` opens one")
+)
 def list_wallets(work: Work) -> Sequence[WalletRecord]:
     """List all wallets with their balances."""
     return wallets.list_wallets(work)

@@ -172,9 +172,10 @@ DELIVERY: Final = Shape(
     command="webhook list",
     listing=Listing(
         "webhooks",
-        "There are no webhooks; `payres webhook add` adds one",
+        "There are no webhooks",
         "Webhooks",
         also=("Deliveries that failed at first", "/admin/webhooks/deliveries"),
+        advice="`payres webhook add` adds one",
     ),
 )
 def list_webhooks(work: Work) -> Sequence[WebhookRecord]:

@@ -19,6 +19,7 @@ from payres.core.protocol.visible import visible_text
 from payres.core.protocol.wire import Page
 from payres.core.store.work import Work
 from payres.html.html import HEADERS, redirect
+from payres.html.sentences import ended
 from payres.html.visits import Form
 from payres.operator.api import (
     PAGE_PARAMETERS,
@@ -327,7 +328,7 @@ class OperationPage:
         field = "amount" if isinstance(error, InvalidAmount) else wire.get(named, named)
         field = "password" if isinstance(error, SignInFailed) else field
         names = {one.name for one in self._inputs if not one.is_mark} | {"password"}
-        return {field if field in names else "": f"{error}."}
+        return {field if field in names else "": ended(str(error))}
 
     async def _render(
         self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], status: int, then: Any = None
