@@ -96,7 +96,7 @@ def render(
     is_operators, brand = template.startswith(OPERATORS), brand_of(context_of(request).settings)
     style, _ = _style(OPERATORS_STYLE_SHEETS if is_operators else STYLE_SHEETS, brand.style)
     host = context_of(request).urls.base.partition("://")[2]
-    language = Language("en", context_of(request).clock.now()) if is_operators else language_of(request)
+    language = operators_language(request) if is_operators else language_of(request)
     common = {
         "style": style,
         "script": script,
@@ -123,6 +123,11 @@ def language_of(request: Request) -> Language:
     """The reader's language and region, by Accept-Language, and time zone."""
     code, region = preferred(request.headers.get("accept-language", ""))
     return Language(code, context_of(request).clock.now(), zone_of(request), region)
+
+
+def operators_language(request: Request) -> Language:
+    """English, in the time zone that the browser has from the owners' settings, or else that of the server."""
+    return Language("en", context_of(request).clock.now(), zone_of(request))
 
 
 async def read_style(request: Request) -> Response:

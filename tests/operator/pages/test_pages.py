@@ -13,7 +13,6 @@ from payres.core.protocol.clock import DAY, format_time
 from payres.core.store.work import Work
 from payres.operator.audit import ENTRY, AuditEntry
 from payres.operator.backups import Backup, record_backup
-from payres.operator.pages.overview import bar_chart
 from payres.operator.payments import PAYMENT
 from payres.operator.shapes import Cell, as_csv
 from payres.operator.wallets import create_wallet, deposit
