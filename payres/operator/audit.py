@@ -92,7 +92,7 @@ def told(entry: AuditEntry) -> Sequence[Cell]:
     past = PAST.get(first, f"{first}{'' if first.endswith('e') else 'e'}d")
     usual = " ".join([past, *(f"{rest} of".split("_") if rest else ()), "the", NOUNS.get(noun, noun)])
     amount, _, code = str(entry.details.get("amount", "")).partition(" ")
-    done = DONE.get(entry.action, usual).format(amount=f"{code} {amount}".strip())
+    done = DONE.get(entry.action, usual).format(amount=f"{code} {Cell(amount, 'number').shown}")
     actor, reference = _actor(entry), entry.details.get("reference")
     named = f", “{reference}”" if reference and not str(reference).startswith("page ") else ""
     return [Cell(who.get(kind, entry.actor), link=actor.link), Cell(f" {done} "), _object(entry), Cell(named)]
@@ -102,7 +102,7 @@ ENTRY: Final = Shape(
     entry,
     Column("Time (UTC)", "created_at", "time"),
     Column("Who", _actor),
-    Column("What", lambda one: "".join(part.text for part in told(one)), listed="on pages", titles=True),
+    Column("What", lambda one: "".join(part.brief for part in told(one)), listed="on pages", titles=True),
     Column("Did what", "action"),
     Column("To what", _object),
     Column("Details", _details, "long"),
