@@ -60,26 +60,18 @@ def _details(entry: AuditEntry) -> str:
     return ", ".join(f"{name} {value}" for name, value in said)
 
 
-# What was done to a thing, where it does not follow from the action's name.
-DONE: Final = {
-    "wallet.deposit": "put {amount} into the wallet",
-    "wallet.withdraw": "took {amount} out of the wallet",
-    "wallet.set_password": "set a password for the wallet",
-    "wallet.reset_link": "made a password link for the wallet",
-    "peer.deposit": "recorded {amount} paid by the peer",
-    "peer.withdraw": "recorded {amount} paid to the peer",
-    "liquidity.deposit": "added {amount} to the liquidity in",
-    "liquidity.withdraw": "took {amount} out of the liquidity in",
-    "fees.withdraw": "took {amount} out of the fees in",
-    "payment.refund": "sent {amount} back from the payment",
-    "webhook.replay": "sent events again:",
-    "database.backup": "made the backup",
-    "database.restore": "restored the backup",
-    "admin.link": "made a password link for the operator",
-    "admin.set_password": "set the password of the operator",
-    "admin.lock_out": "locked out the operator",
-}
-PAST: Final = {"set": "set", "send": "sent", "deny": "denied"}
+# How verbs and nouns of actions are told; other verbs are regular.
+DONE: Final = (
+    {"set": "set the", "send": "sent the", "deny": "denied the", "sign_out": "signed out of the"}
+    | {
+        "deposit": "put {amount} into the",
+        "withdraw": "took {amount} out of the",
+        "refund": "sent back {amount} of the",
+    }
+    | {"peer.deposit": "recorded {amount} paid by the", "peer.withdraw": "recorded {amount} paid to the"}
+    | dict.fromkeys(("link", "reset_link"), "made a password link for the")
+    | {"set_password": "set the password of the", "lock_out": "locked out the", "backup": "made a copy of the"}
+)
 NOUNS: Final = {"admin": "operator", "api_key": "API key", "key": "key of the wallet"}
 
 
@@ -88,14 +80,13 @@ def told(entry: AuditEntry) -> Sequence[Cell]:
     kind, _, key = entry.actor.partition(":")
     who = {"page": key, "shell": f"{key} at the command", "owner": f"the owner of {key}", "api": "a program"}
     noun, _, verb = entry.action.partition(".")
-    first, _, rest = verb.partition("_")
-    past = PAST.get(first, f"{first}{'' if first.endswith('e') else 'e'}d")
-    usual = " ".join([past, *(f"{rest} of".split("_") if rest else ()), "the", NOUNS.get(noun, noun)])
+    first, *rest = verb.split("_")
+    usual = " ".join([f"{first}{'' if first.endswith('e') else 'e'}d", *rest, "the"])
     amount, _, code = str(entry.details.get("amount", "")).partition(" ")
-    done = DONE.get(entry.action, usual).format(amount=f"{code} {Cell(amount, 'number').shown}")
-    actor, reference = _actor(entry), entry.details.get("reference")
-    named = f", “{reference}”" if reference and not str(reference).startswith("page ") else ""
-    return [Cell(who.get(kind, entry.actor), link=actor.link), Cell(f" {done} "), _object(entry), Cell(named)]
+    done = DONE.get(entry.action, DONE.get(verb, usual)).format(amount=f"{code} {Cell(amount, 'number').shown}")
+    reference = str(entry.details.get("reference", ""))
+    named = f", “{reference}”" if reference and not reference.startswith("page ") else ""
+    return [Cell(who.get(kind, entry.actor)), Cell(f" {done} {NOUNS.get(noun, noun)} "), _object(entry), Cell(named)]
 
 
 ENTRY: Final = Shape(

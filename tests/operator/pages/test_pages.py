@@ -18,6 +18,7 @@ from payres.operator.backups import Backup, record_backup
 from payres.operator.pages.overview import pair_chart
 from payres.operator.payments import PAYMENT
 from payres.operator.shapes import Cell, as_csv
+from payres.operator.volume import DAYS, Volume
 from payres.operator.wallets import WALLET, create_wallet, deposit
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import Browser, rows_of, words_of
@@ -163,7 +164,7 @@ def test_overview_shows_money_volume_and_what_needs_attention(ann: Browser, payr
         assert part in words, part
     [_, dollars] = ann.rows("/admin")
     assert dollars.pop("title") == "USD"
-    assert dollars == {"Currency": "3 wallets", "In wallets": "14,340.67", "Liquidity": "1,000.00", "Fees": "0.00"}
+    assert dollars == {"Currency": "3 wallets", "In wallets": "14,340.67", "Liquidity": "1,000.00", "Fees": ""}
     now = payres.read(lambda work: work.now)
     payres.write(lambda work: record_backup(work, Backup(Path("/backups/1.db"), 1, 1, now)))
     shown = ann.words("/admin")
@@ -198,7 +199,9 @@ def test_chart_has_axes_and_two_weeks(ann: Browser, payres: Instance, seeded: Se
 
 @pytest.mark.parametrize(("figure", "top"), [(0, 2), (1, 2), (9, 10), (11, 20), (2500, 3000), (9999, 10000)])
 def test_axis_ends_at_a_round_figure(figure: int, top: int) -> None:
-    chart = pair_chart(Asset("USD", 2), 0, [0, figure], [1 if figure else 0, 0], Language("en", 0))
+    asset, nothing = Asset("USD", 2), [0] * (DAYS - 1)
+    sums = Volume(0, {asset: [min(figure, 1), *nothing]}, {asset: [*nothing, figure]}, complete=True)
+    chart = pair_chart(asset, sums, Language("en", 0))
     assert chart["scale"] == [format_decimal(one, Asset("USD", 2)) for one in (top, top // 2, 0)]
     assert all(0 < bar["height"] <= chart["height"] for bar in chart["bars"])
 
