@@ -12,11 +12,13 @@ from starlette.responses import Response
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset, describe_amount, format_decimal
 from payres.core.protocol.clock import DAY
+from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Work
 from payres.html.html import operators_language
 from payres.html.language import Language
 from payres.operator import audit, doctor
+from payres.operator.api import all_operations
 from payres.operator.declarations import operation_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.services import operator_of
@@ -44,14 +46,15 @@ def _balance(kind: str, row: tuple[str, Mapping[str, Balance]]) -> str:
     return row[1][kind].balance if kind in row[1] else ""
 
 
-def _wallets(row: tuple[str, Mapping[str, Balance]]) -> str:
-    count = row[1]["wallet"].accounts if "wallet" in row[1] else 0
-    return f"{count:,} wallet{'' if count == 1 else 's'}"
+def _wallets(row: tuple[str, Mapping[str, Balance]]) -> Cell:
+    count, any_ = row[1]["wallet"].accounts if "wallet" in row[1] else 0, next(iter(row[1].values()))
+    link = path_of("assets", any_.asset_code, str(any_.asset_scale))
+    return Cell(f"{count:,} wallet{'' if count == 1 else 's'}", link=link)
 
 
 # Rows are an asset's name and its balances by kind.
 BALANCE_COLUMNS: Final = (
-    Column("Currency", _wallets),
+    Column("Currency", _wallets, section="assets"),
     Column("Code", itemgetter(0), titles=True),
     *(Column(label, partial(_balance, kind), "number") for kind, label in KINDS.items()),
 )
@@ -72,6 +75,7 @@ async def page(visit: OperatorVisit) -> Response:
         shown=shown,
         chart=pair_chart(assets[shown], volume, language) if shown else None,
         is_counted=volume.complete,
+        new=[(one.form, ADMIN_ROOT + one.form.url) for one in all_operations() if one.form and one.form.lists],
         refresh=LIVE_SECONDS if asked.get("live") == "1" else None,
         **found,
     )
