@@ -379,7 +379,7 @@ def test_audit_log_leads_to_what_was_changed(action: str, about: str, link: str 
             {"amount": "5.00 USD"},
             "root at the command recorded USD 5.00 paid by the peer tide",
         ),
-        ("owner:alice", "wallet.sign_out", "alice", {}, "the owner of alice signed out of the wallet alice"),
+        ("owner:alice", "wallet.sign_out", "alice", {}, "the owner of alice ended the sessions of the wallet alice"),
         ("server", "rate.set", "EUR USD", {"rate": "1.1"}, "server set the rate EUR USD"),
         ("page:ann", "grant.deny", "0198", {}, "ann denied the grant 0198"),
         ("page:ann", "api_key.revoke", "0198", {}, "ann revoked the API key 0198"),
