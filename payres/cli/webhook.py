@@ -31,7 +31,7 @@ def test(session: Session, webhook_id: str) -> None:
     """
     event, target = session.write(partial(webhooks.make_test, id=webhook_id))
     attempt = asyncio.run(_send(session, target, event))
-    session.write(partial(webhooks.record_test, id=webhook_id, attempt=attempt))
+    session.write(partial(webhooks.record_test, id=webhook_id, event=event, attempt=attempt))
     made = WebhookTest(event=event.id, webhook=webhook_id, status=attempt.status, error=attempt.error)
     if attempt.error is None or session.as_json:
         session.show(made, f"{target.webhook.url} accepted the event: {attempt.status}")

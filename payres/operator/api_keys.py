@@ -37,7 +37,7 @@ SCOPES: Final[Mapping[str, str]] = {
     "peers:read": "see peers and unresolved packets",
     "peers:write": "add, change and remove peers, record settlements, resolve packets",
     "webhooks:read": "see webhooks and their deliveries",
-    "webhooks:write": "test, rotate and remove webhooks; with events:read, add them and replay deliveries",
+    "webhooks:write": "test, pause, rotate, remove webhooks; with events:read, add and change them, replay deliveries",
     "webhooks:private": "add webhooks on this machine or in its network",
     "events:read": "read events",
     "status:read": "see the state of the server and its money",

@@ -23,7 +23,7 @@ from payres.operator.ledger import LedgerCheck, ledger_check
 from payres.operator.payment_history import Refund
 from payres.operator.payments import PAYMENT
 from payres.operator.wallets import Wallet
-from payres.operator.webhooks import Patterns, Private, Webhook, WebhookTest
+from payres.operator.webhooks import Patterns, Private, Webhook, WebhookName, WebhookTest
 from payres.webhooks.sender import Sender
 
 KeyScopes = Annotated[list[str], Meta(min_length=1)]
@@ -64,14 +64,16 @@ async def create_api_key(
 
 
 @endpoint("POST /webhooks", "webhooks:write events:read", shows_secret=True, noun="steps")
-async def add_webhook(call: ApiCall, url: Text, events: Patterns = (), private: Private = False) -> Webhook:
+async def add_webhook(
+    call: ApiCall, url: Text, events: Patterns = (), private: Private = False, name: WebhookName | None = None
+) -> Webhook:
     """Send events from now on to a URL. The secret for verifying signatures is shown only in this answer.
 
     Only keys with the scope webhooks:private may add one that is `private`.
     """
     if private:
         api_keys.require_scope(call.key, "webhooks:private")
-    return await call.write(lambda work: webhooks.webhook(work, webhooks.add(work, url, events, private)))
+    return await call.write(lambda work: webhooks.webhook(work, webhooks.add(work, url, events, private, name)))
 
 
 @endpoint("POST /webhooks/{id}/tests", "webhooks:write", noun="steps")
@@ -79,7 +81,7 @@ async def test_webhook(call: ApiCall, id: str) -> WebhookTest:
     """Send the event webhook.test now, and return the answer of the endpoint."""
     event, target = await call.write(partial(webhooks.make_test, id=id))
     made = await call.context.part(Sender).send(target, event)
-    await call.write(partial(webhooks.record_test, id=id, attempt=made))
+    await call.write(partial(webhooks.record_test, id=id, event=event, attempt=made))
     return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
 
 

@@ -8,11 +8,13 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict
 
-from payres.core.protocol.clock import HOUR, format_time_if_any
+from payres.core.protocol.clock import HOUR, format_time, format_time_if_any
 from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState, require
 from payres.core.protocol.event_types import EVENT_TYPES, WebhookEvent
+from payres.core.protocol.identifiers import sequence_of
 from payres.core.protocol.limits import MAX_PAGE, MAX_WEBHOOKS, ROTATION_HOURS
 from payres.core.protocol.urls import is_http_url
+from payres.core.protocol.visible import visible_text
 from payres.core.protocol.wire import Resource, Text
 from payres.core.remote.ip_addresses import names_private_host
 from payres.core.store import server
@@ -23,6 +25,7 @@ from payres.operator.declarations import (
     ROWS_AT_ONCE,
     Name,
     TimeText,
+    check_name,
     command,
     endpoint,
     form,
@@ -31,16 +34,25 @@ from payres.operator.declarations import (
     said,
 )
 from payres.operator.shapes import Column, Shape, fact, represent
-from payres.webhooks.deliveries import ALL, TEST, matches, note_attempt, wants
+from payres.webhooks.deliveries import ALL, TEST, ToSend, matches, note_attempts, wants
 from payres.webhooks.sender import Attempt, WebhookTarget, new_webhook_secret, target_of
 from payres.webhooks.store import webhooks as stored
-from payres.webhooks.store.webhooks import ACTIVE_WEBHOOK, DELIVERIES, WEBHOOKS, DeliveryRecord, WebhookRecord
+from payres.webhooks.store.webhooks import (
+    ACTIVE_WEBHOOK,
+    DELIVERIES,
+    WEBHOOKS,
+    AttemptRecord,
+    DeliveryRecord,
+    WebhookRecord,
+)
 
+WebhookState = Literal["active", "paused", "disabled"]
 DeliveryState = Literal["pending", "failed", "delivered"]
 Patterns = Annotated[
     Annotated[tuple[Text, ...], Meta(max_length=100)],
     said("Only these, such as 'incoming_payment.*'.", option="--events", metavar="NAMES"),
 ]
+WebhookName = Annotated[Name, said("What you call it.")]
 Private = Annotated[bool, said("It is on this machine or in your network; http will do.")]
 DeliveryStateFilter = Annotated[DeliveryState | UnsetType, said("Only those in this state.")]
 # The most events that are counted, so that showing a webhook stays fast.
@@ -60,10 +72,11 @@ class Webhook(Resource, frozen=True, kw_only=True):
     """`secret` is only present when it is new. `behind` counts the matching ones of the next thousand events."""
 
     id: str
+    name: str | None
     url: str
     events: list[str]
     private: bool
-    state: str
+    state: WebhookState
     created_at: str
     behind: int
     last_attempt_at: str | None
@@ -89,6 +102,21 @@ class Delivery(EventDelivery, frozen=True, kw_only=True):
 
     event: str
     type: str
+
+
+class WebhookAttempt(Resource, frozen=True, kw_only=True):
+    """An attempt to send an event, after the last replay the how manieth. `answer` is the beginning of the answer's
+    body."""
+
+    event: str
+    type: str
+    sequence: int
+    attempt: int
+    at: str
+    milliseconds: int
+    status: int | None
+    error: str | None
+    answer: str
 
 
 class WebhookTest(Resource, frozen=True, kw_only=True):
@@ -130,6 +158,17 @@ def delivery(work: Work, record: DeliveryRecord) -> Delivery:
     return Delivery(**asdict(event_delivery(record)), event=event.id, type=event.type)
 
 
+def webhook_attempt(_: Work, record: AttemptRecord) -> WebhookAttempt:
+    lines = record.answer.decode(errors="replace").splitlines()
+    return represent(
+        WebhookAttempt,
+        record,
+        sequence=sequence_of(record.event),
+        at=format_time(record.at),
+        answer="\n".join(map(visible_text, lines)),
+    )
+
+
 def require_webhook(work: Work, id: str) -> WebhookRecord:
     """Raises NotFound."""
     return require(WEBHOOKS.get(work, id), f"There is no webhook {id!r}; `payres webhook list` shows all")
@@ -143,6 +182,7 @@ ATTEMPT: Final = (
 WEBHOOK: Final = Shape(
     webhook,
     Column("Webhook", "id", "code", section="webhooks"),
+    Column("Name", "name", "long"),
     Column("URL", "url", "long"),
     Column("Events", "events", "long"),
     Column("State", "state", "state"),
@@ -150,6 +190,17 @@ WEBHOOK: Final = Shape(
     *ATTEMPT,
     fact("Secret (shown once)", lambda one: one.secret or None, "code"),
     read=require_webhook,
+)
+WEBHOOK_ATTEMPT: Final = Shape(
+    webhook_attempt,
+    Column("At (UTC)", "at", "time"),
+    Column("Event", "event", "code"),
+    Column("Type", "type"),
+    Column("Attempt", "attempt", "number"),
+    Column("Milliseconds", "milliseconds", "number"),
+    Column("Status", "status", "number"),
+    Column("Error", "error", "long"),
+    Column("Answer", "answer", "long"),
 )
 DELIVERY: Final = Shape(
     delivery,
@@ -177,11 +228,15 @@ def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
 
 
 @command("webhook add URL", "https://shop.example/payres --events 'incoming_payment.*'", WEBHOOK)
-def add(work: Work, url: Text, events: Patterns = (), private: Private = False) -> Added:
+def add(
+    work: Work, url: Text, events: Patterns = (), private: Private = False, name: WebhookName | None = None
+) -> Added:
     """Send events from now on to a URL. Prints the secret for verifying signatures once.
 
     NAMES are event types, or prefixes followed by *, separated by commas; the option may be repeated.
     """
+    if name is not None:
+        check_name(name, "webhook's")
     _check_url(url, is_public=not (private or work.settings.allow_private_hosts))
     if len(stored.list_webhooks(work)) >= MAX_WEBHOOKS:
         raise WrongState(f"There are {MAX_WEBHOOKS} webhooks already; remove one first")
@@ -197,9 +252,10 @@ def add(work: Work, url: Text, events: Patterns = (), private: Private = False) 
         previous_until=None,
         cursor=last_sequence(work),
         created_at=work.now,
+        name=name,
     )
     WEBHOOKS.insert(work, webhook)
-    server.record(work, "webhook.add", webhook.id, url=url, events=webhook.events)
+    server.record(work, "webhook.add", webhook.id, url=url, events=webhook.events, name=name)
     work.changed.append(ACTIVE_WEBHOOK)
     return Added(webhook, secret)
 
@@ -208,6 +264,62 @@ def add(work: Work, url: Text, events: Patterns = (), private: Private = False) 
 def show(work: Work, id: str) -> WebhookRecord:
     """Read a webhook with its latest attempt."""
     return require_webhook(work, id)
+
+
+@endpoint("PATCH /webhooks/{id}", "webhooks:write events:read", WEBHOOK)
+@command("webhook change ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --name 'Order book'")
+def change(
+    work: Work,
+    id: str,
+    name: WebhookName | UnsetType | None = UNSET,
+    events: Patterns | UnsetType = UNSET,
+) -> WebhookRecord:
+    """Give a webhook another name, or other events from now on. What is left out does not change; null removes the
+    name."""
+    require_webhook(work, id)
+    changed: dict[str, str | None] = {}
+    if not isinstance(name, UnsetType):
+        changed["name"] = name
+    if not isinstance(events, UnsetType):
+        changed["events"] = _checked_patterns(events)
+    if name:
+        check_name(name, "webhook's")
+    if changed:
+        WEBHOOKS.update(work, id, **changed)
+        server.record(work, "webhook.change", id, **changed)
+    return require_webhook(work, id)
+
+
+@endpoint("POST /webhooks/{id}/pause", "webhooks:write", WEBHOOK)
+@command("webhook pause ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
+def pause(work: Work, id: str) -> WebhookRecord:
+    """Send a webhook nothing until it is resumed. Events wait for it, for 30 days."""
+    return _turn(work, id, "webhook.pause", "paused")
+
+
+@endpoint("DELETE /webhooks/{id}/pause", "webhooks:write", WEBHOOK)
+@command("webhook resume ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
+def resume(work: Work, id: str) -> WebhookRecord:
+    """Send a paused webhook its events again, beginning with those that have waited."""
+    work.changed.append(ACTIVE_WEBHOOK)
+    return _turn(work, id, "webhook.resume", "active")
+
+
+def _turn(work: Work, id: str, action: str, state: str) -> WebhookRecord:
+    if require_webhook(work, id).state == "disabled":
+        raise WrongState("The webhook is disabled, because its endpoint answered 410: a test that succeeds enables it")
+    WEBHOOKS.update(work, id, state=state)
+    server.record(work, action, id)
+    return require_webhook(work, id)
+
+
+@endpoint("GET /webhooks/{id}/attempts", "webhooks:read", WEBHOOK_ATTEMPT)
+@command("webhook attempts ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
+@lists("attempts", "Nothing was sent yet")
+def list_attempts(work: Work, id: str) -> Sequence[AttemptRecord]:
+    """List the last 20 attempts to send a webhook events, tests among them, latest first, with what it answered."""
+    require_webhook(work, id)
+    return stored.list_attempts(work, id)
 
 
 @endpoint("DELETE /webhooks/{id}", "webhooks:write")
@@ -336,11 +448,12 @@ def make_test(work: Work, id: str) -> tuple[EventRecord, WebhookTarget]:
     return event, target_of(work, webhook)
 
 
-def record_test(work: Work, id: str, attempt: Attempt) -> None:
+def record_test(work: Work, id: str, event: EventRecord, attempt: Attempt) -> None:
     """Stores the result of a test. After a success, a disabled webhook is active again, and continues where it
-    stopped."""
-    note_attempt(work, id, attempt)
-    if attempt.error is None:
+    stopped. Raises NotFound if the webhook was removed meanwhile."""
+    is_disabled = require_webhook(work, id).state == "disabled"
+    note_attempts(work, id, [(ToSend(event), attempt)])
+    if attempt.error is None and is_disabled:
         WEBHOOKS.update(work, id, state="active")
         work.changed.append(ACTIVE_WEBHOOK)
 
@@ -362,10 +475,12 @@ def _unstored(work: Work, webhook: WebhookRecord, event: EventRecord) -> Deliver
 
 
 def _active_webhooks(work: Work, webhook: str | None) -> Sequence[WebhookRecord]:
-    """The webhook of this id, or all. Raises NotFound, and WrongState for a disabled one."""
+    """The webhook of this id, or all that are active. Raises NotFound, and WrongState for one that is not active."""
     if webhook is None:
         return [one for one in stored.list_webhooks(work) if one.active]
     found = require_webhook(work, webhook)
+    if found.state == "paused":
+        raise WrongState("The webhook is paused and gets nothing: resume it first")
     if not found.active:
         raise WrongState(
             "The webhook is disabled, because its endpoint answered 410. When it works again,"

@@ -22,6 +22,8 @@ from payres.core.protocol.event_types import EVENT_TYPES
 from payres.core.protocol.limits import (
     DELIVERY_SECONDS,
     MAX_DELIVERIES_OF_WEBHOOK,
+    MAX_KEPT_ANSWER_BYTES,
+    MAX_KEPT_ATTEMPTS,
     MAX_RETRY_AFTER_SECONDS,
     MAX_WEBHOOKS,
     ROTATION_HOURS,
@@ -30,7 +32,7 @@ from payres.core.store import events, server
 from payres.core.store.work import Work
 from payres.operator import wallets, webhooks
 from payres.operator.declarations import ROWS_AT_ONCE
-from payres.operator.webhooks import DELIVERY, WEBHOOK, list_deliveries
+from payres.operator.webhooks import DELIVERY, WEBHOOK, WEBHOOK_ATTEMPT, WebhookAttempt, list_deliveries
 from payres.testing.clock import MovableClock
 from payres.webhooks import deliveries
 from payres.webhooks.deliveries import RETRY_PAUSES, Queue
@@ -447,8 +449,118 @@ def test_endpoint_that_is_gone_gets_nothing_more_and_others_get_an_event(instanc
     other.answer = answering(200)
     assert instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id)).state == "disabled"
     gone.answer = answering(200)
-    instance.write(lambda work: webhooks.record_test(work, added.webhook.id, Attempt(NOW, 200, None)))
+    record_test(instance.write, added.webhook.id)
     gone.wait_for(2)
+
+
+def record_test(write: Callable[..., Any], webhook_id: str) -> None:
+    """A test that succeeds, as if it had been sent."""
+    event, _ = write(partial(webhooks.make_test, id=webhook_id))
+    write(partial(webhooks.record_test, id=webhook_id, event=event, attempt=Attempt(NOW, 200, None)))
+
+
+def test_events_wait_for_a_webhook_that_is_paused(instance: Instance, add: AddEndpoint) -> None:
+    endpoint, added = add()
+    endpoint.answer = answering(500, 200)
+    deposit(instance)
+    wait_until(partial(is_pending, instance, 1))
+    instance.write(partial(webhooks.pause, id=added.webhook.id))
+    other, _ = add()
+    instance.clock.advance(RETRY_PAUSES[0] / SECOND + 1)
+    deposit(instance)
+    other.wait_for(1)
+    record_test(instance.write, added.webhook.id)
+    found = instance.read(lambda work: WEBHOOK.find(work, id=added.webhook.id))
+    assert (found.state, found.behind, found.last_status) == ("paused", 1, 200)
+    assert len(endpoint.received) == 1
+    instance.write(partial(webhooks.resume, id=added.webhook.id))
+    assert len({one.event["id"] for one in endpoint.wait_for(3)}) == 2, "the retry, and the event since"
+
+
+def test_webhook_is_paused_and_resumed_unless_it_is_disabled(tx: Work) -> None:
+    webhook_id = webhooks.add(tx, URL).webhook.id
+    for _ in range(2):
+        assert webhooks.pause(tx, webhook_id).state == "paused"
+    with pytest.raises(DomainError, match="is paused"):
+        in_steps(webhooks.replay, tx, None, webhook_id, failed=True)
+    assert webhooks.resume(tx, webhook_id).state == "active"
+    webhooks.pause(tx, webhook_id)
+    store.WEBHOOKS.update(tx, webhook_id, state="disabled")
+    for turn in (webhooks.pause, webhooks.resume):
+        with pytest.raises(DomainError, match="answered 410"):
+            turn(tx, webhook_id)
+    webhooks.pause(tx, other := webhooks.add(tx, URL).webhook.id)
+    assert in_steps(webhooks.remove, tx, other).state == "paused"
+
+
+def test_old_events_do_not_wait_for_a_webhook_that_is_paused(tx: Work) -> None:
+    webhooks.pause(tx, webhooks.add(tx, URL).webhook.id)
+    tx.emit("wallet.deposited", None, Sample(1))
+    events.delete_old_events(tx, NOW + 32 * DAY, [store.release_events])
+    assert events.events_after(tx, 0, 10) == []
+
+
+def test_webhook_has_a_name_and_other_events_from_a_change_on(tx: Work) -> None:
+    webhook = webhooks.add(tx, URL, ("grant.*",), name="Order book").webhook
+    assert webhook.name == "Order book"
+    emit(tx, None)
+    named = webhooks.change(tx, webhook.id, "Books", ("wallet.*", "grant.*"))
+    assert (named.name, named.events, named.url) == ("Books", "wallet.*,grant.*", URL)
+    assert WEBHOOK.show(tx, named).behind == 1
+    assert webhooks.change(tx, webhook.id) == named
+    assert webhooks.change(tx, webhook.id, None).name is None
+    assert webhooks.change(tx, webhook.id, events=()).events == "*"
+    for wrong in ({"name": "a\u202eb"}, {"name": " "}, {"events": ("wallet.stolen",)}):
+        with pytest.raises(DomainError, match=r"printable|neither an event"):
+            webhooks.change(tx, webhook.id, **wrong)
+    with pytest.raises(DomainError, match="printable"):
+        webhooks.add(tx, URL, name="x" * 201)
+    entries = [one.details for one in server.AUDIT.list(tx, "") if one.action == "webhook.change"]
+    assert entries == [{"name": "Books", "events": "wallet.*,grant.*"}, {}, {"events": "*"}]
+
+
+def test_last_attempts_are_kept_with_what_was_answered(tx: Work) -> None:
+    webhook, other = webhooks.add(tx, URL).webhook, webhooks.add(tx, URL).webhook
+    sent = emit(tx, None, MAX_KEPT_ATTEMPTS + 2)
+    attempts = [Attempt(NOW + number, 200, None) for number in range(len(sent))]
+    send_round(tx, webhook, Queue(), len(sent), *attempts)
+    failed = Attempt(NOW, 500, "It was answered with 500", 0, "no\r\nÄ\x1b[2J".encode() + b"\xc3", 1234)
+    send_round(tx, other, Queue(), 1, failed)
+
+    def shown(webhook_id: str) -> list[WebhookAttempt]:
+        return [WEBHOOK_ATTEMPT.show(tx, one) for one in webhooks.list_attempts(tx, webhook_id)]
+
+    assert [one.sequence for one in shown(webhook.id)] == sent[:1:-1], "the latest first"
+    [first] = shown(other.id)
+    assert first == WebhookAttempt(
+        event=events.OUTBOX.by_id(tx, sent[0]).id,
+        type="wallet.deposited",
+        sequence=sent[0],
+        attempt=1,
+        at=format_time(NOW),
+        milliseconds=1234,
+        status=500,
+        error="It was answered with 500",
+        answer="no\nÄ[2J\ufffd",
+    )
+    later = work_at(tx, NOW + 6 * SECOND)
+    send_round(later, other, Queue(), 2, Attempt(later.now, 200, None), Attempt(later.now, 200, None))
+    assert [(one.sequence, one.attempt) for one in shown(other.id)] == [(sent[1], 1), (sent[0], 2), (sent[0], 1)]
+    event, _ = webhooks.make_test(tx, webhook.id)
+    webhooks.record_test(tx, webhook.id, event, Attempt(NOW, None, "No answer"))
+    assert [one.type for one in shown(webhook.id)] == ["webhook.test"] + ["wallet.deposited"] * (MAX_KEPT_ATTEMPTS - 1)
+    in_steps(webhooks.remove, tx, webhook.id)
+    assert store.list_attempts(tx, webhook.id) == []
+    with pytest.raises(DomainError, match="no webhook"):
+        webhooks.record_test(tx, webhook.id, event, Attempt(NOW, 200, None))
+
+
+async def test_no_more_of_an_answer_is_kept_than_its_beginning() -> None:
+    endpoint = Endpoint()
+    endpoint.body = b"x" * 2 * MAX_KEPT_ANSWER_BYTES
+    with endpoint.running():
+        attempt = await send(endpoint.url, MovableClock(NOW, frozen=True))
+    assert (attempt.status, attempt.answer) == (200, endpoint.body[:MAX_KEPT_ANSWER_BYTES])
 
 
 def test_two_secrets_sign_for_a_day_after_a_rotation(instance: Instance, add: AddEndpoint) -> None:

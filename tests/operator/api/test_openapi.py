@@ -33,7 +33,7 @@ IDS = {
     "unresolved_payments": "list_unresolved_payments",
     "wallets": "change_wallet deposit list_movements make_password_link open_wallet page_of_wallets show_wallet unlock"
     " withdraw",
-    "webhooks": "list_deliveries list_webhooks remove replay rotate show",
+    "webhooks": "change list_attempts list_deliveries list_webhooks pause remove replay resume rotate show",
 }
 
 
