@@ -94,9 +94,9 @@ def test_remove_and_what_is_unknown_then(run: Run) -> None:
 
 def test_replay_wants_to_know_of_what(run: Run) -> None:
     for words in ((), ("evt_1", "--failed"), ("evt_1", "--since", "2026-01-01T00:00:00Z")):
-        run("replay", *words, status=2)
+        assert "Name either an event" in run("replay", *words, status=1).stderr
     assert "There is no event" in run("replay", "evt_1", status=1).stderr
-    run("replay", "--failed", "--since", "yesterday", status=2)
+    run("replay", "--failed", "--since", "yesterday", status=1)
     assert shown(run("replay", "--failed", "--since", "2026-01-01T00:00:00Z", "--json")) == {"deliveries": 0}
 
 
