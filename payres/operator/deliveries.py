@@ -19,6 +19,7 @@ from payres.core.store.work import EVENTS as NEWS
 from payres.core.store.work import Units, Work
 from payres.operator.declarations import (
     ROWS_AT_ONCE,
+    CommandLine,
     Listing,
     Name,
     OperationForm,
@@ -119,11 +120,9 @@ DELIVERY: Final = Shape(
 
 
 @operation(
-    "GET /webhooks/{id}/attempts",
-    "webhooks:read",
+    "GET /webhooks/{id}/attempts webhooks:read",
     ATTEMPTS,
-    command="webhook attempts ID",
-    example="0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
+    command=CommandLine("webhook attempts ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
     listing=Listing("attempts", "Nothing was sent yet"),
     noun="webhooks",
 )
@@ -136,11 +135,9 @@ def list_attempts(work: Work, id: str) -> Sequence[AttemptRecord]:
 
 
 @operation(
-    "GET /deliveries",
-    "webhooks:read",
+    "GET /deliveries webhooks:read",
     DELIVERY,
-    command="webhook deliveries [ID]",
-    example="--state failed",
+    command=CommandLine("webhook deliveries [ID]", "--state failed"),
     listing=Listing(
         "deliveries",
         "There are no such deliveries",
@@ -167,11 +164,12 @@ def list_deliveries(
 
 
 @operation(
-    "POST /replays",
-    "webhooks:write events:read",
-    command="webhook replay [EVENT]",
-    example="evt_0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11\n--failed --since 2026-11-20T00:00:00Z",
-    text=lambda made: f"To be sent again: {made.deliveries}. The server sends them within seconds",
+    "POST /replays webhooks:write events:read",
+    command=CommandLine(
+        "webhook replay [EVENT]",
+        "evt_0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11\n--failed --since 2026-11-20T00:00:00Z",
+        text=lambda made: f"To be sent again: {made.deliveries}. The server sends them within seconds",
+    ),
     noun="webhooks",
 )
 async def replay(
@@ -226,7 +224,6 @@ def _replay_failed(work: Work, due: Sequence[tuple[int, str]], first: int) -> in
 @operation(
     form=OperationForm(
         "Send again",
-        "Each event that has failed for this webhook is sent again.",
         WEBHOOK,
         "{deliveries} will be sent again within seconds",
         title="Send what failed again",

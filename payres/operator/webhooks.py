@@ -18,10 +18,11 @@ from payres.core.remote.ip_addresses import names_private_host
 from payres.core.store import server
 from payres.core.store.events import EventRecord, events_after, last_sequence
 from payres.core.store.work import Environment, Units, Work
-from payres.operator.api_keys import key_of_actor, require_scope
+from payres.operator.api_keys import key_of_actor, require_scopes
 from payres.operator.declarations import (
     MAX_NAME_LENGTH,
     ROWS_AT_ONCE,
+    CommandLine,
     Listing,
     OperationForm,
     check_name,
@@ -126,10 +127,9 @@ WEBHOOK: Final = Shape(
 
 
 @operation(
-    "GET /webhooks",
-    "webhooks:read",
+    "GET /webhooks webhooks:read",
     WEBHOOK,
-    command="webhook list",
+    command=CommandLine("webhook list"),
     listing=Listing(
         "webhooks",
         "There are no webhooks; `payres webhook add` adds one",
@@ -143,11 +143,9 @@ def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
 
 
 @operation(
-    "POST /webhooks",
-    "webhooks:write events:read",
+    "POST /webhooks webhooks:write events:read",
     WEBHOOK,
-    command="webhook add URL",
-    example="https://shop.example/payres --events 'incoming_payment.*'",
+    command=CommandLine("webhook add URL", "https://shop.example/payres --events 'incoming_payment.*'"),
     form=OperationForm("Add the webhook", title="New webhook", path="/new-webhook", lists="/webhooks"),
     shows_secret=True,
 )
@@ -161,7 +159,7 @@ def add(
     """
     key = key_of_actor(work)
     if private and key is not None:
-        require_scope(key, "webhooks:private")
+        require_scopes(key, ["webhooks:private"])
     if name:
         check_name(name, "webhook's")
     _check_url(url, is_public=not (private or work.settings.allow_private_hosts))
@@ -187,19 +185,17 @@ def add(
     return Added(webhook, secret)
 
 
-@operation("GET /webhooks/{id}", "webhooks:read", WEBHOOK)
+@operation("GET /webhooks/{id} webhooks:read", WEBHOOK)
 def show(work: Work, id: str) -> WebhookRecord:
     """Read a webhook with its latest attempt."""
     return require_webhook(work, id)
 
 
 @operation(
-    "PATCH /webhooks/{id}",
-    "webhooks:write events:read",
+    "PATCH /webhooks/{id} webhooks:write events:read",
     WEBHOOK,
-    command="webhook change ID",
-    example="0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --name 'Order book'",
-    form=OperationForm("Change", about=WEBHOOK, done="{name} is changed", changes=True),
+    command=CommandLine("webhook change ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --name 'Order book'"),
+    form=OperationForm("Change", WEBHOOK, "{name} is changed", changes=True),
 )
 def change(
     work: Work, id: str, name: WebhookName | UnsetType | None = UNSET, events: Patterns | UnsetType = UNSET
@@ -220,14 +216,11 @@ def change(
 
 
 @operation(
-    "POST /webhooks/{id}/pause",
-    "webhooks:write",
+    "POST /webhooks/{id}/pause webhooks:write",
     WEBHOOK,
-    command="webhook pause ID",
-    example="0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
+    command=CommandLine("webhook pause ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
     form=OperationForm(
         "Pause",
-        "Events wait for it, for 30 days.",
         WEBHOOK,
         "{name} is paused; its events wait",
         is_over=lambda one: one.state != "active",
@@ -240,14 +233,11 @@ def pause(work: Work, id: str) -> WebhookRecord:
 
 
 @operation(
-    "DELETE /webhooks/{id}/pause",
-    "webhooks:write",
+    "DELETE /webhooks/{id}/pause webhooks:write",
     WEBHOOK,
-    command="webhook resume ID",
-    example="0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
+    command=CommandLine("webhook resume ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
     form=OperationForm(
         "Resume",
-        "The events that have waited are sent first.",
         WEBHOOK,
         "{name} gets its events again",
         is_over=lambda one: one.state != "paused",
@@ -272,19 +262,20 @@ def _turn(work: Work, id: str, action: str, state: WebhookState) -> WebhookRecor
 
 
 @operation(
-    "DELETE /webhooks/{id}",
-    "webhooks:write",
-    command="webhook remove ID",
-    example="0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
-    text=lambda removed: f"The webhook to {removed.url} is removed",
+    "DELETE /webhooks/{id} webhooks:write",
+    command=CommandLine(
+        "webhook remove ID",
+        "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
+        text=lambda removed: f"The webhook to {removed.url} is removed",
+    ),
     form=OperationForm(
         "Remove",
-        "Nothing is sent there any more. Its waiting events and attempts go too.",
         WEBHOOK,
         "The webhook {name} is removed",
         title="Remove this webhook",
         back="/webhooks",
         ends=True,
+        will="Nothing is sent there any more. Its waiting events and attempts go too.",
     ),
 )
 async def remove(call: Units, id: str) -> Webhook:
@@ -304,18 +295,16 @@ def _begin_removal(work: Work, id: str) -> Webhook:
 
 
 @operation(
-    "POST /webhooks/{id}/secrets",
-    "webhooks:write",
+    "POST /webhooks/{id}/secrets webhooks:write",
     WEBHOOK,
-    command="webhook rotate ID",
-    example="0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
+    command=CommandLine("webhook rotate ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
     shows_secret=True,
     form=OperationForm(
         "Make a new secret",
-        "It is shown once. For 24 hours events are signed with both, so that you can change it at the other end.",
         WEBHOOK,
         title="New secret",
         path="/webhooks/{id}/secret",
+        will="It is shown once. For 24 hours events are signed with both, so that you can change it at the other end.",
     ),
 )
 def rotate(work: Work, id: str) -> Added:
@@ -339,15 +328,15 @@ class SenderUnits(Units, Protocol):
 
 
 @operation(
-    "POST /webhooks/{id}/tests",
-    "webhooks:write",
-    command="webhook test ID",
-    example="0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
-    text=lambda made: f"The event {made.event} was answered with {made.status or 'nothing'}",
-    failure=lambda made: made.error and f"The webhook did not accept the event: {made.error}",
+    "POST /webhooks/{id}/tests webhooks:write",
+    command=CommandLine(
+        "webhook test ID",
+        "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
+        text=lambda made: f"The event {made.event} was answered with {made.status or 'nothing'}",
+        failure=lambda made: made.error and f"The webhook did not accept the event: {made.error}",
+    ),
     form=OperationForm(
         "Send a test",
-        "The event webhook.test is sent now.",
         WEBHOOK,
         "A test was sent; the answer is below",
         path="/webhooks/{id}/test",
