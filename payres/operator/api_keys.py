@@ -117,6 +117,7 @@ API_KEY: Final = Shape(
     Column("Key", "id", "code", section="api-keys"),
     Column("Name", "name", "long"),
     Column("Scopes", "scopes", "code"),
+    fact("It may", lambda one: "; ".join(map(SCOPES.__getitem__, one.scopes))),
     Column("State", "state", "state"),
     Column("Created (UTC)", "created_at", "time"),
     Column("Expires (UTC)", "expires_at", "time"),

@@ -134,6 +134,8 @@ WEBHOOK: Final = Shape(
         "webhooks",
         "There are no webhooks; `payres webhook add` adds one",
         "Webhooks",
+        about="A webhook tells a program of yours what happens here: a bill is paid, a payment failed. It needs an"
+        " https address that answers.",
         also=("Deliveries that failed at first", "/admin/webhooks/deliveries"),
     ),
 )

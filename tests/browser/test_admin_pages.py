@@ -20,7 +20,16 @@ PATHS = (
     *("/payments/{incoming}", "/payments/{outgoing}", "/payments/{failed}", "/payments?state=sending"),
     *("/payments/{incoming}/refund", "/grants/{grant}", "/grants/{grant}/revoke", "/peers", "/peers/second"),
     "/peers/second/unresolved-packets",
-    *("/packets/{packet}", "/webhooks", "/webhooks/deliveries", "/api-keys", "/api-keys/{api_key}", "/audit-log"),
+    *(
+        "/packets/{packet}",
+        "/webhooks",
+        "/webhooks/{webhook}",
+        "/new-webhook",
+        "/webhooks/deliveries",
+        "/api-keys",
+        "/api-keys/{api_key}",
+        "/audit-log",
+    ),
     *("/exports", "/settings", "/wallets/nobody", "/nonsense"),
 )
 

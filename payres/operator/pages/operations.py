@@ -231,7 +231,8 @@ class OperationPage:
         if self.operation.shows_secret:
             shape = self.operation.shows
             assert shape is not None
-            return visit.show("made.html", subject=subject, action=self.form, facts=facts_of(shape.columns, answer))
+            facts = sorted(facts_of(shape.columns, answer), key=lambda one: one[1].kind != "secret")
+            return visit.show("made.html", subject=subject, action=self.form, facts=facts)
         say(visit, Done(self._sentence(answer, subject), _filled(self.form.undo, _members(answer))))
         return redirect(subject.back)
 
