@@ -233,7 +233,7 @@ def _replay_failed(work: Work, due: Sequence[tuple[int, str]], first: int) -> in
     noun="webhooks",
 )
 async def replay_failed(call: Units, id: str, event: Name | None = None) -> Replayed:
-    """Send again all events that have failed for a webhook, or one event."""
+    """Send again all events that have failed for a webhook, or the one with this id."""
     return await replay(call, event, id, failed=event is None)
 
 

@@ -154,10 +154,9 @@ def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
 def add(
     work: Work, url: Text, events: Patterns = (), private: Private = False, name: WebhookName | None = None
 ) -> Added:
-    """Send events from now on to a URL. The secret for verifying signatures is shown only in this answer.
+    """Send events from now on to a URL. The secret for verifying signatures is shown only once.
 
-    NAMES are event types, or prefixes followed by *, separated by commas; the option may be repeated. Only keys with
-    the scope webhooks:private may add one that is `private`.
+    Events are types, or prefixes followed by *. Only keys with the scope webhooks:private may add a `private` one.
     """
     key = key_of_actor(work)
     if private and key is not None:
@@ -277,11 +276,10 @@ def _turn(work: Work, id: str, action: str, state: WebhookState) -> WebhookRecor
         title="Remove this webhook",
         back="/webhooks",
         ends=True,
-        will="Nothing is sent there any more. Its waiting events and attempts go too.",
     ),
 )
 async def remove(call: Units, id: str) -> Webhook:
-    """Remove a webhook and its deliveries."""
+    """Remove a webhook and its deliveries. Nothing is sent there any more."""
     removed = await call.write(partial(_begin_removal, id=id))
     while not await call.write(partial(stored.delete_webhook, webhook_id=id, rows=ROWS_AT_ONCE)):
         pass
@@ -301,16 +299,10 @@ def _begin_removal(work: Work, id: str) -> Webhook:
     WEBHOOK,
     command=CommandLine("webhook rotate ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
     shows_secret=True,
-    form=OperationForm(
-        "Make a new secret",
-        WEBHOOK,
-        title="New secret",
-        path="/webhooks/{id}/secret",
-        will="It is shown once. For 24 hours events are signed with both, so that you can change it at the other end.",
-    ),
+    form=OperationForm("Make a new secret", WEBHOOK, title="New secret", path="/webhooks/{id}/secret"),
 )
 def rotate(work: Work, id: str) -> Added:
-    """Make a new secret, and print it once. For 24 hours, deliveries are signed with the old one too.
+    """Make a new secret, which is shown once. For 24 hours, deliveries are signed with the old one too.
 
     A secret that an earlier rotation replaced is no longer used.
     """
