@@ -259,10 +259,10 @@ def _active_webhooks(work: Work, webhook: str | None) -> Sequence[WebhookRecord]
         return [one for one in stored.list_webhooks(work) if one.active]
     found = require_webhook(work, webhook)
     if found.state == "paused":
-        raise WrongState("The webhook is paused and gets nothing: resume it first")
+        raise WrongState("The webhook is paused and gets nothing", advice=f"`payres webhook resume {webhook}` goes on")
     if not found.active:
         raise WrongState(
-            "The webhook is disabled, because its endpoint answered 410. When it works again,"
-            f" `payres webhook test {webhook}` enables it"
+            "The webhook is disabled, because its endpoint answered 410; a test that it accepts enables it",
+            advice=f"`payres webhook test {webhook}` sends one",
         )
     return [found]

@@ -101,7 +101,7 @@ def webhook(work: Work, found: WebhookRecord | Added) -> Webhook:
 
 def require_webhook(work: Work, id: str) -> WebhookRecord:
     """Raises NotFound."""
-    return require(WEBHOOKS.get(work, id), f"There is no webhook {id!r}; `payres webhook list` shows all")
+    return require(WEBHOOKS.get(work, id), f"There is no webhook {id!r}", "`payres webhook list` shows all")
 
 
 LAST_ATTEMPT: Final = (
@@ -132,11 +132,12 @@ WEBHOOK: Final = Shape(
     command=CommandLine("webhook list"),
     listing=Listing(
         "webhooks",
-        "There are no webhooks; `payres webhook add` adds one",
+        "There are no webhooks",
         "Webhooks",
         about="A webhook tells a program of yours what happens here: a bill is paid, a payment failed. It needs an"
         " https address that answers.",
         also=("Deliveries that failed at first", "/admin/webhooks/deliveries"),
+        advice="`payres webhook add` adds one",
     ),
 )
 def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
@@ -256,7 +257,9 @@ def resume(work: Work, id: str) -> WebhookRecord:
 
 def _turn(work: Work, id: str, action: str, state: WebhookState) -> WebhookRecord:
     if require_webhook(work, id).state == "disabled":
-        raise WrongState("The webhook is disabled, because its endpoint answered 410: a test that succeeds enables it")
+        raise WrongState(
+            "The webhook is disabled, because its endpoint answered 410; a test that it accepts enables it"
+        )
     WEBHOOKS.update(work, id, state=state)
     server.record(work, action, id)
     return require_webhook(work, id)

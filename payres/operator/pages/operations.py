@@ -18,7 +18,9 @@ from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import visible_text
 from payres.core.protocol.wire import Page
 from payres.core.store.work import Work
-from payres.html.html import HEADERS, redirect
+from payres.html.html import HEADERS, language_of, redirect
+from payres.html.language import typed_decimal
+from payres.html.sentences import ended
 from payres.html.visits import Form
 from payres.operator.api import (
     PAGE_PARAMETERS,
@@ -292,6 +294,8 @@ class OperationPage:
                 chosen = [part for part in one.choices if form.get(f"{one.name}.{part}")]
                 typed[one.name] = chosen if one.choices else text.split()
             elif text != was or (one.is_required and f"{WAS}{one.name}" not in form):
+                is_amount = one.kind_of_field == "amount"
+                text = typed_decimal(text, language_of(visit.request).point) if is_amount else text
                 typed[one.name] = one.typed(work, text)
         if self._choice is not None:
             typed[self._choice] = form["choice"]
@@ -328,7 +332,7 @@ class OperationPage:
         field = "amount" if isinstance(error, InvalidAmount) else wire.get(named, named)
         field = "password" if isinstance(error, SignInFailed) else field
         names = {one.name for one in self._inputs if not one.is_mark} | {"password"}
-        return {field if field in names else "": f"{error}."}
+        return {field if field in names else "": ended(str(error))}
 
     async def _render(
         self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], status: int, then: Any = None
