@@ -36,7 +36,7 @@ REQUIRED: Final = Parameter.empty
 # The modules that declare operations, in the order of the endpoints.
 NOUNS: Final = (
     *("wallets", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
-    *("payment_history", "webhooks"),
+    *("payment_history", "webhooks", "deliveries"),
     *("status", "ledger", "exports", "api_keys", "audit"),
 )
 # The most rows that one unit of work changes. An operation on more takes several units, and others run in between.
@@ -177,13 +177,15 @@ class CommandLine(NamedTuple):
     only commands have `limit`.
 
     It prints the answer, or with `then` the thing that the path names, as `text` formats it or with the labels of its
-    shape. The help shows each line of `example` after the name of the command.
+    shape, and fails with the `failure` of the answer. The help shows each line of `example` after the name of the
+    command.
     """
 
     words: str
     example: str = ""
     then: Shape | None = None
     text: Callable[[Any], str] | None = None
+    failure: Callable[[Any], str | None] = lambda _: None
 
 
 class OperationForm(NamedTuple):

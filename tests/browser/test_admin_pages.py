@@ -20,6 +20,7 @@ PATHS = (
     *("/payments/{incoming}", "/payments/{outgoing}", "/payments/{failed}", "/payments?state=sending"),
     *("/payments/{incoming}/refund", "/grants/{grant}", "/grants/{grant}/revoke", "/peers", "/peers/second"),
     *("/peers/second/unresolved-packets", "/assets", "/assets/USD/2", "/rates", "/new-wallet", "/new-api-key"),
+    *("/webhooks/{webhook}", "/new-webhook"),
     *("/packets/{packet}", "/webhooks", "/webhooks/deliveries", "/api-keys", "/api-keys/{api_key}", "/audit-log"),
     *("/exports", "/settings", "/wallets/nobody", "/nonsense"),
 )

@@ -4,6 +4,7 @@ refusals."""
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -15,13 +16,17 @@ from click.testing import CliRunner
 from payres.cli import main
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store.accounts import ensure_asset, set_rate
-from payres.operator import keys, peers, wallets
+from payres.core.store.events import last_sequence
+from payres.core.store.work import Work
+from payres.operator import keys, peers, wallets, webhooks
 from payres.operator.api import all_operations
 from payres.operator.declarations import Operation
+from payres.webhooks.store.webhooks import DELIVERIES, DeliveryRecord
 from tests.helpers import TIMEOUT, Json, usd
 from tests.instance import Instance
 from tests.operator.api.conftest import Program
 from tests.operator.pages.browser import PASSWORD, Browser, words_of
+from tests.webhooks.conftest import Sample
 
 Given = dict[str, Any]
 OPERATIONS: Final = {one.id: one for one in all_operations()}
@@ -81,6 +86,8 @@ class New:
 
     def webhook(self) -> str:
         url = f"https://hooks.example/{self._name('hook')}"
+        for one in self.program.get("/webhooks")["result"][2:]:  # there may be 16
+            self.program.change("DELETE", f"/webhooks/{one['id']}")
         self.made.append(self.program.post("/webhooks", {"url": url})["id"])
         return self.made[-1]
 
@@ -155,9 +162,14 @@ CASES: Final = (
     Case("payment_history.show_payment", lambda new: {"id": new.payment()}),
     Case("webhooks.list_webhooks", lambda new: {}),
     Case("webhooks.add", lambda new: {"url": f"https://{new.unused()}.example/"}, "webhook.add"),
+    Case("webhooks.change", lambda new: {"id": new.webhook(), "name": "Order book"}, "webhook.change"),
+    Case("webhooks.pause", lambda new: {"id": new.webhook()}, "webhook.pause"),
+    Case("webhooks.resume", lambda new: {"id": new.webhook()}, "webhook.resume"),
+    Case("webhooks.list_attempts", lambda new: {"id": new.webhook()}),
     Case("webhooks.remove", lambda new: {"id": new.webhook()}, "webhook.remove"),
     Case("webhooks.rotate", lambda new: {"id": new.webhook()}, "webhook.rotate"),
     Case("webhooks.replay_failed", lambda new: {"id": new.webhook()}, "webhook.replay"),
+    Case("webhooks.replay", lambda new: {"failed": True, "webhook": new.webhook()}, "webhook.replay"),
     Case("webhooks.list_deliveries", lambda new: {"state": "failed"}),
     Case("api_keys.revoke_api_key", lambda new: {"id": new.api_key()}, "api_key.revoke"),
     Case("audit.list_entries", lambda new: {}),
@@ -408,6 +420,19 @@ THINGS: Final[Mapping[str, Callable[[New], Given]]] = {
 }
 
 
+def _leave_undelivered(work: Work, id: str) -> None:
+    work.emit("grant.denied", None, Sample(1))
+    DELIVERIES.insert(work, DeliveryRecord(last_sequence(work), id, "failed", 10, None, work.now, 500, "no"))
+
+
+# What is done with them first, so that the form is not over.
+BEFORE: Final[Mapping[str, Callable[..., object]]] = {
+    "wallets.activate": wallets.deactivate,
+    "webhooks.resume": webhooks.pause,
+    "webhooks.replay_failed": _leave_undelivered,
+}
+
+
 @pytest.mark.parametrize("operation", [one for one in FORMS if one.form and one.form.about], ids=lambda one: one.id)
 def test_page_of_a_thing_has_a_button_for_each_form_about_it(operation: Operation, new: New) -> None:
     form = operation.form
@@ -417,8 +442,8 @@ def test_page_of_a_thing_has_a_button_for_each_form_about_it(operation: Operatio
         return  # a packet has no page but that of its form
     given = next((case.given for case in CASES if case.id == operation.id), None) or THINGS[operation.id]
     names = {name: str(value) for name, value in given(new).items()}
-    if operation.id == "wallets.activate":
-        new.instance.write(lambda work: wallets.deactivate(work, names["wallet"]))
+    if operation.id in BEFORE:
+        new.instance.write(partial(BEFORE[operation.id], **names))
     page = new.browser.get(
         "/admin" + form.about.page.format_map({key: quote(one, safe="") for key, one in names.items()})
     )

@@ -10,13 +10,16 @@ from starlette.responses import Response
 from payres.core.grants.limits import spending_of
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import visible_text
+from payres.core.protocol.wire import encode
+from payres.core.store.events import find_event
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Work
 from payres.html.html import language_of
 from payres.html.sentences import other_words, spending_sentence
-from payres.operator import keys, payments, peers, wallets
+from payres.operator import deliveries, keys, payments, peers, wallets
 from payres.operator.api import all_operations
 from payres.operator.declarations import operation_of
+from payres.operator.deliveries import ATTEMPTS
 from payres.operator.exports import export_statement
 from payres.operator.grants import GRANT
 from payres.operator.keys import KEY
@@ -24,11 +27,13 @@ from payres.operator.movements import MOVEMENT
 from payres.operator.pages.operations import filters_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.payment_history import HISTORY, show_payment, story_of
-from payres.operator.payments import PAYMENT, Payment
+from payres.operator.payments import PAYMENT
 from payres.operator.peers import PEER
 from payres.operator.shapes import Cell, Column, Shape, cell_of, facts_of, make_table, path_of
 from payres.operator.unresolved_packets import UNRESOLVED_PAYMENT, list_unresolved_payments
 from payres.operator.wallets import WALLET
+from payres.operator.webhooks import WEBHOOK
+from payres.webhooks.sender import event_view
 
 FEW: Final = PageQuery(10, None, "older")
 LIVE_SECONDS: Final = 5
@@ -115,7 +120,7 @@ async def payment_page(visit: OperatorVisit) -> Response:
         "payment.html",
         **shown_thing(visit, PAYMENT, payment) | {"facts": facts_of(HISTORY.columns, history)},
         payment=payment,
-        metadata=_metadata(payment),
+        metadata=None if payment.metadata is None else _indented(bytes(payment.metadata)),
         moments=story_of(history, visit.context.urls),
         history=history,
         events=make_table("Events", EVENT_COLUMNS, rows, "There are none any more: they are kept 30 days"),
@@ -124,10 +129,8 @@ async def payment_page(visit: OperatorVisit) -> Response:
     )
 
 
-def _metadata(payment: Payment) -> str | None:
-    if payment.metadata is None:
-        return None
-    text = msgspec.json.format(bytes(payment.metadata), indent=2).decode()
+def _indented(json: bytes) -> str:
+    text = msgspec.json.format(json, indent=2).decode()
     return "\n".join(map(visible_text, text.splitlines()))
 
 
@@ -155,6 +158,20 @@ def _of_peer(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+def _of_webhook(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
+    def sent(event_id: str) -> str | None:
+        event = find_event(work, event_id)
+        return None if event is None else _indented(encode(event_view(event)))
+
+    at = ATTEMPTS.columns[0]
+    found = _listed(work, deliveries.list_attempts, id=names["id"])
+    return {
+        "attempts": [(one, at.cell(one), sent(one.event)) for one in found],
+        "again": path_of("webhooks", names["id"], "send"),
+        "deliveries": f"{path_of('webhooks', 'deliveries')}?webhook={names['id']}",
+    }
+
+
 def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]]:
     """The page of each kind of thing that a form is about, by its path."""
     shapes = {one.form.about for one in all_operations() if one.form and one.form.about}
@@ -163,6 +180,7 @@ def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]
         **pages,
         WALLET.page: partial(thing_page, shape=WALLET, template="wallet.html", more=_of_wallet),
         PEER.page: partial(thing_page, shape=PEER, template="peer.html", more=_of_peer),
+        WEBHOOK.page: partial(thing_page, shape=WEBHOOK, template="webhook.html", more=_of_webhook),
         PAYMENT.page: payment_page,
         GRANT.page: grant_page,
     }

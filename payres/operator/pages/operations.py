@@ -234,7 +234,8 @@ class OperationPage:
         if self.operation.shows_secret:
             shape = self.operation.shows
             assert shape is not None
-            return visit.show("made.html", subject=subject, action=self.form, facts=facts_of(shape.columns, answer))
+            facts = sorted(facts_of(shape.columns, answer), key=lambda one: one[1].kind != "secret")
+            return visit.show("made.html", subject=subject, action=self.form, facts=facts)
         say(visit, Done(self._sentence(answer, subject), _filled(self.form.undo, _members(answer))))
         return redirect(subject.back)
 
@@ -350,7 +351,7 @@ class OperationPage:
             subject=subject,
             action=self.form,
             will=self.form.sentences(subject.thing) or self.operation.docstring.split("\n\n"),
-            is_over=subject.thing is not None and self.form.is_over(subject.thing),
+            is_over=subject.thing is not None and not problems and self.form.is_over(subject.thing),
             fields=self._fields(form, problems, subject.thing, language_of(visit.request).point),
             changes=[(label, before, after) for (label, before), (_, after) in changes if before != after],
             form=form,
