@@ -37,7 +37,7 @@ REQUIRED: Final = Parameter.empty
 NOUNS: Final = (
     *("wallets", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
     *("payment_history", "webhooks"),
-    *("status", "ledger", "exports", "api_keys", "audit"),
+    *("status", "ledger", "exports", "api_keys", "operators", "audit"),
 )
 # The most rows that one unit of work changes. An operation on more takes several units, and others run in between.
 ROWS_AT_ONCE: Final = 256
