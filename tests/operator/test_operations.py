@@ -84,6 +84,17 @@ class New:
         self.made.append(self.program.post("/webhooks", {"url": url})["id"])
         return self.made[-1]
 
+    def operator(self) -> str:
+        name = self._name("operator")
+        self.browser.new_link(name)
+        return name
+
+    def signed_in(self) -> str:
+        name = self._name("operator")
+        with Browser(self.instance) as other:
+            other.follow_link(name)
+        return name
+
     def api_key(self) -> str:
         made = self.program.post("/api-keys", {"name": self._name("key"), "scopes": ["audit:read"]})
         self.made.append(made["id"])
@@ -117,6 +128,9 @@ class Case(NamedTuple):
 
 
 CASES: Final = (
+    Case("operators.set_role", lambda new: {"name": new.operator(), "role": "read-only"}, "admin.role"),
+    Case("operators.sign_out", lambda new: {"name": new.signed_in()}, "admin.sign_out"),
+    Case("operators.remove_operator", lambda new: {"name": new.operator()}, "admin.remove"),
     Case(
         "wallets.open_wallet",
         lambda new: {"path": new.unused(), "asset_code": "USD", "asset_scale": 2},

@@ -41,7 +41,7 @@ def find_operator(tx: Transaction, name: str) -> OperatorRecord | None:
     return OPERATORS.find(tx, "WHERE name = ?", name)
 
 
-class Access(NamedTuple):
+class OperatorAccess(NamedTuple):
     """Until when a link is valid, the number of valid sessions, and when a known browser last signed in, if any."""
 
     link_expires_at: int | None
@@ -49,7 +49,7 @@ class Access(NamedTuple):
     last_sign_in_at: int | None
 
 
-def access_of(tx: Transaction, operator_id: int, now: int) -> Access:
+def access_of(tx: Transaction, operator_id: int, now: int) -> OperatorAccess:
     """What an operator can sign in with, and the browsers."""
     found = tx.execute(
         "SELECT (SELECT expires_at FROM password_link WHERE operator_id = :id AND expires_at > :now),"
@@ -57,7 +57,7 @@ def access_of(tx: Transaction, operator_id: int, now: int) -> Access:
         " (SELECT max(expires_at) - :lifetime FROM known_browser WHERE operator_id = :id)",
         {"id": operator_id, "now": now, "lifetime": BROWSER_LIFETIME},
     )
-    return Access(*found.fetchone())
+    return OperatorAccess(*found.fetchone())
 
 
 def delete_operator(tx: Transaction, operator_id: int) -> None:
