@@ -17,7 +17,7 @@ from payres.core.store import server
 from payres.core.store.work import Work
 from payres.html import sign_in
 from payres.html.store.sessions import delete_sessions, end_access
-from payres.operator.declarations import Listing, Name, OperationForm, check_name, operation, said
+from payres.operator.declarations import CommandLine, Listing, Name, OperationForm, check_name, operation, said
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store import operators
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord, find_operator
@@ -82,7 +82,7 @@ LINK: Final = Shape(
 
 @operation(
     shows=OPERATOR,
-    command="admin list",
+    command=CommandLine("admin list"),
     listing=Listing(
         *("operators", NONE, "Operators", "/operators"),
         "Who may use these pages. If nobody can sign in any more, `payres admin link` on the server helps.",
@@ -93,7 +93,7 @@ def list_operators(work: Work) -> Sequence[OperatorRecord]:
     return OPERATORS.list(work, "ORDER BY name")
 
 
-@operation(command="admin link", example="--name ann", text=lambda made: str(made.url))
+@operation(command=CommandLine("admin link", "--name ann", text=lambda made: str(made.url)))
 def make_link(
     work: Work,
     name: Annotated[str, said("The operator's name, as in the audit log.")] = "admin",
@@ -153,8 +153,7 @@ def renew_link(work: Work, name: str) -> ShownLink:
 
 @operation(
     shows=OPERATOR,
-    command="admin role NAME ROLE",
-    example="ann read-only",
+    command=CommandLine("admin role NAME ROLE", "ann read-only"),
     form=OperationForm(
         "Change the role", "It takes effect at once.", OPERATOR, "{name} is {role}", changes=True, moves_money=True
     ),
@@ -171,8 +170,7 @@ def set_role(work: Work, name: str, role: Role) -> OperatorRecord:
 
 @operation(
     shows=OPERATOR,
-    command="admin sign-out NAME",
-    example="ann",
+    command=CommandLine("admin sign-out NAME", "ann"),
     form=OperationForm(
         "Sign out everywhere",
         *("", OPERATOR, "{name} is signed out in every browser", "", "/operators/{name}/sign-out"),
@@ -189,9 +187,7 @@ def sign_out(work: Work, name: str) -> OperatorRecord:
 
 
 @operation(
-    command="admin remove NAME",
-    example="ann",
-    text=lambda removed: f"{removed.name} is no operator any more",
+    command=CommandLine("admin remove NAME", "ann", text=lambda one: f"{one.name} is no operator any more"),
     form=OperationForm(
         "Remove",
         "Sessions, links and the password end. What was done in this name stays in the audit log.",
