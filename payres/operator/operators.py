@@ -123,7 +123,7 @@ def make_link(
 @operation(
     shows=LINK,
     form=OperationForm(
-        "Make the link", LET_IN, title="New operator", path="/new-operator", lists="/operators", moves_money=True
+        "Make the link", title="New operator", path="/new-operator", lists="/operators", will=LET_IN, moves_money=True
     ),
     shows_secret=True,
 )
@@ -138,8 +138,10 @@ def add_operator(work: Work, name: Name, role: Role) -> ShownLink:
     shows=LINK,
     form=OperationForm(
         "Make the link",
-        [LET_IN, "The password ends now, and every browser is signed out."],
-        *(OPERATOR, "", "New link", "/operators/{name}/link"),
+        OPERATOR,
+        title="New link",
+        path="/operators/{name}/link",
+        will=[LET_IN, "The password ends now, and every browser is signed out."],
         moves_money=True,
     ),
     shows_secret=True,
@@ -155,7 +157,12 @@ def renew_link(work: Work, name: str) -> ShownLink:
     shows=OPERATOR,
     command=CommandLine("admin role NAME ROLE", "ann read-only"),
     form=OperationForm(
-        "Change the role", "It takes effect at once.", OPERATOR, "{name} is {role}", changes=True, moves_money=True
+        "Change the role",
+        OPERATOR,
+        "{name} is {role} now",
+        path="/operators/{name}/role",
+        changes=True,
+        moves_money=True,
     ),
 )
 def set_role(work: Work, name: str, role: Role) -> OperatorRecord:
@@ -173,7 +180,9 @@ def set_role(work: Work, name: str, role: Role) -> OperatorRecord:
     command=CommandLine("admin sign-out NAME", "ann"),
     form=OperationForm(
         "Sign out everywhere",
-        *("", OPERATOR, "{name} is signed out in every browser", "", "/operators/{name}/sign-out"),
+        OPERATOR,
+        "{name} is signed out in every browser",
+        path="/operators/{name}/sign-out",
         is_over=lambda one: not one.sessions,
         presses=True,
     ),
@@ -190,8 +199,11 @@ def sign_out(work: Work, name: str) -> OperatorRecord:
     command=CommandLine("admin remove NAME", "ann", text=lambda one: f"{one.name} is no operator any more"),
     form=OperationForm(
         "Remove",
-        "Sessions, links and the password end. What was done in this name stays in the audit log.",
-        *(OPERATOR, "{name} is no operator any more", "Remove this operator", "", "", "/operators"),
+        OPERATOR,
+        "{name} is no operator any more",
+        "Remove this operator",
+        back="/operators",
+        will="Sessions, links and the password end. What was done in this name stays in the audit log.",
         ends=True,
     ),
 )

@@ -154,7 +154,7 @@ class LongWorks:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, kind: str, actor: str, work: Callable[[LongWork], Awaitable[Any]]) -> Any:
-        """The result of the work. Raises what the work raises."""
+        """The result of the work, whose progress is shown meanwhile. Raises what the work raises."""
         one = self.latest[kind] = LongWork(actor, self._clock.now())
         try:
             one.outcome = await work(one)
@@ -165,21 +165,21 @@ class LongWorks:
             one.ended_at = self._clock.now()
         return one.outcome
 
-    def begin(self, kind: str, actor: str, work: Callable[[LongWork], Awaitable[Any]]) -> None:
-        """Starts the work, for which nobody waits. Raises WrongState while the latest of its kind goes on."""
+    def begin(self, kind: str, work: Callable[[], Awaitable[Any]]) -> None:
+        """Starts what will `run` a work of this kind, and for which nobody waits. Raises WrongState while one runs."""
         if kind in self.latest and self.latest[kind].ended_at is None:
-            raise WrongState(f"A {kind} is being made already")
-        task = asyncio.create_task(self._run_alone(kind, actor, work))
+            raise WrongState(f"A {kind} is under way already")
+        task = asyncio.create_task(self._run_alone(kind, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run_alone(self, kind: str, actor: str, work: Callable[[LongWork], Awaitable[Any]]) -> None:
+    async def _run_alone(self, kind: str, work: Callable[[], Awaitable[Any]]) -> None:
         try:
-            await self.run(kind, actor, work)
+            await work()
         except DomainError as error:
-            log.warning("the %s by %s failed: %s", kind, actor, error)
+            log.warning("a %s failed: %s", kind, error)
         except Exception:
-            log.exception("the %s by %s failed", kind, actor)
+            log.exception("a %s failed", kind)
 
     async def close(self) -> None:
         """Stops what is under way."""
