@@ -52,7 +52,7 @@ AFTER_TAKEOVER = (
 
 
 # Gets the step that is being done, how much of it is done, and of how much; 0 if that is not known.
-Note = Callable[[str, int, int], object]
+NoteStep = Callable[[str, int, int], object]
 
 
 class BackupError(Exception):
@@ -95,7 +95,9 @@ def shown(database: str, made: Backup) -> MadeBackup:
     return MadeBackup(database=database, backup=str(made.path), version=made.version, bytes=made.size)
 
 
-def make_backup(database: Path, destination: Path, overwrite: bool, now: int, note: Note = lambda *_: None) -> Backup:
+def make_backup(
+    database: Path, destination: Path, overwrite: bool, now: int, note: NoteStep = lambda *_: None
+) -> Backup:
     """Copies the database, verifies the copy and renames it to its final name. In a directory, the name is made of the
     time.
 

@@ -148,6 +148,7 @@ class BackupFile:
         back="/backups",
         will=SECRETS,
         moves_money=True,
+        because="the file has every secret",
     )
 )
 async def download(call: ActorRequest, name: str) -> Response:

@@ -23,6 +23,7 @@ from payres.operator.store import operators
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord, find_operator
 
 Role = Annotated[Literal["full", "read-only"], said("full may do everything, read-only may look at everything.")]
+ACCESS: Final = "this is about who may do what"
 LET_IN: Final = "It sets a password, works once, and for 15 minutes. Hand it over yourself."
 MAY_LOOK: Final = "You may look at everything and change nothing"
 NONE: Final = "Nobody can sign in to the pages yet: `payres admin link` lets the first one in"
@@ -123,7 +124,13 @@ def make_link(
 @operation(
     shows=LINK,
     form=OperationForm(
-        "Make the link", title="New operator", path="/new-operator", lists="/operators", will=LET_IN, moves_money=True
+        "Make the link",
+        title="New operator",
+        path="/new-operator",
+        lists="/operators",
+        will=LET_IN,
+        moves_money=True,
+        because=ACCESS,
     ),
     shows_secret=True,
 )
@@ -143,6 +150,7 @@ def add_operator(work: Work, name: Name, role: Role) -> ShownLink:
         path="/operators/{name}/link",
         will=[LET_IN, "The password ends now, and every browser is signed out."],
         moves_money=True,
+        because=ACCESS,
     ),
     shows_secret=True,
 )
@@ -163,6 +171,7 @@ def renew_link(work: Work, name: str) -> ShownLink:
         path="/operators/{name}/role",
         changes=True,
         moves_money=True,
+        because=ACCESS,
     ),
 )
 def set_role(work: Work, name: str, role: Role) -> OperatorRecord:

@@ -414,6 +414,7 @@ FORMS: Final = [one for one in OPERATIONS.values() if one.form]
 # Things of the forms that CASES has none for.
 THINGS: Final[Mapping[str, Callable[[New], Given]]] = {
     "assets.withdraw_fees": lambda new: new.asset(),
+    "operators.renew_link": lambda new: {"name": new.operator()},
     "keys.add_key": lambda new: {"wallet": new.wallet()},
     "payments.refund": lambda new: {"id": new.payment()},
     "wallets.make_password_link": lambda new: {"wallet": new.wallet()},

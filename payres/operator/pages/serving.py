@@ -21,7 +21,7 @@ from payres.html.visits import Form
 from payres.operator.api import all_operations
 from payres.operator.exports import export_ledger, export_payments, export_statement
 from payres.operator.operators import MAY_LOOK, require_change
-from payres.operator.pages import overview
+from payres.operator.pages import overview, server
 from payres.operator.pages.details import thing_pages
 from payres.operator.pages.operations import OperationPage, exports_page, send_file, show_list
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit, Page
@@ -43,7 +43,9 @@ PAGES: Final[Mapping[str, Callable[..., Any]]] = {
     "/exports": exports_page,
     "/exports/payments": partial(send_file, rule=export_payments),
     "/exports/ledger": partial(send_file, rule=export_ledger),
-    "/settings": overview.settings_page,
+    "/backups": server.backups_page,
+    "/ledger-check": server.check_page,
+    "/settings": server.settings_page,
 }
 
 
