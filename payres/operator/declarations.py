@@ -37,7 +37,7 @@ REQUIRED: Final = Parameter.empty
 NOUNS: Final = (
     *("wallets", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
     *("payment_history", "webhooks", "deliveries"),
-    *("status", "ledger", "exports", "api_keys", "audit"),
+    *("status", "ledger", "exports", "api_keys", "operators", "audit"),
 )
 # The most rows that one unit of work changes. An operation on more takes several units, and others run in between.
 ROWS_AT_ONCE: Final = 256
@@ -199,8 +199,9 @@ class OperationForm(NamedTuple):
     - `path` is by default that of the thing's page, and the first word of the button.
     - With `changes`, the fields have the thing's present values, from its members or from this function, and only those
       that were changed are sent.
-    - A form that `moves_money` is looked over, and asks for the operator's password again. One that `presses` is a
-      button on the page itself, because what it does can be taken back. What one that `ends` something does cannot.
+    - A form that `moves_money`, or as much as that, is looked over, and asks for the operator's password again, with
+      `because` as the reason. One that `presses` is a button on the page itself, because what it does can be taken
+      back. What one that `ends` something does cannot.
     - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `undo` is the
       path of the form that takes it back, and `back` the next page, by default that of the thing.
     """
@@ -218,6 +219,7 @@ class OperationForm(NamedTuple):
     question: str = ""
     undo: str = ""
     moves_money: bool = False
+    because: str = "this moves money"
     presses: bool = False
     ends: bool = False
 

@@ -91,6 +91,17 @@ class New:
         self.made.append(self.program.post("/webhooks", {"url": url})["id"])
         return self.made[-1]
 
+    def operator(self) -> str:
+        name = self._name("operator")
+        self.browser.new_link(name)
+        return name
+
+    def signed_in(self) -> str:
+        name = self._name("operator")
+        with Browser(self.instance) as other:
+            other.follow_link(name)
+        return name
+
     def api_key(self) -> str:
         made = self.program.post("/api-keys", {"name": self._name("key"), "scopes": ["audit:read"]})
         self.made.append(made["id"])
@@ -124,6 +135,9 @@ class Case(NamedTuple):
 
 
 CASES: Final = (
+    Case("operators.set_role", lambda new: {"name": new.operator(), "role": "read-only"}, "admin.role"),
+    Case("operators.sign_out", lambda new: {"name": new.signed_in()}, "admin.sign_out"),
+    Case("operators.remove_operator", lambda new: {"name": new.operator()}, "admin.remove"),
     Case(
         "wallets.open_wallet",
         lambda new: {"path": new.unused(), "asset_code": "USD", "asset_scale": 2},
@@ -413,6 +427,7 @@ FORMS: Final = [one for one in OPERATIONS.values() if one.form]
 # Things of the forms that CASES has none for.
 THINGS: Final[Mapping[str, Callable[[New], Given]]] = {
     "assets.withdraw_fees": lambda new: new.asset(),
+    "operators.renew_link": lambda new: {"name": new.operator()},
     "keys.add_key": lambda new: {"wallet": new.wallet()},
     "payments.refund": lambda new: {"id": new.payment()},
     "wallets.make_password_link": lambda new: {"wallet": new.wallet()},

@@ -19,7 +19,7 @@ IDS = {
     "assets": "deposit_liquidity list_assets list_liquidity list_rates remove_rate set_fee set_rate withdraw_fees"
     " withdraw_liquidity",
     "audit": "list_entries",
-    "backups": "make",
+    "backups": "list_backups make",
     "events": "read",
     "exports": "export_ledger export_payments export_statement",
     "grants": "decide list_grants revoke show_grant",
