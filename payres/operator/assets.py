@@ -21,7 +21,7 @@ from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.operator import movements
 from payres.operator.declarations import DecimalText, Reference, Sum, command, endpoint, lists, said
-from payres.operator.movements import MOVEMENT, NamedAccount
+from payres.operator.movements import MOVEMENT
 from payres.operator.shapes import Column, Shape, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -244,8 +244,8 @@ def deposit_liquidity(
 
     AMOUNT is a decimal in units of the asset.
     """
-    account = _account(work, open_asset(work, code, scale), "liquidity")
-    return movements.move(work, account, "deposit", amount, reference)
+    account_id = ledger.operator_account(work, open_asset(work, code, scale).id, "liquidity")
+    return movements.move(work, account_id, "deposit", amount, reference)
 
 
 @endpoint("POST /assets/{code}/{scale}/liquidity/withdrawals", "liquidity:write", MOVEMENT)
@@ -257,8 +257,8 @@ def withdraw_liquidity(
 
     What is held for payments in progress stays.
     """
-    account = _account(work, require_asset(work, code, scale), "liquidity")
-    return movements.move(work, account, "withdrawal", amount, reference)
+    account_id = ledger.operator_account(work, require_asset(work, code, scale).id, "liquidity")
+    return movements.move(work, account_id, "withdrawal", amount, reference)
 
 
 @endpoint("POST /assets/{code}/{scale}/fees/withdrawals", "liquidity:write", MOVEMENT)
@@ -267,8 +267,8 @@ def withdraw_fees(
     work: Work, code: str, scale: AssetScale, amount: Sum, reference: Reference | None = None
 ) -> MovementRecord:
     """Withdraw collected fees."""
-    account = _account(work, require_asset(work, code, scale), "fees")
-    return movements.move(work, account, "withdrawal", amount, reference)
+    account_id = ledger.operator_account(work, require_asset(work, code, scale).id, "fees")
+    return movements.move(work, account_id, "withdrawal", amount, reference)
 
 
 def asset_name(asset: AssetRecord) -> str:
@@ -303,9 +303,3 @@ def _check_code(work: Work, code: str) -> None:
     is_misspelt = code.islower() or (len(code) == 3 and code.isalpha() and not code.isupper())
     if is_misspelt and all(asset.code != code for asset in accounts.list_assets(work)):
         raise InvalidRequest(f"Asset codes are written in upper case: give {code.upper()}, not {code}", field="asset")
-
-
-def _account(work: Work, asset: AssetRecord, kind: str) -> NamedAccount:
-    what = {"liquidity": "The liquidity", "fees": "The fees account"}[kind]
-    holder = f"{what} in {asset.code} with scale {asset.scale}"
-    return NamedAccount(ledger.operator_account(work, asset.id, kind), asset, kind, asset_name(asset), holder)

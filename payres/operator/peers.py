@@ -26,7 +26,7 @@ from payres.interledger.store.peers import PEERS, PeerRecord
 from payres.operator import movements
 from payres.operator.assets import MAX_SCALE, open_asset
 from payres.operator.declarations import Currency, DecimalText, Name, Reference, Sum, command, endpoint, lists, said
-from payres.operator.movements import MOVEMENT, NamedAccount
+from payres.operator.movements import MOVEMENT
 from payres.operator.shapes import Cell, Column, Shape, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -343,7 +343,7 @@ def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = No
 
     The peer then owes us less, or we owe it more. AMOUNT is a decimal in units of the currency.
     """
-    return movements.move(work, _account(work, name), "deposit", amount, reference)
+    return movements.move(work, require_peer(work, name).account_id, "deposit", amount, reference)
 
 
 @endpoint("POST /peers/{name}/withdrawals", "peers:write", MOVEMENT)
@@ -353,13 +353,7 @@ def withdraw(work: Work, name: str, amount: Sum, reference: Reference | None = N
 
     We then owe the peer less, or it owes us more, up to its credit limit. AMOUNT is a decimal in units of the currency.
     """
-    return movements.move(work, _account(work, name), "withdrawal", amount, reference)
-
-
-def _account(work: Work, name: str) -> NamedAccount:
-    peer = require_peer(work, name)
-    holder = f"The account of the peer {name}, its credit limit included,"
-    return NamedAccount(peer.account_id, ASSETS.by_id(work, peer.asset_id), "peer", name, holder)
+    return movements.move(work, require_peer(work, name).account_id, "withdrawal", amount, reference)
 
 
 def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:

@@ -12,7 +12,7 @@ from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.urls import RESET_PATH, new_wallet_path, require_wallet_path
 from payres.core.protocol.wire import Resource, Scale
 from payres.core.store import server, wallets
-from payres.core.store.accounts import ACCOUNTS, ASSETS
+from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Environment, Work
@@ -32,7 +32,7 @@ from payres.operator.declarations import (
     lists,
     said,
 )
-from payres.operator.movements import MOVEMENT, NamedAccount
+from payres.operator.movements import MOVEMENT
 from payres.operator.shapes import Column, Shape, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -192,7 +192,7 @@ def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | 
     if not found.active:
         sentence = f"The wallet {found.path} is inactive and receives no money; activate it first"
         raise WrongState(sentence, path=found.path)
-    return movements.move(work, _account(work, found), "deposit", amount, reference)
+    return movements.move(work, found.account_id, "deposit", amount, reference)
 
 
 @endpoint("POST /wallets/{wallet}/withdrawals", "wallets:fund", MOVEMENT)
@@ -207,7 +207,7 @@ def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | 
 )
 def withdraw(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Take money out of a wallet. AMOUNT is a decimal in units of its currency."""
-    return movements.move(work, _account(work, require_wallet(work, wallet)), "withdrawal", amount, reference)
+    return movements.move(work, require_wallet(work, wallet).account_id, "withdrawal", amount, reference)
 
 
 @endpoint("GET /wallets/{wallet}/movements", "wallets:read", MOVEMENT)
@@ -291,11 +291,6 @@ def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
 def unlock(work: Work, wallet: WalletName) -> WalletRecord:
     """Clear the counts of wrong passwords of a wallet. Its owner can then sign in at once."""
     return _change(work, wallet, "wallet.unlock", unlocked_at=work.now)
-
-
-def _account(work: Work, wallet: WalletRecord) -> NamedAccount:
-    asset = ASSETS.by_id(work, wallet.asset_id)
-    return NamedAccount(wallet.account_id, asset, "wallet", wallet.path, f"The wallet {wallet.path}")
 
 
 def _change(work: Work, path: str, action: str, **columns: str | int) -> WalletRecord:
