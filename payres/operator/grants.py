@@ -5,7 +5,7 @@ from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from payres.core.grants import requests, tokens
 from payres.core.grants.access import granted_access
@@ -15,7 +15,7 @@ from payres.core.protocol.amounts import Asset, format_decimal, parse_value
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.gnap import Limits, OutgoingPaymentAccess
 from payres.core.protocol.urls import canonical
-from payres.core.protocol.visible import visible_name
+from payres.core.protocol.visible import is_visible, visible_name
 from payres.core.protocol.wire import Amount, Resource
 from payres.core.store import grants, server
 from payres.core.store.clients import CLIENTS
@@ -44,18 +44,28 @@ def named_grant(work: Work, ref: str) -> str:
 GrantName = Annotated[str, said(typed=named_grant)]
 GrantStateFilter = Annotated[GrantState | UnsetType, said("Only grants in this state.")]
 WithoutConsent = Annotated[bool, said("Also grants that need no owner's consent.", option="--all")]
+MAX_REASON_LENGTH: Final = 140
+DecisionReason = Annotated[
+    str,
+    Meta(
+        description="How you know what the owner wants; the owner and the audit log get this sentence.",
+        min_length=1,
+        max_length=MAX_REASON_LENGTH,
+    ),
+]
 REFUSED: Final = frozenset({"denied", "expired", "lapsed"})  # states in which a grant has never permitted anything
 
 
 class Consent(Resource, frozen=True, kw_only=True):
     """`redirect` is where the client sends its user, `finish` where the user goes afterwards. `decidedBy` is null for
-    decisions older than this member."""
+    decisions older than this member. `reason` is what an operator wrote for the owner."""
 
     redirect: str
     finish: str | None
     expires_at: str
     decided_at: str | None
     decided_by: Decider | None
+    reason: str | None
 
 
 class GrantSpending(Resource, frozen=True, kw_only=True):
@@ -192,6 +202,7 @@ GRANT: Final = Shape(
     fact("Consent page", lambda one: (found := _undecided(one)) and found.redirect, "code"),
     fact("Decided (UTC)", lambda one: one.interaction and one.interaction.decided_at, "time"),
     fact("Decided by", lambda one: one.interaction and one.interaction.decided_by),
+    fact("Reason", lambda one: one.interaction and one.interaction.reason, "long"),
     fact("Ended (UTC)", "ended_at", "time"),
     fact("Afterwards the owner goes to", lambda one: one.interaction and one.interaction.finish, "code"),
     read=require_grant,
@@ -219,16 +230,18 @@ def show_grant(work: Work, id: GrantName) -> GrantRecord:
 
 
 @endpoint("PUT /grants/{id}/decision", "grants:write")
-def decide(work: Work, id: str, approve: bool) -> GrantDecision:
+def decide(work: Work, id: str, approve: bool, reason: DecisionReason | None = None) -> GrantDecision:
     """Consent to a grant, or refuse it, in the owner's name.
 
     Raises WrongState if it is already decided, InvalidInteraction if it has expired.
     """
+    if reason is not None and not (len(reason) <= MAX_REASON_LENGTH and reason.strip() and is_visible(reason)):
+        raise InvalidRequest(f"A reason has 1 to {MAX_REASON_LENGTH} printable characters", field="reason")
     record, interaction = require_grant(work, id), grants.interaction_of_grant(work, id)
     if interaction is None:
         raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
-    redirect = requests.decide(work, Pending(record, interaction), approve, "operator")
-    server.record(work, "grant.approve" if approve else "grant.deny", record.id)
+    redirect = requests.decide(work, Pending(record, interaction), approve, "operator", reason)
+    server.record(work, "grant.approve" if approve else "grant.deny", record.id, reason=reason)
     return GrantDecision(grant=grant(work, require_grant(work, id)), redirect=redirect)
 
 
@@ -238,23 +251,23 @@ def _decided(word: str, decision: GrantDecision) -> str:
 
 
 @command("grant approve REF", "0198c0de-...", text=partial(_decided, "approved"))
-def approve(work: Work, id: GrantName) -> GrantDecision:
+def approve(work: Work, id: GrantName, reason: DecisionReason | None = None) -> GrantDecision:
     """Consent to a grant in the owner's name.
 
     A browser that has the consent page open goes on to the finish URL by itself, which informs the client; the URL is
     printed too. Anyone with the page's URL can do so: approve what the owner wants, not what somebody else sends you.
     """
-    return decide(work, id, approve=True)
+    return decide(work, id, True, reason)
 
 
 @command("grant deny REF", "0198c0de-...", text=partial(_decided, "denied"))
-def deny(work: Work, id: GrantName) -> GrantDecision:
+def deny(work: Work, id: GrantName, reason: DecisionReason | None = None) -> GrantDecision:
     """Refuse a grant in the owner's name.
 
     A browser that has the consent page open goes on to the finish URL by itself, which informs the client; the URL is
     printed too.
     """
-    return decide(work, id, approve=False)
+    return decide(work, id, False, reason)
 
 
 @endpoint("DELETE /grants/{id}", "grants:write", GRANT)

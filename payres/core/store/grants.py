@@ -39,7 +39,8 @@ class GrantRecord(msgspec.Struct, frozen=True):
 
 
 class InteractionRecord(msgspec.Struct, frozen=True):
-    """A row of `interaction`. reference is the interact_ref while it is usable."""
+    """A row of `interaction`. reference is the interact_ref while it is usable, reason what an operator wrote for the
+    owner."""
 
     id: str
     grant_id: str
@@ -51,6 +52,7 @@ class InteractionRecord(msgspec.Struct, frozen=True):
     expires_at: int
     decided_at: int | None
     decided_by: Decider | None = None
+    reason: str | None = None
 
 
 class SpendingRecord(msgspec.Struct, frozen=True):
@@ -71,6 +73,7 @@ class DecidedRecord(GrantRecord, frozen=True):
 
     decided_at: int = 0
     decided_by: Decider | None = None
+    reason: str | None = None
     client: str = ""
     spent: int = 0
     finish_uri: str | None = None
@@ -86,6 +89,7 @@ DECIDED = Table(
     prefix="g.",
     decided_at="i.decided_at",
     decided_by="i.decided_by",
+    reason="i.reason",
     client="c.identity",
     finish_uri="i.finish_uri",
     spent="coalesce((SELECT sum(debit) FROM grant_spending WHERE grant_id = g.id), 0)",
