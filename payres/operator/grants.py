@@ -5,11 +5,12 @@ from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
+from markupsafe import Markup
 from msgspec import UNSET, Meta, UnsetType
 
 from payres.core.grants import requests, tokens
 from payres.core.grants.access import granted_access
-from payres.core.grants.limits import current_window, spent_in_window
+from payres.core.grants.limits import current_window, spending_of, spent_in_window
 from payres.core.grants.requests import Pending
 from payres.core.protocol.amounts import Asset, format_decimal, parse_value
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
@@ -23,8 +24,10 @@ from payres.core.store.grants import GRANTS, Decider, GrantRecord, GrantState, I
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
+from payres.html.language import Language
+from payres.html.sentences import limit_words, other_words
 from payres.operator.declarations import command, endpoint, form, lists, said
-from payres.operator.shapes import Column, Shape, fact, represent
+from payres.operator.shapes import Cell, Column, Shape, fact, path_of, represent
 
 
 def named_grant(work: Work, ref: str) -> str:
@@ -82,13 +85,15 @@ class GrantSpending(Resource, frozen=True, kw_only=True):
 
 
 class Grant(Resource, frozen=True, kw_only=True):
-    """`access` and `subject` are as granted. `spending` is null if the grant permits no payments, or none now."""
+    """`walletName` is the wallet's public name, or its path. `access` and `subject` are as granted. `spending` is null
+    if the grant permits no payments, or none now."""
 
     id: str
     state: GrantState
     client: str
     client_name: str | None
     wallet_address: str | None
+    wallet_name: str | None
     access: list[dict[str, Any]]
     subject: dict[str, Any] | None
     interaction: Consent | None
@@ -107,14 +112,16 @@ class GrantDecision(Resource, frozen=True, kw_only=True):
 
 def grant(work: Work, record: GrantRecord) -> Grant:
     """The struct of a grant, with what it has spent and has left."""
-    owner, found = record.wallet_address_id, grants.interaction_of_grant(work, record.id)
+    found = grants.interaction_of_grant(work, record.id)
+    owner = None if record.wallet_address_id is None else WALLETS.by_id(work, record.wallet_address_id)
     state = state_of(record, found, work.now)
     return represent(
         Grant,
         record,
         state=state,
         client=CLIENTS.by_id(work, record.client_id).identity,
-        wallet_address=None if owner is None else work.urls.wallet(WALLETS.by_id(work, owner).path),
+        wallet_address=None if owner is None else work.urls.wallet(owner.path),
+        wallet_name=None if owner is None else owner.public_name or owner.path,
         access=msgspec.json.decode(record.access),
         subject=msgspec.json.decode(record.subject) if record.subject else None,
         interaction=None if found is None else _consent(work, found),
@@ -136,10 +143,19 @@ def state_of(record: GrantRecord, interaction: InteractionRecord | None, now: in
     return "lapsed" if requests.has_lapsed(record.state, interaction.decided_at, now) else record.state
 
 
+def _name(one: Grant) -> str:
+    """What the client calls itself, or else its address, which is verified."""
+    return visible_name(one.client_name, one.client) or one.client
+
+
 def _client(one: Grant) -> str:
-    """The client, with its self-chosen name in quotes: only the address is verified."""
-    name = visible_name(one.client_name, one.client)
-    return f"{one.client} “{name}”" if name else one.client
+    """The client, with its self-chosen name in quotes."""
+    name = _name(one)
+    return name if name == one.client else f"{one.client} “{name}”"
+
+
+def _money(value: str | None, code: str | None) -> str | None:
+    return None if value is None else f"{code} {value}"
 
 
 def _left(one: Grant) -> str | None:
@@ -147,40 +163,35 @@ def _left(one: Grant) -> str | None:
     if found is None or one.state == "revoked":
         return None
     if found.debit_left is not None:
-        return f"{found.debit_left} {found.debit_asset_code}"
-    return "no limit" if found.receive_left is None else f"{found.receive_left} {found.receive_asset_code} to receive"
+        return _money(found.debit_left, found.debit_asset_code)
+    left = _money(found.receive_left, found.receive_asset_code)
+    return "no limit" if left is None else f"{left} to receive"
 
 
-def _purpose(one: Grant) -> str:
-    """A short description of the access: payments with their limits, if there are any."""
-    spends = [item for item in one.access if item["type"] == "outgoing-payment" and "create" in item["actions"]]
-    words = [f"payments {_limits(item) or 'of any amount'}" for item in spends]
-    return "; ".join(words or map(_actions, one.access)) or "to know who the owner is"
-
-
-def _actions(item: Mapping[str, Any]) -> str:
-    return f"{item['type']}: {', '.join(item['actions'])}"
-
-
-def _limits(item: Mapping[str, Any]) -> str:
-    """The limits of the item, as text; empty if there are none."""
-    limits, parts = item.get("limits", {}), []
-    for field, words in (("debitAmount", "sending at most"), ("receiveAmount", "delivering at most")):
-        if field in limits:
-            asset = Asset(limits[field]["assetCode"], limits[field]["assetScale"])
-            parts.append(f"{words} {format_decimal(int(limits[field]['value']), asset)} {asset.code}")
-    parts += [f"in each window of {limits['interval']}"] if "interval" in limits else []
-    parts += [f"to {limits['receiver']}"] if "receiver" in limits else []
-    return ", ".join(parts)
+def _may(one: Grant) -> str:
+    """What the grant permits, as its owner reads it: `It may pay up to USD 50.00 a month, from 1 November 2026.`"""
+    access, language = msgspec.json.encode(one.access).decode(), Language("en", 0)
+    spending = spending_of(access)
+    if spending is None:
+        seen = other_words(language, access, None, one.wallet_address or "")
+        return " ".join(map(Markup.striptags, seen)) or "It learns who the owner is."
+    start = spending.interval.start if spending.interval else None
+    parts = [f"It may pay {limit_words(language, spending).striptags()}"]
+    parts += [] if start is None else [f"from {language.date(start)}"]
+    parts += [f"only to {spending.receiver}"] if spending.receiver else []
+    return f"{', '.join(parts)}."
 
 
 def _access(one: Grant) -> str:
     def words(item: Mapping[str, Any]) -> str:
-        parts = [_actions(item)]
-        parts += [f"for {item['identifier']}"] if "identifier" in item else []
-        return ", ".join(filter(None, [*parts, _limits(item)]))
+        actions = f"{item['type']}: {', '.join(item['actions'])}"
+        return f"{actions}, for {item['identifier']}" if "identifier" in item else actions
 
     return "; ".join(map(words, one.access))
+
+
+def _interval(one: Grant) -> str | None:
+    return next((item["limits"]["interval"] for item in one.access if "interval" in item.get("limits", {})), None)
 
 
 def _undecided(one: Grant) -> Consent | None:
@@ -190,15 +201,18 @@ def _undecided(one: Grant) -> Consent | None:
 GRANT: Final = Shape(
     grant,
     Column("Asked for (UTC)", "created_at", "time"),
-    Column("Grant", "id", "code", section="grants"),
-    Column("Client", _client, "long"),
-    Column("Wallet", "wallet_address", "long"),
+    Column("Grant", "id", "code", section="grants", listed="in files"),
+    Column("App", lambda one: Cell(_name(one), "long", path_of("grants", one.id)), listed="on pages"),
+    Column("Client", _client, "long", listed="in files"),
+    Column("Wallet", "wallet_name", "long", listed="on pages"),
+    Column("Wallet", "wallet_address", "long", listed="in files"),
     Column("State", "state", "state"),
-    Column("For", _purpose, "long"),
-    Column("Spent", lambda one: (found := one.spending) and f"{found.debit} {found.debit_asset_code}", "number"),
+    Column("What it may do", _may, "long"),
+    Column("Spent", lambda one: (found := one.spending) and _money(found.debit, found.debit_asset_code), "number"),
     Column("Left", _left, "number"),
     Column("Consent until (UTC)", lambda one: (found := _undecided(one)) and found.expires_at, "time"),
     fact("Access", _access, "long"),
+    fact("Interval", _interval, "code"),
     fact("Consent page", lambda one: (found := _undecided(one)) and found.redirect, "code"),
     fact("Decided (UTC)", lambda one: one.interaction and one.interaction.decided_at, "time"),
     fact("Decided by", lambda one: one.interaction and one.interaction.decided_by),

@@ -114,15 +114,16 @@ def test_wallet_has_its_balance_payments_movements_and_keys(ann: Browser, seeded
 
 def test_grant_is_told_in_words_with_what_is_left(ann: Browser, seeded: Seeded) -> None:
     words = ann.words(f"/admin/grants/{seeded.grant}")
-    assert "State issued Left 75.00 USD Asked for" in words
-    assert "Spent 25.00 USD" in words
+    assert "State issued Left USD 75.00 Asked for" in words
+    assert "Spent USD 25.00" in words
     assert "It may pay up to USD 100.00, to anyone it chooses." in words
     assert "your wallet" not in words
-    [row] = [row for row in ann.rows("/admin/grants") if row["Grant"] == seeded.grant]
-    assert all(row["For"].startswith("payments ") for row in ann.rows("/admin/grants"))
+    assert f'href="/admin/grants/{seeded.grant}"' in ann.get("/admin/grants").text
+    [row] = [row for row in ann.rows("/admin/grants") if row["Spent"] == "USD 25.00"]
+    assert (row["State"], row["Wallet"], row["Left"]) == ("issued", "Alice", "USD 75.00")
+    assert row["What it may do"] == "It may pay up to USD 100.00."
     assert "Without consent too" in ann.words("/admin/grants")
-    assert "quote: create" in ann.words("/admin/grants", withoutConsent="true")
-    assert (row["State"], row["Spent"], row["Left"]) == ("issued", "25.00 USD", "75.00 USD")
+    assert "It may ask for prices." in ann.words("/admin/grants", withoutConsent="true")
 
 
 def test_peer_has_its_unresolved_packets(ann: Browser, seeded: Seeded) -> None:
