@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -11,6 +12,7 @@ from payres.core.store.server import AUDIT
 from payres.core.store.work import Work
 from payres.operator import assets, invariant_checks, movements, peers, wallets
 from payres.operator.store.entries import MOVEMENTS, MovementRecord, page_of_movements
+from tests.instance import Instance
 from tests.works import NOW, add_usd_peer, work_at
 
 OVER = NOW + movements.UNDO_MINUTES * MINUTE
@@ -77,6 +79,21 @@ def test_movement_is_undone_once_and_what_undoes_it_never(tx: Work) -> None:
     refused(tx, undone, "This withdrawal undoes another one")
     with pytest.raises(NotFound):
         movements.undo(tx, "0198c0de-0000-7000-8000-000000000000")
+
+
+def test_of_two_simultaneous_undos_one_wins(shared: Instance) -> None:
+    shared.create_wallet("undone", deposit="20.00")
+    first = shared.write(lambda work: wallets.deposit(work, "undone", "5.00"))
+
+    def undo(_: int) -> bool:
+        try:
+            return bool(shared.write(lambda work: movements.undo(work, first.id)))
+        except WrongState:
+            return False
+
+    with ThreadPoolExecutor(2) as threads:
+        assert sorted(threads.map(undo, range(2))) == [False, True]
+    assert shared.read(lambda work: balance(work, first)) == 2000
 
 
 @pytest.mark.parametrize("action", MAKE)
