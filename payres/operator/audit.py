@@ -9,8 +9,8 @@ from payres.core.protocol.wire import Resource, encode
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.server import AUDIT, AuditRecord
 from payres.core.store.work import Work
-from payres.operator.declarations import FROM, Name, Query, TimeText, command, endpoint, lists, require_time, said
-from payres.operator.shapes import Cell, Column, Shape, path_of, represent
+from payres.operator.declarations import Listing, Name, TimeText, operation, require_time, said
+from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
 
 # The section with the page of an action's object, by the noun of the action.
 OWN: Final = ("wallet", "peer", "grant", "payment", "webhook")
@@ -19,7 +19,7 @@ SECTIONS: Final = {one: f"{one}s" for one in OWN} | {"key": "wallets", "api_key"
 
 class AuditEntry(Resource, frozen=True, kw_only=True):
     id: str
-    created_at: str
+    created_at: Time
     actor: str
     action: str
     object: str
@@ -28,16 +28,6 @@ class AuditEntry(Resource, frozen=True, kw_only=True):
 
 def entry(work: Work, record: AuditRecord) -> AuditEntry:
     return represent(AuditEntry, record)
-
-
-class AuditQuery(Query, frozen=True, kw_only=True):
-    """`actor`, `action` and `object` are substrings of those members of an entry."""
-
-    actor: Annotated[Name | UnsetType, said("Only by actors with this in the name.")] = UNSET
-    action: Annotated[Name | UnsetType, said("Only with this in the action, such as wallet.")] = UNSET
-    object: Annotated[Name | UnsetType, said("Only with this in the object.")] = UNSET
-    from_: Annotated[TimeText | UnsetType, said("On this day (UTC), or at this time, or later.")] = FROM
-    to: Annotated[TimeText | UnsetType, said("Before then.")] = UNSET
 
 
 def _actor(entry: AuditEntry) -> Cell:
@@ -70,19 +60,34 @@ ENTRY: Final = Shape(
 )
 
 
-@endpoint("GET /audit-log", "audit:read", ENTRY, noun="audit")
-@command("audit list", "--limit 10")
-@lists(
-    "entries",
-    "Nothing has been changed yet",
-    "Audit log",
-    about="What operators changed, with the command, the API or these pages.",
+@operation(
+    "GET /audit-log",
+    "audit:read",
+    ENTRY,
+    command="audit list",
+    example="--limit 10",
+    listing=Listing(
+        "entries",
+        "Nothing has been changed yet",
+        "Audit log",
+        about="What operators changed, with the command, the API or these pages.",
+    ),
+    noun="audit",
 )
-def list_entries(work: Work, page: PageQuery, query: AuditQuery) -> tuple[Sequence[AuditRecord], PageBounds]:
+def list_entries(
+    work: Work,
+    page: PageQuery,
+    actor: Annotated[Name | UnsetType, said("Only by actors with this in the name.")] = UNSET,
+    action: Annotated[Name | UnsetType, said("Only with this in the action, such as wallet.")] = UNSET,
+    object_: Annotated[Name | UnsetType, said("Only with this in the object.")] = UNSET,
+    from_: Annotated[TimeText | UnsetType, said("On this day (UTC), or at this time, or later.")] = UNSET,
+    to: Annotated[TimeText | UnsetType, said("Before then.")] = UNSET,
+) -> tuple[Sequence[AuditRecord], PageBounds]:
     """List what was changed and by whom, newest first."""
+    parts = {"actor": actor, "action": action, "object": object_}
     conditions: dict[str, Any] = {
-        **{f"instr(lower({name}), lower(?)) > 0": getattr(query, name) for name in ("actor", "action", "object")},
-        "created_at >= ?": require_time(query.from_, "from") if query.from_ else None,
-        "created_at < ?": require_time(query.to, "to") if query.to else None,
+        **{f"instr(lower({name}), lower(?)) > 0": text for name, text in parts.items()},
+        "created_at >= ?": require_time(from_, "from") if from_ else None,
+        "created_at < ?": require_time(to, "to") if to else None,
     }
     return select_page(work, AUDIT, page, {sql: value for sql, value in conditions.items() if value})

@@ -22,7 +22,7 @@ from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
 from payres.interledger.settlement import warn_of_low
 from payres.interledger.store.peers import peer_with_account
-from payres.operator.shapes import Column, Shape, represent
+from payres.operator.shapes import Column, Shape, Time, represent
 from payres.operator.store import entries
 from payres.operator.store.entries import MOVEMENTS, NAMED_ACCOUNTS, MovementRecord, NamedAccount
 
@@ -55,7 +55,7 @@ class Movement(Resource, frozen=True, kw_only=True):
     reference: str | None
     undoes: str | None
     undone_by: str | None
-    created_at: str
+    created_at: Time
 
 
 def movement(work: Work, record: MovementRecord) -> Movement:

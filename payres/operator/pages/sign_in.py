@@ -32,6 +32,7 @@ class OperatorVisit(Visit, frozen=True):
         """Renders a template below admin/; the path selects the section of the navigation."""
         section = "/".join(self.request.scope["path"].split("/")[1:3]).removeprefix("admin")
         common = {"operator": self.operator, "csrf": csrf_token(self.session), "section": section, "refresh": None}
+        common["done"] = operator_of(self.context).said.pop(self.session, None)
         return render(self.request, f"admin/{template}", common | values, status)
 
 

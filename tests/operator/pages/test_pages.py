@@ -101,7 +101,7 @@ def test_story_says_who_decided(ann: Browser, payres: Instance, seeded: Seeded) 
 def test_wallet_has_its_balance_payments_movements_and_keys(ann: Browser, seeded: Seeded) -> None:
     words = ann.words("/admin/wallets/alice")
     for part in (
-        "Balance USD 13,315.67 State active Name Alice",
+        "Alice Balance USD 13,315.67 State active Wallet alice",
         "Wallet address ",
         "Phone <b>of Alice</b>",
         seeded.outgoing,
@@ -472,7 +472,7 @@ def test_what_does_not_exist_in_the_api_is_json(ann: Browser, path: str) -> None
 def test_names_of_wallets_lead_nowhere_else(ann: Browser, payres: Instance) -> None:
     payres.write(lambda work: create_wallet(work, "a/b", "USD", 2, None, None))
     assert 'href="/admin/wallets/a%2Fb"' in ann.get("/admin/wallets?first=100").text
-    assert ann.words("/admin/wallets/a%2Fb").startswith("Wallet a/b")
+    assert ann.words("/admin/wallets/a%2Fb").startswith("a/b")
 
 
 def _table(browser: Browser, path: str, name: str) -> list[dict[str, str]]:
