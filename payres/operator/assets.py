@@ -22,7 +22,7 @@ from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.operator import movements
 from payres.operator.declarations import DecimalText, Listing, OperationForm, Reference, Sum, operation, said
-from payres.operator.movements import MOVEMENT
+from payres.operator.movements import MOVEMENT, UNDO
 from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -310,6 +310,7 @@ def list_liquidity(work: Work, code: str, scale: Scale, page: PageQuery) -> tupl
         "It pays receivers in the currency when the sender pays in another.",
         ASSET,
         "{asset_code} {amount:money} were deposited; the liquidity is {asset_code} {liquidity:money}",
+        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -336,6 +337,7 @@ def deposit_liquidity(
         "What is held for payments in progress stays.",
         ASSET,
         "{asset_code} {amount:money} were withdrawn; the liquidity is {asset_code} {liquidity:money}",
+        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -363,6 +365,7 @@ def withdraw_liquidity(
         ASSET,
         "{asset_code} {amount:money} were withdrawn; {asset_code} {fees:money} of fees are left",
         path="/assets/{code}/{scale}/withdraw-fees",
+        undo=UNDO,
         moves_money=True,
     ),
 )

@@ -35,7 +35,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 REQUIRED: Final = Parameter.empty
 # The modules that declare operations, in the order of the endpoints.
 NOUNS: Final = (
-    *("wallets", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
+    *("wallets", "movements", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
     *("payment_history", "webhooks"),
     *("status", "ledger", "exports", "api_keys", "audit"),
 )
@@ -175,13 +175,15 @@ class OperationForm(NamedTuple):
     something new is about nothing; the list with the path `lists` has its button. The form says what `will` happen. It
     has one button, or one for each value of a parameter; with a `question` these are its answers.
 
-    - `path` is by default that of the thing's page, and the first word of the button.
+    - `path` is by default that of the thing's page, and the first word of the button. The inputs `needs` are required
+      here, though they are optional elsewhere.
     - With `changes`, the fields have the thing's present values, from its members or from this function, and only those
       that were changed are sent.
     - A form that `moves_money` is looked over, and asks for the operator's password again. One that `presses` is a
       button on the page itself, because what it does can be taken back. What one that `ends` something does cannot.
     - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `undo` is the
-      path of the form that takes it back, and `back` the next page, by default that of the thing.
+      path of the form that takes it back, and `back` the next page, or makes its path of the thing; by default it is
+      that of the thing.
     """
 
     button: str | Mapping[str, str]
@@ -191,7 +193,8 @@ class OperationForm(NamedTuple):
     title: str = ""
     path: str = ""
     lists: str = ""
-    back: str = ""
+    back: str | Callable[[Any], str] = ""
+    needs: Collection[str] = ()
     is_over: Callable[[Any], object] = lambda _: False
     changes: bool | Callable[[Any], Mapping[str, Any]] = False
     question: str = ""

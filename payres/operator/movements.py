@@ -17,12 +17,13 @@ from payres.core.protocol.errors import DomainError, InsufficientFunds, WrongSta
 from payres.core.protocol.event_types import WalletEvent
 from payres.core.protocol.wire import Resource, require_amount
 from payres.core.store import representations, server
-from payres.core.store.accounts import ACCOUNTS, ASSETS
+from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
 from payres.interledger.settlement import warn_of_low
 from payres.interledger.store.peers import peer_with_account
-from payres.operator.shapes import Column, Shape, Time, represent
+from payres.operator.declarations import OperationForm, operation
+from payres.operator.shapes import Column, Shape, Time, path_of, represent
 from payres.operator.store import entries
 from payres.operator.store.entries import MOVEMENTS, NAMED_ACCOUNTS, MovementRecord, NamedAccount
 
@@ -42,13 +43,14 @@ UNDO_MINUTES: Final = 10
 
 
 class Movement(Resource, frozen=True, kw_only=True):
-    """A deposit from outside, or a withdrawal.
+    """A deposit from outside, or a withdrawal; `account` is such as `wallet alice`, or `liquidity USD 2`.
 
     `undoes` is the movement that this one is the opposite of, `undoneBy` the one that is the opposite of this one.
     """
 
     id: str
     kind: str
+    account: str
     amount: str
     asset_code: str
     asset_scale: int
@@ -59,14 +61,22 @@ class Movement(Resource, frozen=True, kw_only=True):
 
 
 def movement(work: Work, record: MovementRecord) -> Movement:
-    asset = ASSETS.by_id(work, ACCOUNTS.by_id(work, record.account_id).asset_id).asset
-    return represent(
-        Movement, record, amount=format_decimal(record.amount, asset), asset_code=asset.code, asset_scale=asset.scale
-    )
+    return represent(Movement, record, amount=format_decimal(record.amount, record.asset))
 
 
 def _what(one: Movement) -> str:
     return f"{one.kind}, undone" if one.undone_by else f"{one.kind}, undoes another" if one.undoes else one.kind
+
+
+def require_movement(work: Work, id: str) -> MovementRecord:
+    """Raises NotFound."""
+    return require(MOVEMENTS.get(work, id), "There is no such movement")
+
+
+def _page(one: Movement) -> str:
+    """The page of the account."""
+    kind, *names = one.account.split(" ")
+    return path_of({"wallet": "wallets", "peer": "peers"}.get(kind, "assets"), *names)
 
 
 MOVEMENT: Final = Shape(
@@ -76,7 +86,9 @@ MOVEMENT: Final = Shape(
     Column("Amount", "amount", "number"),
     Column("Asset", "asset_code"),
     Column("Reference", "reference", "long"),
+    read=require_movement,
 )
+UNDO: Final = "/movements/{id}/undo"
 
 
 def move(work: Work, account_id: int, kind: MovementKind, text: str, reference: str | None = None) -> MovementRecord:
@@ -91,13 +103,26 @@ def move(work: Work, account_id: int, kind: MovementKind, text: str, reference: 
     return found if found is not None else _make(work, account, kind, amount, reference=reference)
 
 
+@operation(
+    shows=MOVEMENT,
+    form=OperationForm(
+        "Undo",
+        f"The opposite movement is made, and both stay. Possible for {UNDO_MINUTES} minutes, while the money is there.",
+        MOVEMENT,
+        "{asset_code} {amount:money} went back; both movements stay",
+        path=UNDO,
+        back=_page,
+        is_over=lambda one: one.undoes or one.undone_by,
+        presses=True,
+    ),
+)
 def undo(work: Work, id: str) -> MovementRecord:
-    """Makes the opposite movement, and returns it.
+    """Make the opposite movement.
 
     Raises NotFound; WrongState after ten minutes, if it was undone or undoes another, or if the peer was removed;
     InsufficientFunds if the money is no longer free.
     """
-    first = require(MOVEMENTS.get(work, id), "There is no such movement")
+    first = require_movement(work, id)
     account = NAMED_ACCOUNTS.by_id(work, first.account_id)
     _check_undoable(work, account, first)
     return _make(work, account, OPPOSITES[first.kind], first.amount, undoes=first.id)

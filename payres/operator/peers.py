@@ -35,7 +35,7 @@ from payres.operator.declarations import (
     operation,
     said,
 )
-from payres.operator.movements import MOVEMENT
+from payres.operator.movements import MOVEMENT, UNDO
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -385,6 +385,7 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[M
         "{asset_code} {amount:money} came in: {standing}",
         title="They paid us",
         path="/peers/{name}/deposit",
+        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -410,6 +411,7 @@ def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = No
         "{asset_code} {amount:money} went out: {standing}",
         title="We paid them",
         path="/peers/{name}/withdraw",
+        undo=UNDO,
         moves_money=True,
     ),
 )

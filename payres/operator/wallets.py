@@ -34,7 +34,7 @@ from payres.operator.declarations import (
     operation,
     said,
 )
-from payres.operator.movements import MOVEMENT
+from payres.operator.movements import MOVEMENT, UNDO
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -208,6 +208,7 @@ def create_wallet(
         "Record only money that has really come from outside.",
         WALLET,
         "{asset_code} {amount:money} were deposited; {name} has {asset_code} {balance:money}",
+        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -232,6 +233,7 @@ def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | 
         "Record only money that has really gone outside.",
         WALLET,
         "{asset_code} {amount:money} were withdrawn; {name} has {asset_code} {balance:money}",
+        undo=UNDO,
         moves_money=True,
     ),
 )

@@ -28,7 +28,7 @@ from payres.operator.api import (
     read_filters,
     send_export,
 )
-from payres.operator.declarations import Operation, OperationForm, operation_of
+from payres.operator.declarations import Input, Operation, OperationForm, operation_of
 from payres.operator.exports import Export, export_payments
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit
 from payres.operator.services import operator_of
@@ -207,7 +207,8 @@ class OperationPage:
         self.form = form
         inputs = [one for one in operation.inputs.values() if f"{{{one.name}}}" not in form.url]
         is_choice = isinstance(form.button, Mapping)
-        self._choice = next((one.name for one in inputs if is_choice and get_origin(one.type) is Literal), None)
+        choices = (one.name for one in inputs if is_choice and (one.is_mark or get_origin(one.type) is Literal))
+        self._choice = next(choices, None)
         self._inputs = [one for one in inputs if one.name != self._choice]
 
     async def __call__(self, visit: OperatorVisit) -> Response:
@@ -290,11 +291,14 @@ class OperationPage:
             elif one.is_several:
                 chosen = [part for part in one.choices if form.get(f"{one.name}.{part}")]
                 typed[one.name] = chosen if one.choices else text.split()
-            elif text != was or (one.is_required and f"{WAS}{one.name}" not in form):
+            elif text != was or (self._needs(one) and f"{WAS}{one.name}" not in form):
                 typed[one.name] = one.typed(work, text)
         if self._choice is not None:
             typed[self._choice] = form["choice"]
         return self.operation.read(typed)
+
+    def _needs(self, one: Input) -> bool:
+        return one.is_required or one.name in self.form.needs
 
     def _subject(
         self, work: Work, visit: OperatorVisit, answer: Any = None, before: FormSubject | None = None
@@ -312,7 +316,8 @@ class OperationPage:
         name = about.name(thing) if about and thing is not None else ""
         facts = facts_of(about.on_pages, thing) if self.form.about and about else ()
         members = (about.names_of(thing) if about else {}) | dict(visit.segments)
-        return FormSubject(thing, name, facts, _filled(back, members) or ADMIN_ROOT)
+        path = _filled(back, members) if isinstance(back, str) else back(thing)
+        return FormSubject(thing, name, facts, path or ADMIN_ROOT)
 
     def _sentence(self, answer: Any, subject: FormSubject) -> str:
         """What was done; amounts in groups of digits with `:money`."""
@@ -357,7 +362,7 @@ class OperationPage:
             was = _text(present[one.name]) if one.name in present else None
             value = form.get(one.name, was or (one.default if isinstance(one.default, str) else ""))
             unit = getattr(thing, "asset_code", "") if one.kind_of_field == "amount" else ""
-            is_required = one.is_required and "is_reference" not in one.extra
+            is_required = self._needs(one) and "is_reference" not in one.extra
             label = one.extra.get("label") or one.name.rstrip("_").replace("_", " ").capitalize()
             was = form.get(f"{WAS}{one.name}", was) if self.operation.method == "PATCH" else None
             problem, longest = problems.get(one.name, ""), one.longest or 100
