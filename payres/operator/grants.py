@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from payres.core.grants import requests, tokens
 from payres.core.grants.access import granted_access
-from payres.core.grants.limits import current_window, spending_of, spent_in_window
+from payres.core.grants.limits import Spending, current_window, spending_of, spent_in_window
 from payres.core.grants.requests import Pending
 from payres.core.protocol.amounts import Asset, format_decimal, parse_value
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
@@ -26,8 +26,9 @@ from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.sentences import limit_words, other_words
-from payres.operator.declarations import Listing, OperationForm, operation, said
+from payres.operator.declarations import Listing, Name, OperationForm, operation, said
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
+from payres.operator.wallets import named_wallet, require_wallet
 
 
 def named_grant(work: Work, ref: str) -> str:
@@ -51,9 +52,10 @@ MAX_REASON_LENGTH: Final = 140
 DecisionReason = Annotated[
     str,
     Meta(
-        description="How you know what the owner wants; the owner and the audit log get this sentence.",
+        description="The owner and the audit log get this sentence.",
         min_length=1,
         max_length=MAX_REASON_LENGTH,
+        extra={"label": "How you know"},
     ),
 ]
 REFUSED: Final = frozenset({"denied", "expired", "lapsed"})  # states in which a grant has never permitted anything
@@ -168,13 +170,22 @@ def _left(one: Grant) -> str | None:
     return "no limit" if left is None else f"{left} to receive"
 
 
+def spending_under(one: Grant) -> Spending | None:
+    """What the grant permits to spend."""
+    return spending_of(msgspec.json.encode(one.access).decode())
+
+
+def sees(one: Grant, language: Language) -> Sequence[Markup]:
+    """Sentences on what else the grant permits."""
+    found = other_words(language, msgspec.json.encode(one.access).decode(), None, one.wallet_address or "")
+    return [*found, Markup("It learns who the owner is.")] if one.subject or not found else found
+
+
 def _may(one: Grant) -> str:
     """What the grant permits, as its owner reads it: `It may pay up to USD 50.00 a month, from 1 November 2026.`"""
-    access, language = msgspec.json.encode(one.access).decode(), Language("en", 0)
-    spending = spending_of(access)
+    language, spending = Language("en", 0), spending_under(one)
     if spending is None:
-        seen = other_words(language, access, None, one.wallet_address or "")
-        return " ".join(map(Markup.striptags, seen)) or "It learns who the owner is."
+        return " ".join(map(Markup.striptags, sees(one, language)))
     start = spending.interval.start if spending.interval else None
     parts = [f"It may pay {limit_words(language, spending).striptags()}"]
     parts += [] if start is None else [f"from {language.date(start)}"]
@@ -221,7 +232,7 @@ GRANT: Final = Shape(
     fact("Afterwards the owner goes to", lambda one: one.interaction and one.interaction.finish, "code"),
     read=require_grant,
     page="/grants/{id}",
-    name=_client,
+    name=_name,
 )
 
 
@@ -234,13 +245,18 @@ GRANT: Final = Shape(
     listing=Listing("grants", "There are no such grants", "Grants"),
 )
 def list_grants(
-    work: Work, page: PageQuery, state: GrantStateFilter = UNSET, without_consent: WithoutConsent = False
+    work: Work,
+    page: PageQuery,
+    state: GrantStateFilter = UNSET,
+    without_consent: WithoutConsent = False,
+    wallet: Annotated[Name | UnsetType, said("Only of this wallet.", metavar="PATH", typed=named_wallet)] = UNSET,
 ) -> tuple[Sequence[GrantRecord], PageBounds]:
     """List grants that owners decide on, newest first.
 
     Each with its owner and amounts. Others, for quotes and incoming payments, can spend nothing.
     """
-    return page_of_grants(work, state or None, page, work.now, without_consent)
+    owner = require_wallet(work, wallet).id if wallet else None
+    return page_of_grants(work, state or None, page, work.now, without_consent, owner)
 
 
 @operation(
@@ -255,7 +271,20 @@ def show_grant(work: Work, id: GrantName) -> GrantRecord:
     return require_grant(work, id)
 
 
-@operation("PUT /grants/{id}/decision", "grants:write")
+@operation(
+    "PUT /grants/{id}/decision",
+    "grants:write",
+    form=OperationForm(
+        {"false": "Refuse", "true": "Approve"},
+        "It is the owner's money. Approve only what the owner told you to.",
+        GRANT,
+        "Decided in the owner's name",
+        title="Decide in the owner's name",
+        path="/grants/{id}/decision",
+        needs=["reason"],
+        is_over=lambda grant: grant.state != "pending",
+    ),
+)
 def decide(work: Work, id: str, approve: bool, reason: DecisionReason | None = None) -> GrantDecision:
     """Consent to a grant, or refuse it, in the owner's name.
 

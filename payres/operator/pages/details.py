@@ -7,18 +7,19 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from payres.core.grants.limits import spending_of
 from payres.core.protocol.urls import ADMIN_ROOT
-from payres.core.protocol.visible import visible_text
+from payres.core.protocol.visible import visible_text, visible_url
+from payres.core.store.payments import INCOMING
 from payres.core.store.rows import PageQuery
+from payres.core.store.wallets import find_with_wallet
 from payres.core.store.work import Work
-from payres.html.html import language_of
-from payres.html.sentences import other_words, spending_sentence
+from payres.html.language import Language
+from payres.html.sentences import limit_words
 from payres.operator import keys, payments, peers, wallets
 from payres.operator.api import all_operations
 from payres.operator.declarations import operation_of
 from payres.operator.exports import export_statement
-from payres.operator.grants import GRANT
+from payres.operator.grants import GRANT, Grant, sees, spending_under
 from payres.operator.keys import KEY
 from payres.operator.movements import MOVEMENT
 from payres.operator.pages.operations import filters_of
@@ -26,7 +27,7 @@ from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.payment_history import HISTORY, show_payment, story_of
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER
-from payres.operator.shapes import Cell, Column, Shape, cell_of, facts_of, make_table, path_of
+from payres.operator.shapes import Cell, Column, Shape, facts_of, make_table, path_of
 from payres.operator.unresolved_packets import UNRESOLVED_PAYMENT, list_unresolved_payments
 from payres.operator.wallets import WALLET
 
@@ -131,17 +132,38 @@ def _metadata(payment: Payment) -> str | None:
     return "\n".join(map(visible_text, text.splitlines()))
 
 
+# What an app does with the wallet's money, by the state of its grant.
+VERBS: Final = {"pending": "asks to pay", "expired": "asked to pay", "denied": "asked to pay", "revoked": "could pay"}
+
+
 async def grant_page(visit: OperatorVisit) -> Response:
     """The page of a grant."""
-    grant = await visit.read(lambda work: GRANT.find(work, **visit.segments))
-    shown = shown_thing(visit, GRANT, grant)
-    facts = dict(shown["facts"])
-    facts["Wallet"] = cell_of(visit.context.urls.wallet_path(grant.wallet_address or ""), "long", "wallets")
-    language, access = language_of(visit.request), msgspec.json.encode(grant.access).decode()
-    english, spending = msgspec.structs.replace(language, code="en"), spending_of(access)
-    allowed = [spending_sentence(english, spending)] if spending else []
-    allowed += other_words(english, access, None, "")
-    return visit.show("grant.html", **shown | {"facts": facts.items()}, allowed=allowed)
+
+    def unit(work: Work) -> tuple[Grant, dict[str, Any]]:
+        grant = GRANT.find(work, **visit.segments)
+        own = work.urls.wallet_path(grant.wallet_address or "")
+        spending, english = spending_under(grant), Language("en", work.now)
+        paid = _listed(work, payments.list_payments, page=FEW, grant=grant.id)
+        columns = [column for column in PAYMENT.on_pages if column.label not in {"Direction", "Wallet"}]
+        return grant, {
+            "wallet": WALLET.find(work, wallet=own) if own else None,
+            "base": path_of("wallets", own or ""),
+            "verb": VERBS.get(grant.state, "may pay"),
+            "what": limit_words(english, spending) if spending else None,
+            "to": _receiver(work, spending.receiver) if spending and spending.receiver else None,
+            "sees": sees(grant, english),
+            "paid": make_table("What it paid", columns, paid, "It has paid nothing yet"),
+        }
+
+    grant, found = await visit.read(unit)
+    return visit.show("grant.html", **shown_thing(visit, GRANT, grant), **found)
+
+
+def _receiver(work: Work, url: str) -> str:
+    """The name of the wallet of a bill here, or the host of one elsewhere."""
+    bill_id = work.urls.resource_id("incoming-payments", url)
+    found = find_with_wallet(work, INCOMING, bill_id) if bill_id else None
+    return found[1].name if found else visible_url(url).host
 
 
 def _of_peer(work: Work, names: Mapping[str, str]) -> dict[str, Any]:

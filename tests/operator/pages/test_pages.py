@@ -114,9 +114,12 @@ def test_wallet_has_its_balance_payments_movements_and_keys(ann: Browser, seeded
 
 def test_grant_is_told_in_words_with_what_is_left(ann: Browser, seeded: Seeded) -> None:
     words = ann.words(f"/admin/grants/{seeded.grant}")
-    assert "State issued Left USD 75.00 Asked for" in words
-    assert "Spent USD 25.00" in words
-    assert "It may pay up to USD 100.00, to anyone it chooses." in words
+    assert "may pay up to USD 100.00 from Alice’s wallet To anyone it chooses." in words
+    assert "Left USD 75.00 Spent USD 25.00" in words
+    assert "From Alice Has USD" in words
+    assert "It may see the payments it made itself." in words
+    assert seeded.outgoing[-8:] in words
+    assert f"For the app’s developer Grant {seeded.grant}" in words
     assert "your wallet" not in words
     assert f'href="/admin/grants/{seeded.grant}"' in ann.get("/admin/grants").text
     [row] = [row for row in ann.rows("/admin/grants") if row["Spent"] == "USD 25.00"]
