@@ -26,7 +26,7 @@ from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.sentences import limit_words, other_words
-from payres.operator.declarations import Listing, Name, OperationForm, operation, said
+from payres.operator.declarations import CommandLine, Listing, Name, OperationForm, operation, said
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.operator.wallets import named_wallet, require_wallet
 
@@ -237,11 +237,9 @@ GRANT: Final = Shape(
 
 
 @operation(
-    "GET /grants",
-    "grants:read",
+    "GET /grants grants:read",
     GRANT,
-    command="grant list",
-    example="--state pending",
+    command=CommandLine("grant list", "--state pending"),
     listing=Listing("grants", "There are no such grants", "Grants"),
 )
 def list_grants(
@@ -260,11 +258,9 @@ def list_grants(
 
 
 @operation(
-    "GET /grants/{id}",
-    "grants:read",
+    "GET /grants/{id} grants:read",
     GRANT,
-    command="grant show REF",
-    example="http://127.0.0.1:8080/interact/0198.../7mC...",
+    command=CommandLine("grant show REF", "http://127.0.0.1:8080/interact/0198.../7mC..."),
 )
 def show_grant(work: Work, id: GrantName) -> GrantRecord:
     """Show a grant: its client, what it permits, and its state."""
@@ -272,16 +268,15 @@ def show_grant(work: Work, id: GrantName) -> GrantRecord:
 
 
 @operation(
-    "PUT /grants/{id}/decision",
-    "grants:write",
+    "PUT /grants/{id}/decision grants:write",
     form=OperationForm(
         {"false": "Refuse", "true": "Approve"},
-        "It is the owner's money. Approve only what the owner told you to.",
         GRANT,
-        "Decided in the owner's name",
+        done="Decided in the owner's name",
         title="Decide in the owner's name",
         path="/grants/{id}/decision",
         needs=["reason"],
+        will="It is the owner's money. Approve only what the owner told you to.",
         is_over=lambda grant: grant.state != "pending",
     ),
 )
@@ -305,7 +300,7 @@ def _decided(word: str, decision: GrantDecision) -> str:
     return f"{word}\nredirect  {redirect}"
 
 
-@operation(command="grant approve REF", example="0198c0de-...", text=partial(_decided, "approved"))
+@operation(command=CommandLine("grant approve REF", "0198c0de-...", text=partial(_decided, "approved")))
 def approve(work: Work, id: GrantName, reason: DecisionReason | None = None) -> GrantDecision:
     """Consent to a grant in the owner's name.
 
@@ -315,7 +310,7 @@ def approve(work: Work, id: GrantName, reason: DecisionReason | None = None) -> 
     return decide(work, id, True, reason)
 
 
-@operation(command="grant deny REF", example="0198c0de-...", text=partial(_decided, "denied"))
+@operation(command=CommandLine("grant deny REF", "0198c0de-...", text=partial(_decided, "denied")))
 def deny(work: Work, id: GrantName, reason: DecisionReason | None = None) -> GrantDecision:
     """Refuse a grant in the owner's name.
 
@@ -326,18 +321,16 @@ def deny(work: Work, id: GrantName, reason: DecisionReason | None = None) -> Gra
 
 
 @operation(
-    "DELETE /grants/{id}",
-    "grants:write",
+    "DELETE /grants/{id} grants:write",
     GRANT,
-    command="grant revoke REF",
-    example="0198c0de-...",
+    command=CommandLine("grant revoke REF", "0198c0de-..."),
     form=OperationForm(
         "Revoke the grant",
-        "The grant and its tokens end at once; this cannot be undone. What was paid stays paid.",
         GRANT,
-        "The grant is revoked",
+        done="The grant is revoked",
         is_over=lambda grant: grant.ended_at,
         ends=True,
+        will="The grant and its tokens end at once; this cannot be undone. What was paid stays paid.",
     ),
 )
 def revoke(work: Work, id: GrantName) -> GrantRecord:

@@ -107,9 +107,9 @@ def move(work: Work, account_id: int, kind: MovementKind, text: str, reference: 
     shows=MOVEMENT,
     form=OperationForm(
         "Undo",
-        f"The opposite movement is made, and both stay. Possible for {UNDO_MINUTES} minutes, while the money is there.",
         MOVEMENT,
-        "{asset_code} {amount:money} went back; both movements stay",
+        done="{asset_code} {amount:money} went back; both movements stay",
+        will=f"The opposite is made, and both stay: for {UNDO_MINUTES} minutes, and while the money is there.",
         path=UNDO,
         back=_page,
         is_over=lambda one: one.undoes or one.undone_by,
