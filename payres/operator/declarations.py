@@ -157,7 +157,7 @@ class Listing(NamedTuple):
     empty.
 
     With a `title` the list is also a page, at the path of the endpoint or at `page`; `{name}` in the title stands for a
-    segment of the path. `also` is a link to another list.
+    segment of the path. `views` are queries that are often wanted, by name, and `also` is a link to another list.
     """
 
     member: str
@@ -165,6 +165,7 @@ class Listing(NamedTuple):
     title: str = ""
     page: str = ""
     about: str = ""
+    views: Mapping[str, str] = {}
     also: tuple[str, str] | None = None
 
 

@@ -215,7 +215,7 @@ GRANT: Final = Shape(
     Column("Grant", "id", "code", section="grants", listed="in files"),
     Column("App", lambda one: Cell(_name(one), "long", path_of("grants", one.id)), listed="on pages"),
     Column("Client", _client, "long", listed="in files"),
-    Column("Wallet", "wallet_name", "long", listed="on pages"),
+    Column("Wallet", lambda one: one.wallet_name, "long", listed="on pages"),
     Column("Wallet", "wallet_address", "long", listed="in files"),
     Column("State", "state", "state"),
     Column("What it may do", _may, "long"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -20,7 +20,7 @@ from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Environment, Work
 from payres.html.sign_in import PasswordGate, make_link
-from payres.html.store.sessions import OF_WALLETS, end_access
+from payres.html.store.sessions import OF_WALLETS, delete_sessions, end_access
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import (
@@ -48,6 +48,7 @@ def named_wallet(work: Work | Environment, text: str) -> str:
     return path
 
 
+WalletStanding = Literal["active", "inactive"]
 WalletName = Annotated[str, said(typed=named_wallet)]
 NONE: Final = "There are no wallets yet; `payres wallet create` opens one"
 
@@ -117,10 +118,20 @@ def password_link(_: Work, made: PasswordLink) -> PasswordLink:
 LINK: Final = Shape(password_link, fact("Link", "url", "secret"), fact("Works once, until (UTC)", "expires_at", "time"))
 
 
-@operation("GET /wallets wallets:read", WALLET, listing=Listing("wallets", NONE, "Wallets"))
-def page_of_wallets(work: Work, page: PageQuery) -> tuple[Sequence[WalletRecord], PageBounds]:
+VIEWS: Final = {"All": "", "No password yet": "canSignIn=false", "Deactivated": "state=inactive"}
+
+
+@operation("GET /wallets wallets:read", WALLET, listing=Listing("wallets", NONE, "Wallets", views=VIEWS))
+def page_of_wallets(
+    work: Work,
+    page: PageQuery,
+    state: Annotated[WalletStanding | UnsetType, said("Only in this state.")] = UNSET,
+    can_sign_in: Annotated[bool | UnsetType, said("Only those whose owner has a password, or has none.")] = UNSET,
+) -> tuple[Sequence[WalletRecord], PageBounds]:
     """List wallets with their balances, newest first."""
-    return select_page(work, WALLETS, page)
+    conditions: dict[str, Any] = {"w.state = ?": state, "(w.password_hash IS NOT NULL) = ?": can_sign_in}
+    given = {condition: value for condition, value in conditions.items() if not isinstance(value, UnsetType)}
+    return select_page(work, WALLETS, page, given)
 
 
 @operation(shows=WALLET, command=CommandLine("wallet list"), listing=Listing("wallets", NONE))
@@ -158,7 +169,7 @@ def change_wallet(
     work: Work,
     wallet: WalletName,
     public_name: Name | UnsetType | None = UNSET,
-    state: Literal["active", "inactive"] | UnsetType = UNSET,
+    state: WalletStanding | UnsetType = UNSET,
 ) -> WalletRecord:
     """Rename, deactivate or activate a wallet. Members that are left out do not change; null removes the name."""
     found = require_wallet(work, wallet)
@@ -373,6 +384,26 @@ def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
 def unlock(work: Work, wallet: WalletName) -> WalletRecord:
     """Clear the counts of wrong passwords of a wallet. Its owner can then sign in at once."""
     return _change(work, wallet, "wallet.unlock", unlocked_at=work.now)
+
+
+@operation(
+    "DELETE /wallets/{wallet}/sessions wallets:write",
+    WALLET,
+    command=CommandLine("wallet sign-out PATH", "alice"),
+    form=OperationForm(
+        "Sign out everywhere",
+        WALLET,
+        done="The owner of {name} is signed out in every browser",
+        path="/wallets/{wallet}/sign-out",
+        presses=True,
+    ),
+)
+def sign_out(work: Work, wallet: WalletName) -> WalletRecord:
+    """Sign a wallet's owner out in every browser. The password stays."""
+    found = require_wallet(work, wallet)
+    delete_sessions(work, OF_WALLETS, found.id)
+    server.record(work, "wallet.sign_out", found.path)
+    return found
 
 
 def _change(work: Work, path: str, action: str, **columns: str | int) -> WalletRecord:

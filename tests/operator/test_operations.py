@@ -130,6 +130,7 @@ CASES: Final = (
     Case("wallets.deactivate", lambda new: {"wallet": new.wallet()}, "wallet.deactivate"),
     Case("wallets.activate", lambda new: {"wallet": new.wallet()}, "wallet.activate"),
     Case("wallets.unlock", lambda new: {"wallet": new.wallet()}, "wallet.unlock"),
+    Case("wallets.sign_out", lambda new: {"wallet": new.wallet()}, "wallet.sign_out"),
     Case("keys.list_keys", lambda new: {"wallet": new.keyed()["wallet"]}),
     Case("keys.revoke_key", lambda new: new.keyed(), "key.revoke"),
     Case("grants.list_grants", lambda new: {"state": "denied"}),

@@ -8,33 +8,34 @@ import msgspec
 from starlette.responses import Response
 
 from payres.core.protocol.urls import ADMIN_ROOT
-from payres.core.protocol.visible import visible_text, visible_url
+from payres.core.protocol.visible import note_of, visible_text, visible_url
 from payres.core.store.payments import INCOMING
 from payres.core.store.rows import PageQuery
-from payres.core.store.wallets import find_with_wallet
+from payres.core.store.wallets import WalletRecord, find_with_wallet
 from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.sentences import limit_words
+from payres.html.sign_in import SignInGuard
+from payres.html.store.sessions import OF_WALLETS, count_sessions
 from payres.operator import keys, payments, peers, wallets
 from payres.operator.api import all_operations
 from payres.operator.declarations import operation_of
 from payres.operator.exports import export_statement
 from payres.operator.grants import GRANT, Grant, sees, spending_under
-from payres.operator.keys import KEY
-from payres.operator.movements import MOVEMENT
+from payres.operator.movements import MOVEMENT, Movement, undoable_until
 from payres.operator.pages.operations import filters_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.payment_history import HISTORY, show_payment, story_of
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER
 from payres.operator.shapes import Cell, Column, Shape, facts_of, make_table, path_of
+from payres.operator.store.entries import MOVEMENTS
 from payres.operator.unresolved_packets import UNRESOLVED_PAYMENT, list_unresolved_payments
 from payres.operator.wallets import WALLET
 
 FEW: Final = PageQuery(10, None, "older")
 LIVE_SECONDS: Final = 5
 KNOWN: Final = "The outcome of each packet is known"
-NO_MOVEMENTS: Final = "There are no deposits or withdrawals yet"
 
 
 def _nothing(*_: object) -> dict[str, Any]:
@@ -72,24 +73,50 @@ def _listed(work: Work, rule: Any, **given: Any) -> Any:
     return operation_of(rule).run(work, given).result
 
 
-def _of_wallet(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
-    path = names["wallet"]
-    own_keys = _listed(work, keys.list_keys, wallet=path, revoked=True)
-    few_payments = _listed(work, payments.list_payments, page=FEW, wallet=path)
-    movements = _listed(work, wallets.list_movements, page=FEW, wallet=path)
-    own = [column for column in PAYMENT.on_pages if column.section != "wallets"]
-    return {
-        "base": path_of("wallets", path),
-        "statement": filters_of(operation_of(export_statement)),
-        "keys": make_table("Keys", [_key_id(path), *KEY.listed[1:]], own_keys, "No client signs for this wallet"),
-        "payments": make_table("Payments", own, few_payments, "There are no payments yet"),
-        "movements": make_table("Deposits and withdrawals", MOVEMENT.on_pages, movements, NO_MOVEMENTS),
-    }
+async def wallet_page(visit: OperatorVisit) -> Response:
+    """The page of a wallet."""
+    path = visit.segments["wallet"]
+
+    def unit(work: Work) -> tuple[WalletRecord, dict[str, Any]]:
+        owner = wallets.require_wallet(work, path)
+        own_keys = _listed(work, keys.list_keys, wallet=path)
+        moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path)]
+        moved += _listed(work, wallets.list_movements, page=FEW, wallet=path)
+        newest = sorted(moved, key=lambda one: one.created_at, reverse=True)[: FEW.count]
+        columns = [Column("What", partial(_moved, work), "long", section="payments"), *MOVED]
+        return owner, {
+            "moved": make_table("Last movements", columns, newest, "Nothing has moved yet"),
+            "keys": [(one, path_of("wallets", path, "keys", one.kid)) for one in own_keys],
+            "sessions": count_sessions(work, OF_WALLETS, owner.id, work.now),
+            "thing": WALLET.show(work, owner),
+        }
+
+    owner, found = await visit.read(unit)
+    return visit.show(
+        "wallet.html",
+        **shown_thing(visit, WALLET, found["thing"]) | found,
+        base=path_of("wallets", owner.path),
+        statement=filters_of(operation_of(export_statement)),
+        tries=visit.context.part(SignInGuard).wrong_tries(owner, visit.context.clock.now()),
+    )
 
 
-def _key_id(path: str) -> Column:
-    link = partial(path_of, "wallets", path, "keys")
-    return Column("Key id", lambda one: Cell(one.kid, "code", link(one.kid)), section="keys")
+MOVED: Final = (
+    Column("Amount", lambda one: Cell(getattr(one, "moved", one.amount), "number", unit=one.asset_code), "number"),
+    Column("Time", "created_at", "time"),
+    Column("State", lambda one: getattr(one, "state", "").replace("completed", ""), "state"),
+)
+
+
+def _moved(work: Work, one: Payment | Movement) -> Cell:
+    """What moved, with the page of the payment, or while that is possible the form that undoes the movement."""
+    if isinstance(one, Movement):
+        words = (one.kind.capitalize(), "undone" if one.undone_by else "undoes another" if one.undoes else "")
+        until = undoable_until(work, MOVEMENTS.by_id(work, one.id))
+        return Cell(", ".join(filter(None, words)), "long", path_of("movements", one.id, "undo") if until else None)
+    note = note_of(bytes(one.metadata).decode() if one.metadata is not None else None)
+    text = f"To {_receiver(work, one.receiver or '')}" if one.direction == "outgoing" else note or "Received"
+    return Cell(text, "long", path_of("payments", one.id))
 
 
 # Rows are an event and its delivery to one webhook, or None if it has none.
@@ -183,7 +210,7 @@ def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]
     pages = {one.page: partial(thing_page, shape=one) for one in shapes if one.page}
     return {
         **pages,
-        WALLET.page: partial(thing_page, shape=WALLET, template="wallet.html", more=_of_wallet),
+        WALLET.page: wallet_page,
         PEER.page: partial(thing_page, shape=PEER, template="peer.html", more=_of_peer),
         PAYMENT.page: payment_page,
         GRANT.page: grant_page,

@@ -47,6 +47,7 @@ LABELS: Final = {
     "action": "Did what contains",
     "object": "To what contains",
     "withoutConsent": "Without consent too",
+    "canSignIn": "Owner has a password",
 }
 DAYS: Final = frozenset({"from", "to"})
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
@@ -78,6 +79,8 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         title=title,
         about=listing.about,
         also=listing.also,
+        filtered=listing.views,
+        query=request.url.query,
         new=_new(listing.page or operation.path),
         table=make_table(title, shape.on_pages, found.result, listing.none),
         filters=filters_of(operation, filters),
