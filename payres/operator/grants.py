@@ -213,7 +213,7 @@ GRANT: Final = Shape(
     grant,
     Column("Asked for (UTC)", "created_at", "time"),
     Column("Grant", "id", "code", section="grants", listed="in files"),
-    Column("App", lambda one: Cell(_name(one), "long", path_of("grants", one.id)), listed="on pages"),
+    Column("App", lambda one: Cell(_name(one), "long", path_of("grants", one.id)), "long", "grants", "on pages"),
     Column("Client", _client, "long", listed="in files"),
     Column("Wallet", lambda one: one.wallet_name, "long", listed="on pages"),
     Column("Wallet", "wallet_address", "long", listed="in files"),
@@ -221,7 +221,10 @@ GRANT: Final = Shape(
     Column("What it may do", _may, "long"),
     Column("Spent", lambda one: (found := one.spending) and _money(found.debit, found.debit_asset_code), "number"),
     Column("Left", _left, "number"),
-    Column("Consent until (UTC)", lambda one: (found := _undecided(one)) and found.expires_at, "time"),
+    Column(
+        *("Consent until (UTC)", lambda one: (found := _undecided(one)) and found.expires_at, "time"),
+        listed="in files",
+    ),
     fact("Access", _access, "long"),
     fact("Interval", _interval, "code"),
     fact("Consent page", lambda one: (found := _undecided(one)) and found.redirect, "code"),
@@ -325,12 +328,7 @@ def deny(work: Work, id: GrantName, reason: DecisionReason | None = None) -> Gra
     GRANT,
     command=CommandLine("grant revoke REF", "0198c0de-..."),
     form=OperationForm(
-        "Revoke the grant",
-        GRANT,
-        done="The grant is revoked",
-        is_over=lambda grant: grant.ended_at,
-        ends=True,
-        will="The grant and its tokens end at once; this cannot be undone. What was paid stays paid.",
+        "Revoke the grant", GRANT, done="The grant is revoked", is_over=lambda grant: grant.ended_at, ends=True
     ),
 )
 def revoke(work: Work, id: GrantName) -> GrantRecord:

@@ -87,6 +87,7 @@ MOVEMENT: Final = Shape(
     Column("Asset", "asset_code", listed="in files"),
     Column("Reference", "reference", "long"),
     read=require_movement,
+    name=lambda one: one.account.partition(" ")[2],
 )
 UNDO: Final = "/movements/{id}/undo"
 

@@ -58,12 +58,14 @@ async def thing_page(
 
 
 def shown_thing(visit: OperatorVisit, shape: Shape, thing: Any) -> dict[str, Any]:
-    """The values of the template of a thing: its heading, facts, forms, and what was just done."""
-    forms = [one.form for one in all_operations() if one.form and one.form.about is shape]
+    """The values of the template of a thing: its heading, facts, the forms with their URLs, and what each will do."""
+    about = [one for one in all_operations() if one.form and one.form.about is shape and not one.form.is_over(thing)]
+    urls = [f"{ADMIN_ROOT}{one.form.url_of(visit.segments)}" for one in about if one.form]
     return {
         "title": shape.name(thing),
         "facts": facts_of(shape.columns, thing),
-        "forms": [(one, f"{ADMIN_ROOT}{one.url_of(visit.segments)}") for one in forms if not one.is_over(thing)],
+        "forms": [(one.form, url) for one, url in zip(about, urls, strict=True)],
+        "will": {url: one.sentences(thing) for one, url in zip(about, urls, strict=True)},
         "thing": thing,
     }
 
@@ -173,7 +175,7 @@ async def grant_page(visit: OperatorVisit) -> Response:
         paid = _listed(work, payments.list_payments, page=FEW, grant=grant.id)
         columns = [column for column in PAYMENT.on_pages if column.label not in {"Direction", "Wallet"}]
         return grant, {
-            "wallet": WALLET.find(work, wallet=own) if own else None,
+            "balance": dict(facts_of(WALLET.columns, WALLET.find(work, wallet=own)))["Balance"] if own else None,
             "base": path_of("wallets", own or ""),
             "verb": VERBS.get(grant.state, "may pay"),
             "what": limit_words(english, spending) if spending else None,
