@@ -39,7 +39,7 @@ from payres.operator.declarations import (
     operation,
     said,
 )
-from payres.operator.movements import MOVEMENT, NamedAccount
+from payres.operator.movements import MOVEMENT, UNDO
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -379,13 +379,14 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[M
         done="{asset_code} {amount:money} came in: {standing}",
         title="They paid us",
         path="/peers/{name}/deposit",
+        undo=UNDO,
         moves_money=True,
     ),
 )
 def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Record what the peer paid us outside of payres. The peer then owes us less, or we owe it more."""
     peers.forget_error(work, require_peer(work, name).id, ABOVE_LIMIT)
-    return movements.move(work, _account(work, name), "deposit", amount, reference)
+    return movements.move(work, require_peer(work, name).account_id, "deposit", amount, reference)
 
 
 @operation(
@@ -398,6 +399,7 @@ def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = No
         done="{asset_code} {amount:money} went out: {standing}",
         title="We paid them",
         path="/peers/{name}/withdraw",
+        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -407,13 +409,7 @@ def withdraw(work: Work, name: str, amount: Sum, reference: Reference | None = N
     We then owe the peer less, or it owes us more, up to its credit limit.
     """
     peers.forget_error(work, require_peer(work, name).id, SHORT_THERE)
-    return movements.move(work, _account(work, name), "withdrawal", amount, reference)
-
-
-def _account(work: Work, name: str) -> NamedAccount:
-    peer = require_peer(work, name)
-    holder = f"The account of the peer {name}, its credit limit included,"
-    return NamedAccount(peer.account_id, ASSETS.by_id(work, peer.asset_id), "peer", name, holder)
+    return movements.move(work, require_peer(work, name).account_id, "withdrawal", amount, reference)
 
 
 def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:

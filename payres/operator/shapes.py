@@ -168,7 +168,8 @@ class Shape:
 
     def text(self, thing: Any) -> str:
         """A line for each value that is not empty, as a command prints them."""
-        return labelled(*((label, cell.printed) for label, cell in facts_of(self.columns, thing) if cell.text))
+        columns = [column for column in self.columns if column.listed != "on pages"]
+        return labelled(*((label, cell.printed) for label, cell in facts_of(columns, thing) if cell.text))
 
 
 def represent(struct: type[R], record: object, **made: Any) -> R:
