@@ -11,7 +11,7 @@ from payres.core.grants import requests, tokens
 from payres.core.grants.access import granted_access
 from payres.core.grants.limits import current_window, spent_in_window
 from payres.core.grants.requests import Pending
-from payres.core.protocol.amounts import Asset, format_decimal, parse_value
+from payres.core.protocol.amounts import Asset, describe_amount, format_decimal, parse_value
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.gnap import Limits, OutgoingPaymentAccess
 from payres.core.protocol.urls import canonical
@@ -137,8 +137,8 @@ def _left(one: Grant) -> str | None:
     if found is None or one.state == "revoked":
         return None
     if found.debit_left is not None:
-        return f"{found.debit_left} {found.debit_asset_code}"
-    return "no limit" if found.receive_left is None else f"{found.receive_left} {found.receive_asset_code} to receive"
+        return f"{found.debit_asset_code} {found.debit_left}"
+    return "no limit" if found.receive_left is None else f"{found.receive_asset_code} {found.receive_left} to receive"
 
 
 def _purpose(one: Grant) -> str:
@@ -158,7 +158,7 @@ def _limits(item: Mapping[str, Any]) -> str:
     for field, words in (("debitAmount", "sending at most"), ("receiveAmount", "delivering at most")):
         if field in limits:
             asset = Asset(limits[field]["assetCode"], limits[field]["assetScale"])
-            parts.append(f"{words} {format_decimal(int(limits[field]['value']), asset)} {asset.code}")
+            parts.append(f"{words} {describe_amount(int(limits[field]['value']), asset)}")
     parts += [f"in each window of {limits['interval']}"] if "interval" in limits else []
     parts += [f"to {limits['receiver']}"] if "receiver" in limits else []
     return ", ".join(parts)
@@ -185,7 +185,7 @@ GRANT: Final = Shape(
     Column("Wallet", "wallet_address", "long"),
     Column("State", "state", "state"),
     Column("For", _purpose, "long"),
-    Column("Spent", lambda one: (found := one.spending) and f"{found.debit} {found.debit_asset_code}", "number"),
+    Column("Spent", lambda one: (found := one.spending) and f"{found.debit_asset_code} {found.debit}", "number"),
     Column("Left", _left, "number"),
     Column("Consent until (UTC)", lambda one: (found := _undecided(one)) and found.expires_at, "time"),
     fact("Access", _access, "long"),

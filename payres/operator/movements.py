@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from payres.core.payments import ledger
 from payres.core.payments.idempotency import check_reference
-from payres.core.protocol.amounts import format_decimal
+from payres.core.protocol.amounts import describe_amount, format_decimal
 from payres.core.protocol.errors import InsufficientFunds, WrongState
 from payres.core.protocol.event_types import WalletEvent
 from payres.core.protocol.wire import Resource, require_amount
@@ -91,7 +91,7 @@ def move(
     except ledger.NotEnough as lack:
         free, needed = (format_decimal(figure, asset.asset) for figure in (lack.free, amount))
         raise InsufficientFunds(
-            f"{account.holder} has {free} {asset.code} free, less than {needed} {asset.code}",
+            f"{account.holder} has {asset.code} {free} free, less than {asset.code} {needed}",
             reason=account.kind,
             free=free,
         ) from lack
@@ -107,7 +107,7 @@ def _find(
     check_reference(reference)
     found = entries.find_movement(work, account.id, reference)
     if found is not None and (found.kind, found.amount) != (kind, amount):
-        was = f"{format_decimal(found.amount, account.asset.asset)} {account.asset.code}"
+        was = describe_amount(found.amount, account.asset.asset)
         raise WrongState(
             f"The reference {reference!r} is that of a {found.kind} of {was}; give each movement one of its own",
             reference=reference,

@@ -77,7 +77,7 @@ def test_grant_is_found_by_id_and_by_redirect_url(payres: Command, as_json: AsJs
     assert (grant["id"], grant["state"], grant["client"]) == (asked.id, "pending", f"{BASE}/shop")
     assert (grant["access"], grant["walletAddress"]) == (ACCESS, f"{BASE}/alice")
     assert grant["interaction"]["redirect"] == asked.redirect
-    limits = f"sending at most 25.00 USD, in each window of R12/2096-01-01T00:00:00Z/P1M, to {BASE}/incoming-payments/1"
+    limits = f"sending at most USD 25.00, in each window of R12/2096-01-01T00:00:00Z/P1M, to {BASE}/incoming-payments/1"
     [labels, cells] = rows_of(payres("grant", "list"))
     listed = dict(zip(labels, cells, strict=True))
     assert listed == {

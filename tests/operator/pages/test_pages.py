@@ -114,15 +114,15 @@ def test_wallet_has_its_balance_payments_movements_and_keys(ann: Browser, seeded
 
 def test_grant_is_told_in_words_with_what_is_left(ann: Browser, seeded: Seeded) -> None:
     words = ann.words(f"/admin/grants/{seeded.grant}")
-    assert "State issued Left 75.00 USD Asked for" in words
-    assert "Spent 25.00 USD" in words
+    assert "State issued Left USD 75.00 Asked for" in words
+    assert "Spent USD 25.00" in words
     assert "It may pay up to USD 100.00, to anyone it chooses." in words
     assert "your wallet" not in words
     [row] = [row for row in ann.rows("/admin/grants") if row["Grant"] == seeded.grant]
     assert all(row["For"].startswith("payments ") for row in ann.rows("/admin/grants"))
     assert "Without consent too" in ann.words("/admin/grants")
     assert "quote: create" in ann.words("/admin/grants", withoutConsent="true")
-    assert (row["State"], row["Spent"], row["Left"]) == ("issued", "25.00 USD", "75.00 USD")
+    assert (row["State"], row["Spent"], row["Left"]) == ("issued", "USD 25.00", "USD 75.00")
 
 
 def test_peer_has_its_unresolved_packets(ann: Browser, seeded: Seeded) -> None:
@@ -428,8 +428,8 @@ def test_text_that_begins_like_a_formula_is_written_as_text(start: str) -> None:
     [
         ("1234567", "1,234,567"),
         ("-1234567.89", "−1,234,567.89"),
-        ("1234567.89 EUR to receive", "1,234,567.89 EUR to receive"),
-        ("1234567 JPY", "1,234,567 JPY"),
+        ("EUR 1234567.89 to receive", "EUR 1,234,567.89 to receive"),
+        ("JPY 1234567", "JPY 1,234,567"),
         ("no limit", "no limit"),
         ("", ""),
     ],
