@@ -10,7 +10,7 @@ import click
 from msgspec import UNSET
 
 from payres.cli import Command
-from payres.cli.options import limit_option, require_secret, secret_option
+from payres.cli.options import decimal_of, limit_option, require_secret, secret_option
 from payres.cli.session import Session, with_session
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Environment, Work
@@ -61,8 +61,10 @@ def _command(operation: Operation, line: CommandLine) -> click.Command:
     # A line that continues the one above begins with spaces.
     lines = line.example.split("\n")
     example = "\n".join(one if one.startswith(" ") else f"payres {name} {one}".rstrip() for one in lines)
+    said = [f"{word.strip('[]')}: {one.words}" for one, word in zip(arguments, capitals, strict=True) if one.words]
     kind = AssetCommand if is_of_asset else Command
-    return kind(words[1], callback=found, params=params, help=operation.docstring, example=example)
+    text = "\n\n".join([operation.docstring, *said])
+    return kind(words[1], callback=found, params=params, help=text, example=example)
 
 
 class AssetCommand(Command):
@@ -81,7 +83,9 @@ class AssetCommand(Command):
         for name in ("asset", "scale"):
             if f"{name}_option" not in given:
                 raise click.UsageError(f"Missing option '--{name}'.", ctx)
-        return super().parse_args(ctx, [given["asset_option"], given["scale_option"], *args])
+        rest = super().parse_args(ctx, ["CODE", "SCALE", *args])
+        ctx.params |= {"code": given["asset_option"], "scale": given["scale_option"]}  # they may begin with a hyphen
+        return rest
 
 
 def _run(operation: Operation, line: CommandLine, options: Sequence[Input], session: Session, /, **given: Any) -> None:
@@ -143,8 +147,9 @@ def _progress(export: Export) -> Iterator[Callable[[], None]]:
 def _arguments(work: Work | Environment, operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of the rule, from those of the command line. Raises InvalidRequest."""
     inputs = operation.inputs
-    typed = {name: inputs[name].typed(work, value) for name, value in given.items() if name in inputs}
-    return operation.read(typed)
+    known = {name: value for name, value in given.items() if name in inputs}
+    amounts = {name: decimal_of(text) for name, text in known.items() if inputs[name].kind_of_field == "amount"}
+    return operation.read({name: inputs[name].typed(work, value) for name, value in (known | amounts).items()})
 
 
 def _show(session: Session, operation: Operation, line: CommandLine, found: Any, given: Mapping[str, Any]) -> None:
@@ -183,7 +188,8 @@ def _option(one: Input) -> Decorator:
         return secret_option(flag.removeprefix("--"), one.extra.get("metavar", "TEXT"), one.words)
     if one.is_mark:
         return click.option(flag, one.name, is_flag=True, help=one.words)
-    attributes: dict[str, Any] = {"help": one.words, "type": _type(one), "metavar": one.extra.get("metavar")}
+    words = f"{one.words} May be repeated." if one.is_several else one.words
+    attributes: dict[str, Any] = {"help": words, "type": _type(one), "metavar": one.extra.get("metavar")}
     attributes |= {"required": one.is_required, "multiple": one.is_several}
     if one.default not in {REQUIRED, None, UNSET, ()}:
         attributes |= {"default": one.default, "show_default": True}
