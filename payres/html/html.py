@@ -95,7 +95,7 @@ def render(
     is_operators, brand = template.startswith(OPERATORS), brand_of(context_of(request).settings)
     style, style_hash = _style(OPERATORS_STYLE_SHEETS if is_operators else STYLE_SHEETS, brand.style)
     host = context_of(request).urls.base.partition("://")[2]
-    language = Language("en", context_of(request).clock.now()) if is_operators else language_of(request)
+    language = operators_language(request) if is_operators else language_of(request)
     common = {
         "style": style,
         "script": script,
@@ -133,6 +133,11 @@ def redirect(url: str) -> Response:
     """A 303 redirect, which the browser follows with GET."""
     # Starlette's RedirectResponse escapes more than necessary, which would change a client's URL.
     return Response(status_code=HTTPStatus.SEE_OTHER, headers=HEADERS | {"Location": quote(url, safe=ASCII)})
+
+
+def operators_language(request: Request) -> Language:
+    """English, in the time zone that the browser has from the settings, or else that of the server."""
+    return Language("en", context_of(request).clock.now(), zone_of(request))
 
 
 def error_page(request: Request, error: DomainError, template: str = "error.html") -> Response:

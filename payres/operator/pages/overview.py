@@ -11,8 +11,12 @@ from starlette.responses import Response
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset, describe_amount, format_decimal
 from payres.core.protocol.clock import DAY, format_time
+from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.store.work import Work
+from payres.html.html import redirect
+from payres.html.language import chosen, clocks, set_zone
 from payres.html.sentences import ended
+from payres.html.visits import Form
 from payres.operator import doctor
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.services import operator_of
@@ -123,10 +127,23 @@ def _round_up(figure: int) -> int:
 
 
 async def settings_page(visit: OperatorVisit) -> Response:
-    """All settings, without secrets."""
+    """All settings, without secrets, and the choice of a time zone."""
     found = visit.context.settings
     rows = [(field, getattr(found, field.name)) for field in msgspec.structs.fields(Settings)]
-    return visit.show("settings.html", table=make_table("Settings", SETTING_COLUMNS, rows, ""))
+    return visit.show(
+        "settings.html",
+        table=make_table("Settings", SETTING_COLUMNS, rows, ""),
+        regions=clocks(visit.context.clock.now()).items(),
+        chosen=chosen(visit.request),
+        usual=found.time_zone,
+    )
+
+
+async def choose_zone(visit: OperatorVisit, form: Form) -> Response:
+    """Stores the operator's time zone in a cookie, which owners' pages in this browser have too."""
+    response = redirect(f"{ADMIN_ROOT}/settings")
+    set_zone(response, form.get("zone", ""), secure=visit.context.urls.base.startswith("https:"))
+    return response
 
 
 def _masked(row: tuple[msgspec.structs.FieldInfo, object]) -> str:

@@ -147,6 +147,17 @@ def test_settings_are_those_in_effect_and_secrets_are_masked(ann: Browser) -> No
     assert shown["allow_private_hosts"] == ("true", "set")
 
 
+def test_operator_chooses_a_time_zone(payres: Instance) -> None:
+    with Browser(payres) as browser:
+        browser.follow_link("zoe", read_only=True)
+        assert browser.send("/admin/settings", choice="zone", zone="Asia/Kathmandu").status_code == 303
+        assert browser.http.cookies["payres_zone"].strip('"') == "Asia/Kathmandu"
+        assert '<option value="Asia/Kathmandu" selected>' in browser.get("/admin/settings").text
+        browser.send("/admin/settings", choice="zone", zone="")
+        assert "selected" not in browser.get("/admin/settings").text
+        assert browser.send("/admin/settings", choice="else").status_code == 400
+
+
 def test_overview_shows_money_volume_and_what_needs_attention(ann: Browser, payres: Instance, seeded: Seeded) -> None:
     words = ann.words("/admin")
     for part in (
