@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from payres.core.payments import ledger
-from payres.core.protocol.amounts import MAX_LEDGER, Asset, format_decimal
+from payres.core.protocol.amounts import MAX_LEDGER, Asset, describe_amount, format_decimal
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.identifiers import hash_secret, is_ilp_address
 from payres.core.protocol.urls import is_http_url
@@ -107,7 +107,7 @@ def peer(work: Work, record: PeerRecord) -> Peer:
 
 def describe_balance(peer: PeerRecord) -> str:
     """Who owes whom how much, in words."""
-    amount = f"{_decimal(peer, peer.balance)} {peer.asset_code}"
+    amount = describe_amount(abs(peer.balance), peer.asset)
     if peer.balance > 0:
         return f"we owe the peer {amount}"
     return f"the peer owes us {amount}" if peer.balance < 0 else "nothing is owed either way"
@@ -126,12 +126,12 @@ def _packets(peer: Peer, found: PacketSum) -> Cell:
 def _largest(peer: Peer) -> str:
     if peer.max_packet is None:
         return "any size"
-    shown = format_decimal(peer.max_packet, Asset(peer.asset_code, peer.asset_scale))
-    return f"{shown} {peer.asset_code}, which is {peer.max_packet} of its smallest unit"
+    shown = describe_amount(peer.max_packet, Asset(peer.asset_code, peer.asset_scale))
+    return f"{shown}, which is {peer.max_packet} of its smallest unit"
 
 
 def _in_asset(member: str) -> Callable[[Peer], str]:
-    return lambda one: f"{getattr(one, member)} {one.asset_code}"
+    return lambda one: f"{one.asset_code} {getattr(one, member)}"
 
 
 PEER: Final = Shape(
@@ -417,9 +417,9 @@ def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:
         ledger.set_floor(work, peer.account_id, -credit_limit)
         peers.forget_error(work, peer.id, ABOVE_LIMIT)
     except ledger.NotEnough as lack:
-        used = _decimal(peer, peer.held - peer.balance)
+        used = describe_amount(peer.held - peer.balance, peer.asset)
         raise WrongState(
-            f"The peer {peer.name} uses {used} {peer.asset_code} of its credit, packets in flight included; the limit"
+            f"The peer {peer.name} uses {used} of its credit, packets in flight included; the limit"
             " cannot be lower than that"
         ) from lack
 
