@@ -17,13 +17,14 @@ from payres.core.store.rows import PageQuery
 from payres.core.store.work import Work
 from payres.html.html import operators_language
 from payres.html.language import Language
+from payres.html.sentences import ended
 from payres.operator import audit, doctor
 from payres.operator.api import all_operations
 from payres.operator.declarations import operation_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.services import operator_of
 from payres.operator.shapes import Cell, CellKind, Column, facts_of, format_size, make_table, path_of
-from payres.operator.status import KINDS, STATUS, Balance, Status, read_status
+from payres.operator.status import KINDS, STATUS, Status, read_status
 from payres.operator.volume import DAYS, Volume
 
 SECRET: Final = frozenset({"metrics_token"})
@@ -42,21 +43,11 @@ HEIGHT: Final = 96
 FLOWS: Final[Sequence[tuple[str, CellKind]]] = (("Day", "text"), ("Received", "number"), ("Sent", "number"))
 
 
-def _balance(kind: str, row: tuple[str, Mapping[str, Balance]]) -> str:
-    return row[1][kind].balance if kind in row[1] else ""
-
-
-def _wallets(row: tuple[str, Mapping[str, Balance]]) -> Cell:
-    count, any_ = row[1]["wallet"].accounts if "wallet" in row[1] else 0, next(iter(row[1].values()))
-    link = path_of("assets", any_.asset_code, str(any_.asset_scale))
-    return Cell(f"{count:,} wallet{'' if count == 1 else 's'}", link=link)
-
-
-# Rows are an asset's name and its balances by kind.
+# Rows are dicts of a currency.
 BALANCE_COLUMNS: Final = (
-    Column("Currency", _wallets, section="assets"),
-    Column("Code", itemgetter(0), titles=True),
-    *(Column(label, partial(_balance, kind), "number") for kind, label in KINDS.items()),
+    Column("Currency", itemgetter("wallets"), section="assets"),
+    Column("Code", itemgetter("name"), titles=True),
+    *(Column(label, itemgetter(kind), "number") for kind, label in KINDS.items()),
 )
 
 
@@ -83,18 +74,22 @@ async def page(visit: OperatorVisit) -> Response:
 
 def _read_database(work: Work, language: Language) -> dict[str, Any]:
     """The values that the page reads from the database, from one snapshot."""
-    status, assets, balances = read_status(work, is_running=True), dict[str, Asset](), dict[str, dict[str, Balance]]()
+    status, assets, balances = read_status(work, is_running=True), dict[str, Asset](), dict[str, dict[str, Any]]()
     for one in status.balances:
         asset = Asset(one.asset_code, one.asset_scale)
         is_first = assets.get(asset.code, asset) == asset
         name = asset.code if is_first else f"{asset.code} {asset.scale}"
         assets[name] = asset
-        balances.setdefault(name, {})[one.kind] = one
+        row = balances.setdefault(name, dict.fromkeys(KINDS, "") | {"name": name, "wallets": "no wallets"})
+        row[one.kind] = one.balance
+        if one.kind == "wallet":
+            count = f"{one.accounts:,} wallet{'' if one.accounts == 1 else 's'}"
+            row["wallets"] = Cell(count, link=path_of("assets", asset.code, str(asset.scale)))
     return {
         "health": _health(status, language),
         "findings": [_attention(one, language) for one in doctor.examine(work) if one.fix],
         "assets": assets,
-        "balances": make_table("Balances", BALANCE_COLUMNS, balances.items(), "There are no wallets yet"),
+        "balances": make_table("Balances", BALANCE_COLUMNS, balances.values(), "There are no wallets yet"),
         "changes": [
             (one, audit.told(one)) for one in operation_of(audit.list_entries).run(work, {"page": CHANGES}).result
         ],
@@ -112,11 +107,14 @@ def _health(status: Status, language: Language) -> str:
 def _attention(found: doctor.Diagnosis, language: Language) -> dict[str, Any]:
     """A finding with the page where it is put right, whose words stand in place of the first command in its advice."""
     words = TIME.sub(lambda match: language.stamp(match[0]), found.seen)
-    steps = [Cell(part, "code" if place % 2 else "text") for place, part in enumerate(f"{found.fix}.".split("`"))]
+    steps = [
+        Cell(part, "code" if place % 2 else "text") for place, part in enumerate(ended(found.fix or "").split("`"))
+    ]
     if found.page is not None:
         steps[1] = Cell(found.page[0])
     names = found.page[1:] if found.page else filter(None, [PLACES.get(found.subject.partition(" ")[0])])
-    return {"subject": found.subject, "seen": words, "advice": steps, "link": path_of(*names)}
+    tone = "warn" if found.warning else "bad"
+    return {"subject": found.subject, "seen": words, "advice": steps, "link": path_of(*names), "tone": tone}
 
 
 def pair_chart(asset: Asset, volume: Volume, language: Language) -> dict[str, Any]:
