@@ -53,16 +53,17 @@ def said(
     secret: bool = False,
     choices: Collection[str] = (),
     is_long: bool = False,
+    label: str = "",
     **schema: Any,
 ) -> Meta:
     """Describes a parameter: the help of its option, the note of its form field, its description in OpenAPI.
 
     `option` and `metavar` are for the command, and `typed` converts what was typed there or in a form to the value of
     the rule. Only words in `choices` can be chosen. A `secret` can be read from a file, and a text that `is_long` has
-    several lines.
+    several lines. A form calls it by the `label`, or else by its name.
     """
     extra: dict[str, Any] = {"option": option, "metavar": metavar, "typed": typed, "choices": choices}
-    extra |= {"is_secret": secret, "is_long": is_long}
+    extra |= {"is_secret": secret, "is_long": is_long, "label": label}
     kept = {name: one for name, one in extra.items() if one not in ("", None, ()) and one is not False}
     return Meta(description=words or None, extra=kept, **schema)
 

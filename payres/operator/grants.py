@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from markupsafe import Markup
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
 from payres.core.grants import requests, tokens
 from payres.core.grants.access import granted_access
@@ -51,11 +51,11 @@ WithoutConsent = Annotated[bool, said("Also grants that need no owner's consent.
 MAX_REASON_LENGTH: Final = 140
 DecisionReason = Annotated[
     str,
-    Meta(
-        description="The owner and the audit log get this sentence.",
+    said(
+        "The owner and the audit log get this sentence.",
+        label="How you know",
         min_length=1,
         max_length=MAX_REASON_LENGTH,
-        extra={"label": "How you know"},
     ),
 ]
 REFUSED: Final = frozenset({"denied", "expired", "lapsed"})  # states in which a grant has never permitted anything

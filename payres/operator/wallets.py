@@ -149,14 +149,18 @@ def list_wallets(work: Work) -> Sequence[WalletRecord]:
     WALLET,
     form=OperationForm(
         "Open the wallet",
-        done="The wallet {name} is open and empty",
+        done="The wallet {name} is open and empty; its owner needs a password link to sign in",
         title="New wallet",
         path="/new-wallet",
         lists="/wallets",
     ),
 )
 def open_wallet(
-    work: Work, path: Name, asset_code: Currency, asset_scale: Scale, public_name: Name | None = None
+    work: Work,
+    path: Annotated[Name, said("What follows this server's address. It never changes.", label="Address")],
+    asset_code: Annotated[Currency, said("Such as USD. It never changes.", label="Currency")],
+    asset_scale: Annotated[Scale, said("2 for cents.", label="Decimals")],
+    public_name: Annotated[Name | None, said("Payers see it; the owner can change it.", label="Name")] = None,
 ) -> WalletRecord:
     """Open a wallet. It is empty, and its owner gets a password later."""
     return create_wallet(work, path, asset_code, asset_scale, public_name, None)

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
+from payres.core.grants.limits import Spending
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import note_of, visible_text, visible_url
 from payres.core.protocol.wire import encode
@@ -90,7 +91,12 @@ async def wallet_page(visit: OperatorVisit) -> Response:
         moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path)]
         moved += _listed(work, wallets.list_movements, page=FEW, wallet=path)
         newest = sorted(moved, key=lambda one: one.created_at, reverse=True)[: FEW.count]
-        columns = [Column("What", partial(_moved, work), "long", section="payments"), *MOVED]
+        columns = [
+            Column("What", partial(_moved, work), "long", section="payments"),
+            Column("Amount", _amount, "number"),
+            Column("Time", "created_at", "time"),
+            Column("State", partial(_standing, work), "state"),
+        ]
         return owner, {
             "moved": make_table("Last movements", columns, newest, "Nothing has moved yet"),
             "keys": [(one, path_of("wallets", path, "keys", one.kid)) for one in own_keys],
@@ -108,22 +114,27 @@ async def wallet_page(visit: OperatorVisit) -> Response:
     )
 
 
-MOVED: Final = (
-    Column("Amount", lambda one: Cell(getattr(one, "moved", one.amount), "number", unit=one.asset_code), "number"),
-    Column("Time", "created_at", "time"),
-    Column("State", lambda one: getattr(one, "state", "").replace("completed", ""), "state"),
-)
+def _amount(one: Payment | Movement) -> Cell:
+    return Cell(one.amount if isinstance(one, Movement) else one.moved, "number", unit=one.asset_code)
 
 
 def _moved(work: Work, one: Payment | Movement) -> Cell:
-    """What moved, with the page of the payment, or while that is possible the form that undoes the movement."""
+    """What moved, with the page of a payment."""
     if isinstance(one, Movement):
-        words = (one.kind.capitalize(), "undone" if one.undone_by else "undoes another" if one.undoes else "")
-        until = undoable_until(work, MOVEMENTS.by_id(work, one.id))
-        return Cell(", ".join(filter(None, words)), "long", path_of("movements", one.id, "undo") if until else None)
+        own = "" if (one.reference or "page ").startswith("page ") else f": {one.reference}"  # not that of a form
+        return Cell(f"{one.kind.capitalize()}{own}", "long")
     note = note_of(bytes(one.metadata).decode() if one.metadata is not None else None)
     text = f"To {_receiver(work, one.receiver or '')}" if one.direction == "outgoing" else note or "Received"
     return Cell(text, "long", path_of("payments", one.id))
+
+
+def _standing(work: Work, one: Payment | Movement) -> Cell:
+    """The state of a payment that is not completed; for a movement the form that undoes it, while that is possible."""
+    if not isinstance(one, Movement):
+        return Cell("" if one.state == "completed" else one.state, "state")
+    if undoable_until(work, MOVEMENTS.by_id(work, one.id)):
+        return Cell("Undo", link=path_of("movements", one.id, "undo"))
+    return Cell("undone" if one.undone_by else "undoes another" if one.undoes else "")
 
 
 # Rows are an event and its delivery to one webhook, or None if it has none.
@@ -183,12 +194,21 @@ async def grant_page(visit: OperatorVisit) -> Response:
             "verb": VERBS.get(grant.state, "may pay"),
             "what": limit_words(english, spending) if spending else None,
             "to": _receiver(work, spending.receiver) if spending and spending.receiver else None,
+            "address": visible_url(grant.client),
+            "renews_at": _renews_at(spending, work.now),
             "sees": sees(grant, english),
             "paid": make_table("What it paid", columns, paid, "It has paid nothing yet"),
         }
 
     grant, found = await visit.read(unit)
     return visit.show("grant.html", **shown_thing(visit, GRANT, grant), **found)
+
+
+def _renews_at(spending: Spending | None, now: int) -> int | None:
+    """When the next window of the limit begins, in microseconds UTC."""
+    interval = spending.interval if spending else None
+    index = interval.window_at(now) if interval else None
+    return interval.boundary(index + 1) if interval and index is not None and index != interval.last else None
 
 
 def _receiver(work: Work, url: str) -> str:
