@@ -29,7 +29,7 @@ from payres.operator.declarations import (
     operation,
     said,
 )
-from payres.operator.shapes import Column, Shape, Time, fact, represent
+from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.webhooks.deliveries import ALL, TEST, ToSend, matches, note_attempts, wants
 from payres.webhooks.sender import Attempt, Sender, WebhookTarget, new_webhook_secret, target_of
 from payres.webhooks.store import webhooks as stored
@@ -111,9 +111,9 @@ LAST_ATTEMPT: Final = (
 )
 WEBHOOK: Final = Shape(
     webhook,
-    Column("Webhook", "id", "code", section="webhooks"),
+    Column("URL", lambda one: Cell(one.url, "long", path_of("webhooks", one.id)), section="webhooks"),
     Column("Name", "name", "long"),
-    Column("URL", "url", "long"),
+    Column("Webhook", "id", "code", listed="in files"),
     Column("Events", "events", "long"),
     Column("State", "state", "state"),
     Column("Behind", "behind", "number"),
@@ -193,28 +193,42 @@ def show(work: Work, id: str) -> WebhookRecord:
     return require_webhook(work, id)
 
 
+class SenderUnits(Units, Protocol):
+    """Runs units of work, and has the clock and the settings of a sender."""
+
+    @property
+    def context(self) -> Context | Environment: ...
+
+
 @operation(
-    "PATCH /webhooks/{id} webhooks:write events:read",
-    WEBHOOK,
-    command=CommandLine("webhook change ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --name 'Order book'"),
-    form=OperationForm("Change", WEBHOOK, "{name} is changed", changes=True),
+    "POST /webhooks/{id}/tests webhooks:write",
+    command=CommandLine(
+        "webhook test ID",
+        "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
+        text=lambda made: f"The event {made.event} was answered with {made.status or 'nothing'}",
+        failure=lambda made: made.error and f"The webhook did not accept the event: {made.error}",
+    ),
+    form=OperationForm(
+        "Send a test",
+        WEBHOOK,
+        "A test was sent; the answer is below",
+        path="/webhooks/{id}/test",
+        presses=True,
+    ),
 )
-def change(
-    work: Work, id: str, name: WebhookName | UnsetType | None = UNSET, events: Patterns | UnsetType = UNSET
-) -> WebhookRecord:
-    """Give a webhook another name, or other events from now on. An empty name removes it; the URL stays."""
-    require_webhook(work, id)
-    changed: dict[str, str | None] = {}
-    if name is not UNSET:
-        changed["name"] = name or None
-    if events is not UNSET:
-        changed["events"] = _checked_patterns(events)
-    if name:
-        check_name(name, "webhook's")
-    if changed:
-        WEBHOOKS.update(work, id, **changed)
-        server.record(work, "webhook.change", id, **changed)
-    return require_webhook(work, id)
+async def test(call: SenderUnits, id: str) -> WebhookTest:
+    """Send the event webhook.test now, and return the answer.
+
+    A webhook that was disabled, because its endpoint answered 410, continues if the endpoint accepts the test.
+    """
+    event, target = await call.write(partial(make_test, id=id))
+    sender = Sender(call.context.clock, call.context.settings.allow_private_hosts)
+    try:
+        made = await sender.send(target, event)
+    finally:
+        await sender.aclose()
+    await call.write(partial(record_test, id=id, event=event, attempt=made))
+    return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
 
 
 @operation(
@@ -266,6 +280,50 @@ def _turn(work: Work, id: str, action: str, state: WebhookState) -> WebhookRecor
 
 
 @operation(
+    "POST /webhooks/{id}/secrets webhooks:write",
+    WEBHOOK,
+    command=CommandLine("webhook rotate ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
+    shows_secret=True,
+    form=OperationForm("Make a new secret", WEBHOOK, title="New secret", path="/webhooks/{id}/secret"),
+)
+def rotate(work: Work, id: str) -> Added:
+    """Make a new secret, which is shown once. For 24 hours, deliveries are signed with the old one too.
+
+    A secret that an earlier rotation replaced is no longer used.
+    """
+    webhook = require_webhook(work, id)
+    secret = new_webhook_secret(work)
+    encrypted, ends_at = server.encrypt(work, stored.WEBHOOK_SECRETS, secret), work.now + ROTATION_HOURS * HOUR
+    WEBHOOKS.update(work, id, secret=encrypted, previous_secret=webhook.secret, previous_until=ends_at)
+    server.record(work, "webhook.rotate", id)
+    return Added(require_webhook(work, id), secret)
+
+
+@operation(
+    "PATCH /webhooks/{id} webhooks:write events:read",
+    WEBHOOK,
+    command=CommandLine("webhook change ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --name 'Order book'"),
+    form=OperationForm("Change", WEBHOOK, "{name} is changed", changes=True),
+)
+def change(
+    work: Work, id: str, name: WebhookName | UnsetType | None = UNSET, events: Patterns | UnsetType = UNSET
+) -> WebhookRecord:
+    """Give a webhook another name, or other events from now on. An empty name removes it; the URL stays."""
+    require_webhook(work, id)
+    changed: dict[str, str | None] = {}
+    if name is not UNSET:
+        changed["name"] = name or None
+    if events is not UNSET:
+        changed["events"] = _checked_patterns(events)
+    if name:
+        check_name(name, "webhook's")
+    if changed:
+        WEBHOOKS.update(work, id, **changed)
+        server.record(work, "webhook.change", id, **changed)
+    return require_webhook(work, id)
+
+
+@operation(
     "DELETE /webhooks/{id} webhooks:write",
     command=CommandLine(
         "webhook remove ID",
@@ -295,64 +353,6 @@ def _begin_removal(work: Work, id: str) -> Webhook:
     WEBHOOKS.update(work, id, state="disabled")
     server.record(work, "webhook.remove", id, url=removed.url)
     return removed
-
-
-@operation(
-    "POST /webhooks/{id}/secrets webhooks:write",
-    WEBHOOK,
-    command=CommandLine("webhook rotate ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
-    shows_secret=True,
-    form=OperationForm("Make a new secret", WEBHOOK, title="New secret", path="/webhooks/{id}/secret"),
-)
-def rotate(work: Work, id: str) -> Added:
-    """Make a new secret, which is shown once. For 24 hours, deliveries are signed with the old one too.
-
-    A secret that an earlier rotation replaced is no longer used.
-    """
-    webhook = require_webhook(work, id)
-    secret = new_webhook_secret(work)
-    encrypted, ends_at = server.encrypt(work, stored.WEBHOOK_SECRETS, secret), work.now + ROTATION_HOURS * HOUR
-    WEBHOOKS.update(work, id, secret=encrypted, previous_secret=webhook.secret, previous_until=ends_at)
-    server.record(work, "webhook.rotate", id)
-    return Added(require_webhook(work, id), secret)
-
-
-class SenderUnits(Units, Protocol):
-    """Runs units of work, and has the clock and the settings of a sender."""
-
-    @property
-    def context(self) -> Context | Environment: ...
-
-
-@operation(
-    "POST /webhooks/{id}/tests webhooks:write",
-    command=CommandLine(
-        "webhook test ID",
-        "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
-        text=lambda made: f"The event {made.event} was answered with {made.status or 'nothing'}",
-        failure=lambda made: made.error and f"The webhook did not accept the event: {made.error}",
-    ),
-    form=OperationForm(
-        "Send a test",
-        WEBHOOK,
-        "A test was sent; the answer is below",
-        path="/webhooks/{id}/test",
-        presses=True,
-    ),
-)
-async def test(call: SenderUnits, id: str) -> WebhookTest:
-    """Send the event webhook.test now, and return the answer.
-
-    A webhook that was disabled, because its endpoint answered 410, continues if the endpoint accepts the test.
-    """
-    event, target = await call.write(partial(make_test, id=id))
-    sender = Sender(call.context.clock, call.context.settings.allow_private_hosts)
-    try:
-        made = await sender.send(target, event)
-    finally:
-        await sender.aclose()
-    await call.write(partial(record_test, id=id, event=event, attempt=made))
-    return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
 
 
 def make_test(work: Work, id: str) -> tuple[EventRecord, WebhookTarget]:

@@ -153,6 +153,7 @@ CASES: Final = (
     Case("peers.show_peer", lambda new: {"name": new.peer()}),
     Case("peers.add_peer", lambda new: new.terms() | {"credit_limit": "10.00", "routes": ("g.far",)}, "peer.add"),
     Case("peers.change_peer", lambda new: {"name": new.peer(), "add_routes": ("g",)}, "peer.change"),
+    Case("peers.write_note", lambda new: {"name": new.peer(), "note": "Ask Tess"}, "peer.note"),
     Case("peers.remove_peer", lambda new: {"name": new.peer()}, "peer.remove"),
     Case("peers.deposit", lambda new: {"name": new.peer(), "amount": "5.00"}, "peer.deposit"),
     Case("peers.withdraw", lambda new: {"name": new.peer(credit_limit="9.00"), "amount": "5.00"}, "peer.withdraw"),
@@ -161,7 +162,7 @@ CASES: Final = (
     Case("payment_history.show_payment", lambda new: {"id": new.payment()}),
     Case("webhooks.list_webhooks", lambda new: {}),
     Case("webhooks.add", lambda new: {"url": f"https://{new.unused()}.example/"}, "webhook.add"),
-    Case("webhooks.change", lambda new: {"id": new.webhook(), "name": "Order book"}, "webhook.change"),
+    Case("webhooks.change", lambda new: _changed_webhook(new), "webhook.change"),
     Case("webhooks.pause", lambda new: {"id": new.webhook()}, "webhook.pause"),
     Case("webhooks.resume", lambda new: {"id": new.webhook()}, "webhook.resume"),
     Case("webhooks.list_attempts", lambda new: {"id": new.webhook()}),
@@ -208,6 +209,10 @@ def _funded(new: New) -> Given:
     asset = new.asset()
     new.program.post(f"/assets/{asset['code']}/2/liquidity/deposits", {"amount": "9.50"})
     return asset | {"amount": "9.00"}
+
+
+def _changed_webhook(new: New) -> Given:
+    return {"id": new.webhook(), "name": "Order book", "events": ("wallet.*",)}
 
 
 def _moved(new: New, amount: str) -> Given:
