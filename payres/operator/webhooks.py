@@ -44,6 +44,7 @@ Patterns = Annotated[
     Annotated[tuple[Text, ...], Meta(max_length=100)],
     said("Only these, such as 'incoming_payment.*'.", option="--events", metavar="NAMES"),
 ]
+Url = Annotated[Text, Meta(extra={"label": "URL"})]
 WebhookName = Annotated[str, said("What you call it.", max_length=MAX_NAME_LENGTH)]
 Private = Annotated[bool, said("It is on this machine or in your network; http will do.")]
 # The most events that are counted, so that showing a webhook stays fast.
@@ -149,11 +150,17 @@ def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
     "POST /webhooks webhooks:write events:read",
     WEBHOOK,
     command=CommandLine("webhook add URL", "https://shop.example/payres --events 'incoming_payment.*'"),
-    form=OperationForm("Add the webhook", title="New webhook", path="/new-webhook", lists="/webhooks"),
+    form=OperationForm(
+        "Add the webhook",
+        title="New webhook",
+        path="/new-webhook",
+        lists="/webhooks",
+        will="It gets events from now on, all unless you name some. The secret that verifies them is shown once.",
+    ),
     shows_secret=True,
 )
 def add(
-    work: Work, url: Text, events: Patterns = (), private: Private = False, name: WebhookName | None = None
+    work: Work, url: Url, name: WebhookName | None = None, events: Patterns = (), private: Private = False
 ) -> Added:
     """Send events from now on to a URL. The secret for verifying signatures is shown only once.
 
