@@ -44,7 +44,6 @@ Patterns = Annotated[
     Annotated[tuple[Text, ...], Meta(max_length=100)],
     said("Only these, such as 'incoming_payment.*'.", option="--events", metavar="NAMES"),
 ]
-Url = Annotated[Text, Meta(extra={"label": "URL"})]
 WebhookName = Annotated[str, said("What you call it.", max_length=MAX_NAME_LENGTH)]
 Private = Annotated[bool, said("It is on this machine or in your network; http will do.")]
 # The most events that are counted, so that showing a webhook stays fast.
@@ -160,7 +159,11 @@ def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
     shows_secret=True,
 )
 def add(
-    work: Work, url: Url, name: WebhookName | None = None, events: Patterns = (), private: Private = False
+    work: Work,
+    url: Annotated[Text, Meta(extra={"label": "URL"})],
+    name: WebhookName | None = None,
+    events: Patterns = (),
+    private: Private = False,
 ) -> Added:
     """Send events from now on to a URL. The secret for verifying signatures is shown only once.
 
