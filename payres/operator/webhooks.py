@@ -1,6 +1,7 @@
 """Webhooks: which events are sent where, pauses, secrets and tests."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Annotated, Final, Literal, Protocol
 
@@ -33,11 +34,7 @@ from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, rep
 from payres.webhooks.deliveries import ALL, TEST, ToSend, matches, note_attempts, wants
 from payres.webhooks.sender import Attempt, Sender, WebhookTarget, new_webhook_secret, target_of
 from payres.webhooks.store import webhooks as stored
-from payres.webhooks.store.webhooks import (
-    ACTIVE_WEBHOOK,
-    WEBHOOKS,
-    WebhookRecord,
-)
+from payres.webhooks.store.webhooks import ACTIVE_WEBHOOK, WEBHOOKS, WebhookRecord
 
 WebhookState = Literal["active", "paused", "disabled"]
 Patterns = Annotated[
@@ -219,11 +216,7 @@ class SenderUnits(Units, Protocol):
         failure=lambda made: made.error and f"The webhook did not accept the event: {made.error}",
     ),
     form=OperationForm(
-        "Send a test",
-        WEBHOOK,
-        "A test was sent; the answer is below",
-        path="/webhooks/{id}/test",
-        presses=True,
+        "Send a test", WEBHOOK, "A test was sent; the answer is below", path="/webhooks/{id}/test", presses=True
     ),
 )
 async def test(call: SenderUnits, id: str) -> WebhookTest:
@@ -232,11 +225,8 @@ async def test(call: SenderUnits, id: str) -> WebhookTest:
     A webhook that was disabled, because its endpoint answered 410, continues if the endpoint accepts the test.
     """
     event, target = await call.write(partial(make_test, id=id))
-    sender = Sender(call.context.clock, call.context.settings.allow_private_hosts)
-    try:
+    async with aclosing(Sender(call.context.clock, call.context.settings.allow_private_hosts)) as sender:
         made = await sender.send(target, event)
-    finally:
-        await sender.aclose()
     await call.write(partial(record_test, id=id, event=event, attempt=made))
     return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
 
@@ -246,11 +236,7 @@ async def test(call: SenderUnits, id: str) -> WebhookTest:
     WEBHOOK,
     command=CommandLine("webhook pause ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
     form=OperationForm(
-        "Pause",
-        WEBHOOK,
-        "{name} is paused; its events wait",
-        is_over=lambda one: one.state != "active",
-        presses=True,
+        "Pause", WEBHOOK, "{name} is paused; its events wait", is_over=lambda one: one.state != "active", presses=True
     ),
 )
 def pause(work: Work, id: str) -> WebhookRecord:
@@ -263,11 +249,7 @@ def pause(work: Work, id: str) -> WebhookRecord:
     WEBHOOK,
     command=CommandLine("webhook resume ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
     form=OperationForm(
-        "Resume",
-        WEBHOOK,
-        "{name} gets its events again",
-        is_over=lambda one: one.state != "paused",
-        presses=True,
+        "Resume", WEBHOOK, "{name} gets its events again", is_over=lambda one: one.state != "paused", presses=True
     ),
 )
 def resume(work: Work, id: str) -> WebhookRecord:
@@ -281,9 +263,7 @@ def resume(work: Work, id: str) -> WebhookRecord:
 
 def _turn(work: Work, id: str, action: str, state: WebhookState) -> WebhookRecord:
     if require_webhook(work, id).state == "disabled":
-        raise WrongState(
-            "The webhook is disabled, because its endpoint answered 410; a test that it accepts enables it"
-        )
+        raise WrongState("The webhook is disabled, because it answered 410; a test that it accepts enables it")
     WEBHOOKS.update(work, id, state=state)
     server.record(work, action, id)
     return require_webhook(work, id)
