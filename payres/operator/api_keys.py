@@ -125,7 +125,7 @@ API_KEY: Final = Shape(
     page="/api-keys/{id}",
     name=lambda one: one.name,
 )
-CREATED: Final = Shape(created, fact("Key", "key", "secret"), *API_KEY.columns)
+CREATED: Final = Shape(created, *API_KEY.columns, fact("Key", "key", "secret"), page=API_KEY.page, name=API_KEY.name)
 NONE: Final = "There are no API keys yet"
 
 

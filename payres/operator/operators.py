@@ -58,7 +58,7 @@ def operator(work: Work, record: OperatorRecord) -> Operator:
 
 def require_operator(work: Work, name: str) -> OperatorRecord:
     """Raises NotFound."""
-    return require(find_operator(work, name), f"There is no operator {name}; `payres admin list` shows all")
+    return require(find_operator(work, name), f"There is no operator {name}", "`payres admin list` shows all")
 
 
 OPERATOR: Final = Shape(
@@ -90,7 +90,7 @@ LINK: Final = Shape(
     ),
 )
 def list_operators(work: Work) -> Sequence[OperatorRecord]:
-    """List operators, with their links that are not used yet and the browsers that are signed in."""
+    """List operators, with the links that they have not used and the browsers that are signed in."""
     return OPERATORS.list(work, "ORDER BY name")
 
 
@@ -231,10 +231,7 @@ def _require_another(work: Work, leaving: OperatorRecord) -> None:
     """Raises WrongState in the pages if nobody else could do everything there. Who has a shell can make a link."""
     others = [one for one in OPERATORS.list(work, "WHERE id <> ?", leaving.id) if one.may_change and one.password_hash]
     if not others and work.actor.startswith("page:"):
-        raise WrongState(
-            f"{leaving.name} is the last who may do everything here: let somebody else in first. If nobody can sign in,"
-            " `payres admin link` on the server helps"
-        )
+        raise WrongState(f"{leaving.name} is the last who may do everything here: let somebody else in first")
 
 
 def require_change(work: Work, session: str) -> str:

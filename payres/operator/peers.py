@@ -47,7 +47,7 @@ MAX_TOKEN_LENGTH: Final = 1000
 CREDIT: Final = "What the peer may owe us, in units of the asset: 1000.00."
 MAX_PACKET: Final = "Most in one packet, in the smallest unit: with scale 2, 10000 is 100.00"
 CreditLimit = Annotated[DecimalText, said(CREDIT)]
-Note = Annotated[str, said(max_length=MAX_NAME_LENGTH)]
+PeerNote = Annotated[str, said(max_length=MAX_NAME_LENGTH)]
 PeerToken = Annotated[Text, said(metavar="TOKEN", secret=True)]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
@@ -315,7 +315,7 @@ def change_peer(
         "Save the note", PEER, done="The note is saved", title="Note", path="/peers/{name}/note", changes=True
     ),
 )
-def write_note(work: Work, name: str, note: Note) -> PeerRecord:
+def write_note(work: Work, name: str, note: PeerNote) -> PeerRecord:
     """Write a note at a peer, such as whom to call. Only operators see it; an empty one removes it."""
     peer = require_peer(work, name)
     if note and not is_visible(note):

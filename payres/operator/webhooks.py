@@ -1,6 +1,7 @@
 """Webhooks: which events are sent where, pauses, secrets and tests."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Annotated, Final, Literal, Protocol
 
@@ -29,15 +30,11 @@ from payres.operator.declarations import (
     operation,
     said,
 )
-from payres.operator.shapes import Column, Shape, Time, fact, represent
+from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.webhooks.deliveries import ALL, TEST, ToSend, matches, note_attempts, wants
 from payres.webhooks.sender import Attempt, Sender, WebhookTarget, new_webhook_secret, target_of
 from payres.webhooks.store import webhooks as stored
-from payres.webhooks.store.webhooks import (
-    ACTIVE_WEBHOOK,
-    WEBHOOKS,
-    WebhookRecord,
-)
+from payres.webhooks.store.webhooks import ACTIVE_WEBHOOK, WEBHOOKS, WebhookRecord
 
 WebhookState = Literal["active", "paused", "disabled"]
 Patterns = Annotated[
@@ -111,9 +108,9 @@ LAST_ATTEMPT: Final = (
 )
 WEBHOOK: Final = Shape(
     webhook,
-    Column("Webhook", "id", "code", section="webhooks"),
+    Column("URL", lambda one: Cell(one.url, "long", path_of("webhooks", one.id)), section="webhooks"),
     Column("Name", "name", "long"),
-    Column("URL", "url", "long"),
+    Column("Webhook", "id", "code", listed="in files"),
     Column("Events", "events", "long"),
     Column("State", "state", "state"),
     Column("Behind", "behind", "number"),
@@ -149,11 +146,21 @@ def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
     "POST /webhooks webhooks:write events:read",
     WEBHOOK,
     command=CommandLine("webhook add URL", "https://shop.example/payres --events 'incoming_payment.*'"),
-    form=OperationForm("Add the webhook", title="New webhook", path="/new-webhook", lists="/webhooks"),
+    form=OperationForm(
+        "Add the webhook",
+        title="New webhook",
+        path="/new-webhook",
+        lists="/webhooks",
+        will="It gets events from now on, all unless you name some. The secret that verifies them is shown once.",
+    ),
     shows_secret=True,
 )
 def add(
-    work: Work, url: Text, events: Patterns = (), private: Private = False, name: WebhookName | None = None
+    work: Work,
+    url: Annotated[Text, Meta(extra={"label": "URL"})],
+    name: WebhookName | None = None,
+    events: Patterns = (),
+    private: Private = False,
 ) -> Added:
     """Send events from now on to a URL. The secret for verifying signatures is shown only once.
 
@@ -193,6 +200,95 @@ def show(work: Work, id: str) -> WebhookRecord:
     return require_webhook(work, id)
 
 
+class SenderUnits(Units, Protocol):
+    """Runs units of work, and has the clock and the settings of a sender."""
+
+    @property
+    def context(self) -> Context | Environment: ...
+
+
+@operation(
+    "POST /webhooks/{id}/tests webhooks:write",
+    command=CommandLine(
+        "webhook test ID",
+        "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
+        text=lambda made: f"The event {made.event} was answered with {made.status or 'nothing'}",
+        failure=lambda made: made.error and f"The webhook did not accept the event: {made.error}",
+    ),
+    form=OperationForm(
+        "Send a test", WEBHOOK, "A test was sent; the answer is below", path="/webhooks/{id}/test", presses=True
+    ),
+)
+async def test(call: SenderUnits, id: str) -> WebhookTest:
+    """Send the event webhook.test now, and return the answer.
+
+    A webhook that was disabled, because its endpoint answered 410, continues if the endpoint accepts the test.
+    """
+    event, target = await call.write(partial(make_test, id=id))
+    async with aclosing(Sender(call.context.clock, call.context.settings.allow_private_hosts)) as sender:
+        made = await sender.send(target, event)
+    await call.write(partial(record_test, id=id, event=event, attempt=made))
+    return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
+
+
+@operation(
+    "POST /webhooks/{id}/pause webhooks:write",
+    WEBHOOK,
+    command=CommandLine("webhook pause ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
+    form=OperationForm(
+        "Pause", WEBHOOK, "{name} is paused; its events wait", is_over=lambda one: one.state != "active", presses=True
+    ),
+)
+def pause(work: Work, id: str) -> WebhookRecord:
+    """Send a webhook nothing but tests until it is resumed. Its events wait, for 30 days."""
+    return _turn(work, id, "webhook.pause", "paused")
+
+
+@operation(
+    "DELETE /webhooks/{id}/pause webhooks:write",
+    WEBHOOK,
+    command=CommandLine("webhook resume ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
+    form=OperationForm(
+        "Resume", WEBHOOK, "{name} gets its events again", is_over=lambda one: one.state != "paused", presses=True
+    ),
+)
+def resume(work: Work, id: str) -> WebhookRecord:
+    """Send a paused webhook its events again.
+
+    Those that have waited come first.
+    """
+    work.changed.append(ACTIVE_WEBHOOK)
+    return _turn(work, id, "webhook.resume", "active")
+
+
+def _turn(work: Work, id: str, action: str, state: WebhookState) -> WebhookRecord:
+    if require_webhook(work, id).state == "disabled":
+        raise WrongState("The webhook is disabled, because it answered 410; a test that it accepts enables it")
+    WEBHOOKS.update(work, id, state=state)
+    server.record(work, action, id)
+    return require_webhook(work, id)
+
+
+@operation(
+    "POST /webhooks/{id}/secrets webhooks:write",
+    WEBHOOK,
+    command=CommandLine("webhook rotate ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
+    shows_secret=True,
+    form=OperationForm("Make a new secret", WEBHOOK, title="New secret", path="/webhooks/{id}/secret"),
+)
+def rotate(work: Work, id: str) -> Added:
+    """Make a new secret, which is shown once. For 24 hours, deliveries are signed with the old one too.
+
+    A secret that an earlier rotation replaced is no longer used.
+    """
+    webhook = require_webhook(work, id)
+    secret = new_webhook_secret(work)
+    encrypted, ends_at = server.encrypt(work, stored.WEBHOOK_SECRETS, secret), work.now + ROTATION_HOURS * HOUR
+    WEBHOOKS.update(work, id, secret=encrypted, previous_secret=webhook.secret, previous_until=ends_at)
+    server.record(work, "webhook.rotate", id)
+    return Added(require_webhook(work, id), secret)
+
+
 @operation(
     "PATCH /webhooks/{id} webhooks:write events:read",
     WEBHOOK,
@@ -214,54 +310,6 @@ def change(
     if changed:
         WEBHOOKS.update(work, id, **changed)
         server.record(work, "webhook.change", id, **changed)
-    return require_webhook(work, id)
-
-
-@operation(
-    "POST /webhooks/{id}/pause webhooks:write",
-    WEBHOOK,
-    command=CommandLine("webhook pause ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
-    form=OperationForm(
-        "Pause",
-        WEBHOOK,
-        "{name} is paused; its events wait",
-        is_over=lambda one: one.state != "active",
-        presses=True,
-    ),
-)
-def pause(work: Work, id: str) -> WebhookRecord:
-    """Send a webhook nothing but tests until it is resumed. Its events wait, for 30 days."""
-    return _turn(work, id, "webhook.pause", "paused")
-
-
-@operation(
-    "DELETE /webhooks/{id}/pause webhooks:write",
-    WEBHOOK,
-    command=CommandLine("webhook resume ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
-    form=OperationForm(
-        "Resume",
-        WEBHOOK,
-        "{name} gets its events again",
-        is_over=lambda one: one.state != "paused",
-        presses=True,
-    ),
-)
-def resume(work: Work, id: str) -> WebhookRecord:
-    """Send a paused webhook its events again.
-
-    Those that have waited come first.
-    """
-    work.changed.append(ACTIVE_WEBHOOK)
-    return _turn(work, id, "webhook.resume", "active")
-
-
-def _turn(work: Work, id: str, action: str, state: WebhookState) -> WebhookRecord:
-    if require_webhook(work, id).state == "disabled":
-        raise WrongState(
-            "The webhook is disabled, because its endpoint answered 410; a test that it accepts enables it"
-        )
-    WEBHOOKS.update(work, id, state=state)
-    server.record(work, action, id)
     return require_webhook(work, id)
 
 
@@ -295,64 +343,6 @@ def _begin_removal(work: Work, id: str) -> Webhook:
     WEBHOOKS.update(work, id, state="disabled")
     server.record(work, "webhook.remove", id, url=removed.url)
     return removed
-
-
-@operation(
-    "POST /webhooks/{id}/secrets webhooks:write",
-    WEBHOOK,
-    command=CommandLine("webhook rotate ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
-    shows_secret=True,
-    form=OperationForm("Make a new secret", WEBHOOK, title="New secret", path="/webhooks/{id}/secret"),
-)
-def rotate(work: Work, id: str) -> Added:
-    """Make a new secret, which is shown once. For 24 hours, deliveries are signed with the old one too.
-
-    A secret that an earlier rotation replaced is no longer used.
-    """
-    webhook = require_webhook(work, id)
-    secret = new_webhook_secret(work)
-    encrypted, ends_at = server.encrypt(work, stored.WEBHOOK_SECRETS, secret), work.now + ROTATION_HOURS * HOUR
-    WEBHOOKS.update(work, id, secret=encrypted, previous_secret=webhook.secret, previous_until=ends_at)
-    server.record(work, "webhook.rotate", id)
-    return Added(require_webhook(work, id), secret)
-
-
-class SenderUnits(Units, Protocol):
-    """Runs units of work, and has the clock and the settings of a sender."""
-
-    @property
-    def context(self) -> Context | Environment: ...
-
-
-@operation(
-    "POST /webhooks/{id}/tests webhooks:write",
-    command=CommandLine(
-        "webhook test ID",
-        "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
-        text=lambda made: f"The event {made.event} was answered with {made.status or 'nothing'}",
-        failure=lambda made: made.error and f"The webhook did not accept the event: {made.error}",
-    ),
-    form=OperationForm(
-        "Send a test",
-        WEBHOOK,
-        "A test was sent; the answer is below",
-        path="/webhooks/{id}/test",
-        presses=True,
-    ),
-)
-async def test(call: SenderUnits, id: str) -> WebhookTest:
-    """Send the event webhook.test now, and return the answer.
-
-    A webhook that was disabled, because its endpoint answered 410, continues if the endpoint accepts the test.
-    """
-    event, target = await call.write(partial(make_test, id=id))
-    sender = Sender(call.context.clock, call.context.settings.allow_private_hosts)
-    try:
-        made = await sender.send(target, event)
-    finally:
-        await sender.aclose()
-    await call.write(partial(record_test, id=id, event=event, attempt=made))
-    return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
 
 
 def make_test(work: Work, id: str) -> tuple[EventRecord, WebhookTarget]:

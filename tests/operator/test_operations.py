@@ -25,7 +25,7 @@ from payres.webhooks.store.webhooks import DELIVERIES, DeliveryRecord
 from tests.helpers import TIMEOUT, Json, usd
 from tests.instance import Instance
 from tests.operator.api.conftest import Program
-from tests.operator.pages.browser import PASSWORD, Browser, words_of
+from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
 from tests.webhooks.conftest import Sample
 
 Given = dict[str, Any]
@@ -185,7 +185,7 @@ CASES: Final = (
     Case("payment_history.show_payment", lambda new: {"id": new.payment()}),
     Case("webhooks.list_webhooks", lambda new: {}),
     Case("webhooks.add", lambda new: {"url": f"https://{new.unused()}.example/"}, "webhook.add"),
-    Case("webhooks.change", lambda new: {"id": new.webhook(), "name": "Order book"}, "webhook.change"),
+    Case("webhooks.change", lambda new: _changed_webhook(new), "webhook.change"),
     Case("webhooks.pause", lambda new: {"id": new.webhook()}, "webhook.pause"),
     Case("webhooks.resume", lambda new: {"id": new.webhook()}, "webhook.resume"),
     Case("webhooks.list_attempts", lambda new: {"id": new.webhook()}),
@@ -236,6 +236,10 @@ def _funded(new: New) -> Given:
     asset = new.asset()
     new.program.post(f"/assets/{asset['code']}/2/liquidity/deposits", {"amount": "9.50"})
     return asset | {"amount": "9.00"}
+
+
+def _changed_webhook(new: New) -> Given:
+    return {"id": new.webhook(), "name": "Order book", "events": ("wallet.*",)}
 
 
 def _moved(new: New, amount: str) -> Given:
@@ -301,6 +305,8 @@ def by_form(new: New, operation: Operation, given: Given) -> Outcome:
     page = new.browser.get(path)
     if page.status_code != 200:
         return Outcome(None, words_of(page))
+    hidden = hidden_fields(page).items()
+    fields = {name.removeprefix("was."): value for name, value in hidden if name.startswith("was.")} | fields
     fields |= {"password": PASSWORD} if operation.form.moves_money else {}
     answer = new.browser.send(path, choice=next(iter(operation.form.buttons)), **fields)
     if operation.shows_secret and answer.status_code == 200:

@@ -82,7 +82,7 @@ def add(instance: Instance) -> Iterator[AddEndpoint]:
 
         def added(*patterns: str, to: Instance = instance) -> tuple[Endpoint, webhooks.Added]:
             endpoint = stack.enter_context(Endpoint().running())
-            made = to.write(lambda work: webhooks.add(work, endpoint.url, patterns, private=True))
+            made = to.write(lambda work: webhooks.add(work, endpoint.url, events=patterns, private=True))
             return endpoint, made
 
         yield added
@@ -511,7 +511,7 @@ def test_old_events_do_not_wait_for_a_webhook_that_is_paused(tx: Work) -> None:
 
 
 def test_webhook_has_a_name_and_other_events_from_a_change_on(tx: Work) -> None:
-    webhook = webhooks.add(tx, URL, ("grant.*",), name="Order book").webhook
+    webhook = webhooks.add(tx, URL, events=("grant.*",), name="Order book").webhook
     assert webhook.name == "Order book"
     emit(tx, None)
     named = webhooks.change(tx, webhook.id, "Books", ("wallet.*", "grant.*"))
@@ -668,7 +668,7 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent(tx: Work) -> No
 )
 def test_webhook_that_makes_no_sense_is_refused(tx: Work, url: str, patterns: tuple[str, ...], says: str) -> None:
     with pytest.raises(DomainError, match=says):
-        webhooks.add(tx, url, patterns)
+        webhooks.add(tx, url, events=patterns)
 
 
 def test_disabled_webhook_is_sent_nothing_again(tx: Work) -> None:
@@ -755,7 +755,7 @@ def test_webhooks_are_limited(tx: Work) -> None:
 @pytest.mark.parametrize("name", sorted(EVENT_TYPES))
 def test_patterns_name_events(tx: Work, name: str) -> None:
     def is_wanted(*patterns: str) -> bool:
-        return deliveries.wants(webhooks.add(tx, URL, patterns).webhook, name)
+        return deliveries.wants(webhooks.add(tx, URL, events=patterns).webhook, name)
 
     assert {is_wanted(), is_wanted(name), is_wanted(name.partition(".")[0] + ".*"), is_wanted("*")} == {
         name != "webhook.test"

@@ -240,8 +240,7 @@ class OperationPage:
         if self.operation.shows_secret:
             shape = self.operation.shows
             assert shape is not None
-            facts = sorted(facts_of(shape.columns, answer), key=lambda one: one[1].kind != "secret")
-            return visit.show("made.html", subject=subject, action=self.form, facts=facts)
+            return visit.show("made.html", subject=subject, action=self.form, facts=facts_of(shape.columns, answer))
         say(visit, Done(self._sentence(answer, subject), _filled(self.form.undo, _members(answer))))
         return redirect(subject.back)
 

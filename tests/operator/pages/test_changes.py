@@ -82,7 +82,7 @@ def test_undo_says_what_is_left_of_the_money(payres: Instance, ann: Browser) -> 
     payres.write(lambda work: wallets.withdraw(work, "spent", "10.00"))
     answer = ann.send(undo, choice="undo")
     assert answer.status_code == 403
-    assert "The wallet spent has 3.50 USD free, less than 12.50 USD." in words_of(answer)
+    assert "The wallet spent has USD 3.50 free, less than USD 12.50." in words_of(answer)
 
 
 def test_key_of_a_wallet_is_revoked(payres: Instance, ann: Browser) -> None:

@@ -46,7 +46,7 @@ def paths(seeded: Seeded) -> list[str]:
         *("/admin/wallets/savings%2Fof-a-wallet-with-a-long-path", "/admin/payments", "/admin/grants", "/admin/peers"),
         *(f"/admin/payments/{one}" for one in (seeded.incoming, seeded.outgoing, seeded.failed)),
         *("/admin/payments?state=sending", f"/admin/grants/{seeded.grant}", "/admin/peers/second", "/admin/api-keys"),
-        *("/admin/audit-log", "/admin/settings", "/admin/exports"),
+        *("/admin/audit-log", "/admin/settings", "/admin/exports", f"/admin/webhooks/{seeded.webhook}"),
     ]
 
 
