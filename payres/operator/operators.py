@@ -90,7 +90,7 @@ LINK: Final = Shape(
     ),
 )
 def list_operators(work: Work) -> Sequence[OperatorRecord]:
-    """List operators, with the links that they have not used and the browsers that are signed in."""
+    """List operators, with open links and signed-in browsers."""
     return OPERATORS.list(work, "ORDER BY name")
 
 

@@ -9,7 +9,7 @@ from payres.operator import operators
 from payres.operator.operators import OPERATOR, add_operator, list_operators, remove_operator, renew_link, set_role
 from payres.operator.store.operators import OF_OPERATORS, find_operator
 
-LAST = r"^ann is the last who may do everything here: .*`payres admin link`"
+LAST = r"^ann is the last who may do everything here"
 
 
 def join(work: Work, name: str, role: str = "full") -> str:
@@ -80,7 +80,7 @@ def test_who_is_removed_leaves_only_entries_in_the_audit_log(tx: Work) -> None:
     assert tx.execute("SELECT count(*) FROM known_browser").fetchone() == (0,)
     logged = tx.execute("SELECT action, object FROM audit ORDER BY id").fetchall()
     assert logged == [("admin.link", "ann"), ("admin.set_password", "ann"), ("admin.remove", "ann")]
-    with pytest.raises(NotFound, match="There is no operator ann; `payres admin list` shows all"):
+    with pytest.raises(NotFound, match="There is no operator ann"):
         remove_operator(tx, "ann")
     with pytest.raises(SignInFailed):  # the password was being checked meanwhile
         open_session(tx, OF_OPERATORS, account, Browser())
