@@ -151,7 +151,7 @@ class LongWorks:
     def __init__(self, clock: Clock) -> None:
         self.latest: dict[str, LongWork] = {}
         self._clock = clock
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
 
     async def run(self, kind: str, actor: str, work: Callable[[LongWork], Awaitable[Any]]) -> Any:
         """The result of the work, whose progress is shown meanwhile. Raises what the work raises."""
@@ -169,17 +169,14 @@ class LongWorks:
         """Starts what will `run` a work of this kind, and for which nobody waits. Raises WrongState while one runs."""
         if kind in self.latest and self.latest[kind].ended_at is None:
             raise WrongState(f"A {kind} is under way already")
-        task = asyncio.create_task(self._run_alone(kind, work))
+        task = asyncio.ensure_future(work())
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._end)
 
-    async def _run_alone(self, kind: str, work: Callable[[], Awaitable[Any]]) -> None:
-        try:
-            await work()
-        except DomainError as error:
-            log.warning("a %s failed: %s", kind, error)
-        except Exception:
-            log.exception("a %s failed", kind)
+    def _end(self, task: "asyncio.Future[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("%s", error, exc_info=None if isinstance(error, DomainError) else error)
 
     async def close(self) -> None:
         """Stops what is under way."""
