@@ -23,7 +23,7 @@ from starlette.types import Scope
 from payres.core.http.context import Context
 from payres.core.process.slots import Slots
 from payres.core.protocol.clock import Clock
-from payres.core.protocol.errors import DomainError, WrongState
+from payres.core.protocol.errors import DomainError, Unavailable, WrongState
 from payres.core.protocol.limits import MAX_EXPORTS, MAX_EXPORTS_OF_CALLER, MIN_FREE_BYTES
 from payres.core.protocol.urls import is_loopback
 from payres.core.store.connections import free_bytes
@@ -139,10 +139,13 @@ class LongWork(msgspec.Struct):
     ended_at: int | None = None
     outcome: Any = None
     problem: str = ""
+    is_stopped: bool = False
 
     def note(self, step: str, done: int, total: int) -> None:
-        """Says how far it is. Threads may call it."""
+        """Says how far it is. Threads may call it. Raises Unavailable if the work is to end."""
         self.step, self.done, self.total = step, done, total
+        if self.is_stopped:
+            raise Unavailable("The server was stopped meanwhile")
 
 
 class LongWorks:
@@ -179,7 +182,9 @@ class LongWorks:
             log.warning("%s", error, exc_info=None if isinstance(error, DomainError) else error)
 
     async def close(self) -> None:
-        """Stops what is under way."""
+        """Stops what is under way, also on threads, for which a server that ends waits."""
+        for one in self.latest.values():
+            one.is_stopped = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
