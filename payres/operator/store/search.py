@@ -1,0 +1,112 @@
+"""SQL of the search of operators.
+
+No index helps to find a part of a text, so it is looked for in the newest rows alone, along the primary key. Texts are
+compared with `instr`, because LIKE has wildcards.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from payres.core.store.grants import GrantRecord
+from payres.core.store.rows import AFTER_ALL, Table
+from payres.core.store.wallets import WALLETS, WalletRecord
+from payres.core.store.work import Transaction
+
+R = TypeVar("R", bound=msgspec.Struct)
+NEWEST: Final = 10_000  # rows of a table in which texts are looked for, which takes some 20 ms
+
+# Only the grants that owners decide on, with their clients: the others are far more, and say little.
+GRANTS_OF_CLIENTS: Final = Table(
+    GrantRecord,
+    'interaction i CROSS JOIN "grant" g ON g.id = i.grant_id JOIN client c ON c.id = g.client_id',
+    prefix="g.",
+    key="i.grant_id",
+)
+# The receiver of a payment to another server; the URLs of payments here have nothing to be found but their ids.
+REMOTE: Final = "iif(p.incoming_payment_id IS NULL, p.receiver, NULL)"
+_OF_PAYMENTS: Final = (
+    "SELECT id FROM outgoing_payment WHERE id = ?",
+    "SELECT id FROM incoming_payment WHERE id = ?",
+    "SELECT id FROM outgoing_payment WHERE quote_id = ?",
+    "SELECT outgoing_payment_id FROM packet WHERE outgoing_payment_id IS NOT NULL AND id = ?",
+    "SELECT incoming_payment_id FROM refund WHERE id = ?",
+)
+_OF_GRANTS: Final = (
+    'SELECT id FROM "grant" WHERE id = ?',
+    "SELECT grant_id FROM interaction WHERE id = ?",
+    "SELECT grant_id FROM access_token WHERE id = ?",
+)
+
+
+class Condition(NamedTuple):
+    """SQL of a condition, and its values."""
+
+    sql: str
+    values: Sequence[Any]
+
+
+class Newest(NamedTuple, Generic[R]):
+    """Rows, newest first. Unless it `is_all`, the table has more rows than were looked at."""
+
+    records: Sequence[R]
+    is_all: bool
+
+
+def contains(columns: Iterable[str], texts: Iterable[str]) -> Condition:
+    """One of the texts is a part of one of the columns, without regard to the case of ASCII letters."""
+    pairs = [(column, text) for column in columns for text in texts]
+    found = " OR ".join(f"instr(lower({column}), lower(?)) > 0" for column, _ in pairs)
+    return Condition(found, [text for _, text in pairs])
+
+
+def of_wallets(ids: Sequence[int]) -> Condition:
+    """The grant is for one of these wallets."""
+    return Condition(" OR ".join("g.wallet_address_id = ?" for _ in ids), ids)
+
+
+def worth(asset_id: int, value: int) -> Condition:
+    """The payment has moved this amount of the asset, or is to move it."""
+    of_asset = "EXISTS (SELECT 1 FROM wallet_address WHERE id = p.wallet_address_id AND asset_id = ?)"
+    return Condition(f"(p.moved = ? OR p.amount = ?) AND {of_asset}", [value, str(value), asset_id])
+
+
+def find_newest(tx: Transaction, table: Table[R], conditions: Iterable[Condition], most: int) -> Newest[R]:
+    """Up to `most` rows, of the NEWEST of the table, that meet one of the conditions."""
+    given = [one for one in conditions if one.sql]
+    floor = tx.execute(
+        f"SELECT {table.key} FROM {table.source} WHERE {table.key} < ? ORDER BY {table.key} DESC LIMIT 1 OFFSET ?",
+        (AFTER_ALL, NEWEST),
+    ).fetchone()
+    met = " OR ".join(f"({one.sql})" for one in given)
+    where = f"WHERE {table.key} > ? AND ({met}) ORDER BY {table.key} DESC LIMIT ?"
+    values = (value for one in given for value in one.values)
+    return Newest(table.list(tx, where, floor[0] if floor else "", *values, most), floor is None)
+
+
+def payments_named(tx: Transaction, identifier: str) -> Sequence[str]:
+    """The ids of the payments that this is the id of, or that of their quote, packet or refund."""
+    return _named(tx, _OF_PAYMENTS, identifier)
+
+
+def grants_named(tx: Transaction, identifier: str) -> Sequence[str]:
+    """The ids of the grants that this is the id of, or that of their consent page or token."""
+    return _named(tx, _OF_GRANTS, identifier)
+
+
+def _named(tx: Transaction, statements: Sequence[str], identifier: str) -> Sequence[str]:
+    found = tx.execute(" UNION ALL ".join(statements), [identifier] * len(statements))
+    return list(dict.fromkeys(row[0] for row in found))
+
+
+def newest_wallets(tx: Transaction) -> Sequence[WalletRecord]:
+    """The NEWEST wallets, newest first."""
+    return WALLETS.list(tx, "WHERE w.id > 0 ORDER BY w.id DESC LIMIT ?", NEWEST)
+
+
+def wallets_below(tx: Transaction, beginning: str, most: int) -> Sequence[WalletRecord]:
+    """Up to `most` wallets whose paths begin with this, in the order of their paths."""
+    return WALLETS.list(
+        tx, "WHERE w.path >= ? AND w.path < ? ORDER BY w.path LIMIT ?", beginning, beginning + "\U0010ffff", most
+    )
