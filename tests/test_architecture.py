@@ -34,7 +34,6 @@ SHORT_MODULES = {
     "payres/interledger/client_transport.py",
     "payres/openapi/part.py",
     "payres/operator/operators.py",
-    "payres/operator/pages/sign_in.py",
     "payres/operator/part.py",
     "payres/operator/volume.py",
     "payres/people/part.py",

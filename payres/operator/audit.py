@@ -60,10 +60,49 @@ def _details(entry: AuditEntry) -> str:
     return ", ".join(f"{name} {value}" for name, value in said)
 
 
+# What was done to a thing, where it does not follow from the action's name.
+DONE: Final = {
+    "wallet.deposit": "put {amount} into the wallet",
+    "wallet.withdraw": "took {amount} out of the wallet",
+    "wallet.set_password": "set a password for the wallet",
+    "wallet.reset_link": "made a password link for the wallet",
+    "peer.deposit": "recorded {amount} paid by the peer",
+    "peer.withdraw": "recorded {amount} paid to the peer",
+    "liquidity.deposit": "added {amount} to the liquidity in",
+    "liquidity.withdraw": "took {amount} out of the liquidity in",
+    "fees.withdraw": "took {amount} out of the fees in",
+    "payment.refund": "sent {amount} back from the payment",
+    "webhook.replay": "sent events again:",
+    "database.backup": "made the backup",
+    "database.restore": "restored the backup",
+    "admin.link": "made a password link for the operator",
+    "admin.set_password": "set the password of the operator",
+    "admin.lock_out": "locked out the operator",
+}
+PAST: Final = {"set": "set", "send": "sent", "deny": "denied"}
+NOUNS: Final = {"admin": "operator", "api_key": "API key", "key": "key of the wallet"}
+
+
+def told(entry: AuditEntry) -> Sequence[Cell]:
+    """What was done, as a sentence in parts: who, did what, to what, by what name."""
+    kind, _, key = entry.actor.partition(":")
+    who = {"page": key, "shell": f"{key} at the command", "owner": f"the owner of {key}", "api": "a program"}
+    noun, _, verb = entry.action.partition(".")
+    first, _, rest = verb.partition("_")
+    past = PAST.get(first, f"{first}{'' if first.endswith('e') else 'e'}d")
+    usual = " ".join([past, *(f"{rest} of".split("_") if rest else ()), "the", NOUNS.get(noun, noun)])
+    amount, _, code = str(entry.details.get("amount", "")).partition(" ")
+    done = DONE.get(entry.action, usual).format(amount=f"{code} {amount}".strip())
+    actor, reference = _actor(entry), entry.details.get("reference")
+    named = f", “{reference}”" if reference and not str(reference).startswith("page ") else ""
+    return [Cell(who.get(kind, entry.actor), link=actor.link), Cell(f" {done} "), _object(entry), Cell(named)]
+
+
 ENTRY: Final = Shape(
     entry,
     Column("Time (UTC)", "created_at", "time"),
     Column("Who", _actor),
+    Column("What", lambda one: "".join(part.text for part in told(one)), listed="on pages", titles=True),
     Column("Did what", "action"),
     Column("To what", _object),
     Column("Details", _details, "long"),

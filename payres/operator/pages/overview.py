@@ -1,8 +1,9 @@
-"""The overview page: readiness, findings, balances, volume and status; and the page of the settings in effect."""
+"""The overview: readiness, findings, balances, volume and the last changes; and the page of the settings in effect."""
 
-from calendar import month_abbr
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -10,109 +11,147 @@ from starlette.responses import Response
 
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset, describe_amount, format_decimal
-from payres.core.protocol.clock import DAY, format_time
+from payres.core.protocol.clock import DAY
+from payres.core.store.rows import PageQuery
 from payres.core.store.work import Work
-from payres.operator import doctor
+from payres.html.html import operators_language
+from payres.html.language import Language
+from payres.operator import audit, doctor
+from payres.operator.declarations import operation_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.services import operator_of
-from payres.operator.shapes import Cell, Column, facts_of, make_table, path_of
-from payres.operator.status import KINDS, STATUS, read_status
+from payres.operator.shapes import Cell, CellKind, Column, facts_of, format_size, make_table, path_of
+from payres.operator.status import KINDS, STATUS, Status, read_status
+from payres.operator.volume import DAYS
 
 SECRET: Final = frozenset({"metrics_token"})
 # Replaces secrets, and URL queries, which may contain one.
 MASK: Final = "••••••••"
 
 # Facts that the page shows elsewhere, as balances and findings.
-SAID: Final = {*KINDS.values(), "Not delivered", "Unresolved"}
+SAID: Final = {*KINDS.values(), "Not delivered", "Unresolved", "Ledger", "Last backup", "Free on the disk"}
+# Where what the doctor finds is put right, by the first word of its subject.
+PLACES: Final = {"backup": "backups", "exchange": "assets", "liquidity": "assets", "webhook": "webhooks"}
+TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 LIVE_SECONDS: Final = 30
-FEW_DAYS: Final = 14  # the fewest days in a chart
-STEP: Final = 8  # the distance of bars, which are 6 wide
+CHANGES: Final = PageQuery(4, None, "older")
 HEIGHT: Final = 96
+FLOWS: Final[Sequence[tuple[str, CellKind]]] = (("Day", "text"), ("Received", "number"), ("Sent", "number"))
 
 
-def _balance(kind: str, row: tuple[Asset, Mapping[str, str]]) -> str:
+def _balance(kind: str, row: tuple[Asset, Mapping[str, tuple[str, int]]]) -> str:
     asset, balances = row
-    return balances.get(kind, format_decimal(0, asset))
+    return balances[kind][0] if kind in balances else format_decimal(0, asset)
 
 
-# Rows are an asset and its balances by kind.
+def _wallets(row: tuple[Asset, Mapping[str, tuple[str, int]]]) -> str:
+    count = row[1].get("wallet", ("", 0))[1]
+    return f"{count:,} wallet{'' if count == 1 else 's'}"
+
+
+# Rows are an asset, and its balances with the number of their accounts by kind.
 BALANCE_COLUMNS: Final = (
-    Column("Asset", lambda row: row[0].code),
+    Column("Currency", _wallets),
+    Column("Code", lambda row: row[0].code, titles=True),
     *(Column(label, partial(_balance, kind), "number") for kind, label in KINDS.items()),
 )
 
 
 async def page(visit: OperatorVisit) -> Response:
     """The first page after signing in."""
-    context = visit.context
-    problem = await operator_of(context).readiness.problem()
-    volume = await operator_of(context).volume.look(context.database)
+    context, language = visit.context, operators_language(visit.request)
+    services, asked = operator_of(context), visit.request.query_params
+    volume = await services.volume.look(context.database)
+    found = await visit.read(partial(_read_database, language=language))
+    assets: Mapping[str, Asset] = found.pop("assets")
+    shown = (
+        asked.get("currency")
+        if asked.get("currency") in assets
+        else next((name for name, asset in assets.items() if asset in volume.paid), next(iter(assets), None))
+    )
+    nothing = [0] * DAYS
     return visit.show(
         "overview.html",
-        problem=problem,
-        charts=[
-            bar_chart(f"{asset.code} {word} a day", asset, volume.first_day, figures[asset])
-            for asset in volume.paid
-            for word, figures in (("paid", volume.paid), ("received", volume.received))
-        ],
+        problem=await services.readiness.problem(),
+        assets=list(assets),
+        shown=shown,
+        chart=shown
+        and pair_chart(
+            assets[shown],
+            volume.first_day,
+            volume.received.get(assets[shown], nothing),
+            volume.paid.get(assets[shown], nothing),
+            language,
+        ),
         is_counted=volume.complete,
-        refresh=LIVE_SECONDS if visit.request.query_params.get("live") == "1" else None,
-        **await visit.read(_read_database),
+        refresh=LIVE_SECONDS if asked.get("live") == "1" else None,
+        **found,
     )
 
 
-def _read_database(work: Work) -> dict[str, Any]:
+def _read_database(work: Work, language: Language) -> dict[str, Any]:
     """The values that the page reads from the database, from one snapshot."""
-    status, balances = read_status(work, is_running=True), dict[Asset, dict[str, str]]()
+    status, balances = read_status(work, is_running=True), dict[Asset, dict[str, tuple[str, int]]]()
     for one in status.balances:
-        balances.setdefault(Asset(one.asset_code, one.asset_scale), {})[one.kind] = one.balance
+        asset = Asset(one.asset_code, one.asset_scale)
+        balances.setdefault(asset, {})[one.kind] = (one.balance, one.accounts)
+    codes = [asset.code for asset in balances]
+    names = {asset: asset.code if codes.count(asset.code) == 1 else f"{asset.code} {asset.scale}" for asset in balances}
     return {
-        "findings": [(one, _advice(one.fix, one.page)) for one in doctor.examine(work) if one.fix],
+        "health": _health(status, language),
+        "findings": [_attention(one, language) for one in doctor.examine(work) if one.fix],
+        "assets": {name: asset for asset, name in names.items()},
         "balances": make_table("Balances", BALANCE_COLUMNS, balances.items(), "There are no wallets yet"),
+        "changes": operation_of(audit.list_entries).run(work, {"page": CHANGES}).result,
+        "told": audit.told,
         "facts": [(label, cell) for label, cell in facts_of(STATUS.columns, status) if label not in SAID],
     }
 
 
-def _advice(fix: str, page: doctor.Page | None) -> Sequence[Cell]:
-    """The advice, with commands in backticks as code, the first as a link to the page that does the same."""
-    steps = [Cell(part, "code" if place % 2 else "text") for place, part in enumerate(f"{fix}.".split("`"))]
-    if page is not None:
-        steps[1] = Cell(page[0], link=path_of(*page[1:]))
-    return steps
+def _health(status: Status, language: Language) -> str:
+    checked = f"in order at {language.stamp(status.last_check_at)}" if status.last_check_at else "not checked yet"
+    made = language.stamp(status.last_backup_at) if status.last_backup_at else "none by payres"
+    broken = f"BROKEN: {status.broken_invariant}" if status.broken_invariant else checked
+    return f"Ledger {broken}. Last backup: {made}. {format_size(status.free_bytes)} free."
 
 
-def bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int]) -> dict[str, Any]:
-    """A bar chart of daily figures, in minor units, from the first non-zero day, but at least FEW_DAYS; with a table of
-    the non-zero days."""
-    start = min(next((place for place, figure in enumerate(figures) if figure), 0), len(figures) - FEW_DAYS)
-    dates = [format_time((first_day + place) * DAY)[:10] for place in range(start, len(figures))]
-    figures = figures[start:]
-    top, last = _round_up(max(figures)), len(figures) - 1
-    bars, days = [], []
-    for place, figure in enumerate(figures):
-        if figure:
+def _attention(found: doctor.Diagnosis, language: Language) -> dict[str, Any]:
+    """A finding with the page where it is put right, whose words stand in place of the first command in its advice."""
+    words = TIME.sub(lambda match: language.stamp(match[0]), found.seen)
+    steps = [Cell(part, "code" if place % 2 else "text") for place, part in enumerate(f"{found.fix}.".split("`"))]
+    if found.page is not None:
+        steps[1] = Cell(found.page[0])
+    names = found.page[1:] if found.page else filter(None, [PLACES.get(found.subject.partition(" ")[0])])
+    return {"subject": found.subject, "seen": words, "advice": steps, "link": path_of(*names)}
+
+
+def pair_chart(
+    asset: Asset, first_day: int, received: Sequence[int], sent: Sequence[int], language: Language
+) -> dict[str, Any]:
+    """Two bars for each day, in minor units, on one scale; with a table of the days on which there was something."""
+    top, days = _round_up(max(*received, *sent)), [(first_day + place) * DAY for place in range(len(received))]
+    names = [language.short_date(day) for day in days]
+    bars, rows = [], []
+    for place, (day, *figures) in enumerate(zip(names, received, sent, strict=True)):
+        for figure, kind, at in zip(figures, ("received", "sent"), (1, 5.2), strict=True):
             height = -(-figure * HEIGHT // top)  # rounded up, so that every figure has a bar
-            words = f"{dates[place]}: {describe_amount(figure, asset)}"
-            bars.append({"x": place * STEP, "y": HEIGHT - height, "height": height, "title": words})
-            days.append((dates[place], format_decimal(figure, asset)))
-    columns = [Column("Day (UTC)", lambda day: day[0]), Column(asset.code, lambda day: day[1], "number")]
+            words = f"{day}: {describe_amount(figure, asset)} {kind}"
+            bars.append({"kind": kind, "x": place * 10 + at, "height": height, "words": words})
+        if any(figures):
+            rows.append((day, *(format_decimal(figure, asset) for figure in figures)))
+    columns = [Column(label, itemgetter(n), kind) for n, (label, kind) in enumerate(FLOWS)]
     return {
-        "title": title,
-        "total": describe_amount(sum(figures), asset),
-        "bars": bars,
-        "width": len(figures) * STEP,
+        "received": describe_amount(sum(received), asset),
+        "sent": describe_amount(sum(sent), asset),
+        "bars": [bar for bar in bars if bar["height"]],
+        "width": len(days) * 10,
         "height": HEIGHT,
-        "highest": describe_amount(max(figures), asset),
-        "period": f"{dates[0]} to {dates[-1]}",
         "scale": [format_decimal(figure, asset) for figure in (top, top // 2, 0)],
-        "days": [_short(dates[last * part // 3]) for part in range(4)],
-        "table": make_table(title, columns, reversed(days), ""),
+        "days": [names[(len(days) - 1) * part // 3] for part in range(4)],
+        "highest": describe_amount(max(*received, *sent), asset),
+        "table": make_table(f"{asset.code} received and sent a day", columns, reversed(rows), ""),
     }
-
-
-def _short(date: str) -> str:
-    return f"{int(date[8:])} {month_abbr[int(date[5:7])]}"
 
 
 def _round_up(figure: int) -> int:
