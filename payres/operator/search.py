@@ -100,7 +100,7 @@ def search(work: Work, q: Name) -> SearchResults:
     program, _, key_id = work.actor.partition(":")
     scopes = API_KEYS.by_id(work, key_id).scopes if program == "api" else SCOPES
     found: dict[str, Any] = {"more": [], "partly": []}
-    for name, kind in KINDS.items():
+    for name, kind in SEARCHED.items():
         rows = kind.find(work, sought) if bare and kind.scope in scopes else Rows([])
         found[name] = [kind.shape.show(work, one) for one in rows.records[:MOST]]
         found["more"] += [name] if len(rows.records) > MOST else []
@@ -167,20 +167,22 @@ def _once(*records: Iterable[Any]) -> Sequence[Any]:
 
 
 class Kind(NamedTuple):
-    """A kind of things: the scope of keys that may see them, their shape, and how they are found."""
+    """A kind of things: what they are called, the scope of keys that may see them, their shape, and how they are
+    found."""
 
+    label: str
     scope: str
     shape: Shape
     find: Callable[[Work, Sought], Rows]
 
 
 # By the members of SearchResults.
-KINDS: Final[Mapping[str, Kind]] = {
-    "wallets": Kind("wallets:read", WALLET, _wallets),
-    "payments": Kind("payments:read", PAYMENT, _payments),
-    "grants": Kind("grants:read", GRANT, _grants),
-    "peers": Kind("peers:read", PEER, _few(list_peers, "name", "ilp_address", "url")),
-    "webhooks": Kind("webhooks:read", WEBHOOK, _few(list_webhooks, "url")),
-    "api_keys": Kind("keys:read", API_KEY, _few(list_api_keys, "name")),
-    "changes": Kind("audit:read", ENTRY, _changes),
+SEARCHED: Final[Mapping[str, Kind]] = {
+    "wallets": Kind("Wallets", "wallets:read", WALLET, _wallets),
+    "payments": Kind("Payments", "payments:read", PAYMENT, _payments),
+    "grants": Kind("Grants", "grants:read", GRANT, _grants),
+    "peers": Kind("Peers", "peers:read", PEER, _few(list_peers, "name", "ilp_address", "url")),
+    "webhooks": Kind("Webhooks", "webhooks:read", WEBHOOK, _few(list_webhooks, "url")),
+    "api_keys": Kind("API keys", "keys:read", API_KEY, _few(list_api_keys, "name")),
+    "changes": Kind("Changes", "audit:read", ENTRY, _changes),
 }

@@ -11,7 +11,7 @@ from payres.core.store.payments import OUTGOING
 from payres.core.store.server import AUDIT
 from payres.core.store.work import Work
 from payres.operator import wallets
-from payres.operator.search import KINDS, MOST, search
+from payres.operator.search import MOST, SEARCHED, search
 from payres.operator.store import search as store
 from payres.webhooks.store.webhooks import list_webhooks
 from tests.helpers import last_segment, usd
@@ -54,15 +54,17 @@ def shop(payres: Instance) -> Shop:
     bill = payres.client.create_incoming_payment(payres.wallet("books"), usd(1250), metadata=metadata)
     quote = payres.client.create_quote(payres.wallet("alice"), bill["id"])
     paid = payres.client.create_outgoing_payment(payres.wallet("alice"), quote["id"])
-    ids = [last_segment(one["id"]) for one in (bill, paid, quote)]
+    bill_id, paid_id, quote_id = (last_segment(one["id"]) for one in (bill, paid, quote))
 
     def read(work: Work) -> Shop:
-        grant = OUTGOING.by_id(work, ids[1]).grant_id or ""
+        grant = OUTGOING.by_id(work, paid_id).grant_id or ""
         interaction = interaction_of_grant(work, grant)
         assert interaction is not None
         [webhook], [change, *_] = list_webhooks(work), AUDIT.list(work, "WHERE action = 'peer.add'")
-        rest = (seeded.failed, seeded.packet, webhook.id, seeded.api_key, change.id)
-        return Shop(*ids, grant, interaction.id, *rest)
+        return Shop(
+            *(bill_id, paid_id, quote_id, grant, interaction.id),
+            *(seeded.failed, seeded.packet, webhook.id, seeded.api_key, change.id),
+        )
 
     return payres.read(read)
 
@@ -70,7 +72,7 @@ def shop(payres: Instance) -> Shop:
 def found(payres: Instance, text: str) -> Mapping[str, Sequence[str]]:
     """The names of what is found, by kind."""
     results = payres.read(partial(search, q=text))
-    named = {kind: [_name(one) for one in getattr(results, kind)] for kind in KINDS}
+    named = {kind: [_name(one) for one in getattr(results, kind)] for kind in SEARCHED}
     return {kind: names for kind, names in named.items() if names}
 
 
@@ -145,8 +147,12 @@ def test_text_that_would_be_code_is_found_as_it_stands(payres: Instance, shop: S
 
 def test_more_than_fits_is_said(payres: Instance, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "NEWEST", 1)
-    for number in range(MOST + 1):
-        payres.write(lambda work, path=f"crowd-{number:02}": wallets.create_wallet(work, path, "USD", 2, None, None))
+
+    def crowd(work: Work) -> None:
+        for number in range(MOST + 1):
+            wallets.create_wallet(work, f"crowd-{number:02}", "USD", 2, None, None)
+
+    payres.write(crowd)
     results = payres.read(partial(search, q="crowd-"))
     assert [one.path for one in results.wallets] == [f"crowd-{number:02}" for number in range(MOST)]
     assert results.more == ["wallets"]
@@ -158,8 +164,8 @@ def test_more_than_fits_is_said(payres: Instance, shop: Shop, monkeypatch: pytes
 def test_program_finds_what_its_key_may_read(payres: Instance, shop: Shop) -> None:
     def as_program(work: Work) -> Mapping[str, Sequence[str]]:
         work.actor = f"api:{shop.key}"  # payments:read and wallets:read
-        return {kind: getattr(search(work, "second"), kind) for kind in KINDS}
+        return {kind: getattr(search(work, "second"), kind) for kind in SEARCHED}
 
     results = payres.read(as_program)
-    assert {kind for kind in KINDS if results[kind]} <= {"payments", "wallets"}
+    assert {kind for kind in SEARCHED if results[kind]} <= {"payments", "wallets"}
     assert found(payres, "second")["peers"] == ["second"]

@@ -44,6 +44,7 @@ PAGES: Final[Mapping[str, Callable[..., Any]]] = {
     "/exports": exports_page,
     "/exports/payments": partial(send_file, rule=export_payments),
     "/exports/ledger": partial(send_file, rule=export_ledger),
+    "/search": overview.search_page,
     "/settings": overview.settings_page,
 }
 
