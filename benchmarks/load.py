@@ -205,7 +205,7 @@ def running_pair(directory: Path, incoming: int) -> Iterator[Callable[[int], tup
     peers = zip((payer, payee), (own, other), peers_of(own, other, ASSET, CREDIT_LIMIT), strict=True)
     for side, settings, peer in peers:
         with unit(side.path, settings) as work:
-            add_peer(work, peer)
+            add_peer(work, **peer)
     flags = {"allow_private_hosts": "true"}
     with (
         running(PAYRES, payer.path, own.base_url, ilp_address=own.ilp_address, **flags) as paying,

@@ -110,11 +110,11 @@ class PacketSource:
         own, peer = Settings(), Settings(ilp_address=f"{Settings().ilp_address}-peer")
         added, _ = peers_of(own, peer, ASSET, CREDIT_LIMIT)
         with unit(population.path, own) as work:
-            add_peer(work, added)
+            add_peer(work, **added)
             secret = ensure_secret(work, "stream")
         payment_id, _ = population.payments[-1]
         found = CredentialSource(secret, own.ilp_address).for_payment(payment_id, ASSET)
-        self._token = added.incoming_token
+        self._token = added["incoming_token"]
         self._destination = found.ilp_address
         self._secret = SharedSecret(base64.urlsafe_b64decode(found.shared_secret + "="))
         self._sequence = 0

@@ -18,7 +18,8 @@ from payres.core.protocol.wire import decode, metadata_text
 from payres.core.signatures.fields import content_digest, digest_problem, read_parameters, read_signatures
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.html.sign_in import hash_password
-from payres.operator.steps import NewPassword
+from payres.operator.declarations import operation_of
+from payres.operator.wallets import set_password
 from tests.instance import Instance
 
 NAMED = {name: value for name, value in vars(limits).items() if name.isupper()}
@@ -90,7 +91,7 @@ HELD: list[tuple[str, Callable[[int], bool]]] = [
     ("MAX_NONCE_LENGTH", holds(lambda size: read_parameters(f';created=1;keyid="k";nonce="{"a" * size}"'))),
     ("MAX_NONCE_LENGTH", holds(lambda size: decoded(ContinueRequest, interact_ref="a" * size))),
     ("MAX_PASSWORD_LENGTH", holds(lambda size: hash_password("a" * size))),
-    ("MAX_PASSWORD_LENGTH", holds(lambda size: decoded(NewPassword, password="a" * size))),
+    ("MAX_PASSWORD_LENGTH", holds(lambda size: operation_of(set_password).read({"password": "a" * size}))),
     ("MAX_QUERY_BYTES", holds(query)),
     ("MAX_SIGNATURES", holds(signatures)),
     (

@@ -19,7 +19,7 @@ from payres.core.store.rows import number
 from payres.core.store.work import Environment, Transaction, Work
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import refunds
-from payres.operator.peers import NewPeer, add_peer
+from payres.operator.peers import add_peer
 from payres.testing.clock import MovableClock
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ def add_usd_peer(work: Work, name: str, credit_limit: str = "0", **terms: Any) -
         "incoming_token": "in",
         "credit_limit": credit_limit,
     }
-    return add_peer(work, NewPeer(**(usual | terms)))
+    return add_peer(work, **(usual | terms))
 
 
 def sending_payment(

@@ -4,15 +4,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, Literal, get_args, get_origin
+from typing import Any, Final
 
 import click
 from msgspec import UNSET
 
 from payres.cli import Command
-from payres.cli.options import TimeParam, WholeNumber, limit_option, require_secret, secret_option
+from payres.cli.options import limit_option, require_secret, secret_option
 from payres.cli.session import Session, with_session
-from payres.core.protocol.errors import InvalidRequest
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Environment, Work
 from payres.operator.declarations import REQUIRED, Input, Operation, declared
@@ -92,7 +91,7 @@ def _run(operation: Operation, options: Sequence[Input], session: Session, /, **
         _export(session, operation, asked)
         return
     if operation.is_async:
-        found = session.in_steps(partial(operation.function, **_typed(session.environment, operation, asked)))
+        found = session.in_steps(partial(operation.function, **_arguments(session.environment, operation, asked)))
     else:
         found = (session.read if operation.only_reads else session.write)(partial(_unit, operation, asked))
     _show(session, operation, found, given)
@@ -100,21 +99,17 @@ def _run(operation: Operation, options: Sequence[Input], session: Session, /, **
 
 def _unit(operation: Operation, given: Mapping[str, Any], work: Work) -> Any:
     """The unit whose result the command prints."""
-    typed = _typed(work, operation, given)
+    arguments = _arguments(work, operation, given)
     page = {"page": PageQuery(given["limit"])} if operation.is_paged else {}
-    found = operation.run(work, typed | page)
+    found = operation.run(work, arguments | page)
     if operation.then is not None:
-        return operation.then.find(work, **{name: typed[name] for name in operation.segments})
+        return operation.then.find(work, **{name: arguments[name] for name in operation.segments})
     return found
 
 
 def _export(session: Session, operation: Operation, given: Mapping[str, Any]) -> None:
     """Writes the whole export, a batch in each transaction."""
-    typed = _typed(session.environment, operation, given)
-    try:
-        export: Export = operation.function(**operation.arguments(typed))
-    except InvalidRequest as error:
-        raise click.UsageError("--from must be before --to") from error
+    export: Export = operation.function(**_arguments(session.environment, operation, given))
     if session.as_json:
         raise click.UsageError("An export is a table, not a single object: use --format jsonl")
     if sys.stdout is None:
@@ -145,14 +140,11 @@ def _progress(export: Export) -> Iterator[Callable[[], None]]:
         yield lambda: bar.update(round(export.part * 1000) - bar.pos)
 
 
-def _typed(work: Work | Environment, operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of the rule, from those of the command line."""
+def _arguments(work: Work | Environment, operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the rule, from those of the command line. Raises InvalidRequest."""
     inputs = operation.inputs
-    return {
-        name: inputs[name].extra["typed"](work, value) if "typed" in inputs[name].extra else value
-        for name, value in given.items()
-        if name in inputs
-    }
+    typed = {name: inputs[name].typed(work, value) for name, value in given.items() if name in inputs}
+    return operation.read(typed)
 
 
 def _show(session: Session, operation: Operation, found: Any, given: Mapping[str, Any]) -> None:
@@ -186,31 +178,26 @@ def table_text(columns: Sequence[Column], things: Sequence[Any]) -> str:
 
 def _option(one: Input) -> Decorator:
     flag = one.extra.get("option") or f"--{one.name.rstrip('_').replace('_', '-')}"
-    if "secret" in one.extra:
+    if "is_secret" in one.extra:
         return secret_option(flag.removeprefix("--"), one.extra.get("metavar", "TEXT"), one.words)
     if one.is_mark:
         return click.option(flag, one.name, is_flag=True, help=one.words)
     attributes: dict[str, Any] = {"help": one.words, "type": _type(one), "metavar": one.extra.get("metavar")}
-    attributes |= {"required": one.is_required, "multiple": get_origin(one.type) in {list, tuple, Sequence}}
+    attributes |= {"required": one.is_required, "multiple": one.is_several}
     if one.default not in {REQUIRED, None, UNSET, ()}:
         attributes |= {"default": one.default, "show_default": True}
     return click.option(flag, one.name, **attributes)
 
 
 def _type(one: Input) -> Any:
-    """The type of an argument or option, or of each of several; click's own if there is one."""
-    if choices := get_args(one.type) if get_origin(one.type) is Literal else one.extra.get("choices"):
-        return click.Choice(list(choices))
-    if "is_time" in one.extra:
-        return TimeParam()
-    bounds = (one.extra.get("least"), one.extra.get("most"))
-    return str if one.type is not int else click.INT if bounds == (None, None) else WholeNumber(*bounds)
+    """The type of an argument or option, or of each of several. Bounds are checked by `Operation.read`."""
+    return click.Choice(list(one.choices)) if one.choices else str
 
 
 def _check(operation: Operation, options: Sequence[Input], given: Mapping[str, Any]) -> None:
     """Raises UsageError if a secret is missing, or a change has no members."""
     for one in options:
-        if "secret" in one.extra and one.is_required:
+        if "is_secret" in one.extra and one.is_required:
             require_secret(one.name, given[one.name])
     if operation.method == "PATCH" and all(given[one.name] in (None, ()) for one in options):
         example = operation.example.partition("--")[2]

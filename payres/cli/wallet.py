@@ -67,7 +67,7 @@ def password(session: Session, path: str, password: str | None, forget_browsers:
     hashed = hash_password(_ask_for_password() if password is None else password)
 
     def unit(work: Work) -> Wallet:
-        changed = wallets.set_password(work, named_wallet(work, path), hashed, forget_browsers)
+        changed = wallets.store_password(work, named_wallet(work, path), hashed, forget_browsers)
         return wallets.wallet(work, changed)
 
     found = session.write(unit)

@@ -36,12 +36,12 @@ from payres.core.protocol.errors import (
 )
 from payres.core.protocol.limits import EXPORT_SECONDS, MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
 from payres.core.protocol.urls import ADMIN_API
-from payres.core.protocol.wire import decode, encode
+from payres.core.protocol.wire import broken_rule, decode, encode
 from payres.core.store.work import Work
 from payres.openapi import documents
 from payres.operator import api_keys
 from payres.operator.api_keys import SCOPES
-from payres.operator.declarations import Operation, declared, endpoint
+from payres.operator.declarations import Operation, declared, operation
 from payres.operator.exports import MEDIA_TYPES, Export, Format
 from payres.operator.services import operator_of
 from payres.operator.store.operators import API_KEYS, ApiKeyRecord
@@ -58,7 +58,7 @@ class ApiCall(ActorRequest, frozen=True):
 
 def all_operations() -> Sequence[Operation]:
     """The operations of the rules, and those of this package."""
-    return [*declared(), *declared("operator.steps", "operator.events", "operator.api")]
+    return [*declared(), *declared("operator.backup_schedule", "operator.events", "operator.api")]
 
 
 def admin_endpoints() -> Sequence[Operation]:
@@ -88,11 +88,11 @@ async def _serve(request: Request, operation: Operation) -> Response:
         call = await _authorize(request, operation.scope)
         given, body = await _given(request, operation)
         if operation.answer_type is Export:
-            export = operation.function(**operation.arguments(given))
+            export = operation.function(**given)
             return await send_export(call, export, call.key.actor)
         headers = request.scope["headers"]
         if operation.stream is not None and any(asks_for(headers, one) for one in operation.media_types):
-            streamed: Response = await operation.stream(call, **operation.arguments(given))
+            streamed: Response = await operation.stream(call, **given)
             return streamed
         keyed = _keyed(request, operation, call, body)
         return json_response(msgspec.Raw(await _answer(call, operation, given, keyed)), operation.status)
@@ -142,19 +142,18 @@ def operation_parameters(request: Request, operation: Operation, filters: Mappin
     if operation.is_paged:
         given["page"] = page_query(request, numbers=True)
     if not operation.takes_json and operation.struct is not None:
-        given |= asdict(_read_query(filters, operation.struct))
+        given |= asdict(_query(filters, operation.struct))
     elif filters:
         raise InvalidRequest(f"There is no parameter {next(iter(filters))} here", field=next(iter(filters)))
     return given
 
 
-def _read_query(parameters: Mapping[str, str], kind: type[msgspec.Struct]) -> msgspec.Struct:
+def _query(parameters: Mapping[str, str], kind: type[msgspec.Struct]) -> msgspec.Struct:
     """The struct of the parameters of a query. Raises InvalidRequest, naming the parameter that breaks a rule."""
     try:
         return msgspec.convert(parameters, kind, strict=False)
     except msgspec.ValidationError as error:
-        sentence, _, path = str(error).partition(" - at `$.")
-        raise InvalidRequest(f"The query breaks a rule: {sentence}", field=path.rstrip("`") or "query") from error
+        raise broken_rule(error, "query") from error
 
 
 def _keyed(request: Request, operation: Operation, call: ApiCall, body: bytes) -> KeyedRequest | None:
@@ -188,7 +187,7 @@ async def _answer_in_steps(
     """A repeated request waits for the first, and gets its answer."""
 
     async def answer_now() -> bytes:
-        return encode(await operation.function(call, **operation.arguments(given)))
+        return encode(await operation.function(call, **given))
 
     if keyed is None:
         return await answer_now()
@@ -271,7 +270,7 @@ TAGS: Final = {
 }
 
 
-@endpoint("GET /openapi.json")
+@operation("GET /openapi.json")
 @cache
 def read(base_url: str) -> msgspec.Raw:
     """Read this document."""

@@ -4,7 +4,7 @@ A key is `payres_<id>_<secret>`. The id is public. The secret has 256 random bit
 """
 
 import hmac
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
 from msgspec.structs import asdict
@@ -16,8 +16,17 @@ from payres.core.protocol.wire import Resource
 from payres.core.store import server
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.work import Work
-from payres.operator.declarations import Name, TimeText, check_name, command, endpoint, form, lists, require_time, said
-from payres.operator.shapes import Column, Shape, represent
+from payres.operator.declarations import (
+    Listing,
+    Name,
+    OperationForm,
+    TimeText,
+    check_name,
+    operation,
+    require_time,
+    said,
+)
+from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store import operators
 from payres.operator.store.operators import API_KEYS, ApiKeyRecord
 
@@ -58,6 +67,7 @@ Scopes = Annotated[
         option="--scope",
         metavar="SCOPE",
         choices=SCOPES,
+        min_length=1,
     ),
 ]
 Expiry = Annotated[TimeText, said("When it ends, such as 2027-01-31; never by default.", option="--expires")]
@@ -69,10 +79,10 @@ class ApiKey(Resource, frozen=True, kw_only=True):
     name: str
     scopes: list[str]
     state: str
-    created_at: str
-    expires_at: str | None
-    revoked_at: str | None
-    last_used_at: str | None
+    created_at: Time
+    expires_at: Time | None
+    revoked_at: Time | None
+    last_used_at: Time | None
     made_by: str | None
 
 
@@ -92,6 +102,10 @@ def api_key(work: Work, record: ApiKeyRecord) -> ApiKey:
     )
 
 
+def created(_: Work, made: CreatedApiKey) -> CreatedApiKey:
+    return made
+
+
 def require_api_key(work: Work, id: str) -> ApiKeyRecord:
     """Raises NotFound."""
     return require(API_KEYS.get(work, id), f"There is no API key {id}; `payres api-key list` shows all")
@@ -109,19 +123,20 @@ API_KEY: Final = Shape(
     Column("Last used (UTC)", "last_used_at", "time"),
     Column("Made by", "made_by", "code", section="api-keys"),
     read=require_api_key,
+    page="/api-keys/{id}",
+    name=lambda one: one.name,
 )
+CREATED: Final = Shape(created, fact("Key", "key", "secret"), *API_KEY.columns)
 NONE: Final = "There are no API keys yet; `payres api-key create` makes one"
 
 
-@endpoint("GET /api-keys", "keys:read", API_KEY)
-@lists("apiKeys", NONE, "API keys")
+@operation("GET /api-keys", "keys:read", API_KEY, listing=Listing("apiKeys", NONE, "API keys"))
 def page_of_api_keys(work: Work, page: PageQuery) -> tuple[Sequence[ApiKeyRecord], PageBounds]:
     """List API keys."""
     return select_page(work, API_KEYS, page)
 
 
-@command("api-key list", shows=API_KEY)
-@lists("apiKeys", NONE)
+@operation(shows=API_KEY, command="api-key list", listing=Listing("apiKeys", NONE))
 def list_api_keys(work: Work) -> Sequence[ApiKeyRecord]:
     """List keys, newest first.
 
@@ -130,23 +145,23 @@ def list_api_keys(work: Work) -> Sequence[ApiKeyRecord]:
     return operators.list_api_keys(work)
 
 
-@command(
-    "api-key create NAME",
-    '"Order book" --scope payments:read --scope wallets:read',
+@operation(
+    "POST /api-keys",
+    "keys:write",
+    CREATED,
+    command="api-key create NAME",
+    example='"Order book" --scope payments:read --scope wallets:read',
     text=lambda created: str(created.key),
+    form=OperationForm("Make the key", title="New API key", path="/new-api-key", lists="/api-keys"),
+    shows_secret=True,
 )
 def create_api_key(work: Work, name: Name, scopes: Scopes, expires_at: Expiry | None = None) -> CreatedApiKey:
-    """Create a key and print it once."""
-    return create_key_with(work, None, name, scopes, expires_at)
+    """Create an API key, which is shown only here.
 
-
-def create_key_with(
-    work: Work, maker: ApiKeyRecord | None, name: str, scopes: Collection[str], expires_at: str | None
-) -> CreatedApiKey:
-    """A new key; one that a program creates has no more scopes than the program's own key, and expires no later.
-
-    Raises InvalidRequest, InsufficientAccess.
+    One that a program creates has no more scopes than the program's own key, and expires no later. It ends when that is
+    revoked, unless the keys that were made with it are kept.
     """
+    maker = key_of_actor(work)
     check_name(name, "key's")
     unknown = sorted(set(scopes) - SCOPES.keys())
     if unknown:
@@ -170,15 +185,20 @@ def create_key_with(
     return CreatedApiKey(**asdict(api_key(work, key)), key=f"{PREFIX}_{key.id}_{secret}")
 
 
-@endpoint("DELETE /api-keys/{id}", "keys:write", API_KEY)
-@command("api-key revoke ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
-@form(
-    "/api-keys/{id}",
-    "API key",
-    "Revoke the key",
-    "Requests with this key, and with those that were created with it, are refused from now on. This cannot be undone.",
+@operation(
+    "DELETE /api-keys/{id}",
+    "keys:write",
     API_KEY,
-    is_over=lambda key: key.revoked_at,
+    command="api-key revoke ID",
+    example="0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
+    form=OperationForm(
+        "Revoke the key",
+        "Requests with this key, and with those that were created with it, are refused from now on.",
+        API_KEY,
+        "The key {name} is revoked",
+        is_over=lambda key: key.revoked_at,
+        ends=True,
+    ),
 )
 def revoke_api_key(work: Work, id: str, keep_made: KeepMade = False) -> ApiKeyRecord:
     """Revoke a key, and the keys that programs created with it.
@@ -207,6 +227,12 @@ def authenticate(work: Work, text: str) -> ApiKeyRecord:
     if key.expires_at is not None and work.now >= key.expires_at:
         raise TokenInvalid("The API key has expired; create another", reason="expired_token")
     return key
+
+
+def key_of_actor(work: Work) -> ApiKeyRecord | None:
+    """The key of the program that acts; None for an operator."""
+    kind, _, id = work.actor.partition(":")
+    return API_KEYS.get(work, id) if kind == "api" else None
 
 
 def require_scope(key: ApiKeyRecord, scope: str) -> None:

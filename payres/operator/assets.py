@@ -7,26 +7,26 @@ from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import asdict
 
 from payres.core.payments import ledger
 from payres.core.payments.quotes import rate_between
 from payres.core.protocol import amounts
 from payres.core.protocol.amounts import MAX_RATE_LENGTH, Fee, format_decimal, parse_decimal, parse_rate
 from payres.core.protocol.clock import format_time
-from payres.core.protocol.errors import InvalidRequest, NotFound, require
-from payres.core.protocol.wire import MAX_ASSET_CODE_LENGTH, Resource, require_amount
+from payres.core.protocol.errors import InvalidRequest, require
+from payres.core.protocol.wire import MAX_ASSET_CODE_LENGTH, Resource, Scale, require_amount
 from payres.core.store import accounts, server
 from payres.core.store.accounts import ASSETS, AssetRecord, RateRecord, find_operator_account
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.operator import movements
-from payres.operator.declarations import DecimalText, Reference, Sum, command, endpoint, lists, said
+from payres.operator.declarations import DecimalText, Listing, OperationForm, Reference, Sum, operation, said
 from payres.operator.movements import MOVEMENT, NamedAccount
-from payres.operator.shapes import Column, Shape, represent
+from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
 MAX_SCALE: Final = 255
-AssetScale = Annotated[int, said(least=0, most=MAX_SCALE)]
 FixedFee = Annotated[DecimalText, said("For each payment, in units.")]
 BasisPoints = Annotated[int, said("50 is 0.5 % of the amount, rounded up.", metavar="N", ge=0, le=9999)]
 ExactRate = Annotated[str, Meta(max_length=MAX_RATE_LENGTH, description="An exact decimal, such as 0.92.")]
@@ -56,9 +56,9 @@ class Rate(Resource, frozen=True, kw_only=True):
     base: str
     counter: str
     rate: str
-    set_at: str
+    set_at: Time
     source: Literal["operator", "service"]
-    expires_at: str | UnsetType = UNSET
+    expires_at: Time | UnsetType = UNSET
     expired: bool | UnsetType = UNSET
 
 
@@ -113,27 +113,57 @@ def _costs(one: Asset) -> str:
     return f"{said}, at least {least}" if one.fee.basis_points else said
 
 
+def _linked(one: Asset) -> Cell:
+    return Cell(one.asset_code, link=path_of("assets", one.asset_code, str(one.asset_scale)))
+
+
 ASSET: Final = Shape(
     asset,
-    Column("Asset", "asset_code"),
+    Column("Asset", _linked),
     Column("Decimals", "asset_scale", "number"),
     Column("Sending costs", _costs),
     Column("Liquidity", "liquidity", "number"),
     Column("Fees collected", "fees", "number"),
     read=require_asset,
+    page="/assets/{code}/{scale}",
 )
+
+
+def require_rate(work: Work, base: str, counter: str) -> RateRecord:
+    """Raises NotFound."""
+    return require(
+        accounts.find_rate(work, base, counter),
+        f"There is no rate from {base} to {counter}; `payres rate list` shows all",
+    )
+
+
+def _rate_in_words(one: Rate) -> Cell:
+    return Cell(f"1 {one.base} buys {one.rate} {one.counter}", link=path_of("rates", one.base, one.counter))
+
+
 RATE: Final = Shape(
     rate,
-    Column("Rate", lambda rate: f"1 {rate.base} buys {rate.rate} {rate.counter}"),
+    Column("Rate", _rate_in_words),
     Column("Source", lambda rate: "you" if rate.source == "operator" else "the rates service"),
     Column("Set (UTC)", "set_at", "time"),
     Column("Use", _use),
+    read=require_rate,
+    page="/rates/{base}/{counter}",
 )
 
 
-@endpoint("GET /assets", "assets:read", ASSET)
-@command("asset list", "")
-@lists("assets", "There are no assets yet; the first wallet makes one")
+@operation(
+    "GET /assets",
+    "assets:read",
+    ASSET,
+    command="asset list",
+    listing=Listing(
+        "assets",
+        "There are no assets yet; the first wallet makes one",
+        "Currencies",
+        also=("Exchange rates", "/admin/rates"),
+    ),
+)
 def list_assets(work: Work) -> Sequence[AssetRecord]:
     """List the assets that accounts are kept in.
 
@@ -160,11 +190,21 @@ def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
     return accounts.ensure_asset(work, code, scale)
 
 
-@endpoint("PUT /assets/{code}/{scale}/fee", "assets:write", ASSET)
-@command("fee set CODE SCALE", "--asset USD --scale 2 --fixed 0.10 --basis-points 50")
-def set_fee(
-    work: Work, code: str, scale: AssetScale, fixed: FixedFee = "0", basis_points: BasisPoints = 0
-) -> AssetRecord:
+@operation(
+    "PUT /assets/{code}/{scale}/fee",
+    "assets:write",
+    ASSET,
+    command="fee set CODE SCALE",
+    example="--asset USD --scale 2 --fixed 0.10 --basis-points 50",
+    form=OperationForm(
+        "Set the fee",
+        "Payments from wallets in the currency cost it. Prices already shown hold.",
+        ASSET,
+        "The fee for sending in {asset_code} is set",
+        changes=lambda one: asdict(one.fee),
+    ),
+)
+def set_fee(work: Work, code: str, scale: Scale, fixed: FixedFee = "0", basis_points: BasisPoints = 0) -> AssetRecord:
     """Set the fee for sending from wallets of an asset.
 
     A share of the amount is rounded up to the smallest unit, so each payment costs at least one: of 0.02 USD with 50
@@ -180,17 +220,33 @@ def set_fee(
     return ASSETS.by_id(work, found.id)
 
 
-@endpoint("GET /rates", "assets:read", RATE)
-@command("rate list", "")
-@lists("rates", "No rates are set; see `payres rate set`")
+@operation(
+    "GET /rates",
+    "assets:read",
+    RATE,
+    command="rate list",
+    listing=Listing("rates", "No rates are set; see `payres rate set`", "Exchange rates"),
+)
 def list_rates(work: Work) -> Sequence[RateRecord]:
     """List exchange rates with their source and end."""
     return accounts.list_rates(work)
 
 
-@endpoint("PUT /rates/{base}/{counter}", "assets:write", RATE)
-@command(
-    "rate set BASE COUNTER RATE", "USD EUR 0.92", text=lambda rate: f"1 {rate.base} buys {rate.rate} {rate.counter}"
+@operation(
+    "PUT /rates/{base}/{counter}",
+    "assets:write",
+    RATE,
+    command="rate set BASE COUNTER RATE",
+    example="USD EUR 0.92",
+    text=lambda rate: f"1 {rate.base} buys {rate.rate} {rate.counter}",
+    form=OperationForm(
+        "Set the rate",
+        "The reverse is the inverse, unless you set it too. Prices already shown hold.",
+        done="1 {base} buys {rate} {counter}",
+        title="Set a rate",
+        path="/set-rate",
+        lists="/rates",
+    ),
 )
 def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord:
     """Set how many units of COUNTER one unit of BASE buys. The reverse is the inverse, unless you set it too.
@@ -211,34 +267,54 @@ def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord
     return RateRecord(base, counter, rate, work.now)
 
 
-@endpoint("DELETE /rates/{base}/{counter}", "assets:write")
-@command(
-    "rate remove BASE COUNTER",
-    "USD EUR",
+@operation(
+    "DELETE /rates/{base}/{counter}",
+    "assets:write",
+    command="rate remove BASE COUNTER",
+    example="USD EUR",
     text=lambda removed: f"The rate from {removed.base} to {removed.counter} is removed",
+    form=OperationForm(
+        "Remove the rate",
+        "The rates service, if there is one, sets the next rate.",
+        RATE,
+        "The rate from {base} to {counter} is removed",
+        back="/rates",
+        ends=True,
+    ),
 )
 def remove_rate(work: Work, base: str, counter: str) -> RemovedRate:
     """Remove a rate. The rates service, if there is one, sets the next rate."""
-    if not accounts.remove_rate(work, base, counter):
-        raise NotFound(f"There is no rate from {base} to {counter}; `payres rate list` shows all")
+    require_rate(work, base, counter)
+    accounts.remove_rate(work, base, counter)
     server.record(work, "rate.remove", f"{base} {counter}")
     return RemovedRate(base=base, counter=counter)
 
 
-@endpoint("GET /assets/{code}/{scale}/liquidity/movements", "liquidity:read", MOVEMENT)
-def list_liquidity(
-    work: Work, code: str, scale: AssetScale, page: PageQuery
-) -> tuple[Sequence[MovementRecord], PageBounds]:
+@operation("GET /assets/{code}/{scale}/liquidity/movements", "liquidity:read", MOVEMENT)
+def list_liquidity(work: Work, code: str, scale: Scale, page: PageQuery) -> tuple[Sequence[MovementRecord], PageBounds]:
     """List deposits into the liquidity of an asset, and withdrawals."""
     found = find_operator_account(work, require_asset(work, code, scale).id, "liquidity")
     account = require(found, f"The liquidity in {code} with scale {scale} has not been used yet")
     return page_of_movements(work, account.id, page)
 
 
-@endpoint("POST /assets/{code}/{scale}/liquidity/deposits", "liquidity:write", MOVEMENT)
-@command("liquidity deposit CODE SCALE AMOUNT", "1000.00 --asset EUR --scale 2", then=ASSET)
+@operation(
+    "POST /assets/{code}/{scale}/liquidity/deposits",
+    "liquidity:write",
+    MOVEMENT,
+    command="liquidity deposit CODE SCALE AMOUNT",
+    example="1000.00 --asset EUR --scale 2",
+    then=ASSET,
+    form=OperationForm(
+        "Deposit liquidity",
+        "It pays receivers in the currency when the sender pays in another.",
+        ASSET,
+        "{asset_code} {amount:money} were deposited; the liquidity is {asset_code} {liquidity:money}",
+        moves_money=True,
+    ),
+)
 def deposit_liquidity(
-    work: Work, code: str, scale: AssetScale, amount: Sum, reference: Reference | None = None
+    work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
 ) -> MovementRecord:
     """Deposit money into the liquidity of an asset.
 
@@ -248,10 +324,23 @@ def deposit_liquidity(
     return movements.move(work, account, "deposit", amount, reference)
 
 
-@endpoint("POST /assets/{code}/{scale}/liquidity/withdrawals", "liquidity:write", MOVEMENT)
-@command("liquidity withdraw CODE SCALE AMOUNT", "250.00 --asset EUR --scale 2", then=ASSET)
+@operation(
+    "POST /assets/{code}/{scale}/liquidity/withdrawals",
+    "liquidity:write",
+    MOVEMENT,
+    command="liquidity withdraw CODE SCALE AMOUNT",
+    example="250.00 --asset EUR --scale 2",
+    then=ASSET,
+    form=OperationForm(
+        "Withdraw liquidity",
+        "What is held for payments in progress stays.",
+        ASSET,
+        "{asset_code} {amount:money} were withdrawn; the liquidity is {asset_code} {liquidity:money}",
+        moves_money=True,
+    ),
+)
 def withdraw_liquidity(
-    work: Work, code: str, scale: AssetScale, amount: Sum, reference: Reference | None = None
+    work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
 ) -> MovementRecord:
     """Withdraw money from the liquidity of an asset.
 
@@ -261,10 +350,24 @@ def withdraw_liquidity(
     return movements.move(work, account, "withdrawal", amount, reference)
 
 
-@endpoint("POST /assets/{code}/{scale}/fees/withdrawals", "liquidity:write", MOVEMENT)
-@command("fee withdraw CODE SCALE AMOUNT", "12.50 --asset USD --scale 2", then=ASSET)
+@operation(
+    "POST /assets/{code}/{scale}/fees/withdrawals",
+    "liquidity:write",
+    MOVEMENT,
+    command="fee withdraw CODE SCALE AMOUNT",
+    example="12.50 --asset USD --scale 2",
+    then=ASSET,
+    form=OperationForm(
+        "Withdraw fees",
+        "The collected fees are yours.",
+        ASSET,
+        "{asset_code} {amount:money} were withdrawn; {asset_code} {fees:money} of fees are left",
+        path="/assets/{code}/{scale}/withdraw-fees",
+        moves_money=True,
+    ),
+)
 def withdraw_fees(
-    work: Work, code: str, scale: AssetScale, amount: Sum, reference: Reference | None = None
+    work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
 ) -> MovementRecord:
     """Withdraw collected fees."""
     account = _account(work, require_asset(work, code, scale), "fees")

@@ -9,8 +9,8 @@ from payres.core.protocol.wire import Resource, encode
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.server import AUDIT, AuditRecord
 from payres.core.store.work import Work
-from payres.operator.declarations import FROM, Name, Query, TimeText, command, endpoint, lists, require_time, said
-from payres.operator.shapes import Cell, Column, Shape, path_of, represent
+from payres.operator.declarations import Listing, Name, TimeText, operation, require_time, said
+from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
 
 # The section with the page of an action's object, by the noun of the action.
 OWN: Final = ("wallet", "peer", "grant", "payment", "webhook")
@@ -19,7 +19,7 @@ SECTIONS: Final = {one: f"{one}s" for one in OWN} | {"key": "wallets", "api_key"
 
 class AuditEntry(Resource, frozen=True, kw_only=True):
     id: str
-    created_at: str
+    created_at: Time
     actor: str
     action: str
     object: str
@@ -28,16 +28,6 @@ class AuditEntry(Resource, frozen=True, kw_only=True):
 
 def entry(work: Work, record: AuditRecord) -> AuditEntry:
     return represent(AuditEntry, record)
-
-
-class AuditQuery(Query, frozen=True, kw_only=True):
-    """`actor`, `action` and `object` are substrings of those members of an entry."""
-
-    actor: Annotated[Name | UnsetType, said("Only by actors with this in the name.")] = UNSET
-    action: Annotated[Name | UnsetType, said("Only with this in the action, such as wallet.")] = UNSET
-    object: Annotated[Name | UnsetType, said("Only with this in the object.")] = UNSET
-    from_: Annotated[TimeText | UnsetType, said("On this day (UTC), or at this time, or later.")] = FROM
-    to: Annotated[TimeText | UnsetType, said("Before then.")] = UNSET
 
 
 def _actor(entry: AuditEntry) -> Cell:
@@ -60,26 +50,18 @@ def _details(entry: AuditEntry) -> str:
     return ", ".join(f"{name} {value}" for name, value in said)
 
 
-# What was done to a thing, where it does not follow from the action's name.
-DONE: Final = {
-    "wallet.deposit": "put {amount} into the wallet",
-    "wallet.withdraw": "took {amount} out of the wallet",
-    "wallet.set_password": "set a password for the wallet",
-    "wallet.reset_link": "made a password link for the wallet",
-    "peer.deposit": "recorded {amount} paid by the peer",
-    "peer.withdraw": "recorded {amount} paid to the peer",
-    "liquidity.deposit": "added {amount} to the liquidity in",
-    "liquidity.withdraw": "took {amount} out of the liquidity in",
-    "fees.withdraw": "took {amount} out of the fees in",
-    "payment.refund": "sent {amount} back from the payment",
-    "webhook.replay": "sent events again:",
-    "database.backup": "made the backup",
-    "database.restore": "restored the backup",
-    "admin.link": "made a password link for the operator",
-    "admin.set_password": "set the password of the operator",
-    "admin.lock_out": "locked out the operator",
-}
-PAST: Final = {"set": "set", "send": "sent", "deny": "denied"}
+# How verbs and nouns of actions are told; other verbs are regular.
+DONE: Final = (
+    {"set": "set the", "send": "sent the", "deny": "denied the", "sign_out": "signed out of the"}
+    | {
+        "deposit": "put {amount} into the",
+        "withdraw": "took {amount} out of the",
+        "refund": "sent back {amount} of the",
+    }
+    | {"peer.deposit": "recorded {amount} paid by the", "peer.withdraw": "recorded {amount} paid to the"}
+    | dict.fromkeys(("link", "reset_link"), "made a password link for the")
+    | {"set_password": "set the password of the", "lock_out": "locked out the", "backup": "made a copy of the"}
+)
 NOUNS: Final = {"admin": "operator", "api_key": "API key", "key": "key of the wallet"}
 
 
@@ -88,40 +70,54 @@ def told(entry: AuditEntry) -> Sequence[Cell]:
     kind, _, key = entry.actor.partition(":")
     who = {"page": key, "shell": f"{key} at the command", "owner": f"the owner of {key}", "api": "a program"}
     noun, _, verb = entry.action.partition(".")
-    first, _, rest = verb.partition("_")
-    past = PAST.get(first, f"{first}{'' if first.endswith('e') else 'e'}d")
-    usual = " ".join([past, *(f"{rest} of".split("_") if rest else ()), "the", NOUNS.get(noun, noun)])
+    first, *rest = verb.split("_")
+    usual = " ".join([f"{first}{'' if first.endswith('e') else 'e'}d", *rest, "the"])
     amount, _, code = str(entry.details.get("amount", "")).partition(" ")
-    done = DONE.get(entry.action, usual).format(amount=f"{code} {amount}".strip())
-    actor, reference = _actor(entry), entry.details.get("reference")
-    named = f", “{reference}”" if reference and not str(reference).startswith("page ") else ""
-    return [Cell(who.get(kind, entry.actor), link=actor.link), Cell(f" {done} "), _object(entry), Cell(named)]
+    done = DONE.get(entry.action, DONE.get(verb, usual)).format(amount=f"{code} {Cell(amount, 'number').shown}")
+    reference = str(entry.details.get("reference", ""))
+    named = f", “{reference}”" if reference and not reference.startswith("page ") else ""
+    return [Cell(who.get(kind, entry.actor)), Cell(f" {done} {NOUNS.get(noun, noun)} "), _object(entry), Cell(named)]
 
 
 ENTRY: Final = Shape(
     entry,
     Column("Time (UTC)", "created_at", "time"),
     Column("Who", _actor),
-    Column("What", lambda one: "".join(part.text for part in told(one)), listed="on pages", titles=True),
+    Column("What", lambda one: "".join(part.brief for part in told(one)), listed="on pages", titles=True),
     Column("Did what", "action"),
     Column("To what", _object),
     Column("Details", _details, "long"),
 )
 
 
-@endpoint("GET /audit-log", "audit:read", ENTRY, noun="audit")
-@command("audit list", "--limit 10")
-@lists(
-    "entries",
-    "Nothing has been changed yet",
-    "Audit log",
-    about="What operators changed, with the command, the API or these pages.",
+@operation(
+    "GET /audit-log",
+    "audit:read",
+    ENTRY,
+    command="audit list",
+    example="--limit 10",
+    listing=Listing(
+        "entries",
+        "Nothing has been changed yet",
+        "Audit log",
+        about="What operators changed, with the command, the API or these pages.",
+    ),
+    noun="audit",
 )
-def list_entries(work: Work, page: PageQuery, query: AuditQuery) -> tuple[Sequence[AuditRecord], PageBounds]:
+def list_entries(
+    work: Work,
+    page: PageQuery,
+    actor: Annotated[Name | UnsetType, said("Only by actors with this in the name.")] = UNSET,
+    action: Annotated[Name | UnsetType, said("Only with this in the action, such as wallet.")] = UNSET,
+    object_: Annotated[Name | UnsetType, said("Only with this in the object.")] = UNSET,
+    from_: Annotated[TimeText | UnsetType, said("On this day (UTC), or at this time, or later.")] = UNSET,
+    to: Annotated[TimeText | UnsetType, said("Before then.")] = UNSET,
+) -> tuple[Sequence[AuditRecord], PageBounds]:
     """List what was changed and by whom, newest first."""
+    parts = {"actor": actor, "action": action, "object": object_}
     conditions: dict[str, Any] = {
-        **{f"instr(lower({name}), lower(?)) > 0": getattr(query, name) for name in ("actor", "action", "object")},
-        "created_at >= ?": require_time(query.from_, "from") if query.from_ else None,
-        "created_at < ?": require_time(query.to, "to") if query.to else None,
+        **{f"instr(lower({name}), lower(?)) > 0": text for name, text in parts.items()},
+        "created_at >= ?": require_time(from_, "from") if from_ else None,
+        "created_at < ?": require_time(to, "to") if to else None,
     }
     return select_page(work, AUDIT, page, {sql: value for sql, value in conditions.items() if value})

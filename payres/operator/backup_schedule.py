@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from payres.core.http.context import Context
+from payres.core.http.requests import ActorRequest
 from payres.core.process.worker import Worker
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import Unavailable, WrongState
@@ -17,6 +18,7 @@ from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.work import Work
 from payres.operator import backups
 from payres.operator.backups import BackupError, MadeBackup, backup_name
+from payres.operator.declarations import operation
 
 RETRY_SECONDS: Final = 3600.0
 PAUSE_SECONDS: Final = 60.0
@@ -24,6 +26,12 @@ PAUSE_SECONDS: Final = 60.0
 log = logging.getLogger("payres.backup")
 
 Write = Callable[[Callable[[Work], None]], Coroutine[Any, Any, None]]
+
+
+@operation("POST /backups", "backup:write", noun="backups")
+async def make(call: ActorRequest) -> MadeBackup:
+    """Make a verified copy of the database in the directory of the setting backup_directory."""
+    return await make_in_folder(call.context, call.write)
 
 
 async def make_in_folder(context: Context, write: Write) -> MadeBackup:

@@ -14,23 +14,23 @@ from functools import cached_property, partial
 from importlib import import_module
 from inspect import Parameter, getdoc, iscoroutinefunction, signature
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta, UnsetType
+from msgspec.structs import asdict
 
 from payres.core.payments.idempotency import MAX_REFERENCE_LENGTH
 from payres.core.protocol.amounts import MAX_DECIMAL_LENGTH
 from payres.core.protocol.clock import parse_day_or_time
 from payres.core.protocol.errors import InvalidRequest
 from payres.core.protocol.visible import is_visible
-from payres.core.protocol.wire import AssetCode, Body, List, Page
+from payres.core.protocol.wire import AssetCode, Body, List, Page, broken_rule
 from payres.core.store.representations import page_of
-from payres.core.store.work import Work
+from payres.core.store.work import Environment, Work
 from payres.operator.shapes import Shape
 
-P = ParamSpec("P")
-T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 REQUIRED: Final = Parameter.empty
 # The modules that declare operations, in the order of the endpoints.
@@ -49,21 +49,20 @@ def said(
     *,
     option: str = "",
     metavar: str = "",
-    typed: Callable[[Work, Any], Any] | None = None,
-    least: int | None = None,
-    most: int | None = None,
+    typed: Callable[[Work | Environment, Any], Any] | None = None,
     secret: bool = False,
     choices: Collection[str] = (),
+    is_long: bool = False,
     **schema: Any,
 ) -> Meta:
     """Describes a parameter: the help of its option, the note of its form field, its description in OpenAPI.
 
-    `option` and `metavar` are for the command, and `typed` converts its argument to that of the rule. Commands check
-    the bounds `least` and `most` and the words in `choices`; for endpoints the rule does. A `secret` can be read from a
-    file.
+    `option` and `metavar` are for the command, and `typed` converts what was typed there or in a form to the value of
+    the rule. Only words in `choices` can be chosen. A `secret` can be read from a file, and a text that `is_long` has
+    several lines.
     """
-    extra: dict[str, Any] = {"option": option, "metavar": metavar, "typed": typed, "least": least, "most": most}
-    extra |= {"secret": secret, "choices": choices}
+    extra: dict[str, Any] = {"option": option, "metavar": metavar, "typed": typed, "choices": choices}
+    extra |= {"is_secret": secret, "is_long": is_long}
     kept = {name: one for name, one in extra.items() if one not in ("", None, ()) and one is not False}
     return Meta(description=words or None, extra=kept, **schema)
 
@@ -79,14 +78,12 @@ Reference = Annotated[
         extra={"is_reference": True},
     ),
 ]
-DecimalText = Annotated[str, Meta(max_length=MAX_DECIMAL_LENGTH, examples=["100.00"], extra={"metavar": "AMOUNT"})]
+DecimalText = Annotated[
+    str, Meta(max_length=MAX_DECIMAL_LENGTH, examples=["100.00"], extra={"metavar": "AMOUNT", "is_amount": True})
+]
 Sum = Annotated[DecimalText, said("Such as 100.00, in units of the asset.")]
 Currency = Annotated[AssetCode, Meta(examples=["USD"])]
-TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"], extra={"is_time": True})]
-
-
-# The default of a member that is called `from` on the wire.
-FROM: Final[Any] = msgspec.field(name="from", default=msgspec.UNSET)
+TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"], extra={"is_day": True})]
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -94,7 +91,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class Input(NamedTuple):
-    """A parameter: `kind` is its annotation, `type` the annotation without bounds, None and UNSET."""
+    """A parameter: `kind` is its annotation, `type` the annotation without bounds, None and UNSET. `longest` is its
+    most characters, or of several the most of them."""
 
     name: str
     kind: Any
@@ -119,9 +117,39 @@ class Input(NamedTuple):
         return self.default is REQUIRED
 
     @property
+    def member(self) -> Any:
+        """The field of a struct; one that is a word of Python, such as `from_`, has its name without the `_`."""
+        name = self.name.rstrip("_") if self.name.endswith("_") else None
+        return msgspec.field(name=name) if self.is_required else msgspec.field(name=name, default=self.default)
+
+    @property
     def is_mark(self) -> bool:
         """Whether it is a flag."""
         return self.type is bool
+
+    def typed(self, work: Work | Environment, text: Any) -> Any:
+        """The value of what was typed in a command or a form."""
+        return self.extra["typed"](work, text) if "typed" in self.extra else text
+
+    @property
+    def is_several(self) -> bool:
+        """Whether it is a list of texts."""
+        return get_origin(self.type) in {list, tuple, Sequence}
+
+    @property
+    def choices(self) -> Collection[str]:
+        """The words that can be chosen; none if any text can be given."""
+        found: Collection[str] = self.extra.get("choices", ())
+        return get_args(self.type) if get_origin(self.type) is Literal else found
+
+    @property
+    def kind_of_field(self) -> str:
+        """What kind of field it is in a form."""
+        if self.is_several:
+            return "choices" if self.choices else "lines"
+        kinds = {"mark": self.is_mark, "choice": self.choices, "whole": self.type is int}
+        kinds |= {kind: self.extra.get(f"is_{kind}") for kind in ("amount", "day", "secret", "long")}
+        return next((kind for kind, is_it in kinds.items() if is_it), "text")
 
 
 class Listing(NamedTuple):
@@ -143,50 +171,114 @@ class Listing(NamedTuple):
 class OperationForm(NamedTuple):
     """A page with a form that carries out an operation, for operators with write access.
 
-    The page shows the thing that it is `about`, which the path names, and what `will` happen; nothing will to one that
-    `is_over`. The next page is the one a segment above, or `back`, whose placeholders are segments of the path or
-    members of the thing. There is one button, or one for each value of a parameter; with a `question` these are its
-    answers. A form that `moves_money` asks for the operator's password again.
+    The page of the thing that it is `about` has its button, unless the form `is_over` for the thing. One that makes
+    something new is about nothing; the list with the path `lists` has its button. The form says what `will` happen. It
+    has one button, or one for each value of a parameter; with a `question` these are its answers.
+
+    - `path` is by default that of the thing's page, and the first word of the button.
+    - With `changes`, the fields have the thing's present values, from its members or from this function, and only those
+      that were changed are sent.
+    - A form that `moves_money` is looked over, and asks for the operator's password again. One that `presses` is a
+      button on the page itself, because what it does can be taken back. What one that `ends` something does cannot.
+    - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `undo` is the
+      path of the form that takes it back, and `back` the next page, by default that of the thing.
     """
 
-    path: str
-    title: str
     button: str | Mapping[str, str]
-    will: str | Sequence[str] | Callable[[Any], Sequence[str]]
-    about: Shape
+    will: str | Sequence[str] | Callable[[Any], Sequence[str]] = ()
+    about: Shape | None = None
+    done: str = ""
+    title: str = ""
+    path: str = ""
+    lists: str = ""
     back: str = ""
     is_over: Callable[[Any], object] = lambda _: False
+    changes: bool | Callable[[Any], Mapping[str, Any]] = False
     question: str = ""
+    undo: str = ""
     moves_money: bool = False
+    presses: bool = False
+    ends: bool = False
 
     @property
     def buttons(self) -> Mapping[str, str]:
         """The text of each button, by the value that it sends."""
         return {self.button.split()[0].lower(): self.button} if isinstance(self.button, str) else self.button
 
+    @property
+    def heading(self) -> str:
+        """The heading of the page, and the text of the button that leads to it."""
+        return self.title or next(iter(self.buttons.values()))
+
+    @property
+    def url(self) -> str:
+        """The path of the page, with parameters in braces."""
+        behind = self.lists or (self.about.page if self.about else "")
+        return self.path or f"{behind}/{next(iter(self.buttons))}"
+
+    def url_of(self, names: Mapping[str, str]) -> str:
+        """The path of the page about the thing with these names."""
+        return self.url.format(**{name: quote(value, safe="") for name, value in names.items()})
+
     def sentences(self, thing: Any) -> Sequence[str]:
         """What will happen to the thing."""
-        if self.is_over(thing):
-            return []
         will = self.will(thing) if callable(self.will) else self.will
         return [will] if isinstance(will, str) else will
 
+    def present(self, thing: Any) -> Mapping[str, Any]:
+        """The values that the fields begin with."""
+        if callable(self.changes):
+            return self.changes(thing)
+        return asdict(thing) if self.changes else {}
 
-class Operation:
-    """A rule with its declarations."""
 
-    method = path = scope = noun = command = example = ""
+def _nothing() -> None:
+    """Stands for the rule until it is known."""
+
+
+class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """A rule with its declaration: an endpoint if it has a `request`, a `command`, a page with a list or a `form`.
+
+    Written as `@operation(...)` above the rule, whose parameters besides the unit of work, the call and the page are
+    its inputs. `shows` makes the struct of the answer of what the rule returns.
+
+    - The endpoint: `request` is a method and a path; keys need the `scope`, or each of several with spaces between.
+      Inputs that are not in the path are members of the body, or of the query of a GET or DELETE; `page: PageQuery`
+      makes it a paged list. An answer that `shows_secret` is not stored for an Idempotency-Key. `stream` answers
+      requests that accept its `media_types`. `noun` is the first part of the id, by default the name of the module.
+    - The command: its words name its arguments in capitals, in the order of the inputs; the others are options, and
+      only commands have `limit`. It prints the answer, or with `then` the thing that the path names, as `text` formats
+      it or with the labels of its shape. The help shows each line of `example` after the name of the command.
+    """
+
+    request: str = ""
+    scope: str = ""
     shows: Shape | None = None
+    command: str = ""
+    example: str = ""
     then: Shape | None = None
     text: Callable[[Any], str] | None = None
     listing: Listing | None = None
     form: OperationForm | None = None
-    shows_secret = False
+    noun: str = ""
+    shows_secret: bool = False
     stream: Callable[..., Any] | None = None
     media_types: Sequence[str] = ()
+    function: Callable[..., Any] = _nothing
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
+    def __call__(self, function: F) -> F:
+        """Declares the rule."""
+        _DECLARED[function] = msgspec.structs.replace(self, function=function)
+        return function
+
+    @property
+    def method(self) -> str:
+        return self.request.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        """The path of the endpoint below ADMIN_API, with parameters in braces."""
+        return self.request.partition(" ")[2]
 
     @property
     def id(self) -> str:
@@ -228,51 +320,57 @@ class Operation:
         return "page" in self.hints
 
     @cached_property
-    def whole(self) -> str:
-        """The name of the parameter that takes all inputs as one struct; empty if there is none."""
-        kinds = ((name, kind) for name, kind in self.hints.items() if name not in {"page", "return"})
-        return next((name for name, kind in kinds if isinstance(kind, type) and issubclass(kind, Body | Query)), "")
-
-    @cached_property
     def inputs(self) -> Mapping[str, Input]:
         """The parameters by name, without the unit of work, the call and the page."""
-        found: list[Input] = []
-        for name, parameter in signature(self.function).parameters.items():
-            if name == self.whole:
-                members = msgspec.structs.fields(self.hints[name])
-                found += [Input.of(one.name, one.type, REQUIRED if one.required else one.default) for one in members]
-            elif name not in {"work", "call", "page"}:
-                found.append(Input.of(name, self.hints[name], parameter.default))
-        return {one.name: one for one in found}
+        found = signature(self.function).parameters
+        return {
+            name: Input.of(name, self.hints[name], one.default)
+            for name, one in found.items()
+            if name not in {"work", "call", "page"}
+        }
 
     @cached_property
     def segments(self) -> Sequence[str]:
         """The names of the parameters in the path."""
-        return re.findall(r"{(\w+)}", self.path or (self.form.path if self.form else ""))
+        return re.findall(r"{(\w+)}", self.path or (self.form.url if self.form else ""))
 
     @cached_property
     def struct(self) -> type[msgspec.Struct] | None:
         """The struct of the body, or of the query of a GET or DELETE; None if there are no parameters for it."""
-        if self.whole:
-            found: type[msgspec.Struct] = self.hints[self.whole]
-            return found
         rest = [one for one in self.inputs.values() if one.name not in self.segments and one.name != "limit"]
         base = Body if self.takes_json else Query
         if not rest and base is Query:
             return None
-        name = "".join(word.capitalize() for word in re.split(r"[._]", self.id))
         return msgspec.defstruct(
-            name,
-            [(one.name, one.kind) if one.is_required else (one.name, one.kind, one.default) for one in rest],
+            "".join(word.capitalize() for word in re.split(r"[._]", self.id)),
+            [(one.name, one.kind, one.member) for one in rest],
             bases=(base,),
+            namespace={"__repr__": lambda self: f"{type(self).__name__}(...)"},  # some have secrets
             frozen=True,
             kw_only=True,
         )
 
     @cached_property
+    def wire_names(self) -> Mapping[str, str]:
+        """The names of the inputs as clients know them: `expiresAt`."""
+        named = {one.name: one.encode_name for one in msgspec.structs.fields(self.struct)} if self.struct else {}
+        return {name: named.get(name, name) for name in self.inputs}
+
+    @cached_property
     def decoder(self) -> msgspec.json.Decoder[Any]:
         """Decodes a body."""
         return msgspec.json.Decoder(self.struct or Body)
+
+    def read(self, typed: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of what was typed in a command or a form, where a number is a text. Raises InvalidRequest, in
+        the words of the API, for one that breaks a bound of its type."""
+        return {name: self._value(name, value) for name, value in typed.items()}
+
+    def _value(self, name: str, value: Any) -> Any:
+        try:
+            return msgspec.convert(value, self.inputs[name].kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise broken_rule(error, self.wire_names[name]) from error
 
     @cached_property
     def answer_type(self) -> Any:
@@ -283,17 +381,9 @@ class Operation:
         many: Any = Page if self.is_paged else List
         return many[shown] if self.is_paged or self.listing else shown
 
-    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The keyword arguments of the function; a page is one of them."""
-        if not self.whole:
-            return {**given}
-        kind = self.hints[self.whole]
-        taken = {name: given[name] for name in kind.__struct_fields__ if name in given}
-        return {name: one for name, one in given.items() if name not in taken} | {self.whole: kind(**taken)}
-
     def run(self, work: Work, given: Mapping[str, Any]) -> Any:
         """Calls the rule, and returns its result in the form of the answer."""
-        found = self.function(work, **self.arguments(given))
+        found = self.function(work, **given)
         if self.shows is None:
             return found
         show = partial(self.shows.show, work)
@@ -303,68 +393,7 @@ class Operation:
 
 
 _DECLARED: Final[dict[Callable[..., Any], Operation]] = {}
-
-
-def endpoint(
-    request: str,
-    scope: str = "",
-    shows: Shape | None = None,
-    *,
-    noun: str = "",
-    shows_secret: bool = False,
-    stream: Callable[..., Any] | None = None,
-    media_types: Sequence[str] = (),
-) -> Callable[[F], F]:
-    """Serves a rule in the operator's API, for keys with the scope; `request` is a method and a path.
-
-    `scope` may be several, separated by spaces. Parameters that are not in the path are members of the body, or of the
-    query of a GET or DELETE; `page: PageQuery` makes it a paged list. `shows` makes the struct of the answer of what
-    the rule returns.
-
-    An answer with a secret is not stored for an Idempotency-Key. `stream` answers requests that accept its media types.
-    `noun` is the first part of the id, by default the name of the module.
-    """
-    method, _, path = request.partition(" ")
-    answer = {"shows_secret": shows_secret, "stream": stream, "media_types": media_types}
-    return _declare(shows=shows, method=method, path=path, scope=scope, noun=noun, **answer)
-
-
-def command(
-    words: str,
-    example: str = "",
-    shows: Shape | None = None,
-    *,
-    then: Shape | None = None,
-    text: Callable[[Any], str] | None = None,
-) -> Callable[[F], F]:
-    """Makes a rule a command; `words` name its arguments in capitals, in the order of the parameters.
-
-    The other parameters are options; only commands have `limit`. The command prints the answer of the endpoint, or with
-    `then` the thing that the path names, as `text` formats it or with the labels of its shape. The help shows each line
-    of `example` after the name of the command.
-    """
-    return _declare(shows=shows, command=words, example=example, then=then, text=text)
-
-
-def _declare(shows: Shape | None = None, **members: Any) -> Callable[[F], F]:
-    def declare(function: F) -> F:
-        found = _DECLARED.setdefault(function, Operation(function))
-        if shows is not None:
-            found.shows = shows
-        for name, value in members.items():
-            setattr(found, name, value)
-        return function
-
-    return declare
-
-
-def _declares(member: str, make: Callable[P, Any]) -> Callable[P, Callable[[F], F]]:
-    """A decorator with the parameters of `make`; what `make` returns is the `member` of the operation."""
-    return lambda *args, **options: _declare(**{member: make(*args, **options)})
-
-
-lists = _declares("listing", Listing)
-form = _declares("form", OperationForm)
+operation: Final = Operation
 
 
 def declared(*modules: str) -> Sequence[Operation]:

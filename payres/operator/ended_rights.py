@@ -11,7 +11,6 @@ from payres.core.store import server
 from payres.core.store.work import Work
 from payres.interledger.store.peers import PEERS
 from payres.operator import api_keys, grants, keys, operators, peers, wallets
-from payres.operator.peers import PeerChange
 from payres.operator.store.ended_rights import EndedRight, RightKind
 from payres.webhooks.store.webhooks import WEBHOOKS
 
@@ -65,7 +64,7 @@ def _end_peer(work: Work, name: str, row: EndedRow) -> str | None:
     try:
         peers.remove_peer(work, name)
     except WrongState as error:
-        peers.change_peer(work, name, PeerChange(incoming_token=work.new_secret()))
+        peers.change_peer(work, name, incoming_token=work.new_secret())
         return f"The peer {name} has a new incoming token that nobody knows, but is not removed. {error}"
     return None
 
@@ -88,7 +87,7 @@ _END: Final[Mapping[RightKind, Callable[[Work, str, EndedRow], object]]] = {
     "key": lambda work, name, row: keys.revoke_key(work, row["path"], name),
     # The keys that were made with it are named too, if they ended.
     "apiKey": lambda work, name, row: api_keys.revoke_api_key(work, name, keep_made=True),
-    "password": lambda work, name, row: wallets.set_password(work, name, row["hash"], forget_browsers=True),
+    "password": lambda work, name, row: wallets.store_password(work, name, row["hash"], forget_browsers=True),
     "operator": _end_operator,
     "wallet": lambda work, name, row: wallets.deactivate(work, name),
     "peer": _end_peer,

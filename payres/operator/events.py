@@ -20,18 +20,12 @@ from payres.core.protocol.wire import List, encode
 from payres.core.store import events
 from payres.core.store.work import EVENTS, Work
 from payres.operator.api import ApiCall
-from payres.operator.declarations import Query, endpoint
+from payres.operator.declarations import operation
 from payres.operator.services import operator_of
 from payres.webhooks.sender import EventView, event_view
 
-
-class EventQuery(Query, frozen=True, kw_only=True):
-    """`after` is the sequence of the last known event, `wait` is in seconds."""
-
-    after: Annotated[int, Meta(ge=0, le=MAX_LEDGER)] = 0
-    wait: Annotated[int, Meta(ge=0, le=MAX_WAIT_SECONDS)] = 0
-
-
+AfterSequence = Annotated[int, Meta(ge=0, le=MAX_LEDGER)]
+Patience = Annotated[int, Meta(ge=0, le=MAX_WAIT_SECONDS)]
 EVENT_STREAM: Final = "text/event-stream"
 # The sequence of the last event, the events in the format of a stream, and whether these are all for now.
 Lines = tuple[int, bytes, bool]
@@ -39,7 +33,7 @@ Lines = tuple[int, bytes, bool]
 HEARTBEAT_SECONDS: Final = 15.0
 
 
-async def stream(call: ApiCall, query: EventQuery) -> Response:
+async def stream(call: ApiCall, after: AfterSequence, wait: Patience) -> Response:
     """The same as server-sent events, without end; `Last-Event-ID` is the last event that a client got before it
     reconnected.
 
@@ -49,20 +43,19 @@ async def stream(call: ApiCall, query: EventQuery) -> Response:
     last = call.request.headers.get("last-event-id", "")
     if last and not (last.isascii() and last.isdigit() and len(last) < 19):
         raise InvalidRequest("Last-Event-ID must be the sequence of an event", field="Last-Event-ID")
-    after = int(last) if last else query.after
-    parts = _parts(call, after)
+    parts = _parts(call, int(last) if last else after)
     first = await anext(parts)
     return Stream(parts, EVENT_STREAM, {"Cache-Control": "no-store"}, first=first)
 
 
-@endpoint("GET /events", "events:read", stream=stream, media_types=[EVENT_STREAM], noun="events")
-async def read(call: ApiCall, query: EventQuery) -> List[EventView]:
-    """Read the events after a sequence, oldest first; with `wait`, as soon as there are some."""
-    unit = call.authenticated(partial(_after, sequence=query.after))
-    if not query.wait:
+@operation("GET /events", "events:read", noun="events", stream=stream, media_types=[EVENT_STREAM])
+async def read(call: ApiCall, after: AfterSequence = 0, wait: Patience = 0) -> List[EventView]:
+    """Read the events after that of the sequence `after`, oldest first; with `wait`, as soon as there are some."""
+    unit = call.authenticated(partial(_after, sequence=after))
+    if not wait:
         return List(result=await call.context.database.read(unit))
     await read_body(call.request)  # the next message says that the client has disconnected
-    found, _ = await wait_for_change(call.request, query.wait, call.key.actor, EVENTS, unit, bool)
+    found, _ = await wait_for_change(call.request, wait, call.key.actor, EVENTS, unit, bool)
     return List(result=found)
 
 

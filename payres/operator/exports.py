@@ -16,7 +16,7 @@ from payres.core.protocol.errors import InvalidRequest
 from payres.core.protocol.identifiers import first_identifier
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
-from payres.operator.declarations import FROM, MAX_NAME_LENGTH, Query, TimeText, command, endpoint, require_time, said
+from payres.operator.declarations import MAX_NAME_LENGTH, TimeText, operation, require_time, said
 from payres.operator.shapes import as_csv
 from payres.operator.store import entries
 from payres.operator.store.all_payments import PaymentRecord, payments_in_order
@@ -46,25 +46,18 @@ PAYMENTS: Final = (
 OnlyWallet = Annotated[str, said("Only this wallet.", metavar="PATH", typed=named_wallet)]
 
 
-class PeriodQuery(Query, frozen=True, kw_only=True):
-    """A period from a day or a time until just before another, and the format of the file."""
-
-    from_: Annotated[TimeText | UnsetType, said("From this day or time on (UTC).")] = FROM
-    to: Annotated[TimeText | UnsetType, said("Until just before this day or time (UTC).")] = UNSET
-    format: Format = "csv"
-
-    @property
-    def period(self) -> tuple[int, int]:
-        """The beginning and the end of the period. Raises InvalidRequest."""
-        begins = require_time(self.from_, "from") if self.from_ else 0
-        ends = require_time(self.to, "to") if self.to else LATEST
-        if begins >= ends:
-            raise InvalidRequest("from must be before to", field="from")
-        return begins, ends
+FromTime = Annotated[TimeText | UnsetType, said("From this day or time on (UTC).")]
+UntilTime = Annotated[TimeText | UnsetType, said("Until just before this day or time (UTC).")]
+WalletFilter = Annotated[OnlyWallet, Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
 
 
-class ExportQuery(PeriodQuery, frozen=True, kw_only=True):
-    wallet: Annotated[OnlyWallet, Meta(min_length=1, max_length=MAX_NAME_LENGTH)] | UnsetType = UNSET
+def _period(from_: str | UnsetType, to: str | UnsetType) -> tuple[int, int]:
+    """The beginning and the end of a period. Raises InvalidRequest."""
+    begins = require_time(from_, "from") if from_ else 0
+    ends = require_time(to, "to") if to else LATEST
+    if begins >= ends:
+        raise InvalidRequest("from must be before to", field="from")
+    return begins, ends
 
 
 class Export:
@@ -103,14 +96,21 @@ class Export:
         return as_csv([*heading, *(tuple(row.values()) for row in rows)], end="\n")
 
 
-@endpoint("GET /exports/payments", "payments:read", media_types=FILES)
-@command("export payments", "--from 2026-01-01 --to 2026-02-01 > january.csv")
-def export_payments(query: ExportQuery) -> Export:
+@operation(
+    "GET /exports/payments",
+    "payments:read",
+    command="export payments",
+    example="--from 2026-01-01 --to 2026-02-01 > january.csv",
+    media_types=FILES,
+)
+def export_payments(
+    from_: FromTime = UNSET, to: UntilTime = UNSET, format_: Format = "csv", wallet: WalletFilter | UnsetType = UNSET
+) -> Export:
     """Export incoming and outgoing payments, oldest first."""
-    since, until = query.period
+    since, until = _period(from_, to)
 
     def walk(work: Work) -> Walk:
-        wallet_id = require_wallet(work, query.wallet).id if query.wallet else None
+        wallet_id = require_wallet(work, wallet).id if wallet else None
         now, ends = work.now, min(until, work.now)
         after, before, begins = first_identifier(since - SLACK), first_identifier(ends + SLACK), None
         while True:
@@ -124,33 +124,47 @@ def export_payments(query: ExportQuery) -> Export:
             work = yield rows, min((found[-1].created_at - begins) / max(ends - begins, 1), 0.999)
         yield rows, 1
 
-    return Export("payments", PAYMENTS, walk, query.format)
+    return Export("payments", PAYMENTS, walk, format_)
 
 
-@endpoint("GET /exports/ledger", "ledger:read", media_types=FILES)
-@command("export ledger", "--format jsonl > ledger.jsonl")
-def export_ledger(query: ExportQuery) -> Export:
+@operation(
+    "GET /exports/ledger",
+    "ledger:read",
+    command="export ledger",
+    example="--format jsonl > ledger.jsonl",
+    media_types=FILES,
+)
+def export_ledger(
+    from_: FromTime = UNSET, to: UntilTime = UNSET, format_: Format = "csv", wallet: WalletFilter | UnsetType = UNSET
+) -> Export:
     """Export every transfer of the ledger, oldest first."""
-    since, until = query.period
+    since, until = _period(from_, to)
 
     def walk(work: Work) -> Walk:
-        account_id = require_wallet(work, query.wallet).account_id if query.wallet else None
+        account_id = require_wallet(work, wallet).account_id if wallet else None
         last = entries.last_transfer(work)
         for first, end in _batches(last):
             found = entries.transfers(work, first, end, since, until, account_id)
             work = yield [_entry(one) for one in found], end / max(last, 1) if end < last else 1
 
-    return Export("ledger", LEDGER, walk, query.format)
+    return Export("ledger", LEDGER, walk, format_)
 
 
-@endpoint("GET /wallets/{wallet}/statement", "ledger:read", media_types=FILES)
-@command("export statement", "--wallet alice --from 2026-01-01 --to 2026-02-01")
-def export_statement(wallet: OnlyWallet, query: PeriodQuery) -> Export:
+@operation(
+    "GET /wallets/{wallet}/statement",
+    "ledger:read",
+    command="export statement",
+    example="--wallet alice --from 2026-01-01 --to 2026-02-01",
+    media_types=FILES,
+)
+def export_statement(
+    wallet: OnlyWallet, from_: FromTime = UNSET, to: UntilTime = UNSET, format_: Format = "csv"
+) -> Export:
     """Export the movements of money into a wallet and out of it.
 
     Each line has the balance after it. The first is the opening balance, the last the closing balance.
     """
-    since, until = query.period
+    since, until = _period(from_, to)
 
     def walk(work: Work) -> Walk:
         """For a period that has not ended, the closing balance is that at the first step."""
@@ -173,7 +187,7 @@ def export_statement(wallet: OnlyWallet, query: PeriodQuery) -> Export:
                 work = yield rows, 0.5 + end / last / 2
         yield [*rows, _total(balance, record.asset, "closing balance", closes_at)], 1
 
-    return Export(f"statement {wallet}", STATEMENT, walk, query.format)
+    return Export(f"statement {wallet}", STATEMENT, walk, format_)
 
 
 def _batches(last: int) -> Iterator[tuple[int, int]]:

@@ -23,8 +23,8 @@ from payres.core.store.grants import GRANTS, Decider, GrantRecord, GrantState, I
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
-from payres.operator.declarations import command, endpoint, form, lists, said
-from payres.operator.shapes import Column, Shape, fact, represent
+from payres.operator.declarations import Listing, OperationForm, operation, said
+from payres.operator.shapes import Column, Shape, Time, fact, represent
 
 
 def named_grant(work: Work, ref: str) -> str:
@@ -53,8 +53,8 @@ class Consent(Resource, frozen=True, kw_only=True):
 
     redirect: str
     finish: str | None
-    expires_at: str
-    decided_at: str | None
+    expires_at: Time
+    decided_at: Time | None
     decided_by: Decider | None
 
 
@@ -83,8 +83,8 @@ class Grant(Resource, frozen=True, kw_only=True):
     subject: dict[str, Any] | None
     interaction: Consent | None
     spending: GrantSpending | None
-    created_at: str
-    ended_at: str | None
+    created_at: Time
+    ended_at: Time | None
 
 
 class GrantDecision(Resource, frozen=True, kw_only=True):
@@ -195,12 +195,19 @@ GRANT: Final = Shape(
     fact("Ended (UTC)", "ended_at", "time"),
     fact("Afterwards the owner goes to", lambda one: one.interaction and one.interaction.finish, "code"),
     read=require_grant,
+    page="/grants/{id}",
+    name=_client,
 )
 
 
-@endpoint("GET /grants", "grants:read", GRANT)
-@command("grant list", "--state pending")
-@lists("grants", "There are no such grants", "Grants")
+@operation(
+    "GET /grants",
+    "grants:read",
+    GRANT,
+    command="grant list",
+    example="--state pending",
+    listing=Listing("grants", "There are no such grants", "Grants"),
+)
 def list_grants(
     work: Work, page: PageQuery, state: GrantStateFilter = UNSET, without_consent: WithoutConsent = False
 ) -> tuple[Sequence[GrantRecord], PageBounds]:
@@ -211,14 +218,19 @@ def list_grants(
     return page_of_grants(work, state or None, page, work.now, without_consent)
 
 
-@endpoint("GET /grants/{id}", "grants:read", GRANT)
-@command("grant show REF", "http://127.0.0.1:8080/interact/0198.../7mC...")
+@operation(
+    "GET /grants/{id}",
+    "grants:read",
+    GRANT,
+    command="grant show REF",
+    example="http://127.0.0.1:8080/interact/0198.../7mC...",
+)
 def show_grant(work: Work, id: GrantName) -> GrantRecord:
     """Show a grant: its client, what it permits, and its state."""
     return require_grant(work, id)
 
 
-@endpoint("PUT /grants/{id}/decision", "grants:write")
+@operation("PUT /grants/{id}/decision", "grants:write")
 def decide(work: Work, id: str, approve: bool) -> GrantDecision:
     """Consent to a grant, or refuse it, in the owner's name.
 
@@ -237,7 +249,7 @@ def _decided(word: str, decision: GrantDecision) -> str:
     return f"{word}\nredirect  {redirect}"
 
 
-@command("grant approve REF", "0198c0de-...", text=partial(_decided, "approved"))
+@operation(command="grant approve REF", example="0198c0de-...", text=partial(_decided, "approved"))
 def approve(work: Work, id: GrantName) -> GrantDecision:
     """Consent to a grant in the owner's name.
 
@@ -247,7 +259,7 @@ def approve(work: Work, id: GrantName) -> GrantDecision:
     return decide(work, id, approve=True)
 
 
-@command("grant deny REF", "0198c0de-...", text=partial(_decided, "denied"))
+@operation(command="grant deny REF", example="0198c0de-...", text=partial(_decided, "denied"))
 def deny(work: Work, id: GrantName) -> GrantDecision:
     """Refuse a grant in the owner's name.
 
@@ -257,15 +269,20 @@ def deny(work: Work, id: GrantName) -> GrantDecision:
     return decide(work, id, approve=False)
 
 
-@endpoint("DELETE /grants/{id}", "grants:write", GRANT)
-@command("grant revoke REF", "0198c0de-...")
-@form(
-    "/grants/{id}/revoke",
-    "Revoke a grant",
-    "Revoke the grant",
-    "The grant and its tokens end at once; this cannot be undone. What was paid stays paid.",
+@operation(
+    "DELETE /grants/{id}",
+    "grants:write",
     GRANT,
-    is_over=lambda grant: grant.ended_at,
+    command="grant revoke REF",
+    example="0198c0de-...",
+    form=OperationForm(
+        "Revoke the grant",
+        "The grant and its tokens end at once; this cannot be undone. What was paid stays paid.",
+        GRANT,
+        "The grant is revoked",
+        is_over=lambda grant: grant.ended_at,
+        ends=True,
+    ),
 )
 def revoke(work: Work, id: GrantName) -> GrantRecord:
     """End a grant and all its tokens at once. What was paid stays paid."""

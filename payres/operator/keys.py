@@ -5,15 +5,15 @@ from typing import Annotated, Final
 
 import msgspec
 
-from payres.core.protocol.errors import NotFound, WrongState, require
+from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState, require
 from payres.core.protocol.wire import Resource
 from payres.core.signatures.jwk import JWK
 from payres.core.store import server, wallets
 from payres.core.store.wallets import KEYS, WALLETS, KeyRecord
 from payres.core.store.work import Work
-from payres.operator.declarations import Name, check_name, command, endpoint, form, lists, said
-from payres.operator.shapes import Column, Shape, fact, represent
-from payres.operator.wallets import WalletName, require_wallet
+from payres.operator.declarations import Listing, Name, OperationForm, check_name, operation, said
+from payres.operator.shapes import Column, Shape, Time, fact, represent
+from payres.operator.wallets import WALLET, WalletName, require_wallet
 
 Revoked = Annotated[bool, said("Revoked keys too.")]
 
@@ -35,8 +35,8 @@ class WalletKey(Resource, frozen=True, kw_only=True):
     kid: str
     name: str | None
     jwk: PublicKey
-    created_at: str
-    revoked_at: str | None
+    created_at: Time
+    revoked_at: Time | None
 
 
 def wallet_key(work: Work, record: KeyRecord) -> WalletKey:
@@ -65,19 +65,52 @@ KEY: Final = Shape(
     Column("Added (UTC)", "created_at", "time"),
     Column("Revoked (UTC)", "revoked_at", "time"),
     read=require_key,
+    page="/wallets/{wallet}/keys/{kid}",
 )
 
 
-@endpoint("GET /wallets/{wallet}/keys", "wallets:read", KEY, noun="keys")
-@command("key list PATH", "alice")
-@lists("keys", "The wallet has no keys; `payres key generate` makes one")
+@operation(
+    "GET /wallets/{wallet}/keys",
+    "wallets:read",
+    KEY,
+    command="key list PATH",
+    example="alice",
+    listing=Listing("keys", "The wallet has no keys; `payres key generate` makes one"),
+    noun="keys",
+)
 def list_keys(work: Work, wallet: WalletName, revoked: Revoked = False) -> Sequence[KeyRecord]:
     """List the public keys of a wallet."""
     return wallets.list_keys(work, require_wallet(work, wallet).id, revoked)
 
 
-@endpoint("POST /wallets/{wallet}/keys", "wallets:write", KEY, noun="keys")
-def add_key(work: Work, wallet: WalletName, jwk: JWK, name: Name | None = None) -> KeyRecord:
+def _read_jwk(_: object, text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"This is not a JWK: {error}", field="jwk") from error
+
+
+@operation(
+    "POST /wallets/{wallet}/keys",
+    "wallets:write",
+    KEY,
+    noun="keys",
+    form=OperationForm(
+        "Add the key",
+        "Signatures with it are accepted from now on.",
+        WALLET,
+        "The key {kid} is added",
+        title="Add a key",
+        path="/wallets/{wallet}/new-key",
+        back="/wallets/{wallet}",
+    ),
+)
+def add_key(
+    work: Work,
+    wallet: WalletName,
+    jwk: Annotated[JWK, said("The public key as a JWK (RFC 8037).", typed=_read_jwk, is_long=True)],
+    name: Name | None = None,
+) -> KeyRecord:
     """Store a client's public key with its wallet; signatures with it are accepted from now on.
 
     If the key exists, only its name changes, if one is given. The name is for the operator only. Raises WrongState if
@@ -102,16 +135,22 @@ def add_key(work: Work, wallet: WalletName, jwk: JWK, name: Name | None = None) 
     return KEYS.by_id(work, found.id)
 
 
-@endpoint("DELETE /wallets/{wallet}/keys/{kid}", "wallets:write", KEY, noun="keys")
-@command("key revoke PATH KID", "alice my-app")
-@form(
-    "/wallets/{wallet}/keys/{kid}",
-    "Key of a client",
-    "Revoke the key",
-    "Requests signed with this key are refused from now on. It is no longer served in jwks.json.",
+@operation(
+    "DELETE /wallets/{wallet}/keys/{kid}",
+    "wallets:write",
     KEY,
-    back="/wallets/{wallet}",
-    is_over=lambda key: key.revoked_at,
+    command="key revoke PATH KID",
+    example="alice my-app",
+    form=OperationForm(
+        "Revoke the key",
+        "Requests signed with this key are refused from now on. It is no longer served in jwks.json.",
+        KEY,
+        "The key {kid} is revoked",
+        back="/wallets/{wallet}",
+        is_over=lambda key: key.revoked_at,
+        ends=True,
+    ),
+    noun="keys",
 )
 def revoke_key(work: Work, wallet: WalletName, kid: str) -> KeyRecord:
     """Revoke a key.

@@ -1,22 +1,25 @@
 """The ledger as operators read it: its entries, and the results of the invariant checks."""
 
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, UnsetType
 
 from payres.core.protocol.amounts import format_decimal
-from payres.core.protocol.errors import InvalidRequest, require
+from payres.core.protocol.errors import InvalidRequest, Unavailable, require
 from payres.core.protocol.wire import Resource
 from payres.core.store import accounts
 from payres.core.store.rows import PageBounds, PageQuery
-from payres.core.store.work import Work
+from payres.core.store.work import Units, Work
+from payres.operator import invariant_checks
 from payres.operator.assets import require_asset
-from payres.operator.declarations import Name, endpoint
+from payres.operator.declarations import Name, operation
 from payres.operator.invariant_checks import Finding, first_broken
 from payres.operator.payments import require_payment
 from payres.operator.peers import require_peer
-from payres.operator.shapes import Shape, represent
+from payres.operator.shapes import Shape, Time, represent
 from payres.operator.store.entries import EntryRecord, page_of_entries
 from payres.operator.wallets import require_wallet
 
@@ -39,7 +42,7 @@ class LedgerEntry(Resource, frozen=True, kw_only=True):
     incoming_payment: str | None
     packet: str | None
     refund: str | None
-    created_at: str
+    created_at: Time
 
 
 class InvariantCheck(Resource, frozen=True, kw_only=True):
@@ -77,10 +80,19 @@ def ledger_check(findings: Sequence[Finding]) -> LedgerCheck:
     return LedgerCheck(ok=broken is None, broken=broken.name if broken else None, checks=checks)
 
 
+@operation("GET /ledger/check", "ledger:read")
+async def check(call: Units) -> LedgerCheck:
+    """Check every invariant of the ledger, over one snapshot. This takes long if there are many payments."""
+    at, findings = await call.read(lambda work: (work.now, invariant_checks.check(work)))
+    with suppress(Unavailable):  # the findings can be shown all the same
+        await call.write(partial(invariant_checks.note, findings=findings, checked_at=at))
+    return ledger_check(findings)
+
+
 ENTRY: Final = Shape(ledger_entry)
 
 
-@endpoint("GET /ledger/entries", "ledger:read", ENTRY, noun="ledger")
+@operation("GET /ledger/entries", "ledger:read", ENTRY, noun="ledger")
 def list_entries(
     work: Work, page: PageQuery, payment: Name | UnsetType = UNSET, account: AccountName | UnsetType = UNSET
 ) -> tuple[Sequence[EntryRecord], PageBounds]:

@@ -21,7 +21,7 @@ from payres.core.store.accounts import ACCOUNTS, ASSETS, AssetRecord
 from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
 from payres.interledger.settlement import warn_of_low
-from payres.operator.shapes import Column, Shape, represent
+from payres.operator.shapes import Column, Shape, Time, represent
 from payres.operator.store import entries
 from payres.operator.store.entries import MOVEMENTS, MovementRecord
 
@@ -40,7 +40,7 @@ class Movement(Resource, frozen=True, kw_only=True):
     asset_code: str
     asset_scale: int
     reference: str | None
-    created_at: str
+    created_at: Time
 
 
 def movement(work: Work, record: MovementRecord) -> Movement:

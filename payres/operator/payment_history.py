@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
+from payres.core.http.requests import ActorRequest
 from payres.core.protocol.amounts import Asset, Offer, format_decimal
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.identifiers import moment_of
 from payres.core.protocol.urls import Urls
 from payres.core.protocol.visible import visible_url
-from payres.core.protocol.wire import List, Resource
+from payres.core.protocol.wire import List, Resource, Text
 from payres.core.store import events, payments
 from payres.core.store.events import EventRecord
 from payres.core.store.grants import GRANTS
@@ -26,14 +27,15 @@ from payres.core.store.payments import (
 from payres.core.store.rows import PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Units, Work
+from payres.interledger.node import node_of
 from payres.interledger.store import packets
 from payres.interledger.store.checkouts import Stage, checkouts_of
 from payres.operator import grants, ledger, refunds
-from payres.operator.declarations import command, endpoint
+from payres.operator.declarations import DecimalText, OperationForm, Reference, operation, said
 from payres.operator.grants import Grant
 from payres.operator.ledger import LedgerEntry
-from payres.operator.payments import Payment, PaymentName, payment, require_payment
-from payres.operator.shapes import Cell, Shape, fact, labelled, path_of, represent
+from payres.operator.payments import PAYMENT, Payment, PaymentName, payment, require_payment
+from payres.operator.shapes import Cell, Shape, Time, fact, labelled, path_of, represent
 from payres.operator.store.all_payments import PaymentRecord
 from payres.operator.store.entries import EntryRecord, page_of_entries
 from payres.operator.webhooks import EventDelivery, deliveries_of, event_delivery
@@ -74,8 +76,8 @@ class PaymentQuote(Resource, frozen=True, kw_only=True):
     debit: Money
     fee: Money
     receive: Money
-    created_at: str
-    expires_at: str
+    created_at: Time
+    expires_at: Time
 
 
 class Packet(Resource, frozen=True, kw_only=True):
@@ -86,7 +88,7 @@ class Packet(Resource, frozen=True, kw_only=True):
     peer: str
     source_amount: str
     amount: str
-    expires_at: str
+    expires_at: Time
 
 
 class Refund(Resource, frozen=True, kw_only=True):
@@ -109,7 +111,7 @@ class Refund(Resource, frozen=True, kw_only=True):
     returned: str
     returned_asset_code: str
     reference: str
-    created_at: str
+    created_at: Time
 
 
 class PaymentEvent(Resource, frozen=True, kw_only=True):
@@ -136,7 +138,7 @@ class Checkout(Resource, frozen=True, kw_only=True):
     failure: str | None
     payment: str | None
     silent: str | None
-    changed_at: str
+    changed_at: Time
 
 
 class PaymentHistory(Resource, frozen=True, kw_only=True):
@@ -179,7 +181,7 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
             represent(Packet, one, peer=peer, source_amount=str(one.source_amount), amount=str(one.amount))
             for one, peer in reversed(newest)
         ],
-        refunds=[refund(work, one) for one in sent_back],
+        refunds=[shown_refund(work, one) for one in sent_back],
         events=[
             represent(
                 PaymentEvent,
@@ -192,6 +194,45 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
     )
 
 
+Returned = Annotated[DecimalText | None, said("By default all that is left.")]
+Receiver = Annotated[
+    Text | None, said("Only for money that came from another server: the wallet address that it is sent to.")
+]
+
+
+@operation(
+    "POST /payments/{id}/refunds",
+    "payments:refund",
+    form=OperationForm(
+        "Refund",
+        [
+            "The amount leaves the wallet and goes back to the wallets here that paid it, the last one first.",
+            "What came from another server goes to the wallet address that you name: ask who paid for it.",
+        ],
+        PAYMENT,
+        "The refund is made or on its way",
+        is_over=lambda one: one.direction != "incoming",
+        moves_money=True,
+    ),
+    noun="payments",
+)
+async def refund(
+    call: ActorRequest, id: str, amount: Returned = None, to: Receiver = None, *, reference: Reference
+) -> List[Refund]:
+    """Send back what an incoming payment received: to the wallets here that paid, or to a wallet address.
+
+    Without an amount, all that is left. Money from wallets here goes back to them, with a refund for each payment.
+    Money from another server goes to the wallet address in `to`, and is `sending` until it has arrived there. Repeating
+    a request with the same reference does nothing.
+    """
+    wanted = refunds.WantedRefund(id, reference, amount, to)
+    offer = await node_of(call.context).quotes.offer_for_refund(to, partial(refunds.plan_elsewhere, wanted=wanted))
+    async with call.context.idempotency_slots.slot("refunds", id):  # each sees what the one before has sent back
+        made = await send_back(call, wanted, offer)
+    node_of(call.context).payments.wake()
+    return made
+
+
 async def send_back(call: Units, wanted: refunds.WantedRefund, offer: Offer | None) -> List[Refund]:
     """Makes a refund, in several units of work if there are very many payments to refund. `offer` is that of another
     server. After a crash, repeating it does the rest. Raises the errors of `refunds.plan` and `refunds.make`."""
@@ -201,10 +242,10 @@ async def send_back(call: Units, wanted: refunds.WantedRefund, offer: Offer | No
     count = len(found.parts) if wanted.to is None else int(not made)
     for first in range(0, count, refunds.PARTS_AT_ONCE):
         made += await call.write(partial(refunds.make, found=found, first=first, offer=offer))
-    return List(result=await call.read(lambda work: [refund(work, REFUNDS.by_id(work, one)) for one in made]))
+    return List(result=await call.read(lambda work: [shown_refund(work, REFUNDS.by_id(work, one)) for one in made]))
 
 
-def refund(work: Work, record: RefundRecord) -> Refund:
+def shown_refund(work: Work, record: RefundRecord) -> Refund:
     receiver = WALLETS.by_id(work, INCOMING.by_id(work, record.incoming_payment_id).wallet_address_id)
     # The payer's payment, or the one to the wallet address that the operator named.
     back = OUTGOING.by_id(work, record.outgoing_payment_id or record.return_payment_id or "")
@@ -315,8 +356,15 @@ def _event_line(event: PaymentEvent) -> str:
     return f"Event {event.sequence}, {event.type}{sent}."
 
 
-@endpoint("GET /payments/{id}", "payments:read", HISTORY, noun="payment_history")
-@command("payment show ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", text=_text)
+@operation(
+    "GET /payments/{id}",
+    "payments:read",
+    HISTORY,
+    command="payment show ID",
+    example="0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
+    text=_text,
+    noun="payment_history",
+)
 def show_payment(work: Work, id: PaymentName) -> PaymentRecord:
     """Show a payment with its history.
 

@@ -17,18 +17,15 @@ from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.operator.declarations import (
-    FROM,
     DecimalText,
+    Listing,
     Name,
-    Query,
     TimeText,
-    command,
-    endpoint,
-    lists,
+    operation,
     require_time,
     said,
 )
-from payres.operator.shapes import Cell, Column, Shape, represent
+from payres.operator.shapes import Cell, Column, Shape, Time, represent
 from payres.operator.store import all_payments
 from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, PaymentState
 from payres.operator.wallets import named_wallet, require_wallet
@@ -57,29 +54,9 @@ class Payment(Resource, frozen=True, kw_only=True):
     refund_of: str | None
     failure: str | None
     metadata: Raw | None
-    created_at: str
-    ended_at: str | None
-    expires_at: str | None
-
-
-class PaymentQuery(Query, frozen=True, kw_only=True):
-    """`counterpart` is a wallet here, by path or address, or the beginning of a remote URL.
-
-    `reason` is a part of the failure. `min` and `max` bound what was received or sent; they are in the asset of the
-    wallet, which they need.
-    """
-
-    wallet: Annotated[Name | UnsetType, said("Only this wallet.", metavar="PATH", typed=named_wallet)] = UNSET
-    direction: Annotated[Direction | UnsetType, said("Only incoming, or outgoing.")] = UNSET
-    state: Annotated[PaymentState | UnsetType, said("Only in this state.")] = UNSET
-    from_: Annotated[TimeText | UnsetType, said("Created on this day (UTC), or at this time, or later.")] = FROM
-    to: Annotated[TimeText | UnsetType, said("Created before then.")] = UNSET
-    counterpart: Annotated[
-        Text | UnsetType, said("Another wallet here, or the beginning of a URL on another server.", metavar="WHO")
-    ] = UNSET
-    min: Annotated[DecimalText | UnsetType, said("Received or sent at least this amount; needs --wallet.")] = UNSET
-    max: Annotated[DecimalText | UnsetType, said("Received or sent at most this amount; needs --wallet.")] = UNSET
-    reason: Annotated[Name | UnsetType, said("Failed with this text in the reason.")] = UNSET
+    created_at: Time
+    ended_at: Time | None
+    expires_at: Time | None
 
 
 def payment(work: Work, record: PaymentRecord) -> Payment:
@@ -143,34 +120,58 @@ PAYMENT: Final = Shape(
     Column("Receiver", "receiver", "long", listed="in files"),
     Column("Failure", "failure", "long"),
     read=require_payment,
+    page="/payments/{id}",
 )
 
 
-@endpoint("GET /payments", "payments:read", PAYMENT)
-@command("payment list", "--wallet alice --direction incoming --state completed")
-@lists(
-    "payments",
-    "There are no such payments",
-    "Payments",
-    about="The amount is what a payment has received or sent, and of how much if not all.",
+@operation(
+    "GET /payments",
+    "payments:read",
+    PAYMENT,
+    command="payment list",
+    example="--wallet alice --direction incoming --state completed",
+    listing=Listing(
+        "payments",
+        "There are no such payments",
+        "Payments",
+        about="The amount is what a payment has received or sent, and of how much if not all.",
+    ),
 )
-def list_payments(work: Work, page: PageQuery, query: PaymentQuery) -> tuple[Sequence[PaymentRecord], PageBounds]:
-    """List payments, newest first."""
-    wallet = require_wallet(work, query.wallet) if query.wallet else None
-    asset = None if wallet is None else ASSETS.by_id(work, wallet.asset_id)
+def list_payments(
+    work: Work,
+    page: PageQuery,
+    wallet: Annotated[Name | UnsetType, said("Only this wallet.", metavar="PATH", typed=named_wallet)] = UNSET,
+    direction: Annotated[Direction | UnsetType, said("Only incoming, or outgoing.")] = UNSET,
+    state: Annotated[PaymentState | UnsetType, said("Only in this state.")] = UNSET,
+    from_: Annotated[TimeText | UnsetType, said("Created on this day (UTC), or at this time, or later.")] = UNSET,
+    to: Annotated[TimeText | UnsetType, said("Created before then.")] = UNSET,
+    counterpart: Annotated[
+        Text | UnsetType, said("Another wallet here, or the beginning of a URL on another server.", metavar="WHO")
+    ] = UNSET,
+    min_: Annotated[DecimalText | UnsetType, said("Received or sent at least this amount; needs --wallet.")] = UNSET,
+    max_: Annotated[DecimalText | UnsetType, said("Received or sent at most this amount; needs --wallet.")] = UNSET,
+    reason: Annotated[Name | UnsetType, said("Failed with this text in the reason.")] = UNSET,
+) -> tuple[Sequence[PaymentRecord], PageBounds]:
+    """List payments, newest first.
+
+    `counterpart` is a wallet here, by path or address, or the beginning of a remote URL; `reason` is a part of the
+    failure. `min` and `max` bound what was received or sent; they are in the asset of the wallet, which they need.
+    """
+    owner = require_wallet(work, wallet) if wallet else None
+    asset = None if owner is None else ASSETS.by_id(work, owner.asset_id)
     return all_payments.page_of_payments(
         work,
         page,
         work.now,
-        wallet_id=None if wallet is None else wallet.id,
-        direction=query.direction or None,
-        state=query.state or None,
-        since=require_time(query.from_, "from") if query.from_ else None,
-        until=require_time(query.to, "to") if query.to else None,
-        counterpart=_counterpart(work, query.counterpart) if query.counterpart else None,
-        least=_amount(query.min, asset, "min"),
-        most=_amount(query.max, asset, "max"),
-        failure=query.reason or None,
+        wallet_id=None if owner is None else owner.id,
+        direction=direction or None,
+        state=state or None,
+        since=require_time(from_, "from") if from_ else None,
+        until=require_time(to, "to") if to else None,
+        counterpart=_counterpart(work, counterpart) if counterpart else None,
+        least=_amount(min_, asset, "min"),
+        most=_amount(max_, asset, "max"),
+        failure=reason or None,
     )
 
 

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Meta
 
 from payres.core.payments import ledger
 from payres.core.protocol.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.identifiers import hash_secret, is_ilp_address
 from payres.core.protocol.urls import is_http_url
-from payres.core.protocol.wire import Body, Resource, Scale, Text, require_amount
+from payres.core.protocol.wire import Resource, Scale, Text, require_amount
 from payres.core.remote.ip_addresses import names_private_host
 from payres.core.store import server
 from payres.core.store.accounts import ACCOUNTS, ASSETS
@@ -24,66 +23,30 @@ from payres.core.store.work import Work
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PEERS, PeerRecord
 from payres.operator import movements
-from payres.operator.assets import MAX_SCALE, open_asset
-from payres.operator.declarations import Currency, DecimalText, Name, Reference, Sum, command, endpoint, lists, said
+from payres.operator.assets import open_asset
+from payres.operator.declarations import (
+    Currency,
+    DecimalText,
+    Listing,
+    Name,
+    OperationForm,
+    Reference,
+    Sum,
+    operation,
+    said,
+)
 from payres.operator.movements import MOVEMENT, NamedAccount
-from payres.operator.shapes import Cell, Column, Shape, fact, represent
+from payres.operator.shapes import Cell, Column, Shape, Time, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
 MAX_TOKEN_LENGTH: Final = 1000
 CREDIT: Final = "What the peer may owe us, in units of the asset: 1000.00."
 MAX_PACKET: Final = "Most in one packet, in the smallest unit: with scale 2, 10000 is 100.00"
 CreditLimit = Annotated[DecimalText, said(CREDIT)]
-MaxPacket = Annotated[int, Meta(ge=0, le=MAX_LEDGER)] | None
 PeerToken = Annotated[Text, said(metavar="TOKEN", secret=True)]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
 _TOKEN: Final = re.compile(rf"[!-~]{{1,{MAX_TOKEN_LENGTH}}}")
-
-
-class NewPeer(Body, frozen=True, kw_only=True):
-    """`max_packet` is in the smallest unit; `routes` are reached through the peer besides its own address."""
-
-    name: Name
-    ilp_address: Annotated[Text, said("The peer's address, such as test.first-bank.", metavar="ADDRESS")]
-    asset_code: Annotated[
-        Currency, said("The currency between the two, such as USD.", option="--asset", metavar="CODE")
-    ]
-    asset_scale: Annotated[
-        Scale, said("Its number of decimals: 2 for cents.", option="--scale", least=0, most=MAX_SCALE)
-    ]
-    url: Annotated[Text, said("Where the peer takes packets (POST).", metavar="URL")]
-    outgoing_token: Annotated[PeerToken, said("What we show the peer.")]
-    incoming_token: Annotated[PeerToken, said("What the peer shows us.")]
-    max_packet: Annotated[MaxPacket, said(f"{MAX_PACKET}.", metavar="N", least=1, most=MAX_LEDGER)] = None
-    credit_limit: Annotated[
-        CreditLimit, said(f"{CREDIT} Without it the peer can only receive, or send what it paid before.")
-    ] = "0"
-    routes: Annotated[
-        Sequence[Text], said("More addresses reached through it. May be repeated.", option="--route", metavar="PREFIX")
-    ] = ()
-
-    def __repr__(self) -> str:
-        return f"NewPeer({self.name!r})"  # never the tokens
-
-
-class PeerChange(Body, frozen=True, kw_only=True):
-    """Members that are left out do not change. A `max_packet` of 0 removes the bound."""
-
-    url: Annotated[Text | None, said("Where the peer takes packets now.", metavar="URL")] = None
-    outgoing_token: Annotated[PeerToken | None, said("What we show the peer from now on.")] = None
-    incoming_token: Annotated[PeerToken | None, said("What the peer shows us from now on.")] = None
-    max_packet: Annotated[MaxPacket, said(f"{MAX_PACKET}; 0 for any.", metavar="N", least=0, most=MAX_LEDGER)] = None
-    credit_limit: CreditLimit | None = None
-    add_routes: Annotated[
-        Sequence[Text], said("A route to add. May be repeated.", option="--route", metavar="PREFIX")
-    ] = ()
-    remove_routes: Annotated[
-        Sequence[Text], said("A route to remove. May be repeated.", option="--no-route", metavar="PREFIX")
-    ] = ()
-
-    def __repr__(self) -> str:
-        return "PeerChange(...)"  # never the tokens
 
 
 class PacketSum(Resource, frozen=True, kw_only=True):
@@ -113,8 +76,8 @@ class Peer(Resource, frozen=True, kw_only=True):
     packets_sent: int
     repeats_answers: bool
     last_error: str | None
-    last_error_at: str | None
-    created_at: str
+    last_error_at: Time | None
+    created_at: Time
 
 
 def peer(work: Work, record: PeerRecord) -> Peer:
@@ -188,19 +151,23 @@ PEER: Final = Shape(
     Column("Last error (UTC)", "last_error_at", "time"),
     fact("Added (UTC)", "created_at", "time"),
     read=require_peer,
+    page="/peers/{name}",
 )
 
 
-@endpoint("GET /peers", "peers:read", PEER)
-@command("peer list")
-@lists("peers", "There are no peers; `payres peer add` connects to another server", "Peers")
+@operation(
+    "GET /peers",
+    "peers:read",
+    PEER,
+    command="peer list",
+    listing=Listing("peers", "There are no peers; `payres peer add` connects to another server", "Peers"),
+)
 def list_peers(work: Work) -> Sequence[PeerRecord]:
     """List all peers and their balances."""
     return peers.list_peers(work)
 
 
-@endpoint("GET /peers/{name}", "peers:read", PEER)
-@command("peer show NAME", "first-bank")
+@operation("GET /peers/{name}", "peers:read", PEER, command="peer show NAME", example="first-bank")
 def show_peer(work: Work, name: str) -> PeerRecord:
     """Show a peer: its balance, its routes, its limits.
 
@@ -209,62 +176,114 @@ def show_peer(work: Work, name: str) -> PeerRecord:
     return require_peer(work, name)
 
 
-@endpoint("POST /peers", "peers:write", PEER)
-@command(
-    "peer add NAME",
-    "first-bank --ilp-address test.first-bank --asset USD --scale 2 \\\n"
+@operation(
+    "POST /peers",
+    "peers:write",
+    PEER,
+    command="peer add NAME",
+    example="first-bank --ilp-address test.first-bank --asset USD --scale 2 \\\n"
     "  --url https://first-bank.example/ilp --outgoing-token-file to-first-bank \\\n"
     "  --incoming-token-file from-first-bank --credit-limit 1000.00 --max-packet 10000",
+    form=OperationForm(
+        "Add the peer",
+        "Both sides keep the link in one currency. The outgoing token here is the incoming one there.",
+        done="{name} is a peer from now on",
+        title="New peer",
+        path="/new-peer",
+        lists="/peers",
+    ),
 )
-def add_peer(work: Work, new: NewPeer) -> PeerRecord:
+def add_peer(
+    work: Work,
+    name: Name,
+    ilp_address: Annotated[Text, said("The peer's address, such as test.first-bank.", metavar="ADDRESS")],
+    asset_code: Annotated[
+        Currency, said("The currency between the two, such as USD.", option="--asset", metavar="CODE")
+    ],
+    asset_scale: Annotated[Scale, said("Its number of decimals: 2 for cents.", option="--scale")],
+    url: Annotated[Text, said("Where the peer takes packets (POST).", metavar="URL")],
+    outgoing_token: Annotated[PeerToken, said("What we show the peer.")],
+    incoming_token: Annotated[PeerToken, said("What the peer shows us.")],
+    max_packet: Annotated[int, said(f"{MAX_PACKET}.", metavar="N", ge=1, le=MAX_LEDGER)] | None = None,
+    credit_limit: Annotated[
+        CreditLimit, said(f"{CREDIT} Without it the peer can only receive, or send what it paid before.")
+    ] = "0",
+    routes: Annotated[
+        Sequence[Text], said("More addresses reached through it. May be repeated.", option="--route", metavar="PREFIX")
+    ] = (),
+) -> PeerRecord:
     """Add a peer, from the next packet on.
 
     Both sides keep the link in one currency. Each authenticates to the other with a token: the outgoing token here is
     the incoming one there.
     """
-    _check_peer_name(work, new.name)
-    _check_address(work, new.ilp_address)
-    _check_routes(work, new.routes)
-    _check_url(work, new.url)
-    outgoing_token = _encrypted_token(work, new.outgoing_token)
-    incoming_token_hash = _hashed_token(work, new.incoming_token)
-    if new.max_packet == 0:
-        raise InvalidRequest(f"max_packet is from 1 to {MAX_LEDGER} minor units, not 0", field="max_packet")
-    asset = open_asset(work, new.asset_code, new.asset_scale)
-    limit = require_amount(new.credit_limit, asset.asset, least=0)
+    _check_peer_name(work, name)
+    _check_address(work, ilp_address)
+    _check_routes(work, routes)
+    _check_url(work, url)
+    encrypted, hashed = _encrypted_token(work, outgoing_token), _hashed_token(work, incoming_token)
+    asset = open_asset(work, asset_code, asset_scale)
+    limit = require_amount(credit_limit, asset.asset, least=0)
     for other in peers.list_peers(work):
-        if (other.ilp_address, other.asset_id) == (new.ilp_address, asset.id):
+        if (other.ilp_address, other.asset_id) == (ilp_address, asset.id):
             raise WrongState(f"The peer {other.name} has this ILP address and asset already", name=other.name)
     account_id = ledger.open_account(work, "peer", asset.id, -limit)
     peer_id = PEERS.create(
         work,
-        name=new.name,
+        name=name,
         account_id=account_id,
-        ilp_address=new.ilp_address,
-        url=new.url,
-        outgoing_token=outgoing_token,
-        incoming_token_hash=incoming_token_hash,
-        max_packet=new.max_packet,
+        ilp_address=ilp_address,
+        url=url,
+        outgoing_token=encrypted,
+        incoming_token_hash=hashed,
+        max_packet=max_packet,
         created_at=work.now,
     )
-    for prefix in (new.ilp_address, *new.routes):
+    for prefix in (ilp_address, *routes):
         peers.add_route(work, peer_id, prefix)
     agreed = {
-        "ilpAddress": new.ilp_address,
-        "assetCode": new.asset_code,
-        "assetScale": new.asset_scale,
-        "url": new.url,
-        "maxPacket": new.max_packet,
+        "ilpAddress": ilp_address,
+        "assetCode": asset_code,
+        "assetScale": asset_scale,
+        "url": url,
+        "maxPacket": max_packet,
         "creditLimit": format_decimal(limit, asset.asset),
-        "routes": new.routes or None,
+        "routes": routes or None,
     }
-    server.record(work, "peer.add", new.name, **agreed)
-    return require_peer(work, new.name)
+    server.record(work, "peer.add", name, **agreed)
+    return require_peer(work, name)
 
 
-@endpoint("PATCH /peers/{name}", "peers:write", PEER)
-@command("peer change NAME", "first-bank --credit-limit 2500.00 --route g")
-def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
+@operation(
+    "PATCH /peers/{name}",
+    "peers:write",
+    PEER,
+    command="peer change NAME",
+    example="first-bank --credit-limit 2500.00 --route g",
+    form=OperationForm(
+        "Change",
+        "It holds from the next packet on. The currency and the address cannot be changed.",
+        PEER,
+        "The terms of {name} are changed",
+        title="Change the terms",
+        changes=True,
+    ),
+)
+def change_peer(
+    work: Work,
+    name: str,
+    url: Annotated[Text | None, said("Where the peer takes packets now.", metavar="URL")] = None,
+    outgoing_token: Annotated[PeerToken | None, said("What we show the peer from now on.")] = None,
+    incoming_token: Annotated[PeerToken | None, said("What the peer shows us from now on.")] = None,
+    max_packet: Annotated[int, said(f"{MAX_PACKET}; 0 for any.", metavar="N", ge=0, le=MAX_LEDGER)] | None = None,
+    credit_limit: CreditLimit | None = None,
+    add_routes: Annotated[
+        Sequence[Text], said("A route to add. May be repeated.", option="--route", metavar="PREFIX")
+    ] = (),
+    remove_routes: Annotated[
+        Sequence[Text], said("A route to remove. May be repeated.", option="--no-route", metavar="PREFIX")
+    ] = (),
+) -> PeerRecord:
     """Change the terms of a peer, from the next packet on.
 
     Options that are left out change nothing. The asset and the address of a peer cannot be changed: remove the peer and
@@ -272,35 +291,51 @@ def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
     """
     peer = require_peer(work, name)
     columns: dict[str, Any] = {"max_packet": peer.max_packet}
-    if change.url is not None:
-        _check_url(work, change.url)
-        columns["url"] = change.url
-    if change.max_packet is not None:
-        columns["max_packet"] = change.max_packet or None
-    if change.outgoing_token is not None:
-        columns["outgoing_token"] = _encrypted_token(work, change.outgoing_token)
-    if change.incoming_token is not None:
-        columns["incoming_token_hash"] = _hashed_token(work, change.incoming_token, peer.id)
+    if url is not None:
+        _check_url(work, url)
+        columns["url"] = url
+    if max_packet is not None:
+        columns["max_packet"] = max_packet or None
+    if outgoing_token is not None:
+        columns["outgoing_token"] = _encrypted_token(work, outgoing_token)
+    if incoming_token is not None:
+        columns["incoming_token_hash"] = _hashed_token(work, incoming_token, peer.id)
     PEERS.update(work, peer.id, **columns)
+    tokens = {"outgoing": outgoing_token, "incoming": incoming_token}
     limit = None
-    if change.credit_limit is not None:
-        limit = require_amount(change.credit_limit, ASSETS.by_id(work, peer.asset_id).asset, least=0)
+    if credit_limit is not None:
+        limit = require_amount(credit_limit, ASSETS.by_id(work, peer.asset_id).asset, least=0)
         _set_credit_limit(work, peer, limit)
-    _change_routes(work, peer, change)
+    _change_routes(work, peer, add_routes, remove_routes)
     changed = {
-        "url": change.url,
-        "tokens": [token for token in ("outgoing", "incoming") if getattr(change, f"{token}_token")] or None,
-        "maxPacket": change.max_packet,
+        "url": url,
+        "tokens": [which for which, token in tokens.items() if token] or None,
+        "maxPacket": max_packet,
         "creditLimit": None if limit is None else format_decimal(limit, peer.asset),
-        "addRoutes": change.add_routes or None,
-        "removeRoutes": change.remove_routes or None,
+        "addRoutes": add_routes or None,
+        "removeRoutes": remove_routes or None,
     }
     server.record(work, "peer.change", name, **changed)
     return require_peer(work, name)
 
 
-@endpoint("DELETE /peers/{name}", "peers:write", PEER)
-@command("peer remove NAME", "first-bank", text=lambda removed: f"The peer {removed.name} is removed")
+@operation(
+    "DELETE /peers/{name}",
+    "peers:write",
+    PEER,
+    command="peer remove NAME",
+    example="first-bank",
+    text=lambda removed: f"The peer {removed.name} is removed",
+    form=OperationForm(
+        "Remove",
+        "Resolve its packets and settle first. The history stays in the ledger.",
+        PEER,
+        "{name} is no peer any more",
+        title="End this peering",
+        back="/peers",
+        ends=True,
+    ),
+)
 def remove_peer(work: Work, name: str) -> PeerRecord:
     """End the peering with a peer. Settle with it first.
 
@@ -330,14 +365,29 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
     return peer
 
 
-@endpoint("GET /peers/{name}/movements", "peers:read", MOVEMENT)
+@operation("GET /peers/{name}/movements", "peers:read", MOVEMENT)
 def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[MovementRecord], PageBounds]:
     """List the settlements with a peer."""
     return page_of_movements(work, require_peer(work, name).account_id, page)
 
 
-@endpoint("POST /peers/{name}/deposits", "peers:write", MOVEMENT)
-@command("peer deposit NAME AMOUNT", "first-bank 100.00", then=PEER)
+@operation(
+    "POST /peers/{name}/deposits",
+    "peers:write",
+    MOVEMENT,
+    command="peer deposit NAME AMOUNT",
+    example="first-bank 100.00",
+    then=PEER,
+    form=OperationForm(
+        "Record it",
+        "The peer then owes us less, or we owe it more.",
+        PEER,
+        "{asset_code} {amount:money} came in: {standing}",
+        title="They paid us",
+        path="/peers/{name}/deposit",
+        moves_money=True,
+    ),
+)
 def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Record what the peer paid us outside of payres.
 
@@ -346,8 +396,23 @@ def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = No
     return movements.move(work, _account(work, name), "deposit", amount, reference)
 
 
-@endpoint("POST /peers/{name}/withdrawals", "peers:write", MOVEMENT)
-@command("peer withdraw NAME AMOUNT", "first-bank 100.00", then=PEER)
+@operation(
+    "POST /peers/{name}/withdrawals",
+    "peers:write",
+    MOVEMENT,
+    command="peer withdraw NAME AMOUNT",
+    example="first-bank 100.00",
+    then=PEER,
+    form=OperationForm(
+        "Record it",
+        "We then owe the peer less, or it owes us more.",
+        PEER,
+        "{asset_code} {amount:money} went out: {standing}",
+        title="We paid them",
+        path="/peers/{name}/withdraw",
+        moves_money=True,
+    ),
+)
 def withdraw(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Record what we paid the peer outside of payres.
 
@@ -373,15 +438,15 @@ def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:
         ) from lack
 
 
-def _change_routes(work: Work, peer: PeerRecord, change: PeerChange) -> None:
-    _check_routes(work, change.add_routes)
-    for prefix in change.remove_routes:
+def _change_routes(work: Work, peer: PeerRecord, add: Sequence[str], remove: Sequence[str]) -> None:
+    _check_routes(work, add)
+    for prefix in remove:
         if not peers.delete_route(work, peer.id, prefix):
             raise InvalidRequest(
                 f"The peer {peer.name} has no route {prefix!r}; `payres peer show {peer.name}` lists its routes",
                 field="routes",
             )
-    for prefix in change.add_routes:
+    for prefix in add:
         peers.add_route(work, peer.id, prefix)
 
 

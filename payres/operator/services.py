@@ -133,6 +133,8 @@ class OperatorServices(msgspec.Struct, frozen=True):
     volume: DailyVolume = field(default_factory=DailyVolume)
     # Reads of events, shared by streams at the same position.
     event_reads: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)
+    # By session, what a form has done and the next page says.
+    said: dict[str, Any] = field(default_factory=dict)
     # For exports in progress, per API key or operator.
     export_slots: Slots = field(default_factory=lambda: Slots(MAX_EXPORTS, MAX_EXPORTS_OF_CALLER))
 

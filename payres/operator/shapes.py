@@ -3,14 +3,15 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, cached_property
 from inspect import signature
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, get_args, get_type_hints
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import asdict
 
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.visible import visible_text
@@ -31,9 +32,10 @@ _URL: Final = re.compile(r"https?://([^/]+)/\S{24,}")
 WIDE: Final = 12  # digits
 LAST: Final = 8  # characters that identify a long id or URL when it is shortened
 R = TypeVar("R", bound=Resource)
+Time = Annotated[str, msgspec.Meta(extra={"is_time": True})]  # RFC 3339
 
 # Pages show the time of a `second` to the second, which matters for packets and attempts.
-CellKind = Literal["text", "long", "number", "time", "second", "code", "state"]
+CellKind = Literal["text", "long", "number", "time", "second", "code", "state", "secret"]
 TIMES: Final = frozenset({"time", "second"})
 
 
@@ -113,15 +115,25 @@ class Column(NamedTuple):
 class Shape:
     """How operators see things of one kind: `show` turns a record of the store into the struct of an answer.
 
-    `read` finds the record by the names in the path of an endpoint or a page.
+    `read` finds the record by the names in the path of an endpoint or of its `page`, whose heading is its `name`. The
+    first of these names is the `member` of the struct, if that is called otherwise.
     """
 
     def __init__(
-        self, show: Callable[[Work, Any], Any], *columns: Column, read: Callable[..., Any] | None = None
+        self,
+        show: Callable[[Work, Any], Any],
+        *columns: Column,
+        read: Callable[..., Any] | None = None,
+        page: str = "",
+        name: Callable[[Any], str] | None = None,
+        member: str = "",
     ) -> None:
         self.show = show
         self.columns = columns
         self.read = read
+        self.page = page
+        self.member = member
+        self.name = name or (lambda thing: columns[0].cell(thing).text)
 
     @property
     def listed(self) -> Sequence[Column]:
@@ -138,10 +150,17 @@ class Shape:
         """The parameters of `read`."""
         return [] if self.read is None else [*signature(self.read).parameters][1:]
 
+    def names_of(self, thing: Any) -> dict[str, Any]:
+        """The members of a struct by which it is found, and the others."""
+        members = asdict(thing) if isinstance(thing, msgspec.Struct) else {}
+        return members | ({self.names[0]: members[self.member]} if self.member in members else {})
+
     def find(self, work: Work, **names: Any) -> Any:
-        """The struct of the thing with these names. Raises NotFound."""
+        """The struct of the thing, which has its names among these. Raises NotFound."""
         assert self.read is not None
-        return self.show(work, self.read(work, **names))
+        kinds = get_type_hints(self.read)
+        found = {name: msgspec.convert(names[name], kinds[name], strict=False) for name in self.names}
+        return self.show(work, self.read(work, **found))
 
     def text(self, thing: Any) -> str:
         """A line for each value that is not empty, as a command prints them."""
@@ -149,13 +168,19 @@ class Shape:
 
 
 def represent(struct: type[R], record: object, **made: Any) -> R:
-    """A struct from a record: the members in `made`, and the others from the record's fields of the same names, times
-    as texts."""
-    for name in struct.__struct_fields__:
+    """A struct from a record: the members in `made`, and the others from the record's fields of the same names; those
+    that are a `Time` as texts."""
+    for name, is_time in _members(struct).items():
         if name not in made:
             value = getattr(record, name)
-            made[name] = format_time(value) if name.endswith("_at") and value is not None else value
+            made[name] = format_time(value) if is_time and value is not None else value
     return struct(**made)
+
+
+@cache
+def _members(struct: type[Resource]) -> Mapping[str, bool]:
+    """The names of the members, and whether each is a `Time`."""
+    return {one.name: Time in {one.type, *get_args(one.type)} for one in msgspec.structs.fields(struct)}
 
 
 def fact(label: str, value: str | Callable[[Any], Any], kind: CellKind = "text", section: str | None = None) -> Column:

@@ -14,8 +14,8 @@ from payres.core.store import wallets
 from payres.core.store.connections import changed_at, free_bytes, is_followed, log_bytes
 from payres.core.store.work import Work
 from payres.interledger.store import packets, peers
-from payres.operator.declarations import endpoint
-from payres.operator.shapes import Cell, Shape, fact, format_size, represent
+from payres.operator.declarations import operation
+from payres.operator.shapes import Cell, Shape, Time, fact, format_size, represent
 from payres.operator.store import status
 from payres.webhooks.store import webhooks
 
@@ -45,7 +45,7 @@ class PeerStatus(Resource, frozen=True, kw_only=True):
 
     name: str
     last_error: str | None
-    last_error_at: str | None
+    last_error_at: Time | None
 
 
 class WebhookStatus(Resource, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class WebhookStatus(Resource, frozen=True, kw_only=True):
     active: int
     disabled: int
     failed: int
-    oldest_pending_at: str | None
+    oldest_pending_at: Time | None
 
 
 class Status(Resource, frozen=True, kw_only=True):
@@ -78,13 +78,13 @@ class Status(Resource, frozen=True, kw_only=True):
     peers: list[PeerStatus]
     unresolved_packets: int
     webhooks: WebhookStatus
-    last_backup_at: str | None
-    last_check_at: str | None
+    last_backup_at: Time | None
+    last_check_at: Time | None
     broken_invariant: str | None
-    followed_at: str | None
+    followed_at: Time | None
 
 
-@endpoint("GET /status", "status:read", noun="status")
+@operation("GET /status", "status:read", noun="status")
 def show_status(work: Work) -> Status:
     """Read the state of the server and its money."""
     return read_status(work, is_running=True)

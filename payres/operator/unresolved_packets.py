@@ -26,9 +26,9 @@ from payres.interledger.settlement import payment_of, release_unresolved, warn_o
 from payres.interledger.store import packets, peers
 from payres.interledger.store.packets import PACKETS, PacketRecord, TakenPacket
 from payres.interledger.store.peers import PeerRecord
-from payres.operator.declarations import endpoint, form, lists
+from payres.operator.declarations import Listing, OperationForm, operation
 from payres.operator.peers import require_peer
-from payres.operator.shapes import Column, Shape
+from payres.operator.shapes import Column, Shape, Time
 
 Resolution = Literal["delivered", "returned"]
 NONE: Final = "No packet is unresolved"
@@ -49,8 +49,8 @@ class UnresolvedPacket(Resource, frozen=True, kw_only=True):
     amount: str
     asset_code: str
     asset_scale: int
-    expired_at: str | None
-    received_at: str | None
+    expired_at: Time | None
+    received_at: Time | None
 
 
 class ResolvedPacket(UnresolvedPacket, frozen=True, kw_only=True):
@@ -117,24 +117,34 @@ PACKET: Final = Shape(
 )
 
 
-@endpoint("GET /peers/{name}/unresolved-packets", "peers:read", PACKET, noun="unresolved_packets")
-@lists("packets", NONE, "Unresolved packets of {name}")
+@operation(
+    "GET /peers/{name}/unresolved-packets",
+    "peers:read",
+    PACKET,
+    listing=Listing("packets", NONE, "Unresolved packets of {name}"),
+    noun="unresolved_packets",
+)
 def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacket]:
     """List the unresolved packets of a peer and those to compare."""
     peer = require_peer(work, name)
     return [*packets.unresolved_packets(work, peer.id), *packets.unsure_packets(work, peer, work.now)]
 
 
-@endpoint("PUT /packets/{id}/outcome", "peers:write", noun="unresolved_packets")
-@form(
-    "/packets/{id}",
-    "Resolve a packet",
-    {"delivered": "It was delivered", "returned": "It came back"},
-    _will,
-    PACKET,
-    back="/peers/{peer}",
-    question="What happened to it?",
-    moves_money=True,
+@operation(
+    "PUT /packets/{id}/outcome",
+    "peers:write",
+    form=OperationForm(
+        {"delivered": "It arrived", "returned": "It did not"},
+        _will,
+        PACKET,
+        "The packet is recorded as {outcome}",
+        "Resolve a packet",
+        "/packets/{id}",
+        back="/peers/{peer}",
+        question="What happened to it?",
+        moves_money=True,
+    ),
+    noun="unresolved_packets",
 )
 def resolve(work: Work, id: str, outcome: Resolution) -> ResolvedPacket:
     """Record the outcome of an unresolved packet."""
@@ -195,8 +205,8 @@ class UnresolvedPayment(Resource, frozen=True, kw_only=True):
     amount: str
     asset_code: str
     asset_scale: int
-    first_at: str
-    last_at: str
+    first_at: Time
+    last_at: Time
     least: str | None
     most: str | None
 
@@ -263,8 +273,13 @@ UNRESOLVED_PAYMENT: Final = Shape(
 )
 
 
-@endpoint("GET /peers/{name}/unresolved-payments", "peers:read", UNRESOLVED_PAYMENT, noun="unresolved_payments")
-@lists("payments", NONE)
+@operation(
+    "GET /peers/{name}/unresolved-payments",
+    "peers:read",
+    UNRESOLVED_PAYMENT,
+    listing=Listing("payments", NONE),
+    noun="unresolved_payments",
+)
 def list_unresolved_payments(work: Work, name: str) -> Sequence[UnresolvedGroup]:
     """List the payments with unresolved packets of a peer, and what to compare.
 

@@ -1,14 +1,17 @@
 """The operator's rules of wallets: opening, deposits and withdrawals, password, deactivation."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Final, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
+from payres.core.http.requests import ActorRequest
 from payres.core.payments import ledger
 from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
+from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.core.protocol.urls import RESET_PATH, new_wallet_path, require_wallet_path
 from payres.core.protocol.wire import Resource, Scale
 from payres.core.store import server, wallets
@@ -16,24 +19,23 @@ from payres.core.store.accounts import ACCOUNTS, ASSETS
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Environment, Work
-from payres.html.sign_in import make_link
+from payres.html.sign_in import PasswordGate, make_link
 from payres.html.store.sessions import OF_WALLETS, end_access
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import (
     Currency,
+    Listing,
     Name,
+    OperationForm,
     Reference,
     Sum,
     check_name,
-    command,
-    endpoint,
-    form,
-    lists,
+    operation,
     said,
 )
 from payres.operator.movements import MOVEMENT, NamedAccount
-from payres.operator.shapes import Column, Shape, fact, represent
+from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
 
@@ -61,13 +63,13 @@ class Wallet(Resource, frozen=True, kw_only=True):
     reserved: str
     state: str
     can_sign_in: bool
-    created_at: str
+    created_at: Time
 
 
 class PasswordLink(Resource, frozen=True, kw_only=True):
     wallet_address: str
     url: str
-    expires_at: str
+    expires_at: Time
 
 
 def wallet(work: Work, record: WalletRecord) -> Wallet:
@@ -101,24 +103,43 @@ WALLET: Final = Shape(
     fact("Owner", lambda one: "can sign in" if one.can_sign_in else "has no password"),
     Column("Opened (UTC)", "created_at", "time"),
     read=require_wallet,
+    page="/wallets/{wallet}",
+    name=lambda one: one.public_name or one.path,
+    member="path",
 )
 
 
-@endpoint("GET /wallets", "wallets:read", WALLET)
-@lists("wallets", NONE, "Wallets")
+def password_link(_: Work, made: PasswordLink) -> PasswordLink:
+    return made
+
+
+LINK: Final = Shape(password_link, fact("Link", "url", "secret"), fact("Works once, until (UTC)", "expires_at", "time"))
+
+
+@operation("GET /wallets", "wallets:read", WALLET, listing=Listing("wallets", NONE, "Wallets"))
 def page_of_wallets(work: Work, page: PageQuery) -> tuple[Sequence[WalletRecord], PageBounds]:
     """List wallets with their balances, newest first."""
     return select_page(work, WALLETS, page)
 
 
-@command("wallet list", shows=WALLET)
-@lists("wallets", NONE)
+@operation(shows=WALLET, command="wallet list", listing=Listing("wallets", NONE))
 def list_wallets(work: Work) -> Sequence[WalletRecord]:
     """List all wallets with their balances."""
     return wallets.list_wallets(work)
 
 
-@endpoint("POST /wallets", "wallets:write", WALLET)
+@operation(
+    "POST /wallets",
+    "wallets:write",
+    WALLET,
+    form=OperationForm(
+        "Open the wallet",
+        done="The wallet {name} is open and empty",
+        title="New wallet",
+        path="/new-wallet",
+        lists="/wallets",
+    ),
+)
 def open_wallet(
     work: Work, path: Name, asset_code: Currency, asset_scale: Scale, public_name: Name | None = None
 ) -> WalletRecord:
@@ -126,14 +147,13 @@ def open_wallet(
     return create_wallet(work, path, asset_code, asset_scale, public_name, None)
 
 
-@endpoint("GET /wallets/{wallet}", "wallets:read", WALLET)
-@command("wallet show PATH", "alice")
+@operation("GET /wallets/{wallet}", "wallets:read", WALLET, command="wallet show PATH", example="alice")
 def show_wallet(work: Work, wallet: WalletName) -> WalletRecord:
     """Show a wallet: its address, its balance, its state."""
     return require_wallet(work, wallet)
 
 
-@endpoint("PATCH /wallets/{wallet}", "wallets:write", WALLET)
+@operation("PATCH /wallets/{wallet}", "wallets:write", WALLET)
 def change_wallet(
     work: Work,
     wallet: WalletName,
@@ -176,15 +196,20 @@ def create_wallet(
     return require_wallet(work, clean)
 
 
-@endpoint("POST /wallets/{wallet}/deposits", "wallets:fund", MOVEMENT)
-@command("wallet deposit PATH AMOUNT", "alice 100.00 --reference invoice-17", then=WALLET)
-@form(
-    "/wallets/{wallet}/deposit",
-    "Deposit into a wallet",
-    "Deposit",
-    "The amount is added to the balance, as money that has come from outside. Record only what has really come.",
-    WALLET,
-    moves_money=True,
+@operation(
+    "POST /wallets/{wallet}/deposits",
+    "wallets:fund",
+    MOVEMENT,
+    command="wallet deposit PATH AMOUNT",
+    example="alice 100.00 --reference invoice-17",
+    then=WALLET,
+    form=OperationForm(
+        "Deposit",
+        "Record only money that has really come from outside.",
+        WALLET,
+        "{asset_code} {amount:money} were deposited; {name} has {asset_code} {balance:money}",
+        moves_money=True,
+    ),
 )
 def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Put money into a wallet. AMOUNT is a decimal in units of its currency."""
@@ -195,30 +220,51 @@ def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | 
     return movements.move(work, _account(work, found), "deposit", amount, reference)
 
 
-@endpoint("POST /wallets/{wallet}/withdrawals", "wallets:fund", MOVEMENT)
-@command("wallet withdraw PATH AMOUNT", "alice 100.00 --reference invoice-17", then=WALLET)
-@form(
-    "/wallets/{wallet}/withdraw",
-    "Withdraw from a wallet",
-    "Withdraw",
-    "The amount is taken out of the balance, as money that has gone outside.",
-    WALLET,
-    moves_money=True,
+@operation(
+    "POST /wallets/{wallet}/withdrawals",
+    "wallets:fund",
+    MOVEMENT,
+    command="wallet withdraw PATH AMOUNT",
+    example="alice 100.00 --reference invoice-17",
+    then=WALLET,
+    form=OperationForm(
+        "Withdraw",
+        "Record only money that has really gone outside.",
+        WALLET,
+        "{asset_code} {amount:money} were withdrawn; {name} has {asset_code} {balance:money}",
+        moves_money=True,
+    ),
 )
 def withdraw(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Take money out of a wallet. AMOUNT is a decimal in units of its currency."""
     return movements.move(work, _account(work, require_wallet(work, wallet)), "withdrawal", amount, reference)
 
 
-@endpoint("GET /wallets/{wallet}/movements", "wallets:read", MOVEMENT)
-@command("wallet movements PATH", "alice")
-@lists("movements", "There are no deposits or withdrawals yet", "Deposits and withdrawals of {wallet}")
+@operation(
+    "GET /wallets/{wallet}/movements",
+    "wallets:read",
+    MOVEMENT,
+    command="wallet movements PATH",
+    example="alice",
+    listing=Listing("movements", "There are no deposits or withdrawals yet", "Deposits and withdrawals of {wallet}"),
+)
 def list_movements(work: Work, wallet: WalletName, page: PageQuery) -> tuple[Sequence[MovementRecord], PageBounds]:
     """List deposits and withdrawals of a wallet, newest first."""
     return page_of_movements(work, require_wallet(work, wallet).account_id, page)
 
 
-@command("wallet rename PATH NAME", 'alice "Alice Smith"', WALLET)
+@operation(
+    shows=WALLET,
+    command="wallet rename PATH NAME",
+    example='alice "Alice Smith"',
+    form=OperationForm(
+        "Rename",
+        "Payers see the name. Without one they see the address.",
+        WALLET,
+        "The wallet is called {name}",
+        changes=True,
+    ),
+)
 def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRecord:
     """Change the public name of a wallet. An empty NAME removes it; the wallet address stays."""
     found = require_wallet(work, wallet)
@@ -230,33 +276,57 @@ def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRec
     return require_wallet(work, wallet)
 
 
-@command("wallet deactivate PATH", "alice", WALLET)
-@form(
-    "/wallets/{wallet}/deactivate",
-    "Deactivate a wallet",
-    "Deactivate the wallet",
-    "Its wallet address answers 404: no payment in or out can begin. Money and history stay.",
-    WALLET,
+@operation(
+    shows=WALLET,
+    command="wallet deactivate PATH",
+    example="alice",
+    form=OperationForm(
+        "Deactivate",
+        "Its wallet address answers 404: no payment in or out can begin. Money and history stay.",
+        WALLET,
+        "{name} is inactive",
+        is_over=lambda one: one.state != "active",
+        ends=True,
+    ),
 )
 def deactivate(work: Work, wallet: WalletName) -> WalletRecord:
     """Deactivate a wallet address. Its money and history stay."""
     return _change(work, wallet, "wallet.deactivate", state="inactive")
 
 
-@command("wallet activate PATH", "alice", WALLET)
-@form(
-    "/wallets/{wallet}/activate",
-    "Activate a wallet",
-    "Activate the wallet",
-    "Its wallet address answers again, and payments can begin.",
-    WALLET,
+@operation(
+    shows=WALLET,
+    command="wallet activate PATH",
+    example="alice",
+    form=OperationForm(
+        "Activate",
+        "Its wallet address answers again, and payments can begin.",
+        WALLET,
+        "{name} is active again",
+        is_over=lambda one: one.state == "active",
+        presses=True,
+    ),
 )
 def activate(work: Work, wallet: WalletName) -> WalletRecord:
     """Activate a wallet address again."""
     return _change(work, wallet, "wallet.activate", state="active")
 
 
-def set_password(work: Work, path: str, password_hash: str, forget_browsers: bool = False) -> WalletRecord:
+@operation("PUT /wallets/{wallet}/password", "wallets:write")
+async def set_password(
+    call: ActorRequest,
+    wallet: str,
+    password: Annotated[str, Meta(min_length=MIN_PASSWORD_LENGTH, max_length=MAX_PASSWORD_LENGTH)],
+    forget_browsers: bool = False,
+) -> Wallet:
+    """Give a wallet's owner a new password. Browsers that are signed in must sign in again."""
+    find = partial(call.read, lambda work: require_wallet(work, wallet) and work.actor)
+    hashed = await call.context.part(PasswordGate).hash(password, await find(), find)
+    change = partial(store_password, path=wallet, password_hash=hashed, forget_browsers=forget_browsers)
+    return await call.write(lambda work: WALLET.show(work, change(work)))
+
+
+def store_password(work: Work, path: str, password_hash: str, forget_browsers: bool = False) -> WalletRecord:
     """Gives the owner a new password (see hash_password), and ends every browser session under the old one and any link
     that sets a password.
 
@@ -270,8 +340,22 @@ def set_password(work: Work, path: str, password_hash: str, forget_browsers: boo
     return require_wallet(work, path)
 
 
-@endpoint("POST /wallets/{wallet}/password-links", "wallets:write", shows_secret=True)
-@command("wallet reset-link PATH", "alice", text=lambda made: str(made.url))
+@operation(
+    "POST /wallets/{wallet}/password-links",
+    "wallets:write",
+    command="wallet reset-link PATH",
+    example="alice",
+    text=lambda made: str(made.url),
+    shows_secret=True,
+    form=OperationForm(
+        "Make a password link",
+        "Its owner sets a password with it. It works once, for an hour: hand it over yourself.",
+        WALLET,
+        title="Password link",
+        path="/wallets/{wallet}/password-link",
+    ),
+    shows=LINK,
+)
 def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     """Make a URL with which an owner sets a password.
 
@@ -286,8 +370,20 @@ def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     return PasswordLink(wallet_address=address, url=url, expires_at=format_time(ends_at))
 
 
-@endpoint("DELETE /wallets/{wallet}/lockout", "wallets:write", WALLET)
-@command("wallet unlock PATH", "alice")
+@operation(
+    "DELETE /wallets/{wallet}/lockout",
+    "wallets:write",
+    WALLET,
+    command="wallet unlock PATH",
+    example="alice",
+    form=OperationForm(
+        "Unlock",
+        "Wrong passwords are forgotten; the owner can sign in at once.",
+        WALLET,
+        "{name} is unlocked",
+        presses=True,
+    ),
+)
 def unlock(work: Work, wallet: WalletName) -> WalletRecord:
     """Clear the counts of wrong passwords of a wallet. Its owner can then sign in at once."""
     return _change(work, wallet, "wallet.unlock", unlocked_at=work.now)

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict
 
+from payres.core.http.requests import ActorRequest
 from payres.core.protocol.clock import HOUR, format_time_if_any
 from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState, require
 from payres.core.protocol.event_types import EVENT_TYPES, WebhookEvent
@@ -19,20 +20,20 @@ from payres.core.store import server
 from payres.core.store.events import OUTBOX, EventRecord, events_after, find_event, last_sequence
 from payres.core.store.work import EVENTS as NEWS
 from payres.core.store.work import Units, Work
+from payres.operator.api_keys import key_of_actor, require_scope
 from payres.operator.declarations import (
     ROWS_AT_ONCE,
+    Listing,
     Name,
+    OperationForm,
     TimeText,
-    command,
-    endpoint,
-    form,
-    lists,
+    operation,
     require_time,
     said,
 )
-from payres.operator.shapes import Column, Shape, fact, represent
+from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.webhooks.deliveries import ALL, TEST, matches, note_attempt, wants
-from payres.webhooks.sender import Attempt, WebhookTarget, new_webhook_secret, target_of
+from payres.webhooks.sender import Attempt, Sender, WebhookTarget, new_webhook_secret, target_of
 from payres.webhooks.store import webhooks as stored
 from payres.webhooks.store.webhooks import ACTIVE_WEBHOOK, DELIVERIES, WEBHOOKS, DeliveryRecord, WebhookRecord
 
@@ -64,9 +65,9 @@ class Webhook(Resource, frozen=True, kw_only=True):
     events: list[str]
     private: bool
     state: str
-    created_at: str
+    created_at: Time
     behind: int
-    last_attempt_at: str | None
+    last_attempt_at: Time | None
     last_status: int | None
     last_error: str | None
     secret: str | UnsetType = UNSET
@@ -78,8 +79,8 @@ class EventDelivery(Resource, frozen=True, kw_only=True):
     webhook: str
     state: str
     attempts: int
-    next_attempt_at: str | None
-    last_attempt_at: str | None
+    next_attempt_at: Time | None
+    last_attempt_at: Time | None
     last_status: int | None
     last_error: str | None
 
@@ -148,8 +149,9 @@ WEBHOOK: Final = Shape(
     Column("State", "state", "state"),
     Column("Behind", "behind", "number"),
     *ATTEMPT,
-    fact("Secret (shown once)", lambda one: one.secret or None, "code"),
+    fact("Secret (shown once)", lambda one: one.secret or None, "secret"),
     read=require_webhook,
+    page="/webhooks/{id}",
 )
 DELIVERY: Final = Shape(
     delivery,
@@ -163,25 +165,41 @@ DELIVERY: Final = Shape(
 )
 
 
-@endpoint("GET /webhooks", "webhooks:read", WEBHOOK)
-@command("webhook list")
-@lists(
-    "webhooks",
-    "There are no webhooks; `payres webhook add` adds one",
-    "Webhooks",
-    also=("Deliveries that failed at first", "/admin/webhooks/deliveries"),
+@operation(
+    "GET /webhooks",
+    "webhooks:read",
+    WEBHOOK,
+    command="webhook list",
+    listing=Listing(
+        "webhooks",
+        "There are no webhooks; `payres webhook add` adds one",
+        "Webhooks",
+        also=("Deliveries that failed at first", "/admin/webhooks/deliveries"),
+    ),
 )
 def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
     """List webhooks, each with its latest attempt."""
     return stored.list_webhooks(work)
 
 
-@command("webhook add URL", "https://shop.example/payres --events 'incoming_payment.*'", WEBHOOK)
+@operation(
+    "POST /webhooks",
+    "webhooks:write events:read",
+    WEBHOOK,
+    command="webhook add URL",
+    example="https://shop.example/payres --events 'incoming_payment.*'",
+    form=OperationForm("Add the webhook", title="New webhook", path="/new-webhook", lists="/webhooks"),
+    shows_secret=True,
+)
 def add(work: Work, url: Text, events: Patterns = (), private: Private = False) -> Added:
-    """Send events from now on to a URL. Prints the secret for verifying signatures once.
+    """Send events from now on to a URL. The secret for verifying signatures is shown only in this answer.
 
-    NAMES are event types, or prefixes followed by *, separated by commas; the option may be repeated.
+    NAMES are event types, or prefixes followed by *, separated by commas; the option may be repeated. Only keys with
+    the scope webhooks:private may add one that is `private`.
     """
+    key = key_of_actor(work)
+    if private and key is not None:
+        require_scope(key, "webhooks:private")
     _check_url(url, is_public=not (private or work.settings.allow_private_hosts))
     if len(stored.list_webhooks(work)) >= MAX_WEBHOOKS:
         raise WrongState(f"There are {MAX_WEBHOOKS} webhooks already; remove one first")
@@ -204,17 +222,27 @@ def add(work: Work, url: Text, events: Patterns = (), private: Private = False) 
     return Added(webhook, secret)
 
 
-@endpoint("GET /webhooks/{id}", "webhooks:read", WEBHOOK)
+@operation("GET /webhooks/{id}", "webhooks:read", WEBHOOK)
 def show(work: Work, id: str) -> WebhookRecord:
     """Read a webhook with its latest attempt."""
     return require_webhook(work, id)
 
 
-@endpoint("DELETE /webhooks/{id}", "webhooks:write")
-@command(
-    "webhook remove ID",
-    "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
+@operation(
+    "DELETE /webhooks/{id}",
+    "webhooks:write",
+    command="webhook remove ID",
+    example="0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
     text=lambda removed: f"The webhook to {removed.url} is removed",
+    form=OperationForm(
+        "Remove",
+        "Nothing is sent there any more. Its waiting events and attempts go too.",
+        WEBHOOK,
+        "The webhook to {url} is removed",
+        title="Remove this webhook",
+        back="/webhooks",
+        ends=True,
+    ),
 )
 async def remove(call: Units, id: str) -> Webhook:
     """Remove a webhook and its deliveries."""
@@ -232,8 +260,21 @@ def _begin_removal(work: Work, id: str) -> Webhook:
     return removed
 
 
-@endpoint("POST /webhooks/{id}/secrets", "webhooks:write", WEBHOOK, shows_secret=True)
-@command("webhook rotate ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
+@operation(
+    "POST /webhooks/{id}/secrets",
+    "webhooks:write",
+    WEBHOOK,
+    command="webhook rotate ID",
+    example="0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
+    shows_secret=True,
+    form=OperationForm(
+        "Make a new secret",
+        "It is shown once. For 24 hours events are signed with both, so that you can change it at the other end.",
+        WEBHOOK,
+        title="New secret",
+        path="/webhooks/{id}/secret",
+    ),
+)
 def rotate(work: Work, id: str) -> Added:
     """Make a new secret, and print it once. For 24 hours, deliveries are signed with the old one too.
 
@@ -247,14 +288,19 @@ def rotate(work: Work, id: str) -> Added:
     return Added(require_webhook(work, id), secret)
 
 
-@endpoint("GET /deliveries", "webhooks:read", DELIVERY)
-@command("webhook deliveries [ID]", "--state failed")
-@lists(
-    "deliveries",
-    "There are no such deliveries",
-    "Deliveries",
-    page="/webhooks/deliveries",
-    about="Events that a webhook did not accept at once, or gets again; a hundred at most.",
+@operation(
+    "GET /deliveries",
+    "webhooks:read",
+    DELIVERY,
+    command="webhook deliveries [ID]",
+    example="--state failed",
+    listing=Listing(
+        "deliveries",
+        "There are no such deliveries",
+        "Deliveries",
+        page="/webhooks/deliveries",
+        about="Events that a webhook did not accept at once, or gets again; a hundred at most.",
+    ),
 )
 def list_deliveries(
     work: Work, webhook: Name | UnsetType = UNSET, state: DeliveryStateFilter = UNSET, limit: int = MAX_PAGE
@@ -272,7 +318,7 @@ def list_deliveries(
     return sorted(found, key=lambda one: (one.sequence, one.webhook_id), reverse=True)[:limit]
 
 
-@endpoint("POST /replays", "webhooks:write events:read")
+@operation("POST /replays", "webhooks:write events:read")
 async def replay(
     call: Units,
     event: Name | None = None,
@@ -319,12 +365,38 @@ def _replay_failed(work: Work, due: Sequence[tuple[int, str]], first: int) -> in
     return stored.repeat_failed(work, due[first : first + ROWS_AT_ONCE], work.now)
 
 
-@form(
-    "/webhooks/{id}", "Webhook", "Send it again", "Each event that has failed for this webhook is sent again.", WEBHOOK
+@operation(
+    form=OperationForm(
+        "Send again",
+        "Each event that has failed for this webhook is sent again.",
+        WEBHOOK,
+        "{deliveries} events will be sent again",
+        presses=True,
+    )
 )
 async def replay_failed(call: Units, id: str) -> Replayed:
     """Send again all events that have failed for a webhook."""
     return await replay(call, webhook=id, failed=True)
+
+
+@operation(
+    "POST /webhooks/{id}/tests",
+    "webhooks:write",
+    form=OperationForm(
+        "Send a test",
+        "The event webhook.test is sent now.",
+        WEBHOOK,
+        "A test was sent, and the answer was {status} {error}",
+        path="/webhooks/{id}/test",
+        presses=True,
+    ),
+)
+async def test(call: ActorRequest, id: str) -> WebhookTest:
+    """Send the event webhook.test now, and return the answer of the endpoint."""
+    event, target = await call.write(partial(make_test, id=id))
+    made = await call.context.part(Sender).send(target, event)
+    await call.write(partial(record_test, id=id, attempt=made))
+    return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
 
 
 def make_test(work: Work, id: str) -> tuple[EventRecord, WebhookTarget]:

@@ -26,7 +26,7 @@ from payres.core.store.wallets import WALLETS, KeyRecord, WalletRecord, last_key
 from payres.core.store.work import Work
 from payres.html.language import Language, marked
 from payres.operator.api import send_export
-from payres.operator.exports import PeriodQuery, export_statement
+from payres.operator.exports import export_statement
 from payres.people.sending import BILL, kept_wish
 from payres.people.sessions import OwnerVisit
 from payres.people.store import activity
@@ -399,8 +399,7 @@ async def download(visit: OwnerVisit) -> Response:
     found = next((one for one in _months(visit) if one.name == visit.request.query_params.get("month")), None)
     if found is None:
         raise nothing_here()
-    period = PeriodQuery(from_=format_time(found.since), to=format_time(found.until))
-    export = export_statement(visit.wallet.path, period)
+    export = export_statement(visit.wallet.path, format_time(found.since), format_time(found.until))
     export.name = f"{visit.wallet.path} {found.name}"
     return await send_export(visit, export, visit.wallet.actor)
 

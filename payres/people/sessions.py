@@ -42,7 +42,7 @@ from payres.html.sign_in import (
 )
 from payres.html.store.sessions import OF_WALLETS, delete_sessions, extend_session
 from payres.html.visits import Form, SignIn, Visit, check_typed_twice
-from payres.operator.wallets import set_password
+from payres.operator.wallets import store_password
 from payres.people.services import people_of
 
 # A session in use is extended, at most every five minutes, up to the longest lifetime.
@@ -84,7 +84,7 @@ def change_password(work: Work, verified: WalletRecord, password_hash: str, brow
     """
     if WALLETS.by_id(work, verified.id).password_hash != verified.password_hash:
         raise wrong_password()
-    changed = set_password(work, verified.path, password_hash, forget_browsers=True)
+    changed = store_password(work, verified.path, password_hash, forget_browsers=True)
     return open_session(work, OF_WALLETS, changed, browser)
 
 
@@ -138,7 +138,7 @@ class OwnerSignIn(SignIn[OwnerVisit]):
         return path, find_wallet(work, path)
 
     def set_password(self, work: Work, account: WalletRecord, password_hash: str) -> None:
-        set_password(work, account.path, password_hash, forget_browsers=True)
+        store_password(work, account.path, password_hash, forget_browsers=True)
 
     async def find_visit(self, request: Request, session: str) -> OwnerVisit | None:
         """The visit of a session, which is renewed if due."""

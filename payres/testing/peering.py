@@ -3,11 +3,11 @@
 import secrets
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import MAX_LEDGER, Asset, format_decimal, parse_decimal
-from payres.operator.peers import NewPeer, add_peer
+from payres.operator.peers import add_peer
 
 if TYPE_CHECKING:
     from payres.testing.instance import Instance
@@ -34,8 +34,8 @@ def peer(
     of_one, of_other = peers_of(
         one.context.settings, other.context.settings, unit, limit, max_packet=max_packet, routes=routes
     )
-    one.write(partial(add_peer, new=of_one))
-    other.write(partial(add_peer, new=of_other))
+    one.write(partial(add_peer, **of_one))
+    other.write(partial(add_peer, **of_other))
 
 
 def peers_of(
@@ -46,22 +46,22 @@ def peers_of(
     *,
     max_packet: int | None = None,
     routes: Sequence[str] = (),
-) -> tuple[NewPeer, NewPeer]:
-    """The peer records for `one` and for `other`, with two new shared tokens."""
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments of `add_peer` for `one` and for `other`, with two new shared tokens."""
     tokens = secrets.token_urlsafe(), secrets.token_urlsafe()
 
-    def terms(there: Settings, outgoing: str, incoming: str, beyond: Sequence[str]) -> NewPeer:
-        return NewPeer(
-            name=there.ilp_address,
-            ilp_address=there.ilp_address,
-            asset_code=asset.code,
-            asset_scale=asset.scale,
-            url=f"{there.base_url}/ilp",
-            outgoing_token=outgoing,
-            incoming_token=incoming,
-            max_packet=max_packet,
-            credit_limit=credit_limit,
-            routes=beyond,
-        )
+    def terms(there: Settings, outgoing: str, incoming: str, beyond: Sequence[str]) -> dict[str, Any]:
+        return {
+            "name": there.ilp_address,
+            "ilp_address": there.ilp_address,
+            "asset_code": asset.code,
+            "asset_scale": asset.scale,
+            "url": f"{there.base_url}/ilp",
+            "outgoing_token": outgoing,
+            "incoming_token": incoming,
+            "max_packet": max_packet,
+            "credit_limit": credit_limit,
+            "routes": beyond,
+        }
 
     return terms(other, *tokens, routes), terms(one, *tokens[::-1], ())

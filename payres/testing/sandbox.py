@@ -95,7 +95,7 @@ class Sandbox:
             for one, other in combinations(self.servers, 2):
                 terms = peers_of(one.settings, other.settings, set_up.DOLLARS, CREDIT_LIMIT)
                 for server, new in zip((one, other), terms, strict=True):
-                    await server.write(partial(add_peer, new=new))
+                    await server.write(partial(add_peer, **new))
             first, *others = (server.line for server in self.servers)
             first["peers"] = others
             await self.keep_baseline()

@@ -87,7 +87,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory, log: Kept) -> Iterator[Trac
 def drive(a: Instance, b: Instance) -> tuple[dict[str, str], list[httpx2.Response]]:
     """A payment from a to b, with everything that can be refused on the way."""
     alice, client = a.wallet("alice"), a.client
-    a.write(partial(wallets.set_password, path="alice", password_hash=hash_password(PASSWORD)))
+    a.write(partial(wallets.store_password, path="alice", password_hash=hash_password(PASSWORD)))
     bill = b.client.create_incoming_payment(b.wallet("bob"))
     quote = client.create_quote(alice, bill["id"], debitAmount=usd(500))
     spending = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": alice}

@@ -48,7 +48,7 @@ def test_full_disk_is_an_error_in_a_sentence(payres: Command, database: Path) ->
     [
         (("payments", "--from", "yesterday"), "name a day such as 2026-01-31"),
         (("payments", "--json"), "use --format jsonl"),
-        (("ledger", "--from", "2026-02-01", "--to", "2026-02-01"), "--from must be before --to"),
+        (("ledger", "--from", "2026-02-01", "--to", "2026-02-01"), "from must be before to"),
     ],
 )
 def test_mistake_is_explained_and_nothing_is_printed(payres: Command, options: tuple[str, ...], sentence: str) -> None:

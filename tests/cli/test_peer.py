@@ -146,8 +146,8 @@ def test_tokens_come_from_files_and_standard_input(payres: Command, database: Pa
         ((*TOKENS[:2], "--incoming-token-file", "nowhere"), 2, "nowhere"),
         ((*TOKENS[:2], "--incoming-token-file", "spaced"), 1, "The incoming token cannot be a bearer token"),
         ((*TOKENS[:2], "--incoming-token-file", "binary"), 1, "The file with the incoming token is not text in UTF-8"),
-        ((*TOKENS, "--max-packet", "0"), 2, "Invalid value for '--max-packet'"),
-        ((*TOKENS, "--max-packet", str(2**63)), 2, "Invalid value for '--max-packet'"),
+        ((*TOKENS, "--max-packet", "0"), 1, "maxPacket must be at least 1"),
+        ((*TOKENS, "--max-packet", str(2**63)), 1, "maxPacket must be at most"),
     ],
 )
 def test_add_refuses_in_one_sentence(

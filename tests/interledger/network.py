@@ -24,7 +24,7 @@ from payres.interledger.store.peers import PeerRecord
 from payres.interledger.unanswered import UnansweredPackets, seconds_until
 from payres.operator import assets
 from payres.operator.assets import require_asset
-from payres.operator.peers import PeerChange, change_peer, require_peer
+from payres.operator.peers import change_peer, require_peer
 from payres.operator.wallets import require_wallet
 from tests.helpers import TIMEOUT, last_segment, wait_until
 from tests.instance import Instance, run_instance
@@ -210,7 +210,7 @@ def change(instance: Instance, name: str, **terms: Any) -> None:
         if "credit_limit" in terms:
             asset = require_peer(tx, f"test.{name}").asset
             terms["credit_limit"] = format_decimal(terms["credit_limit"], asset)
-        change_peer(tx, f"test.{name}", PeerChange(**terms))
+        change_peer(tx, f"test.{name}", **terms)
 
     instance.write(unit)
 

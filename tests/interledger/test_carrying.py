@@ -22,7 +22,7 @@ from payres.interledger.store import peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import assets, wallets
 from payres.operator.assets import set_rate
-from payres.operator.peers import PeerChange, change_peer
+from payres.operator.peers import change_peer
 from tests.core.remote.conftest import Request
 from tests.interledger.node import (
     FULFILLMENT,
@@ -117,7 +117,7 @@ async def too_fast(node: Node, monkeypatch: pytest.MonkeyPatch, far: FakePeer) -
 
 async def no_credit(node: Node, monkeypatch: pytest.MonkeyPatch, far: FakePeer) -> Case:
     peer, prepare = await begun(node, credit=0)
-    return peer, prepare, lambda: node.write(lambda tx: change_peer(tx, "near", PeerChange(credit_limit="10.00")))
+    return peer, prepare, lambda: node.write(lambda tx: change_peer(tx, "near", credit_limit="10.00"))
 
 
 async def closed_wallet(node: Node, monkeypatch: pytest.MonkeyPatch, far: FakePeer) -> Case:
@@ -278,7 +278,7 @@ async def test_copies_that_come_while_the_first_is_in_progress_get_its_answer(
 async def test_reject_is_on_the_disk_before_it_is_answered(node: Node, tmp_path: Path) -> None:
     peer, prepare = await begun(node, credit=0)
     reject = await node.send(peer, prepare, "number")
-    await node.write(lambda tx: change_peer(tx, "near", PeerChange(credit_limit="10.00")))
+    await node.write(lambda tx: change_peer(tx, "near", credit_limit="10.00"))
     for suffix in ("", "-wal"):
         shutil.copy(f"{node.database.path}{suffix}", tmp_path / f"killed.db{suffix}")
     async with open_node(tmp_path / "killed.db") as again:

@@ -19,7 +19,6 @@ from payres.interledger.carrying import NoReply
 from payres.interledger.node import node_of
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_reply, encode_packet
 from payres.operator import peers
-from payres.operator.peers import PeerChange
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT
 from tests.instance import Instance, run_instance
@@ -140,7 +139,7 @@ def test_removed_peer_is_out_with_the_next_request(server: Instance, anonymous: 
     token = add_peer(server, "leaving")
     sender = incoming_payment(server, "alice")
     assert isinstance(reply_of(post(anonymous, server, sender.prepare(0), token)), Fulfill)
-    server.write(lambda tx: peers.change_peer(tx, "leaving", PeerChange(incoming_token="new")))
+    server.write(lambda tx: peers.change_peer(tx, "leaving", incoming_token="new"))
     assert post(anonymous, server, sender.prepare(0), token).status_code == 401
     assert isinstance(reply_of(post(anonymous, server, sender.prepare(0), "new")), Fulfill)
     server.write(lambda tx: peers.remove_peer(tx, "leaving"))

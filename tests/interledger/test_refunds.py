@@ -133,7 +133,7 @@ def test_refund_is_in_both_histories_in_the_ledger_and_in_the_events(three: Thre
     assert event["returnPayment"] == a.context.urls.resource("outgoing-payments", made["returnPayment"])
     assert (event["amount"]["value"], event["returned"]["value"]) == ("5000", "5000")
 
-    statement = exports.export_statement("alice", exports.PeriodQuery())
+    statement = exports.export_statement("alice")
     lines = a.read(lambda work: [line for _ in range(9) if not statement.done for line in statement.step(work)])
     sent = [Decimal(line["amount"] or 0) for line in lines if (line["kind"], line["payment"]) == ("refund", paid)]
     assert sum(sent) == -50

@@ -11,7 +11,6 @@ from payres.core.store.payments import OutgoingRecord
 from payres.interledger.sending.connection import Timing
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import peers
-from payres.operator.peers import NewPeer
 from tests.helpers import Json, last_segment
 from tests.instance import Instance, run_instance
 from tests.interledger.network import EUR, USD, add_liquidity, ended, hurried, set_rate, wallet_money
@@ -41,10 +40,10 @@ class Node:
     def add_peer(self, name: str, url: str = NOWHERE, asset: str = "USD", **terms: Any) -> Json:
         """Adds the peer test.`name`, in two decimals; returns the settings with which a program sends as that peer.
 
-        `token` is the one that it wants to see; other terms are those of operator.peers.NewPeer.
+        `token` is the one that it wants to see; other terms are those of operator.peers.add_peer.
         """
         token = secrets.token_urlsafe()
-        new = NewPeer(
+        new: dict[str, Any] = dict(
             name=name,
             ilp_address=f"test.{name}",
             asset_code=asset,
@@ -54,7 +53,7 @@ class Node:
             incoming_token=token,
             **{"credit_limit": "10000000.00", **terms},
         )
-        self.instance.write(lambda tx: peers.add_peer(tx, new))
+        self.instance.write(lambda tx: peers.add_peer(tx, **new))
         return {"url": f"{self.instance.base_url}/ilp", "token": token, "sourceAsset": {"code": asset, "scale": 2}}
 
     def peer(self, name: str) -> PeerRecord:

@@ -22,7 +22,6 @@ from payres.html.sign_in import Browser, follow_link, open_session
 from payres.html.store.sessions import OF_WALLETS
 from payres.operator import api_keys, ended_rights, grants, keys, operators, peers, wallets, webhooks
 from payres.operator.backups import BackupError, Comparison, make_backup, restore_backup
-from payres.operator.peers import PeerChange
 from payres.operator.store.operators import OF_OPERATORS
 from tests.helpers import new_jwk
 from tests.versions import make_newest
@@ -92,11 +91,11 @@ class Books:
         tokens.rotate_token(work, token)
         keys.revoke_key(work, "alice", "key-1")
         api_keys.revoke_api_key(work, api_keys.list_api_keys(work)[0].id)
-        wallets.set_password(work, "alice", "second of alice")
+        wallets.store_password(work, "alice", "second of alice")
         operators.make_link(work, "alice", read_only=True)
         wallets.deactivate(work, "bob")
         peers.remove_peer(work, "first")
-        peers.change_peer(work, "second", PeerChange(incoming_token="other", outgoing_token="other"))
+        peers.change_peer(work, "second", incoming_token="other", outgoing_token="other")
 
 
 @pytest.fixture
@@ -218,8 +217,8 @@ def test_peer_that_cannot_be_removed_has_a_token_that_nobody_knows(books: Books,
         [left] = ended_rights.end_again(work, found.ended)
         assert left.startswith("The peer first has a new incoming token that nobody knows, but is not removed.")
         with pytest.raises(DomainError, match="has this incoming token"):
-            peers.change_peer(work, "second", PeerChange(incoming_token="third"))
-        peers.change_peer(work, "second", PeerChange(incoming_token="first"))
+            peers.change_peer(work, "second", incoming_token="third")
+        peers.change_peer(work, "second", incoming_token="first")
 
 
 @pytest.mark.parametrize("content", ["another", "damaged", "none"])

@@ -2,6 +2,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from payres.core.store import clients
 from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord
 from payres.core.store.work import Work
 from payres.operator import exports, wallets
-from payres.operator.exports import Export, ExportQuery, ExportRow, PeriodQuery, Walk
+from payres.operator.exports import Export, ExportRow, Walk
 from payres.operator.refunds import WantedRefund
 from payres.operator.shapes import FORMULA, Cell, Column, make_table
 from tests.works import NOW, refund, sending_payment, work_at
@@ -40,11 +41,11 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def statement_of(path: str, since: int = 0, until: int = LATEST) -> Export:
-    return exports.export_statement(path, PeriodQuery(from_=format_time(since), to=format_time(until)))
+    return exports.export_statement(path, format_time(since), format_time(until))
 
 
-def query(since: int = 0, until: int = LATEST, path: str = "") -> ExportQuery:
-    return ExportQuery(from_=format_time(since), to=format_time(until), wallet=path)
+def query(since: int = 0, until: int = LATEST, path: str = "") -> dict[str, Any]:
+    return {"from_": format_time(since), "to": format_time(until)} | ({"wallet": path} if path else {})
 
 
 def rows_of(work: Work, export: Export) -> Sequence[ExportRow]:
@@ -116,7 +117,7 @@ def test_statement_shows_each_line_with_its_balance(tx: Work) -> None:
 def test_export_leaves_out_what_is_written_after_its_first_step(tx: Work) -> None:
     for _ in range(5):
         wallets.deposit(tx, "alice", "1.00")
-    statement, whole = statement_of("alice"), exports.export_ledger(query())
+    statement, whole = statement_of("alice"), exports.export_ledger(**query())
     rows, entries = [*statement.step(tx)], [*whole.step(tx)]
     wallets.deposit(tx, "alice", "7.00")
     rows += rows_of(tx, statement)
@@ -145,12 +146,12 @@ def test_ledger_names_both_accounts(tx: Work) -> None:
     wallets.deposit(tx, "alice", "10.00")
     pay(work_at(tx, NOW + DAY), "p1")
     work = work_at(tx, NOW + DAY)
-    found = rows_of(work, exports.export_ledger(query(NOW + DAY)))
+    found = rows_of(work, exports.export_ledger(**query(NOW + DAY)))
     assert [(row["debitAccount"], row["creditAccount"], row["amount"]) for row in found] == [
         ("wallet alice", "fees USD 2", "0.10"),
         ("wallet alice", "wallet bob", "1.00"),
     ]
-    assert [row["kind"] for row in rows_of(work, exports.export_ledger(query(path="bob")))] == ["payment"]
+    assert [row["kind"] for row in rows_of(work, exports.export_ledger(**query(path="bob")))] == ["payment"]
 
 
 def test_refund_is_one_and_names_its_payments(tx: Work) -> None:
@@ -163,7 +164,7 @@ def test_refund_is_one_and_names_its_payments(tx: Work) -> None:
     for path, amount in (("bob", "-0.40"), ("alice", "0.40")):
         line = rows_of(work, statement_of(path, NOW + DAY))[1]
         assert (line["kind"], line["amount"], line["payment"]) == ("refund", amount, "p1")
-    [entry] = rows_of(work, exports.export_ledger(query(NOW + DAY)))
+    [entry] = rows_of(work, exports.export_ledger(**query(NOW + DAY)))
     assert (entry["kind"], entry["incomingPayment"], entry["outgoingPayment"]) == ("refund", "p1", "p1")
 
 
@@ -173,12 +174,12 @@ def test_payments_of_both_directions_are_in_order(tx: Work) -> None:
     for number, payment_id in enumerate(ids):
         pay(work_at(tx, NOW + number * MILLISECOND), f"{payment_id}-o", f"{payment_id}-i")
     work = work_at(tx, NOW + DAY)
-    found = rows_of(work, exports.export_payments(query()))
+    found = rows_of(work, exports.export_payments(**query()))
     assert [str(row["id"]).rpartition("/")[2] for row in found] == [f"{one}-{way}" for one in ids for way in "io"]
     assert [row["direction"] for row in found] == ["incoming", "outgoing"] * 5
     assert (found[0]["state"], found[0]["amount"]) == ("expired", None)
     assert (found[-1]["amount"], found[-1]["moved"], found[-1]["receiver"]) == ("1.10", "0.00", RECEIVER)
-    assert len(rows_of(work, exports.export_payments(query(NOW + MILLISECOND, NOW + 3 * MILLISECOND)))) == 4
-    assert {row["walletAddress"] for row in rows_of(work, exports.export_payments(query(path="bob")))} == {
+    assert len(rows_of(work, exports.export_payments(**query(NOW + MILLISECOND, NOW + 3 * MILLISECOND)))) == 4
+    assert {row["walletAddress"] for row in rows_of(work, exports.export_payments(**query(path="bob")))} == {
         "http://127.0.0.1:8080/bob"
     }

@@ -75,7 +75,7 @@ def test_new_password_ends_what_the_old_one_opened_in_this_wallet_only(tx: Work,
     for name, wallet in ((b"a", alice), (b"b", bob)):
         sessions.insert_session(tx, sessions.OF_WALLETS, name, wallet.id, NOW)
         sessions.insert_browser(tx, sessions.OF_WALLETS, name, wallet.id, NOW)
-    changed = wallets.set_password(tx, "alice", hash_password("new words"), forget)
+    changed = wallets.store_password(tx, "alice", hash_password("new words"), forget)
     assert verify_password(changed, "new words")
     assert not verify_password(changed, "old words")
     left = [sessions.find_session(tx, sessions.OF_WALLETS, name, NOW) for name in (b"a", b"b")]
@@ -87,4 +87,4 @@ def test_new_password_ends_what_the_old_one_opened_in_this_wallet_only(tx: Work,
 def test_wrong_passwords_count_since_the_wallet_was_unlocked_or_got_a_password(tx: Work) -> None:
     assert open_wallet(tx).unlocked_at is None
     assert wallets.unlock(tx, "alice").unlocked_at == NOW
-    assert wallets.set_password(work_at(tx, NOW + 5), "alice", hash_password("new words")).unlocked_at == NOW + 5
+    assert wallets.store_password(work_at(tx, NOW + 5), "alice", hash_password("new words")).unlocked_at == NOW + 5

@@ -30,7 +30,6 @@ from payres.core.store.work import Work
 from payres.interledger.settlement import end_sending
 from payres.interledger.store.checkouts import CheckoutRecord, Stage, change_checkout, insert_checkout
 from payres.operator import exports, wallets
-from payres.operator.exports import PeriodQuery
 from payres.operator.refunds import WantedRefund
 from payres.operator.wallets import require_wallet
 from payres.people import activity
@@ -337,8 +336,7 @@ def test_statement_sums_to_the_balance_of_the_ledger(moves: Sequence[tuple[str, 
         work = at(work, max(now, since))
         found = statement(work, account_of(work, "alice"), since, until)
         assert found.opening + found.credits - found.debits == found.closing
-        period = PeriodQuery(from_=format_time(since), to=format_time(until))
-        export, text = exports.export_statement("alice", period), ""
+        export, text = exports.export_statement("alice", format_time(since), format_time(until)), ""
         while not export.done:
             text += export.text(work)
         rows = list(csv.DictReader(io.StringIO(text)))

@@ -736,7 +736,7 @@ async def test_sign_out_ends_the_session_and_takes_the_cookie_back(site: Site) -
 async def test_new_password_ends_what_the_old_one_is_opening(site: Site) -> None:
     await site.ask()
     verified = await site.write(lambda tx: wallets.require_wallet(tx, "alice"))
-    await site.write(lambda tx: wallets.set_password(tx, "alice", hash_password("new words")))
+    await site.write(lambda tx: wallets.store_password(tx, "alice", hash_password("new words")))
     with pytest.raises(DomainError) as caught:
         await site.write(lambda work: open_session(work, OF_WALLETS, verified, Browser()))
     assert caught.value.status == 401

@@ -126,7 +126,7 @@ def test_cancelled_request_takes_no_more_money(shared: Instance, owner: Owner) -
     record = shared.read(lambda work: INCOMING.by_id(work, payment_id))
     assert record.completed
     assert owner.send(path, "cancel").status_code == 303, "and again does nothing"
-    entries, _ = shared.read(lambda work: audit.list_entries(work, PageQuery(2), audit.AuditQuery(object=payment_id)))
+    entries, _ = shared.read(lambda work: audit.list_entries(work, PageQuery(2), object_=payment_id))
     assert [(one.action, one.actor) for one in entries] == [
         ("payment.cancel", f"owner:{owner.path}"),
         ("payment.request", f"owner:{owner.path}"),

@@ -157,7 +157,7 @@ def test_link_ends_with_the_next_with_a_password_and_after_an_hour(payres: Insta
         first, second = link_of(payres, "links"), link_of(payres, "links")
         assert (http.get(first).status_code, http.get(second).status_code) == (404, 200)
         assert sign_in(http, "links").status_code == 303, "the old password is good until then"
-        payres.write(lambda work: wallets.set_password(work, "links", "x"))
+        payres.write(lambda work: wallets.store_password(work, "links", "x"))
         assert http.get(second).status_code == 404
         third = link_of(payres, "links")
         payres.clock.advance(3599)

@@ -36,7 +36,7 @@ GRACE_SECONDS: Final = 10  # Seconds to wait for requests in progress when the s
 MAX_HEADER_BYTES: Final = 32 * 1024
 DEFAULT_BODY_BYTES: Final = 65536  # Bytes of a body; the default of `max_body_bytes`.
 MAX_FORM_BYTES: Final = 16 * 1024  # Bytes of a form on a page.
-MAX_FORM_FIELDS: Final = 8  # Fields of a form on a page.
+MAX_FORM_FIELDS: Final = 64  # Fields of a form on a page.
 
 # Contents of requests.
 

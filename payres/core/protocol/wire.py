@@ -36,6 +36,8 @@ UNPAIRED_SURROGATE = re.compile(
 # Whole strings, and brackets of objects and arrays between them.
 BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
 # How msgspec names a member that is not in the path of its message.
+BOUND = re.compile(r"Expected `(\w+)` (?:of length )?(<=|>=) (\d+)")
+UNITS = {"str": " characters", "array": " of them"}  # of lengths; a number has none
 MEMBER = re.compile(r"Object (?:missing required|contains unknown) field `(.*)`", re.DOTALL)
 
 
@@ -200,8 +202,7 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes, *, has_defaults: bool 
             if member is not None:  # ambiguous (RFC 7493 section 2.3)
                 raise InvalidRequest(f"The body has {member} twice: send each member once", field=member)
     except msgspec.ValidationError as error:
-        sentence, _, path = str(error).partition(" - at `$")
-        raise InvalidRequest(f"The body breaks a rule: {sentence}", field=_field(sentence, path)) from error
+        raise broken_rule(error, "body") from error
     except RecursionError as error:
         raise InvalidRequest("The body has too many objects and arrays inside each other", field="body") from error
     except ValueError as error:
@@ -210,6 +211,22 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes, *, has_defaults: bool 
             raise InvalidRequest(f"{says}: send whole characters (RFC 7493 section 2.1)", field="body") from error
         raise InvalidRequest(f"The body is not valid JSON: {error}", field="body") from error
     return asked
+
+
+def broken_rule(error: msgspec.ValidationError, name: str) -> InvalidRequest:
+    """What is wrong with the value of this name, or with a member of it such as `incomingAmount.assetScale`, which
+    `field` names."""
+    sentence, _, path = str(error).partition(" - at `$")
+    named, bound = MEMBER.fullmatch(sentence), BOUND.fullmatch(sentence)
+    inside = ".".join(filter(None, (path.strip("`."), named[1] if named else "")))
+    field = inside or name
+    if bound is not None:
+        unit = UNITS.get(bound[1], "")
+        extent = f"{'at most' if bound[2] == '<=' else 'at least'} {bound[3]}{unit}"
+        sentence = f"{field} must {'have' if unit else 'be'} {extent}"
+    elif not inside:
+        sentence = f"{name}: {sentence}"
+    return InvalidRequest(f"The {name} breaks a rule: {sentence}" if inside else sentence, field=field)
 
 
 def require_amount(text: str, asset: Asset, least: int = 1) -> int:
@@ -325,10 +342,3 @@ def _is_shallow(data: bytes) -> bool:
         if depth > MAX_METADATA_DEPTH:
             return False
     return True
-
-
-def _field(sentence: str, path: str) -> str:
-    """The invalid member, such as `incomingAmount.assetScale`; `body` for the body as a whole."""
-    named = MEMBER.fullmatch(sentence)
-    names = (path.strip("`."), named[1] if named else "")
-    return ".".join(filter(None, names)) or "body"

@@ -1,5 +1,6 @@
 """The pages of one wallet, payment, grant or peer."""
 
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -7,23 +8,25 @@ import msgspec
 from starlette.responses import Response
 
 from payres.core.grants.limits import spending_of
+from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import visible_text
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Work
 from payres.html.html import language_of
 from payres.html.sentences import other_words, spending_sentence
 from payres.operator import keys, payments, peers, wallets
+from payres.operator.api import all_operations
 from payres.operator.declarations import operation_of
-from payres.operator.exports import PeriodQuery
+from payres.operator.exports import export_statement
 from payres.operator.grants import GRANT
 from payres.operator.keys import KEY
 from payres.operator.movements import MOVEMENT
 from payres.operator.pages.operations import filters_of
 from payres.operator.pages.sign_in import OperatorVisit
-from payres.operator.payment_history import HISTORY, is_above_zero, show_payment, story_of
+from payres.operator.payment_history import HISTORY, show_payment, story_of
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER
-from payres.operator.shapes import Cell, Column, cell_of, facts_of, make_table, path_of
+from payres.operator.shapes import Cell, Column, Shape, cell_of, facts_of, make_table, path_of
 from payres.operator.unresolved_packets import UNRESOLVED_PAYMENT, list_unresolved_payments
 from payres.operator.wallets import WALLET
 
@@ -33,40 +36,54 @@ KNOWN: Final = "The outcome of each packet is known"
 NO_MOVEMENTS: Final = "There are no deposits or withdrawals yet"
 
 
+def _nothing(*_: object) -> dict[str, Any]:
+    return {}
+
+
+Sections = Callable[[Work, Mapping[str, str]], dict[str, Any]]
+
+
+async def thing_page(
+    visit: OperatorVisit, shape: Shape, template: str = "thing.html", more: Sections = _nothing
+) -> Response:
+    """The page of a thing: its facts, a button for each form about it that is not over, and what `more` finds."""
+
+    def unit(work: Work) -> tuple[Any, dict[str, Any]]:
+        return shape.find(work, **visit.segments), more(work, visit.segments)
+
+    thing, found = await visit.read(unit)
+    return visit.show(template, **shown_thing(visit, shape, thing), **found)
+
+
+def shown_thing(visit: OperatorVisit, shape: Shape, thing: Any) -> dict[str, Any]:
+    """The values of the template of a thing: its heading, facts, forms, and what was just done."""
+    forms = [one.form for one in all_operations() if one.form and one.form.about is shape]
+    return {
+        "title": shape.name(thing),
+        "facts": facts_of(shape.columns, thing),
+        "forms": [(one, f"{ADMIN_ROOT}{one.url_of(visit.segments)}") for one in forms if not one.is_over(thing)],
+        "thing": thing,
+    }
+
+
 def _listed(work: Work, rule: Any, **given: Any) -> Any:
     """The result of an operation that lists."""
     return operation_of(rule).run(work, given).result
 
 
-async def wallet_page(visit: OperatorVisit) -> Response:
-    """The page of a wallet."""
-    path = visit.segments["wallet"]
-
-    def unit(work: Work) -> dict[str, Any]:
-        own_keys = _listed(work, keys.list_keys, wallet=path, revoked=True)
-        few_payments = _listed(work, payments.list_payments, page=FEW, wallet=path)
-        movements = _listed(work, wallets.list_movements, page=FEW, wallet=path)
-        own = [column for column in PAYMENT.on_pages if column.section != "wallets"]
-        return {
-            "wallet": WALLET.find(work, wallet=path),
-            "keys": make_table("Keys", [_key_id(path), *KEY.listed[1:]], own_keys, "No client signs for this wallet"),
-            "payments": make_table("Payments", own, few_payments, "There are no payments yet"),
-            "movements": make_table("Deposits and withdrawals", MOVEMENT.listed, movements, NO_MOVEMENTS),
-        }
-
-    found = await visit.read(unit)
-    wallet = found["wallet"]
-    base = path_of("wallets", wallet.path)
-    actions = ("Deposit", "Withdraw", "Deactivate" if wallet.state == "active" else "Activate")
-    return visit.show(
-        "wallet.html",
-        title=wallet.path,
-        facts=facts_of(WALLET.columns, wallet),
-        base=base,
-        actions=[(action, f"{base}/{action.lower()}") for action in actions],
-        statement=filters_of(PeriodQuery),
-        **found,
-    )
+def _of_wallet(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
+    path = names["wallet"]
+    own_keys = _listed(work, keys.list_keys, wallet=path, revoked=True)
+    few_payments = _listed(work, payments.list_payments, page=FEW, wallet=path)
+    movements = _listed(work, wallets.list_movements, page=FEW, wallet=path)
+    own = [column for column in PAYMENT.on_pages if column.section != "wallets"]
+    return {
+        "base": path_of("wallets", path),
+        "statement": filters_of(operation_of(export_statement)),
+        "keys": make_table("Keys", [_key_id(path), *KEY.listed[1:]], own_keys, "No client signs for this wallet"),
+        "payments": make_table("Payments", own, few_payments, "There are no payments yet"),
+        "movements": make_table("Deposits and withdrawals", MOVEMENT.on_pages, movements, NO_MOVEMENTS),
+    }
 
 
 def _key_id(path: str) -> Column:
@@ -91,15 +108,13 @@ async def payment_page(visit: OperatorVisit) -> Response:
     history = await visit.read(partial(operation_of(show_payment).run, given={"id": visit.segments["id"]}))
     payment = history.payment
     is_under_way = payment.state == "sending"
-    is_refundable = payment.direction == "incoming" and is_above_zero(payment.moved)
     rows = [(event, one) for event in history.events for one in event.deliveries or (None,)]
     is_live = is_under_way and visit.request.query_params.get("live") == "1"
     return visit.show(
         "payment.html",
+        **shown_thing(visit, PAYMENT, payment) | {"facts": facts_of(HISTORY.columns, history)},
         payment=payment,
-        facts=facts_of(HISTORY.columns, history),
         metadata=_metadata(payment),
-        actions=[("Refund", f"{path_of('payments', payment.id)}/refund")] if is_refundable else [],
         moments=story_of(history, visit.context.urls),
         history=history,
         events=make_table("Events", EVENT_COLUMNS, rows, "There are none any more: they are kept 30 days"),
@@ -117,30 +132,36 @@ def _metadata(payment: Payment) -> str | None:
 
 async def grant_page(visit: OperatorVisit) -> Response:
     """The page of a grant."""
-    grant = await visit.read(partial(GRANT.find, id=visit.segments["id"]))
-    wallet_address = grant.wallet_address or ""
-    facts = dict(facts_of(GRANT.columns, grant))
-    facts["Wallet"] = cell_of(visit.context.urls.wallet_path(wallet_address), "long", "wallets")
-    actions = [] if grant.ended_at else [("Revoke", f"{path_of('grants', grant.id)}/revoke")]
+    grant = await visit.read(lambda work: GRANT.find(work, **visit.segments))
+    shown = shown_thing(visit, GRANT, grant)
+    facts = dict(shown["facts"])
+    facts["Wallet"] = cell_of(visit.context.urls.wallet_path(grant.wallet_address or ""), "long", "wallets")
     language, access = language_of(visit.request), msgspec.json.encode(grant.access).decode()
     english, spending = msgspec.structs.replace(language, code="en"), spending_of(access)
     allowed = [spending_sentence(english, spending)] if spending else []
     allowed += other_words(english, access, None, "")
-    return visit.show("grant.html", title=grant.id, facts=facts.items(), allowed=allowed, actions=actions)
+    return visit.show("grant.html", **shown | {"facts": facts.items()}, allowed=allowed)
 
 
-async def peer_page(visit: OperatorVisit) -> Response:
-    """The page of a peer."""
-    name = visit.segments["name"]
+def _of_peer(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
+    name = names["name"]
+    unresolved = _listed(work, list_unresolved_payments, name=name)
+    settlements = _listed(work, peers.list_settlements, page=FEW, name=name)
+    return {
+        "packets": path_of("peers", name, "unresolved-packets"),
+        "unresolved": make_table("Unresolved payments", UNRESOLVED_PAYMENT.on_pages, unresolved, KNOWN),
+        "settlements": make_table("Settlements", MOVEMENT.on_pages, settlements, "Nothing was settled yet"),
+    }
 
-    def unit(work: Work) -> dict[str, Any]:
-        unresolved = _listed(work, list_unresolved_payments, name=name)
-        settlements = _listed(work, peers.list_settlements, page=FEW, name=name)
-        return {
-            "facts": facts_of(PEER.columns, PEER.find(work, name=name)),
-            "unresolved": make_table("Unresolved payments", UNRESOLVED_PAYMENT.on_pages, unresolved, KNOWN),
-            "settlements": make_table("Settlements", MOVEMENT.listed, settlements, "Nothing was settled yet"),
-        }
 
-    packets = path_of("peers", name, "unresolved-packets")
-    return visit.show("peer.html", title=name, packets=packets, **await visit.read(unit))
+def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]]:
+    """The page of each kind of thing that a form is about, by its path."""
+    shapes = {one.form.about for one in all_operations() if one.form and one.form.about}
+    pages = {one.page: partial(thing_page, shape=one) for one in shapes if one.page}
+    return {
+        **pages,
+        WALLET.page: partial(thing_page, shape=WALLET, template="wallet.html", more=_of_wallet),
+        PEER.page: partial(thing_page, shape=PEER, template="peer.html", more=_of_peer),
+        PAYMENT.page: payment_page,
+        GRANT.page: grant_page,
+    }

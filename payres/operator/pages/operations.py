@@ -1,9 +1,9 @@
 """The pages of operations: lists with filters in the URL, also as CSV; forms, with what they will do; and exports."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
+from typing import Any, Final, Literal, NamedTuple, get_origin
 from urllib.parse import urlencode
 
 import msgspec
@@ -11,25 +11,34 @@ from msgspec.structs import asdict
 from starlette.responses import Response
 
 from payres.core.http.error_answers import note_error
-from payres.core.protocol.errors import DomainError, InvalidAmount, InvalidRequest, SignInFailed, WrongState
+from payres.core.protocol.errors import DomainError, InvalidAmount, InvalidRequest, NotFound, SignInFailed, WrongState
 from payres.core.protocol.identifiers import hash_secret, new_id
 from payres.core.protocol.limits import DEFAULT_PAGE, MAX_PAGE
+from payres.core.protocol.urls import ADMIN_ROOT
+from payres.core.protocol.visible import visible_text
 from payres.core.protocol.wire import Page
 from payres.core.store.work import Work
 from payres.html.html import HEADERS, redirect
 from payres.html.visits import Form
-from payres.operator.api import PAGE_PARAMETERS, attachment, operation_parameters, read_filters, send_export
-from payres.operator.declarations import Input, Operation, operation_of
-from payres.operator.declarations import OperationForm as Declared
-from payres.operator.exports import Export, ExportQuery
+from payres.operator.api import (
+    PAGE_PARAMETERS,
+    all_operations,
+    attachment,
+    operation_parameters,
+    read_filters,
+    send_export,
+)
+from payres.operator.declarations import Operation, OperationForm, operation_of
+from payres.operator.exports import Export, export_payments
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit
-from payres.operator.shapes import Fact, facts_of, make_table, path_of
+from payres.operator.services import operator_of
+from payres.operator.shapes import Cell, Fact, facts_of, make_table, path_of
 from payres.operator.store.operators import OPERATORS, is_used, use_form
 
 FORMAT: Final = "format"
 LABELS: Final = {
-    "from": "From",
-    "to": "Before",
+    "from": "From (UTC)",
+    "to": "Before (UTC)",
     "counterpart": "Other wallet, or beginning of a URL",
     "min": "Amount from",
     "max": "Amount to",
@@ -42,6 +51,8 @@ LABELS: Final = {
 DAYS: Final = frozenset({"from", "to"})
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 ONCE: Final = "once"  # the field with the form's id, which makes it run once
+WAS: Final = "was."  # before the name of a field: the value that it had when the form was opened
+MOST_SAID: Final = 1000
 FORM: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -67,8 +78,9 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         title=title,
         about=listing.about,
         also=listing.also,
+        new=_new(listing.page or operation.path),
         table=make_table(title, shape.on_pages, found.result, listing.none),
-        filters=() if operation.struct is None else filters_of(operation.struct, filters),
+        filters=filters_of(operation, filters),
         is_filtered=bool(filters),
         counts=COUNTS if operation.is_paged else (),
         count=count,
@@ -77,6 +89,12 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         all=request.scope["raw_path"].decode("ascii"),
         beside=_newer_and_older(visit, non_empty, found, count),
     )
+
+
+def _new(path: str) -> tuple[str, str] | None:
+    """The label and the URL of the form that makes something new for the list."""
+    forms = (one.form for one in all_operations() if one.form and one.form.lists == path)
+    return next(((one.heading, ADMIN_ROOT + one.url) for one in forms), None)
 
 
 class Filter(NamedTuple):
@@ -109,13 +127,15 @@ def _newer_and_older(
     return pages
 
 
-def filters_of(query: type[msgspec.Struct], given: Mapping[str, str] = {}) -> Sequence[Filter]:
-    """The form fields of a query's parameters."""
+def filters_of(operation: Operation, given: Mapping[str, str] = {}) -> Sequence[Filter]:
+    """The form fields of the parameters of a query."""
     found = []
-    for field in msgspec.structs.fields(query):
-        name, kind = field.encode_name, Input.of(field.name, field.type, field.default).type
-        options = ["true", "false"] if kind is bool else get_args(kind) if get_origin(kind) is Literal else ()
-        default = field.default if isinstance(field.default, str) else ""
+    for one in operation.inputs.values() if operation.struct else ():
+        if one.name in operation.segments or one.name == "limit":
+            continue
+        name = operation.wire_names[one.name]
+        options = ["true", "false"] if one.is_mark else [*one.choices]
+        default = one.default if isinstance(one.default, str) else ""
         value = given.get(name) or default
         found.append(Filter(name, LABELS.get(name, name.capitalize()), value, options, name in DAYS, not default))
     return found
@@ -128,127 +148,260 @@ def _url(visit: OperatorVisit, parameters: Mapping[str, str]) -> str:
 
 async def exports_page(visit: OperatorVisit) -> Response:
     """The forms of all exports except a wallet's statement."""
-    return visit.show("exports.html", fields=filters_of(ExportQuery))
+    return visit.show("exports.html", fields=filters_of(operation_of(export_payments)))
 
 
 async def send_file(visit: OperatorVisit, rule: Callable[..., Export]) -> Response:
     """The file of an export."""
     request, operation = visit.request, operation_of(rule)
     filters = {name: value for name, value in read_filters(request, operation).items() if value}
-    export = rule(**operation.arguments(operation_parameters(request, operation, filters)))
+    export = rule(**operation_parameters(request, operation, filters))
     return await send_export(visit, export, visit.operator.actor)
 
 
-class FormSubject(NamedTuple):
-    """The object of a form, sentences on what the form will do (none if it can do nothing), and the page it returns
-    to."""
+class Field(NamedTuple):
+    """A field of a form: `kind` is that of its input, `unit` stands before an amount, `was` is the value that it had
+    when the form was opened, and None if it is sent in any case."""
 
+    name: str
+    label: str
+    words: str
+    kind: str
+    value: str
+    was: str | None
+    options: Collection[str]
+    unit: str
+    problem: str
+    is_required: bool
+    longest: int
+
+
+class FormSubject(NamedTuple):
+    """What a form is about: the thing, None for something new; its heading, facts and the path of the next page."""
+
+    thing: Any
+    name: str
     facts: Sequence[Fact]
-    will: Sequence[str]
     back: str
 
 
-class OperationPage:
-    """The page of an operation with a form."""
+class Done(NamedTuple):
+    """What a form has done, in a sentence; `undo` is the path of the form that takes it back, "" if there is none."""
 
-    def __init__(self, operation: Operation, declared: Declared) -> None:
+    said: str
+    undo: str = ""
+
+
+class _Rehearsed(Exception):
+    """Ends the unit of a rehearsal, so that nothing of it is stored; it has the thing as it would be."""
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+
+class OperationPage:
+    """The page of an operation with a form: the fields, what is looked over before money moves, what is shown once."""
+
+    def __init__(self, operation: Operation, form: OperationForm) -> None:
         self.operation = operation
-        self.form = declared
-        inputs = [one for one in operation.inputs.values() if one.name not in operation.segments]
-        self._choice = next((one.name for one in inputs if get_origin(one.type) is Literal), None)
-        self.fields = [one for one in inputs if one.name != self._choice]
+        self.form = form
+        inputs = [one for one in operation.inputs.values() if f"{{{one.name}}}" not in form.url]
+        is_choice = isinstance(form.button, Mapping)
+        self._choice = next((one.name for one in inputs if is_choice and get_origin(one.type) is Literal), None)
+        self._inputs = [one for one in inputs if one.name != self._choice]
 
     async def __call__(self, visit: OperatorVisit) -> Response:
-        return await self._render(visit, {}, {}, 200)
+        return await self._render(visit, visit.request.query_params, {}, 200)
 
     async def act(self, visit: OperatorVisit, form: Form) -> Response:
         """The response to a submitted form."""
         try:
+            if form.get("choice") not in self.form.buttons:
+                raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
+            if self.form.moves_money and "password" not in form:
+                return await self._look_over(visit, form)
             if self.form.moves_money:
                 account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
                 session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
-                await OPERATOR_SIGN_IN.check_password(visit.request, account, form.get("password", ""), session)
-            if form.get("choice") not in self.form.buttons:
-                raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
-            back = await self._carry_out(visit, form)
+                await OPERATOR_SIGN_IN.check_password(visit.request, account, form["password"], session)
+            answer, subject = await self._carry_out(visit, form)
         except DomainError as error:
             found = note_error(visit.request, error)
             return await self._render(visit, form, self._problems(found), found.status)
-        return redirect(back)
+        if self.operation.shows_secret:
+            shape = self.operation.shows
+            assert shape is not None
+            return visit.show("made.html", subject=subject, action=self.form, facts=facts_of(shape.columns, answer))
+        say(visit, Done(self._sentence(answer, subject), _filled(self.form.undo, _members(answer))))
+        return redirect(subject.back)
 
-    async def _carry_out(self, visit: OperatorVisit, form: Form) -> str:
-        """Runs the operation once; returns the page to return to."""
-        given, operation = self._given(visit, form), self.operation
+    async def _carry_out(self, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
+        """Runs the operation once; returns its answer, and the subject after it."""
+        operation, once = self.operation, form.get(ONCE, "")
 
-        def unit(work: Work) -> str:
-            back = self._subject(work, visit).back
+        def unit(work: Work) -> tuple[Any, FormSubject]:
             if self.form.moves_money:
-                _check_unused(work, form)  # stops the second of two simultaneous clicks
-                use_form(work, form[ONCE], work.now)
-            if not operation.is_async:
-                operation.run(work, given)
-            return back
+                _check_unused(work, once)  # stops the second of two simultaneous clicks
+                use_form(work, once, work.now)
+            return self._run(work, visit, form)
 
         if not operation.is_async:
             return await visit.write(unit)
         # It takes several transactions, so the second of two simultaneous clicks waits for the first.
-        async with visit.context.idempotency_slots.slot("forms", form.get(ONCE, "")):
+        async with visit.context.idempotency_slots.slot("forms", once):
             if self.form.moves_money:
-                await visit.read(partial(_check_unused, form=form))
-            await operation.function(visit, **operation.arguments(given))
-            return await visit.write(unit)
+                await visit.read(partial(_check_unused, form_id=once))
+            before = await visit.read(partial(self._subject, visit=visit))
+            given = await visit.read(partial(self._given, visit, form))
+            answer = await operation.function(visit, **given)
+            if self.form.moves_money:
+                await visit.write(lambda work: use_form(work, once, work.now))
+            return answer, await visit.read(partial(self._subject, visit=visit, answer=answer, before=before))
 
-    def _given(self, visit: OperatorVisit, form: Form) -> Mapping[str, Any]:
-        """The operation's arguments by name, without empty optional ones."""
-        given: dict[str, Any] = dict(visit.segments)
-        for name, one in self.operation.inputs.items():
-            text = form.get("choice" if name == self._choice else name, "")
+    def _run(self, work: Work, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
+        before = self._subject(work, visit)
+        answer = self.operation.run(work, self._given(visit, form, work))
+        return answer, self._subject(work, visit, answer, before)
+
+    async def _look_over(self, visit: OperatorVisit, form: Form) -> Response:
+        """The page that names what will be done, and asks for the password. Raises what the operation refuses."""
+
+        def unit(work: Work) -> None:
+            _, subject = self._run(work, visit, form)
+            raise _Rehearsed(subject.thing)
+
+        then = None
+        if self.operation.is_async:
+            await visit.read(partial(self._given, visit, form))
+        else:
+            try:
+                await visit.write(unit)
+            except _Rehearsed as rehearsed:
+                then = rehearsed.thing
+        return await self._render(visit, form, {}, 200, then)
+
+    def _given(self, visit: OperatorVisit, form: Form, work: Work) -> dict[str, Any]:
+        """The arguments of the operation, without empty optional ones and what a change leaves as it is."""
+        typed: dict[str, Any] = dict(visit.segments)
+        for one in self._inputs:
+            text, was = (form.get(name, "").replace("\r\n", "\n") for name in (one.name, f"{WAS}{one.name}"))
             if "is_reference" in one.extra:
-                given[name] = text or f"page {form.get(ONCE, '')}"
-            elif name not in given and (text or one.is_required):
-                given[name] = text if one.type is str or name == self._choice else _converted(name, text, one.kind)
-        return given
+                typed[one.name] = text or f"page {form.get(ONCE, '')}"
+            elif one.is_several:
+                chosen = [part for part in one.choices if form.get(f"{one.name}.{part}")]
+                typed[one.name] = chosen if one.choices else text.split()
+            elif text != was or (one.is_required and f"{WAS}{one.name}" not in form):
+                typed[one.name] = one.typed(work, text)
+        if self._choice is not None:
+            typed[self._choice] = form["choice"]
+        return self.operation.read(typed)
 
-    def _subject(self, work: Work, visit: OperatorVisit) -> FormSubject:
-        form, names = self.form, dict(visit.segments)
-        thing = form.about.find(work, **{name: names[name] for name in form.about.names})
-        members = asdict(thing) | names
-        behind = form.back or form.path.rpartition("/")[0]
-        back = path_of(*(members[part[1:-1]] if part.startswith("{") else part for part in behind.split("/")[1:]))
-        return FormSubject(facts_of(form.about.on_pages, thing), form.sentences(thing), back)
+    def _subject(
+        self, work: Work, visit: OperatorVisit, answer: Any = None, before: FormSubject | None = None
+    ) -> FormSubject:
+        """The subject before the operation, or after it with its answer; a thing that is gone is as it was."""
+        about = self.form.about or (self.operation.shows if answer is not None else None)
+        back = self.form.back or (about.page if about and about.page else self.form.lists)
+        names = dict(visit.segments) if self.form.about else about.names_of(answer) if about else {}
+        try:
+            thing = about.find(work, **names) if about and about.read and names else answer
+        except (NotFound, WrongState):
+            if before is None:
+                raise
+            thing = before.thing
+        name = about.name(thing) if about and thing is not None else ""
+        facts = facts_of(about.on_pages, thing) if self.form.about and about else ()
+        members = (about.names_of(thing) if about else {}) | dict(visit.segments)
+        return FormSubject(thing, name, facts, _filled(back, members) or ADMIN_ROOT)
+
+    def _sentence(self, answer: Any, subject: FormSubject) -> str:
+        """What was done; amounts in groups of digits with `:money`."""
+        members = _members(subject.thing) | _members(answer) | {"name": subject.name}
+        words = {key: Words(value) for key, value in members.items()}
+        return (self.form.done or f"Done: {self.form.heading}").format_map(words)
 
     def _problems(self, error: DomainError) -> Mapping[str, str]:
         """The message by its field, "" if it concerns no field."""
-        names = {one.name for one in self.fields if not one.is_mark}
-        is_amount = isinstance(error, InvalidAmount) and "amount" in names
-        field = "password" if isinstance(error, SignInFailed) else "amount" if is_amount else error.details.get("field")
-        return {field if field in names | {"password"} else "": f"{error}."}
+        wire = {encoded: name for name, encoded in self.operation.wire_names.items()}
+        named = str(error.details.get("field"))
+        field = "amount" if isinstance(error, InvalidAmount) else wire.get(named, named)
+        field = "password" if isinstance(error, SignInFailed) else field
+        names = {one.name for one in self._inputs if not one.is_mark} | {"password"}
+        return {field if field in names else "": f"{error}."}
 
-    async def _render(self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], status: int) -> Response:
+    async def _render(
+        self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], status: int, then: Any = None
+    ) -> Response:
         subject = await visit.read(lambda work: self._subject(work, visit))
+        is_looked_over = "password" in problems or (self.form.moves_money and "choice" in form and not problems)
+        columns = self.form.about.columns if self.form.about and then is not None else ()
+        changes = zip(facts_of(columns, subject.thing), facts_of(columns, then), strict=True)
         return visit.show(
-            "action.html",
+            "look_over.html" if is_looked_over else "action.html",
             status,
             subject=subject,
             action=self.form,
-            fields=self.fields,
+            will=self.form.sentences(subject.thing),
+            is_over=subject.thing is not None and self.form.is_over(subject.thing),
+            fields=self._fields(form, problems, subject.thing),
+            changes=[(label, before, after) for (label, before), (_, after) in changes if before != after],
             form=form,
             problems=problems,
             once=new_id(),
         )
 
+    def _fields(self, form: Form, problems: Mapping[str, str], thing: Any) -> Sequence[Field]:
+        present = {} if thing is None else self.form.present(thing)
+        found = []
+        for one in self._inputs:
+            was = _text(present[one.name]) if one.name in present else None
+            value = form.get(one.name, was or (one.default if isinstance(one.default, str) else ""))
+            unit = getattr(thing, "asset_code", "") if one.kind_of_field == "amount" else ""
+            is_required = one.is_required and "is_reference" not in one.extra
+            label = one.extra.get("label") or one.name.rstrip("_").replace("_", " ").capitalize()
+            was = form.get(f"{WAS}{one.name}", was) if self.operation.method == "PATCH" else None
+            problem, longest = problems.get(one.name, ""), one.longest or 100
+            kind = one.kind_of_field
+            found.append(
+                Field(one.name, label, one.words, kind, value, was, one.choices, unit, problem, is_required, longest)
+            )
+        return found
 
-def _converted(name: str, text: str, kind: Any) -> Any:
-    """The value in the input's type. Raises InvalidRequest."""
-    try:
-        return msgspec.convert(text, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"{name}: {error}", field=name) from error
+
+class Words(str):
+    """A text in a sentence; as `{amount:money}` its digits are in groups."""
+
+    def __new__(cls, value: object) -> "Words":
+        return super().__new__(cls, "" if value is None else value)
+
+    def __format__(self, spec: str) -> str:
+        return Cell(str(self), "number").shown if spec == "money" else visible_text(str(self))
 
 
-def _check_unused(work: Work, form: Form) -> None:
+def say(visit: OperatorVisit, done: Done) -> None:
+    """Keeps what was done for the next page of the browser."""
+    kept = operator_of(visit.context).said
+    while len(kept) >= MOST_SAID:
+        kept.pop(next(iter(kept)))
+    kept[visit.session] = done
+
+
+def _members(thing: Any) -> dict[str, Any]:
+    return asdict(thing) if isinstance(thing, msgspec.Struct) else {}
+
+
+def _filled(path: str, members: Mapping[str, Any]) -> str:
+    """The path of a page, with these in place of its placeholders."""
+    parts = path.split("/")[1:]
+    return path_of(*(str(members[part[1:-1]]) if part.startswith("{") else part for part in parts)) if path else ""
+
+
+def _text(value: Any) -> str:
+    return "\n".join(value) if isinstance(value, list | tuple) else "" if value is None else str(value)
+
+
+def _check_unused(work: Work, form_id: str) -> None:
     """Raises InvalidRequest for a malformed id, WrongState if the form was already carried out."""
-    form_id = form.get(ONCE, "")
     if FORM.fullmatch(form_id) is None:
         raise InvalidRequest("This form is not one of this page's. Please open it again", field=ONCE)
     if is_used(work, form_id):

@@ -24,9 +24,9 @@ from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.search import SEARCHED, search
 from payres.operator.services import operator_of
 from payres.operator.shapes import Cell, CellKind, Column, facts_of, format_size, make_table, path_of
-from payres.operator.status import KINDS, STATUS, Status, read_status
+from payres.operator.status import KINDS, STATUS, Balance, Status, read_status
 from payres.operator.store.search import NEWEST
-from payres.operator.volume import DAYS
+from payres.operator.volume import DAYS, Volume
 
 SECRET: Final = frozenset({"metrics_token"})
 # Replaces secrets, and URL queries, which may contain one.
@@ -45,20 +45,19 @@ HEIGHT: Final = 96
 FLOWS: Final[Sequence[tuple[str, CellKind]]] = (("Day", "text"), ("Received", "number"), ("Sent", "number"))
 
 
-def _balance(kind: str, row: tuple[Asset, Mapping[str, tuple[str, int]]]) -> str:
-    asset, balances = row
-    return balances[kind][0] if kind in balances else format_decimal(0, asset)
+def _balance(kind: str, row: tuple[str, Mapping[str, Balance]]) -> str:
+    return row[1][kind].balance if kind in row[1] else ""
 
 
-def _wallets(row: tuple[Asset, Mapping[str, tuple[str, int]]]) -> str:
-    count = row[1].get("wallet", ("", 0))[1]
+def _wallets(row: tuple[str, Mapping[str, Balance]]) -> str:
+    count = row[1]["wallet"].accounts if "wallet" in row[1] else 0
     return f"{count:,} wallet{'' if count == 1 else 's'}"
 
 
-# Rows are an asset, and its balances with the number of their accounts by kind.
+# Rows are an asset's name and its balances by kind.
 BALANCE_COLUMNS: Final = (
     Column("Currency", _wallets),
-    Column("Code", lambda row: row[0].code, titles=True),
+    Column("Code", itemgetter(0), titles=True),
     *(Column(label, partial(_balance, kind), "number") for kind, label in KINDS.items()),
 )
 
@@ -69,26 +68,14 @@ async def page(visit: OperatorVisit) -> Response:
     services, asked = operator_of(context), visit.request.query_params
     volume = await services.volume.look(context.database)
     found = await visit.read(partial(_read_database, language=language))
-    assets: Mapping[str, Asset] = found.pop("assets")
-    shown = (
-        asked.get("currency")
-        if asked.get("currency") in assets
-        else next((name for name, asset in assets.items() if asset in volume.paid), next(iter(assets), None))
-    )
-    nothing = [0] * DAYS
+    assets: Mapping[str, Asset] = found["assets"]
+    busy = [name for name, asset in assets.items() if asset in volume.paid]
+    shown = next((name for name in (asked.get("currency"), *busy, *assets) if name in assets), None)
     return visit.show(
         "overview.html",
         problem=await services.readiness.problem(),
-        assets=list(assets),
         shown=shown,
-        chart=shown
-        and pair_chart(
-            assets[shown],
-            volume.first_day,
-            volume.received.get(assets[shown], nothing),
-            volume.paid.get(assets[shown], nothing),
-            language,
-        ),
+        chart=pair_chart(assets[shown], volume, language) if shown else None,
         is_counted=volume.complete,
         refresh=LIVE_SECONDS if asked.get("live") == "1" else None,
         **found,
@@ -97,19 +84,21 @@ async def page(visit: OperatorVisit) -> Response:
 
 def _read_database(work: Work, language: Language) -> dict[str, Any]:
     """The values that the page reads from the database, from one snapshot."""
-    status, balances = read_status(work, is_running=True), dict[Asset, dict[str, tuple[str, int]]]()
+    status, assets, balances = read_status(work, is_running=True), dict[str, Asset](), dict[str, dict[str, Balance]]()
     for one in status.balances:
         asset = Asset(one.asset_code, one.asset_scale)
-        balances.setdefault(asset, {})[one.kind] = (one.balance, one.accounts)
-    codes = [asset.code for asset in balances]
-    names = {asset: asset.code if codes.count(asset.code) == 1 else f"{asset.code} {asset.scale}" for asset in balances}
+        is_first = assets.get(asset.code, asset) == asset
+        name = asset.code if is_first else f"{asset.code} {asset.scale}"
+        assets[name] = asset
+        balances.setdefault(name, {})[one.kind] = one
     return {
         "health": _health(status, language),
         "findings": [_attention(one, language) for one in doctor.examine(work) if one.fix],
-        "assets": {name: asset for asset, name in names.items()},
+        "assets": assets,
         "balances": make_table("Balances", BALANCE_COLUMNS, balances.items(), "There are no wallets yet"),
-        "changes": operation_of(audit.list_entries).run(work, {"page": CHANGES}).result,
-        "told": audit.told,
+        "changes": [
+            (one, audit.told(one)) for one in operation_of(audit.list_entries).run(work, {"page": CHANGES}).result
+        ],
         "facts": [(label, cell) for label, cell in facts_of(STATUS.columns, status) if label not in SAID],
     }
 
@@ -131,30 +120,30 @@ def _attention(found: doctor.Diagnosis, language: Language) -> dict[str, Any]:
     return {"subject": found.subject, "seen": words, "advice": steps, "link": path_of(*names)}
 
 
-def pair_chart(
-    asset: Asset, first_day: int, received: Sequence[int], sent: Sequence[int], language: Language
-) -> dict[str, Any]:
-    """Two bars for each day, in minor units, on one scale; with a table of the days on which there was something."""
-    top, days = _round_up(max(*received, *sent)), [(first_day + place) * DAY for place in range(len(received))]
-    names = [language.short_date(day) for day in days]
+def pair_chart(asset: Asset, volume: Volume, language: Language) -> dict[str, Any]:
+    """Two bars for each day on one scale, with a table of the days on which there was something."""
+    flows = [volume.received.get(asset, [0] * DAYS), volume.paid.get(asset, [0] * DAYS)]
+    top, names = (
+        _round_up(max(map(max, flows))),
+        [language.short_date((volume.first_day + n) * DAY) for n in range(DAYS)],
+    )
     bars, rows = [], []
-    for place, (day, *figures) in enumerate(zip(names, received, sent, strict=True)):
-        for figure, kind, at in zip(figures, ("received", "sent"), (1, 5.2), strict=True):
+    for place, (day, *figures) in enumerate(zip(names, *flows, strict=True)):
+        for n, figure in enumerate(figures):
             height = -(-figure * HEIGHT // top)  # rounded up, so that every figure has a bar
-            words = f"{day}: {describe_amount(figure, asset)} {kind}"
-            bars.append({"kind": kind, "x": place * 10 + at, "height": height, "words": words})
+            words = f"{day}: {describe_amount(figure, asset)} {('received', 'sent')[n]}"
+            bars.append({"is_sent": n, "x": place * 10 + 1 + n * 4.2, "height": height, "words": words})
         if any(figures):
             rows.append((day, *(format_decimal(figure, asset) for figure in figures)))
     columns = [Column(label, itemgetter(n), kind) for n, (label, kind) in enumerate(FLOWS)]
     return {
-        "received": describe_amount(sum(received), asset),
-        "sent": describe_amount(sum(sent), asset),
+        "sums": [describe_amount(sum(flow), asset) for flow in flows],
         "bars": [bar for bar in bars if bar["height"]],
-        "width": len(days) * 10,
+        "width": DAYS * 10,
         "height": HEIGHT,
         "scale": [format_decimal(figure, asset) for figure in (top, top // 2, 0)],
-        "days": [names[(len(days) - 1) * part // 3] for part in range(4)],
-        "highest": describe_amount(max(*received, *sent), asset),
+        "days": [names[(DAYS - 1) * part // 3] for part in range(4)],
+        "highest": describe_amount(max(map(max, flows)), asset),
         "table": make_table(f"{asset.code} received and sent a day", columns, reversed(rows), ""),
     }
 

@@ -19,7 +19,8 @@ from payres.html.html import load_templates, serve_page
 from payres.html.visits import Form
 from payres.operator.api import all_operations
 from payres.operator.exports import export_ledger, export_payments, export_statement
-from payres.operator.pages import details, overview
+from payres.operator.pages import overview
+from payres.operator.pages.details import thing_pages
 from payres.operator.pages.operations import OperationPage, exports_page, send_file, show_list
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit, Page
 
@@ -36,11 +37,7 @@ register_url_convertor("page", PageConvertor())
 PAGES: Final[Mapping[str, Callable[..., Any]]] = {
     "": overview.page,
     "/link/{secret:secret}": OPERATOR_SIGN_IN.follow_link,
-    "/wallets/{wallet}": details.wallet_page,
     "/wallets/{wallet}/statement": partial(send_file, rule=export_statement),
-    "/payments/{id}": details.payment_page,
-    "/grants/{id}": details.grant_page,
-    "/peers/{name}": details.peer_page,
     "/exports": exports_page,
     "/exports/payments": partial(send_file, rule=export_payments),
     "/exports/ledger": partial(send_file, rule=export_ledger),
@@ -58,12 +55,12 @@ def page_routes() -> Sequence[Route]:
 
 def admin_pages() -> Mapping[str, Callable[..., Any]]:
     """The page of each path. Paths with variables come after literal paths that they would match."""
-    pages = dict(PAGES)
+    pages = {**thing_pages(), **PAGES}
     for one in all_operations():
         if one.listing and one.listing.title:
             pages[one.listing.page or one.path] = partial(show_list, operation=one)
         if one.form:
-            pages[one.form.path] = OperationPage(one, one.form)
+            pages[one.form.url] = OperationPage(one, one.form)
     found = sorted(pages.items(), key=lambda item: "{" in item[0])
     return {ADMIN_ROOT + path: page for path, page in found}
 

@@ -26,7 +26,7 @@ from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRec
 SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Overview": {"Overview": ""},
     **{name: {name: f"/{name.lower()}"} for name in ("Wallets", "Payments", "Grants", "Peers")},
-    "Currencies": {"Currencies": "/assets"},
+    "Currencies": {"Currencies": "/assets", "Exchange rates": "/rates"},
     "Programs": {"Webhooks": "/webhooks", "API keys": "/api-keys", "Exports": "/exports"},
     "Server": {"Backups": "/backups", "Operators": "/operators", "Audit log": "/audit-log", "Settings": "/settings"},
 }
@@ -43,13 +43,14 @@ class OperatorVisit(Visit, frozen=True):
         to the view, or to the thing that has the page."""
         _, root, *names = self.request.scope["raw_path"].decode("ascii").rstrip("/").split("/")
         view = "".join(f"/{name}" for name in names[:1])
-        section, name = next(
-            ((one, name) for one, views in SECTIONS.items() for name, path in views.items() if path == view), ("", "")
-        )
+        found = ((one, name) for one, views in SECTIONS.items() for name, path in views.items() if path == view)
+        section, name = next(found, ("", ""))
         trail = (name, f"/{root}{view}") if len(names) > 1 and name else None
-        if len(names) > 2 and trail:
-            trail = unquote(names[1]), f"{trail[1]}/{names[1]}"
+        own = names[1:3] if view in {"/assets", "/rates"} else names[1:2]  # what a thing is called in its path
+        if trail and len(names) > 1 + len(own):
+            trail = unquote(" ".join(own)), "/".join([trail[1], *own])
         common = {"operator": self.operator, "csrf": csrf_token(self.session), "refresh": None, "new": None}
+        common["done"] = operator_of(self.context).said.pop(self.session, None)
         common |= {"sections": SECTIONS, "section": section, "view": view, "trail": trail, "searched": ""}
         return render(self.request, f"admin/{template}", common | {"version": __version__} | values, status)
 

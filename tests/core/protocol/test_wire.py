@@ -16,7 +16,9 @@ SPENDING = {"type": "outgoing-payment", "actions": ["create"], "identifier": "w"
 
 
 def test_decode_says_which_rule_the_body_breaks_and_where() -> None:
-    with pytest.raises(DomainError, match=r"^The body breaks a rule: Expected `str` of length <= 2048") as refusal:
+    with pytest.raises(
+        DomainError, match=r"^The body breaks a rule: walletAddress must have at most 2048 characters"
+    ) as refusal:
         wire.decode(msgspec.json.Decoder(IncomingPaymentRequest), json.dumps({"walletAddress": "x" * 2049}).encode())
     assert (refusal.value.status, refusal.value.details) == (400, {"field": "walletAddress"})
 

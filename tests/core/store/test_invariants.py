@@ -17,7 +17,7 @@ from payres.interledger.store.packets import PacketRecord
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import assets, wallets
 from payres.operator.invariant_checks import check_ledger
-from payres.operator.peers import PeerChange, change_peer
+from payres.operator.peers import change_peer
 from payres.operator.store.invariants import LEDGER_INVARIANTS, Invariant, breaches, examined, sums_to
 from tests.works import add_usd_peer, sending_payment, work_at
 
@@ -160,5 +160,5 @@ def test_credit_limit_that_is_set_again_is_right(tx: Transaction) -> None:
     tx.execute("UPDATE account SET floor = -10000 WHERE kind = 'peer'")
     for name in ("near", "far", "euro"):
         assert breaches(tx, named("floors"))
-        change_peer(work_at(tx, 0), name, PeerChange(credit_limit="100.00"))
+        change_peer(work_at(tx, 0), name, credit_limit="100.00")
     assert not breaches(tx, named("floors"))

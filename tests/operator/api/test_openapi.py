@@ -15,25 +15,25 @@ from tests.operator.api.conftest import BASE, DOCUMENT, Program
 
 # Generators of clients make the names of functions from these.
 IDS = {
-    "api_keys": "page_of_api_keys revoke_api_key",
+    "api_keys": "create_api_key page_of_api_keys revoke_api_key",
     "assets": "deposit_liquidity list_assets list_liquidity list_rates remove_rate set_fee set_rate withdraw_fees"
     " withdraw_liquidity",
     "audit": "list_entries",
+    "backups": "make",
     "events": "read",
     "exports": "export_ledger export_payments export_statement",
     "grants": "decide list_grants revoke show_grant",
     "keys": "add_key list_keys revoke_key",
-    "ledger": "list_entries",
+    "ledger": "check list_entries",
     "payment_history": "show_payment",
-    "payments": "list_payments",
+    "payments": "list_payments refund",
     "peers": "add_peer change_peer deposit list_peers list_settlements remove_peer show_peer withdraw",
     "status": "show_status",
-    "steps": "add_webhook check_ledger create_api_key make_backup send_back set_password test_webhook",
     "unresolved_packets": "list_unresolved resolve",
     "unresolved_payments": "list_unresolved_payments",
-    "wallets": "change_wallet deposit list_movements make_password_link open_wallet page_of_wallets show_wallet unlock"
-    " withdraw",
-    "webhooks": "list_deliveries list_webhooks remove replay rotate show",
+    "wallets": "change_wallet deposit list_movements make_password_link open_wallet page_of_wallets set_password"
+    " show_wallet unlock withdraw",
+    "webhooks": "add list_deliveries list_webhooks remove replay rotate show test",
 }
 
 

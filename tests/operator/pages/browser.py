@@ -68,7 +68,7 @@ class Browser:
         assert answer.status_code == 200, answer.text
         return rows_of(answer.text.partition("<tbody")[2].partition("</tbody>")[0])
 
-    def send(self, path: str, **fields: str) -> httpx2.Response:
+    def send(self, path: str, /, **fields: str) -> httpx2.Response:
         """Sends the form on a page with these fields, and with what is hidden in it."""
         return self.http.post(path, data=hidden_fields(self.get(path)) | fields)
 

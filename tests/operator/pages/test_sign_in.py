@@ -105,7 +105,7 @@ def test_sign_in_leads_back_to_the_page_that_was_asked_for(browser: Browser, ann
     answer = browser.sign_in("ann", path="/admin/wallets/alice")
 
     assert (answer.status_code, answer.headers["location"]) == (303, "/admin/wallets/alice")
-    assert words_of(browser.get("/admin/wallets/alice")).startswith("Wallet alice")
+    assert words_of(browser.get("/admin/wallets/alice")).startswith("Alice")
 
 
 def test_cookie_is_kept_from_scripts_and_other_sites(ann: Browser, browser: Browser) -> None:
