@@ -29,9 +29,9 @@ scale_option = click.option(
 
 
 def commands_of(modules: Sequence[str], group: str) -> Mapping[str, click.Command]:
-    """The commands of a group that are declared in these modules, by name."""
-    found = [one for one in declared(*modules) if one.command.split()[:1] == [group]]
-    return {one.command.split()[1]: _command(one) for one in found}
+    """The commands of a group that are declared in these modules, by name; or the one that has the group's name."""
+    found = [_command(one) for one in declared(*modules) if one.command.split()[:1] == [group]]
+    return {str(one.name): one for one in found}
 
 
 def _command(operation: Operation) -> click.Command:
@@ -62,7 +62,7 @@ def _command(operation: Operation) -> click.Command:
     lines = operation.example.split("\n")
     example = "\n".join(line if line.startswith(" ") else f"payres {name} {line}".rstrip() for line in lines)
     kind = AssetCommand if is_of_asset else Command
-    return kind(words[1], callback=found, params=params, help=operation.docstring, example=example)
+    return kind(name.split()[-1], callback=found, params=params, help=operation.docstring, example=example)
 
 
 class AssetCommand(Command):

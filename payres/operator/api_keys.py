@@ -236,10 +236,11 @@ def key_of_actor(work: Work) -> ApiKeyRecord | None:
 
 
 def require_scope(key: ApiKeyRecord, scope: str) -> None:
-    """Raises InsufficientAccess, naming the first missing scope; `scope` may be several, separated by spaces."""
+    """Raises InsufficientAccess, naming the first missing scope; `scope` is as in the declarations of operations."""
     for one in scope.split():
-        if one not in key.scopes:
-            sentence = f"The API key lacks the scope {one}; create one that has it with `payres api-key create`"
+        if not {*one.split("|")} & {*key.scopes}:
+            lacking = one.replace("|", " or ")
+            sentence = f"The API key lacks the scope {lacking}; create one that has it with `payres api-key create`"
             raise InsufficientAccess(sentence, reason="scope", scope=one)
 
 

@@ -37,7 +37,7 @@ REQUIRED: Final = Parameter.empty
 NOUNS: Final = (
     *("wallets", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
     *("payment_history", "webhooks"),
-    *("status", "ledger", "exports", "api_keys", "audit"),
+    *("status", "ledger", "exports", "api_keys", "audit", "search"),
 )
 # The most rows that one unit of work changes. An operation on more takes several units, and others run in between.
 ROWS_AT_ONCE: Final = 256
@@ -242,7 +242,8 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     Written as `@operation(...)` above the rule, whose parameters besides the unit of work, the call and the page are
     its inputs. `shows` makes the struct of the answer of what the rule returns.
 
-    - The endpoint: `request` is a method and a path; keys need the `scope`, or each of several with spaces between.
+    - The endpoint: `request` is a method and a path; keys need the `scope`, each of several with spaces
+      between, or one of several with `|` between.
       Inputs that are not in the path are members of the body, or of the query of a GET or DELETE; `page: PageQuery`
       makes it a paged list. An answer that `shows_secret` is not stored for an Idempotency-Key. `stream` answers
       requests that accept its `media_types`. `noun` is the first part of the id, by default the name of the module.

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 from payres.core.protocol.urls import pointed
 from payres.core.protocol.visible import visible_text
@@ -19,11 +19,11 @@ from payres.html.language import Language, Mistyped, typed_amount
 from payres.interledger.store.peers import list_peers
 from payres.operator.api_keys import API_KEY, SCOPES, ApiKey
 from payres.operator.audit import ENTRY, AuditEntry
-from payres.operator.declarations import Name
+from payres.operator.declarations import Name, operation, said
 from payres.operator.grants import GRANT, Grant
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER, Peer
-from payres.operator.shapes import Shape
+from payres.operator.shapes import Shape, labelled
 from payres.operator.store import search as store
 from payres.operator.store.all_payments import PAYMENTS, page_of_payments
 from payres.operator.store.operators import API_KEYS, list_api_keys
@@ -33,6 +33,8 @@ from payres.operator.webhooks import WEBHOOK, Webhook
 from payres.webhooks.store.webhooks import list_webhooks
 
 MOST: Final = 20  # rows of a kind
+# A program finds what its key may read.
+READING: Final = "wallets:read|payments:read|grants:read|peers:read|webhooks:read|keys:read|audit:read"
 _UUID: Final = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PART_OF_ID: Final = re.compile("[0-9a-f-]{6,35}")
 
@@ -86,10 +88,23 @@ class Sought(NamedTuple):
         return contains([column], dict.fromkeys(spelled))
 
 
-def search(work: Work, q: Name) -> SearchResults:
+def _text(results: SearchResults) -> str:
+    parts = []
+    for name, (label, _, shape, _) in SEARCHED.items():
+        rows = [[column.cell(one).printed for column in shape.on_pages] for one in getattr(results, name)]
+        lines = [(first, ", ".join(filter(None, rest))) for first, *rest in rows]
+        heading = f"{label}, and more:" if name in results.more else f"{label}:"
+        parts += [f"{heading}\n{labelled(*lines)}"] if lines else []
+    return "\n\n".join(parts) or "Nothing was found"
+
+
+@operation("GET /search", READING, command="search TEXT", example="alice\n12.50", text=_text)
+def search(
+    work: Work, q: Annotated[Name, said("A part of a name or an address, an amount, an id or its end, or a note.")]
+) -> SearchResults:
     """Find wallets, payments, grants, peers, webhooks, API keys and changes.
 
-    By a part of a name or an address, an amount, an id or its end, or a note. A program finds what its key may read.
+    TEXT is a part of a name or an address, an amount, an id or its end, or a note.
     """
     text = " ".join(visible_text(q).split())
     bare = text.removeprefix("…").casefold()
@@ -166,7 +181,7 @@ def _once(*records: Iterable[Any]) -> Sequence[Any]:
     return [*{one.id: one for part in records for one in part}.values()]
 
 
-class Kind(NamedTuple):
+class Searched(NamedTuple):
     """A kind of things: what they are called, the scope of keys that may see them, their shape, and how they are
     found."""
 
@@ -177,12 +192,12 @@ class Kind(NamedTuple):
 
 
 # By the members of SearchResults.
-SEARCHED: Final[Mapping[str, Kind]] = {
-    "wallets": Kind("Wallets", "wallets:read", WALLET, _wallets),
-    "payments": Kind("Payments", "payments:read", PAYMENT, _payments),
-    "grants": Kind("Grants", "grants:read", GRANT, _grants),
-    "peers": Kind("Peers", "peers:read", PEER, _few(list_peers, "name", "ilp_address", "url")),
-    "webhooks": Kind("Webhooks", "webhooks:read", WEBHOOK, _few(list_webhooks, "url")),
-    "api_keys": Kind("API keys", "keys:read", API_KEY, _few(list_api_keys, "name")),
-    "changes": Kind("Changes", "audit:read", ENTRY, _changes),
+SEARCHED: Final[Mapping[str, Searched]] = {
+    "wallets": Searched("Wallets", "wallets:read", WALLET, _wallets),
+    "payments": Searched("Payments", "payments:read", PAYMENT, _payments),
+    "grants": Searched("Grants", "grants:read", GRANT, _grants),
+    "peers": Searched("Peers", "peers:read", PEER, _few(list_peers, "name", "ilp_address", "url")),
+    "webhooks": Searched("Webhooks", "webhooks:read", WEBHOOK, _few(list_webhooks, "url")),
+    "api_keys": Searched("API keys", "keys:read", API_KEY, _few(list_api_keys, "name")),
+    "changes": Searched("Changes", "audit:read", ENTRY, _changes),
 }

@@ -21,7 +21,16 @@ PATHS = (
     *("/payments/{incoming}/refund", "/grants/{grant}", "/grants/{grant}/revoke", "/peers", "/peers/second"),
     "/peers/second/unresolved-packets",
     *("/packets/{packet}", "/webhooks", "/webhooks/deliveries", "/api-keys", "/api-keys/{api_key}", "/audit-log"),
-    *("/exports", "/settings", "/wallets/nobody", "/nonsense"),
+    *(
+        "/search",
+        "/search?q=alice",
+        "/search?q=script&kind=payments",
+        "/search?q=nothing+of+this",
+        "/exports",
+        "/settings",
+        "/wallets/nobody",
+        "/nonsense",
+    ),
 )
 
 

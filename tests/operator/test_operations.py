@@ -132,6 +132,7 @@ CASES: Final = (
     Case("wallets.unlock", lambda new: {"wallet": new.wallet()}, "wallet.unlock"),
     Case("keys.list_keys", lambda new: {"wallet": new.keyed()["wallet"]}),
     Case("keys.revoke_key", lambda new: new.keyed(), "key.revoke"),
+    Case("search.search", lambda new: {"q": new.wallet()}),
     Case("grants.list_grants", lambda new: {"state": "denied"}),
     Case("grants.show_grant", lambda new: {"id": new.grant()}),
     Case("grants.revoke", lambda new: {"id": new.grant()}, "grant.revoke"),

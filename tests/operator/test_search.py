@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+import httpx2
 import pytest
 
 from payres.core.store.grants import interaction_of_grant
@@ -11,11 +12,12 @@ from payres.core.store.payments import OUTGOING
 from payres.core.store.server import AUDIT
 from payres.core.store.work import Work
 from payres.operator import wallets
-from payres.operator.search import MOST, SEARCHED, search
+from payres.operator.search import MOST, READING, SEARCHED, search
 from payres.operator.store import search as store
 from payres.webhooks.store.webhooks import list_webhooks
-from tests.helpers import last_segment, usd
+from tests.helpers import TIMEOUT, last_segment, usd
 from tests.instance import Instance, run_instance
+from tests.operator.api.conftest import Program
 from tests.operator.pages.seed import fill
 
 
@@ -162,10 +164,11 @@ def test_more_than_fits_is_said(payres: Instance, shop: Shop, monkeypatch: pytes
 
 
 def test_program_finds_what_its_key_may_read(payres: Instance, shop: Shop) -> None:
-    def as_program(work: Work) -> Mapping[str, Sequence[str]]:
-        work.actor = f"api:{shop.key}"  # payments:read and wallets:read
-        return {kind: getattr(search(work, "second"), kind) for kind in SEARCHED}
-
-    results = payres.read(as_program)
-    assert {kind for kind in SEARCHED if results[kind]} <= {"payments", "wallets"}
-    assert found(payres, "second")["peers"] == ["second"]
+    with httpx2.Client(timeout=TIMEOUT) as http:
+        whole = Program(payres, http).get("/search", q="alice")
+        assert {kind for kind, found in whole.items() if found} == {"wallets", "payments", "grants", "changes"}
+        assert [one["path"] for one in whole["wallets"]] == ["alice"]
+        less = Program(payres, http, "payments:read", "peers:read").get("/search", q="alice")
+        assert {kind: found for kind, found in less.items() if found} == {"payments": whole["payments"]}
+        assert Program(payres, http, "wallets:fund").ask("GET", "/search", q="alice").status_code == 403
+    assert {*READING.split("|")} == {kind.scope for kind in SEARCHED.values()}
