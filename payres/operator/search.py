@@ -2,18 +2,18 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Final, NamedTuple
 
 from payres.core.protocol.urls import pointed
 from payres.core.protocol.visible import visible_text
 from payres.core.protocol.wire import Resource
-from payres.core.store.accounts import AssetRecord, list_assets
+from payres.core.store.accounts import list_assets
 from payres.core.store.grants import GRANTS
 from payres.core.store.rows import PageQuery
 from payres.core.store.server import AUDIT
-from payres.core.store.wallets import WalletRecord
+from payres.core.store.wallets import WalletRecord, find_wallet
 from payres.core.store.work import Work
 from payres.html.language import Language, Mistyped, typed_amount
 from payres.interledger.store.peers import list_peers
@@ -27,7 +27,7 @@ from payres.operator.shapes import Shape, labelled
 from payres.operator.store import search as store
 from payres.operator.store.all_payments import PAYMENTS, page_of_payments
 from payres.operator.store.operators import API_KEYS, list_api_keys
-from payres.operator.store.search import Condition, contains, find_newest
+from payres.operator.store.search import Condition, Hits, contains, find_newest
 from payres.operator.wallets import WALLET, Wallet
 from payres.operator.webhooks import WEBHOOK, Webhook
 from payres.webhooks.store.webhooks import list_webhooks
@@ -54,38 +54,26 @@ class SearchResults(Resource, frozen=True, kw_only=True):
     partly: list[str]
 
 
-class Rows(NamedTuple):
-    """The first records of a kind, one more than MOST if there are more; `is_all` unless only the newest were
-    searched."""
-
-    records: Sequence[Any]
-    is_all: bool = True
-
-
 class Sought(NamedTuple):
-    """What is searched for: the text, in lower case too; the forms of it that SQL compares; the ids in it; and the
-    wallets that have it in their path or name."""
+    """What is searched for, in lower case; as SQL compares it; the ids in it; and the wallets that it names."""
 
     text: str
-    lower: str
     forms: Sequence[str]
     ids: Sequence[str]
     wallets: Sequence[WalletRecord] = ()
 
-    def among(self, records: Sequence[Any], *fields: str) -> Sequence[Any]:
+    def among(self, records: Sequence[Any], *fields: str) -> Hits:
         """The records that have it in one of these fields, in any case of its letters, or that it names by an id."""
-        fields = (*fields, "id") if _PART_OF_ID.fullmatch(self.lower) else fields
-        found = (any(self.lower in str(getattr(one, name)).casefold() for name in fields) for one in records)
-        return [one for one, is_found in zip(records, found, strict=True) if is_found or str(one.id) in self.ids]
+        fields = (*fields, "id") if _PART_OF_ID.fullmatch(self.text) else fields
+        found = (any(self.text in str(getattr(one, name) or "").casefold() for name in fields) for one in records)
+        return Hits([one for one, is_in in zip(records, found, strict=True) if is_in or str(one.id) in self.ids])
 
-    def inside(self, key: str, *columns: str) -> Condition:
-        """The condition that a column has it, or the key if it may be a part of an id."""
-        return contains([*columns, *([key] if _PART_OF_ID.fullmatch(self.lower) else [])], self.forms)
-
-    def inside_json(self, column: str) -> Condition:
-        """The condition that a text in a column of JSON has it, however it is escaped there."""
+    def inside(self, key: str, *columns: str, in_json: str = "NULL") -> Sequence[Condition]:
+        """The condition that one of these columns has it, or the key if it may be a part of an id; or a text in a
+        column of JSON, however it is escaped there."""
         spelled = (json.dumps(form, ensure_ascii=is_ascii)[1:-1] for form in self.forms for is_ascii in (True, False))
-        return contains([column], dict.fromkeys(spelled))
+        keys = [key] if _PART_OF_ID.fullmatch(self.text) else []
+        return contains([*columns, *keys], self.forms), contains([in_json], {*spelled})
 
 
 def _text(results: SearchResults) -> str:
@@ -106,79 +94,65 @@ def search(
 
     TEXT is a part of a name or an address, an amount, an id or its end, or a note.
     """
-    text = " ".join(visible_text(q).split())
-    bare = text.removeprefix("…").casefold()
+    typed = " ".join(visible_text(q).split()).removeprefix("…")
+    text = typed.casefold()
     # SQLite knows the case of ASCII letters only, so it is asked for the usual spellings of others.
-    forms = [bare] if bare.isascii() else [*dict.fromkeys((bare, text, text.lower(), text.upper(), text.title()))]
-    sought = Sought(text, bare, forms, _UUID.findall(bare))
+    forms = [text] if text.isascii() else [*{text, typed, text.upper(), text.title()}]
+    sought = Sought(text, forms, _UUID.findall(text))
     sought = sought._replace(wallets=_wallets(work, sought).records[:MOST])
     program, _, key_id = work.actor.partition(":")
     scopes = API_KEYS.by_id(work, key_id).scopes if program == "api" else SCOPES
-    found: dict[str, Any] = {"more": [], "partly": []}
+    results: dict[str, Any] = {"more": [], "partly": []}
     for name, kind in SEARCHED.items():
-        rows = kind.find(work, sought) if bare and kind.scope in scopes else Rows([])
-        found[name] = [kind.shape.show(work, one) for one in rows.records[:MOST]]
-        found["more"] += [name] if len(rows.records) > MOST else []
-        found["partly"] += [] if rows.is_all else [name]
-    return SearchResults(**found)
+        found = kind.find(work, sought) if text and kind.scope in scopes else Hits([])
+        results[name] = [kind.shape.show(work, one) for one in found.records[:MOST]]
+        results["more"] += [name] if len(found.records) > MOST else []
+        results["partly"] += [] if found.is_all else [name]
+    return SearchResults(**results)
 
 
-def _wallets(work: Work, sought: Sought) -> Rows:
-    path = work.urls.wallet_path(str(pointed(sought.text)))
-    beginning = sought.lower if path is None else path.removeprefix("admin/wallets/")
-    newest = store.newest_wallets(work)
-    found = [*store.wallets_below(work, beginning, MOST + 1), *sought.among(newest, "path", "public_name")]
-    records = {one.id: one for one in found}.values()
-    named = {sought.lower, beginning}
-    exact_first = sorted(records, key=lambda one: not named & {one.path, (one.public_name or "").casefold()})
-    return Rows(exact_first, len(newest) < store.NEWEST)
+def _wallets(work: Work, sought: Sought) -> Hits:
+    path = (work.urls.wallet_path(str(pointed(sought.text))) or sought.text).removeprefix("admin/wallets/")
+    of_path, newest = find_wallet(work, path), store.newest_wallets(work)
+    found = [*([of_path] if of_path else []), *sought.among(newest, "path", "public_name").records]
+    named_first = sorted(found, key=lambda one: (one.public_name or "").casefold() != sought.text and one != of_path)
+    return Hits(_once(named_first), len(newest) < store.NEWEST)
 
 
-def _payments(work: Work, sought: Sought) -> Rows:
-    """Those of the wallets too, which have an index."""
-    named = [PAYMENTS.by_id(work, one) for name in sought.ids for one in store.payments_named(work, name)]
-    of_wallets = [
-        one
-        for wallet in sought.wallets
-        for one in page_of_payments(work, PageQuery(MOST + 1), work.now, wallet_id=wallet.id)[0]
-    ]
-    conditions = [sought.inside("p.id", store.REMOTE), sought.inside_json("p.metadata")]
-    conditions += [store.worth(one.id, value) for one, value in _amounts(work, sought.text)]
-    newest = find_newest(work, PAYMENTS, conditions, MOST + 1)
-    others = sorted([*of_wallets, *newest.records], key=lambda one: str(one.id), reverse=True)
-    return Rows(_once(named, others), newest.is_all)
-
-
-def _amounts(work: Work, text: str) -> Iterator[tuple[AssetRecord, int]]:
-    """What the text is as an amount of each asset, in its smallest unit."""
-    for one in list_assets(work):
+def _payments(work: Work, sought: Sought) -> Hits:
+    named = [PAYMENTS.by_id(work, one) for one in store.payments_named(work, sought.ids)]
+    # An index has those of a wallet, so that they need not be among the newest.
+    pages = (page_of_payments(work, PageQuery(MOST + 1), work.now, wallet_id=one.id) for one in sought.wallets)
+    conditions = [*sought.inside("p.id", "p.receiver", in_json="p.metadata")]
+    for asset in list_assets(work):
         with suppress(Mistyped):
-            yield one, typed_amount(Language("en", work.now), text, one.asset)
+            value = typed_amount(Language("en", work.now), sought.text, asset.asset)
+            conditions.append(store.worth(asset.id, value))
+    newest = find_newest(work, PAYMENTS, conditions, MOST + 1)
+    others = [*newest.records, *(one for records, _ in pages for one in records)]
+    return Hits(
+        _once(named + sorted(others, key=lambda one: (one.id.endswith(sought.text), one.id), reverse=True)),
+        newest.is_all,
+    )
 
 
-def _grants(work: Work, sought: Sought) -> Rows:
-    named = [GRANTS.by_id(work, one) for name in sought.ids for one in store.grants_named(work, name)]
+def _grants(work: Work, sought: Sought) -> Hits:
+    named = [GRANTS.by_id(work, one) for one in store.grants_named(work, sought.ids)]
     of_wallets = store.of_wallets([one.id for one in sought.wallets])
-    columns = sought.inside("g.id", "g.client_name", "c.identity")
-    newest = find_newest(work, store.GRANTS_OF_CLIENTS, [columns, of_wallets], MOST + 1)
-    return Rows(_once(named, newest.records), newest.is_all)
+    conditions = [*sought.inside("g.id", "g.client_name", "c.identity"), of_wallets]
+    newest = find_newest(work, store.GRANTS_OF_CLIENTS, conditions, MOST + 1)
+    return Hits(_once([*named, *newest.records]), newest.is_all)
 
 
-def _changes(work: Work, sought: Sought) -> Rows:
-    named = [AUDIT.get(work, one) for one in sought.ids]
-    conditions = [sought.inside("id", "actor", "action", "object"), sought.inside_json("details")]
+def _changes(work: Work, sought: Sought) -> Hits:
+    named = filter(None, (AUDIT.get(work, one) for one in sought.ids))
+    conditions = sought.inside("id", "actor", "action", "object", in_json="details")
     newest = find_newest(work, AUDIT, conditions, MOST + 1)
-    return Rows(_once(filter(None, named), newest.records), newest.is_all)
+    return Hits(_once([*named, *newest.records]), newest.is_all)
 
 
-def _few(records: Callable[[Work], Sequence[Any]], *fields: str) -> Callable[[Work, Sought], Rows]:
-    """Of a kind with so few that all are looked at."""
-    return lambda work, sought: Rows(sought.among(records(work), *fields))
-
-
-def _once(*records: Iterable[Any]) -> Sequence[Any]:
-    """Each record once, in the order of the first of each."""
-    return [*{one.id: one for part in records for one in part}.values()]
+def _once(records: Iterable[Any]) -> Sequence[Any]:
+    return [*{one.id: one for one in records}.values()]
 
 
 class Searched(NamedTuple):
@@ -188,16 +162,18 @@ class Searched(NamedTuple):
     label: str
     scope: str
     shape: Shape
-    find: Callable[[Work, Sought], Rows]
+    find: Callable[[Work, Sought], Hits]
 
 
-# By the members of SearchResults.
+# By the members of SearchResults. Of peers, webhooks and keys there are so few that all are looked at.
 SEARCHED: Final[Mapping[str, Searched]] = {
     "wallets": Searched("Wallets", "wallets:read", WALLET, _wallets),
     "payments": Searched("Payments", "payments:read", PAYMENT, _payments),
     "grants": Searched("Grants", "grants:read", GRANT, _grants),
-    "peers": Searched("Peers", "peers:read", PEER, _few(list_peers, "name", "ilp_address", "url")),
-    "webhooks": Searched("Webhooks", "webhooks:read", WEBHOOK, _few(list_webhooks, "url")),
-    "api_keys": Searched("API keys", "keys:read", API_KEY, _few(list_api_keys, "name")),
+    "peers": Searched(
+        "Peers", "peers:read", PEER, lambda work, s: s.among(list_peers(work), "name", "ilp_address", "url")
+    ),
+    "webhooks": Searched("Webhooks", "webhooks:read", WEBHOOK, lambda work, s: s.among(list_webhooks(work), "url")),
+    "api_keys": Searched("API keys", "keys:read", API_KEY, lambda work, s: s.among(list_api_keys(work), "name")),
     "changes": Searched("Changes", "audit:read", ENTRY, _changes),
 }

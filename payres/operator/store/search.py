@@ -5,16 +5,13 @@ compared with `instr`, because LIKE has wildcards.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
-
-import msgspec
+from typing import Any, Final, NamedTuple
 
 from payres.core.store.grants import GrantRecord
 from payres.core.store.rows import AFTER_ALL, Table
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Transaction
 
-R = TypeVar("R", bound=msgspec.Struct)
 NEWEST: Final = 10_000  # rows of a table in which texts are looked for, which takes some 20 ms
 
 # Only the grants that owners decide on, with their clients: the others are far more, and say little.
@@ -24,8 +21,6 @@ GRANTS_OF_CLIENTS: Final = Table(
     prefix="g.",
     key="i.grant_id",
 )
-# The receiver of a payment to another server; the URLs of payments here have nothing to be found but their ids.
-REMOTE: Final = "iif(p.incoming_payment_id IS NULL, p.receiver, NULL)"
 _OF_PAYMENTS: Final = (
     "SELECT id FROM outgoing_payment WHERE id = ?",
     "SELECT id FROM incoming_payment WHERE id = ?",
@@ -47,11 +42,11 @@ class Condition(NamedTuple):
     values: Sequence[Any]
 
 
-class Newest(NamedTuple, Generic[R]):
-    """Rows, newest first. Unless it `is_all`, the table has more rows than were looked at."""
+class Hits(NamedTuple):
+    """Records, the first ones. Unless it `is_all`, the table has more rows than were looked at."""
 
-    records: Sequence[R]
-    is_all: bool
+    records: Sequence[Any]
+    is_all: bool = True
 
 
 def contains(columns: Iterable[str], texts: Iterable[str]) -> Condition:
@@ -72,41 +67,31 @@ def worth(asset_id: int, value: int) -> Condition:
     return Condition(f"(p.moved = ? OR p.amount = ?) AND {of_asset}", [value, str(value), asset_id])
 
 
-def find_newest(tx: Transaction, table: Table[R], conditions: Iterable[Condition], most: int) -> Newest[R]:
-    """Up to `most` rows, of the NEWEST of the table, that meet one of the conditions."""
+def find_newest(tx: Transaction, table: Table[Any], conditions: Iterable[Condition], most: int) -> Hits:
+    """Up to `most` rows, newest first, of the NEWEST of the table, that meet one of the conditions."""
     given = [one for one in conditions if one.sql]
-    floor = tx.execute(
-        f"SELECT {table.key} FROM {table.source} WHERE {table.key} < ? ORDER BY {table.key} DESC LIMIT 1 OFFSET ?",
-        (AFTER_ALL, NEWEST),
-    ).fetchone()
+    before = f"SELECT {table.key} FROM {table.source} WHERE {table.key} < ? ORDER BY {table.key} DESC LIMIT 1 OFFSET ?"
+    floor = tx.execute(before, (AFTER_ALL, NEWEST)).fetchone()
     met = " OR ".join(f"({one.sql})" for one in given)
     where = f"WHERE {table.key} > ? AND ({met}) ORDER BY {table.key} DESC LIMIT ?"
     values = (value for one in given for value in one.values)
-    return Newest(table.list(tx, where, floor[0] if floor else "", *values, most), floor is None)
+    return Hits(table.list(tx, where, floor[0] if floor else "", *values, most), floor is None)
 
 
-def payments_named(tx: Transaction, identifier: str) -> Sequence[str]:
-    """The ids of the payments that this is the id of, or that of their quote, packet or refund."""
-    return _named(tx, _OF_PAYMENTS, identifier)
+def payments_named(tx: Transaction, ids: Sequence[str]) -> Sequence[str]:
+    """The ids of the payments that these are the ids of, or of their quotes, packets or refunds."""
+    return _named(tx, _OF_PAYMENTS, ids)
 
 
-def grants_named(tx: Transaction, identifier: str) -> Sequence[str]:
-    """The ids of the grants that this is the id of, or that of their consent page or token."""
-    return _named(tx, _OF_GRANTS, identifier)
+def grants_named(tx: Transaction, ids: Sequence[str]) -> Sequence[str]:
+    """The ids of the grants that these are the ids of, or of their consent pages or tokens."""
+    return _named(tx, _OF_GRANTS, ids)
 
 
-def _named(tx: Transaction, statements: Sequence[str], identifier: str) -> Sequence[str]:
-    found = tx.execute(" UNION ALL ".join(statements), [identifier] * len(statements))
-    return list(dict.fromkeys(row[0] for row in found))
+def _named(tx: Transaction, statements: Sequence[str], ids: Sequence[str]) -> Sequence[str]:
+    return [name for one in ids for sql in statements for (name,) in tx.execute(sql, (one,))]
 
 
 def newest_wallets(tx: Transaction) -> Sequence[WalletRecord]:
     """The NEWEST wallets, newest first."""
     return WALLETS.list(tx, "WHERE w.id > 0 ORDER BY w.id DESC LIMIT ?", NEWEST)
-
-
-def wallets_below(tx: Transaction, beginning: str, most: int) -> Sequence[WalletRecord]:
-    """Up to `most` wallets whose paths begin with this, in the order of their paths."""
-    return WALLETS.list(
-        tx, "WHERE w.path >= ? AND w.path < ? ORDER BY w.path LIMIT ?", beginning, beginning + "\U0010ffff", most
-    )

@@ -140,7 +140,7 @@ PAYMENT_PAGES: dict[str, Query] = {
 SEARCHES: dict[str, Query] = {
     f"find_newest of {name}": call(search.find_newest, table, conditions, 5)
     for name, table, conditions in (
-        ("payments", all_payments.PAYMENTS, [search.contains(["p.id", search.REMOTE], ["1"]), search.worth(1, 1)]),
+        ("payments", all_payments.PAYMENTS, [search.contains(["p.id", "p.receiver"], ["1"]), search.worth(1, 1)]),
         ("grants", search.GRANTS_OF_CLIENTS, [search.contains(["c.identity"], ["1", "2"]), search.of_wallets([1])]),
         ("changes", server.AUDIT, [search.contains(["object", "details"], ["1"])]),
     )
