@@ -14,7 +14,7 @@ from payres.cli.options import limit_option, require_secret, secret_option
 from payres.cli.session import Session, with_session
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Environment, Work
-from payres.operator.declarations import REQUIRED, Input, Operation, declared
+from payres.operator.declarations import REQUIRED, CommandLine, Input, Operation, declared
 from payres.operator.exports import Export
 from payres.operator.shapes import Column
 
@@ -30,14 +30,15 @@ scale_option = click.option(
 
 def commands_of(modules: Sequence[str], group: str) -> Mapping[str, click.Command]:
     """The commands of a group that are declared in these modules, by name; or the one that has the group's name."""
-    found = [_command(one) for one in declared(*modules) if one.command.split()[:1] == [group]]
-    return {str(one.name): one for one in found}
+    found = [(one, one.command) for one in declared(*modules) if one.command]
+    made = [_command(one, line) for one, line in found if line.words.split()[0] == group]
+    return {str(one.name): one for one in made}
 
 
-def _command(operation: Operation) -> click.Command:
+def _command(operation: Operation, line: CommandLine) -> click.Command:
     """The command of an operation such as `wallet deposit PATH AMOUNT`: a word in capitals, in brackets if it may be
     missing, is an argument, and takes the next input. The other inputs are options."""
-    words = operation.command.split()
+    words = line.words.split()
     capitals = [word for word in words if word.strip("[]").isupper()]
     inputs = list(operation.inputs.values())
     arguments, options = inputs[: len(capitals)], inputs[len(capitals) :]
@@ -50,7 +51,7 @@ def _command(operation: Operation) -> click.Command:
         *([limit_option] if operation.is_paged else []),
         with_session,
     ]
-    found: Callable[..., Any] = partial(_run, operation, options)
+    found: Callable[..., Any] = partial(_run, operation, line, options)
     for decorate in reversed(decorators):
         found = decorate(found)
     is_of_asset = capitals[:2] == OLD_ASSET
@@ -59,8 +60,8 @@ def _command(operation: Operation) -> click.Command:
     params = list(reversed(getattr(found, "__click_params__", [])))  # in the order of the decorators
     name = " ".join(words[: len(words) - len(capitals)])
     # A line that continues the one above begins with spaces.
-    lines = operation.example.split("\n")
-    example = "\n".join(line if line.startswith(" ") else f"payres {name} {line}".rstrip() for line in lines)
+    lines = line.example.split("\n")
+    example = "\n".join(one if one.startswith(" ") else f"payres {name} {one}".rstrip() for one in lines)
     kind = AssetCommand if is_of_asset else Command
     return kind(name.split()[-1], callback=found, params=params, help=operation.docstring, example=example)
 
@@ -84,8 +85,8 @@ class AssetCommand(Command):
         return super().parse_args(ctx, [given["asset_option"], given["scale_option"], *args])
 
 
-def _run(operation: Operation, options: Sequence[Input], session: Session, /, **given: Any) -> None:
-    _check(operation, options, given)
+def _run(operation: Operation, line: CommandLine, options: Sequence[Input], session: Session, /, **given: Any) -> None:
+    _check(operation, line, options, given)
     asked = {key: value for key, value in given.items() if value is not None and value != ()}
     if operation.answer_type is Export:
         _export(session, operation, asked)
@@ -93,17 +94,17 @@ def _run(operation: Operation, options: Sequence[Input], session: Session, /, **
     if operation.is_async:
         found = session.in_steps(partial(operation.function, **_arguments(session.environment, operation, asked)))
     else:
-        found = (session.read if operation.only_reads else session.write)(partial(_unit, operation, asked))
-    _show(session, operation, found, given)
+        found = (session.read if operation.only_reads else session.write)(partial(_unit, operation, line, asked))
+    _show(session, operation, line, found, given)
 
 
-def _unit(operation: Operation, given: Mapping[str, Any], work: Work) -> Any:
+def _unit(operation: Operation, line: CommandLine, given: Mapping[str, Any], work: Work) -> Any:
     """The unit whose result the command prints."""
     arguments = _arguments(work, operation, given)
     page = {"page": PageQuery(given["limit"])} if operation.is_paged else {}
     found = operation.run(work, arguments | page)
-    if operation.then is not None:
-        return operation.then.find(work, **{name: arguments[name] for name in operation.segments})
+    if line.then is not None:
+        return line.then.find(work, **{name: arguments[name] for name in operation.segments})
     return found
 
 
@@ -147,14 +148,14 @@ def _arguments(work: Work | Environment, operation: Operation, given: Mapping[st
     return operation.read(typed)
 
 
-def _show(session: Session, operation: Operation, found: Any, given: Mapping[str, Any]) -> None:
-    shape = operation.then or operation.shows
+def _show(session: Session, operation: Operation, line: CommandLine, found: Any, given: Mapping[str, Any]) -> None:
+    shape = line.then or operation.shows
     if operation.listing is not None:
         listing, things = operation.listing, found.result
         text = table_text(shape.listed, things) if shape and things else listing.none.format(**given)
         session.show({listing.member: things}, text)
-    elif operation.text is not None:
-        session.show(found, operation.text(found))
+    elif line.text is not None:
+        session.show(found, line.text(found))
         is_link = hasattr(found, "url") and hasattr(found, "expires_at")
         if is_link and not session.as_json:  # beside the URL, which scripts take from standard output
             click.echo(f"It works once, until {found.expires_at}", err=True)
@@ -194,11 +195,11 @@ def _type(one: Input) -> Any:
     return click.Choice(list(one.choices)) if one.choices else str
 
 
-def _check(operation: Operation, options: Sequence[Input], given: Mapping[str, Any]) -> None:
+def _check(operation: Operation, line: CommandLine, options: Sequence[Input], given: Mapping[str, Any]) -> None:
     """Raises UsageError if a secret is missing, or a change has no members."""
     for one in options:
         if "is_secret" in one.extra and one.is_required:
             require_secret(one.name, given[one.name])
     if operation.method == "PATCH" and all(given[one.name] in (None, ()) for one in options):
-        example = operation.example.partition("--")[2]
+        example = line.example.partition("--")[2]
         raise click.UsageError(f"Name what is to change, such as --{example}")

@@ -82,10 +82,10 @@ def admin_routes() -> Sequence[Route]:
 
 
 async def _serve(request: Request, operation: Operation) -> Response:
-    if not operation.scope:  # anyone may read the OpenAPI document
+    if not operation.scopes:  # anyone may read the OpenAPI document
         return json_response(await asyncio.to_thread(operation.function, context_of(request).urls.base))
     try:
-        call = await _authorize(request, operation.scope)
+        call = await _authorize(request, operation.scopes)
         given, body = await _given(request, operation)
         if operation.answer_type is Export:
             export = operation.function(**given)
@@ -100,7 +100,7 @@ async def _serve(request: Request, operation: Operation) -> Response:
         raise BearerTokenInvalid(str(error), error.details["reason"]) from error
 
 
-async def _authorize(request: Request, scope: str) -> ApiCall:
+async def _authorize(request: Request, scopes: Sequence[str]) -> ApiCall:
     """Raises 401, InsufficientAccess, TooManyRequests."""
     context = context_of(request)
     text = credentials(request.scope["headers"], "bearer")
@@ -108,7 +108,7 @@ async def _authorize(request: Request, scope: str) -> ApiCall:
         raise BearerTokenInvalid("Send an API key as Authorization: Bearer <key>", "missing_token")
     key = await context.database.read(partial(api_keys.authenticate, text=text))
     context.rate_limits.prove(request.scope)
-    api_keys.require_scope(key, scope)
+    api_keys.require_scopes(key, scopes)
     context.rate_limits.check_client(key.actor)
     if api_keys.is_use_due(key, context.clock.now()):
         with suppress(Unavailable):  # reading still works
@@ -284,7 +284,7 @@ def admin_document(base_url: str) -> dict[str, Any]:
         "The operator's API of payres",
         "Scopes: " + "; ".join(f"`{scope}`: {what}" for scope, what in SCOPES.items()) + ".",
         base_url,
-        [(one.method, ADMIN_API + one.path, _operation(one)) for one in admin_endpoints() if one.scope],
+        [(one.method, ADMIN_API + one.path, _operation(one)) for one in admin_endpoints() if one.scopes],
         TAGS,
         {"apiKey": {"type": "http", "scheme": "bearer", "description": "A key of `payres api-key create`."}},
         [{"apiKey": []}],
@@ -304,7 +304,7 @@ def _operation(operation: Operation) -> documents.Schema:
             "operationId": operation.id,
             "summary": operation.summary,
             "tags": [operation.path.split("/")[1]],
-            "description": f"Needs the scope `{operation.scope.replace(' ', '` and `').replace('|', '` or `')}`.",
+            "description": f"Needs the scope `{'` and `'.join(operation.scopes).replace('|', '` or `')}`.",
         },
         _parameters(operation),
         operation.status,

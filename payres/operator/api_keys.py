@@ -4,7 +4,7 @@ A key is `payres_<id>_<secret>`. The id is public. The secret has 256 random bit
 """
 
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Final
 
 from msgspec.structs import asdict
@@ -17,6 +17,7 @@ from payres.core.store import server
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.work import Work
 from payres.operator.declarations import (
+    CommandLine,
     Listing,
     Name,
     OperationForm,
@@ -130,13 +131,13 @@ CREATED: Final = Shape(created, fact("Key", "key", "secret"), *API_KEY.columns)
 NONE: Final = "There are no API keys yet; `payres api-key create` makes one"
 
 
-@operation("GET /api-keys", "keys:read", API_KEY, listing=Listing("apiKeys", NONE, "API keys"))
+@operation("GET /api-keys keys:read", API_KEY, listing=Listing("apiKeys", NONE, "API keys"))
 def page_of_api_keys(work: Work, page: PageQuery) -> tuple[Sequence[ApiKeyRecord], PageBounds]:
     """List API keys."""
     return select_page(work, API_KEYS, page)
 
 
-@operation(shows=API_KEY, command="api-key list", listing=Listing("apiKeys", NONE))
+@operation(shows=API_KEY, command=CommandLine("api-key list"), listing=Listing("apiKeys", NONE))
 def list_api_keys(work: Work) -> Sequence[ApiKeyRecord]:
     """List keys, newest first.
 
@@ -146,12 +147,13 @@ def list_api_keys(work: Work) -> Sequence[ApiKeyRecord]:
 
 
 @operation(
-    "POST /api-keys",
-    "keys:write",
+    "POST /api-keys keys:write",
     CREATED,
-    command="api-key create NAME",
-    example='"Order book" --scope payments:read --scope wallets:read',
-    text=lambda created: str(created.key),
+    command=CommandLine(
+        "api-key create NAME",
+        '"Order book" --scope payments:read --scope wallets:read',
+        text=lambda created: str(created.key),
+    ),
     form=OperationForm("Make the key", title="New API key", path="/new-api-key", lists="/api-keys"),
     shows_secret=True,
 )
@@ -186,18 +188,16 @@ def create_api_key(work: Work, name: Name, scopes: Scopes, expires_at: Expiry | 
 
 
 @operation(
-    "DELETE /api-keys/{id}",
-    "keys:write",
+    "DELETE /api-keys/{id} keys:write",
     API_KEY,
-    command="api-key revoke ID",
-    example="0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
+    command=CommandLine("api-key revoke ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
     form=OperationForm(
         "Revoke the key",
-        "Requests with this key, and with those that were created with it, are refused from now on.",
         API_KEY,
-        "The key {name} is revoked",
+        done="The key {name} is revoked",
         is_over=lambda key: key.revoked_at,
         ends=True,
+        will="Requests with this key, and with those that were created with it, are refused from now on.",
     ),
 )
 def revoke_api_key(work: Work, id: str, keep_made: KeepMade = False) -> ApiKeyRecord:
@@ -235,9 +235,9 @@ def key_of_actor(work: Work) -> ApiKeyRecord | None:
     return API_KEYS.get(work, id) if kind == "api" else None
 
 
-def require_scope(key: ApiKeyRecord, scope: str) -> None:
-    """Raises InsufficientAccess, naming the first missing scope; `scope` is as in the declarations of operations."""
-    for one in scope.split():
+def require_scopes(key: ApiKeyRecord, scopes: Iterable[str]) -> None:
+    """Raises InsufficientAccess, naming the first missing scope, or those of which the key has none."""
+    for one in scopes:
         if not {*one.split("|")} & {*key.scopes}:
             lacking = one.replace("|", " or ")
             sentence = f"The API key lacks the scope {lacking}; create one that has it with `payres api-key create`"

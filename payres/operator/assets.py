@@ -21,7 +21,16 @@ from payres.core.store.accounts import ASSETS, AssetRecord, RateRecord, find_ope
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.operator import movements
-from payres.operator.declarations import DecimalText, Listing, OperationForm, Reference, Sum, operation, said
+from payres.operator.declarations import (
+    CommandLine,
+    DecimalText,
+    Listing,
+    OperationForm,
+    Reference,
+    Sum,
+    operation,
+    said,
+)
 from payres.operator.movements import MOVEMENT, NamedAccount
 from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
@@ -153,10 +162,9 @@ RATE: Final = Shape(
 
 
 @operation(
-    "GET /assets",
-    "assets:read",
+    "GET /assets assets:read",
     ASSET,
-    command="asset list",
+    command=CommandLine("asset list"),
     listing=Listing(
         "assets",
         "There are no assets yet; the first wallet makes one",
@@ -191,17 +199,15 @@ def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
 
 
 @operation(
-    "PUT /assets/{code}/{scale}/fee",
-    "assets:write",
+    "PUT /assets/{code}/{scale}/fee assets:write",
     ASSET,
-    command="fee set CODE SCALE",
-    example="--asset USD --scale 2 --fixed 0.10 --basis-points 50",
+    command=CommandLine("fee set CODE SCALE", "--asset USD --scale 2 --fixed 0.10 --basis-points 50"),
     form=OperationForm(
         "Set the fee",
-        "Payments from wallets in the currency cost it. Prices already shown hold.",
         ASSET,
-        "The fee for sending in {asset_code} is set",
+        done="The fee for sending in {asset_code} is set",
         changes=lambda one: asdict(one.fee),
+        will="Payments from wallets in the currency cost it. Prices already shown hold.",
     ),
 )
 def set_fee(work: Work, code: str, scale: Scale, fixed: FixedFee = "0", basis_points: BasisPoints = 0) -> AssetRecord:
@@ -221,10 +227,9 @@ def set_fee(work: Work, code: str, scale: Scale, fixed: FixedFee = "0", basis_po
 
 
 @operation(
-    "GET /rates",
-    "assets:read",
+    "GET /rates assets:read",
     RATE,
-    command="rate list",
+    command=CommandLine("rate list"),
     listing=Listing("rates", "No rates are set; see `payres rate set`", "Exchange rates"),
 )
 def list_rates(work: Work) -> Sequence[RateRecord]:
@@ -233,19 +238,18 @@ def list_rates(work: Work) -> Sequence[RateRecord]:
 
 
 @operation(
-    "PUT /rates/{base}/{counter}",
-    "assets:write",
+    "PUT /rates/{base}/{counter} assets:write",
     RATE,
-    command="rate set BASE COUNTER RATE",
-    example="USD EUR 0.92",
-    text=lambda rate: f"1 {rate.base} buys {rate.rate} {rate.counter}",
+    command=CommandLine(
+        "rate set BASE COUNTER RATE", "USD EUR 0.92", text=lambda rate: f"1 {rate.base} buys {rate.rate} {rate.counter}"
+    ),
     form=OperationForm(
         "Set the rate",
-        "The reverse is the inverse, unless you set it too. Prices already shown hold.",
         done="1 {base} buys {rate} {counter}",
         title="Set a rate",
         path="/set-rate",
         lists="/rates",
+        will="The reverse is the inverse, unless you set it too. Prices already shown hold.",
     ),
 )
 def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord:
@@ -268,18 +272,19 @@ def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord
 
 
 @operation(
-    "DELETE /rates/{base}/{counter}",
-    "assets:write",
-    command="rate remove BASE COUNTER",
-    example="USD EUR",
-    text=lambda removed: f"The rate from {removed.base} to {removed.counter} is removed",
+    "DELETE /rates/{base}/{counter} assets:write",
+    command=CommandLine(
+        "rate remove BASE COUNTER",
+        "USD EUR",
+        text=lambda removed: f"The rate from {removed.base} to {removed.counter} is removed",
+    ),
     form=OperationForm(
         "Remove the rate",
-        "The rates service, if there is one, sets the next rate.",
         RATE,
-        "The rate from {base} to {counter} is removed",
+        done="The rate from {base} to {counter} is removed",
         back="/rates",
         ends=True,
+        will="The rates service, if there is one, sets the next rate.",
     ),
 )
 def remove_rate(work: Work, base: str, counter: str) -> RemovedRate:
@@ -290,7 +295,7 @@ def remove_rate(work: Work, base: str, counter: str) -> RemovedRate:
     return RemovedRate(base=base, counter=counter)
 
 
-@operation("GET /assets/{code}/{scale}/liquidity/movements", "liquidity:read", MOVEMENT)
+@operation("GET /assets/{code}/{scale}/liquidity/movements liquidity:read", MOVEMENT)
 def list_liquidity(work: Work, code: str, scale: Scale, page: PageQuery) -> tuple[Sequence[MovementRecord], PageBounds]:
     """List deposits into the liquidity of an asset, and withdrawals."""
     found = find_operator_account(work, require_asset(work, code, scale).id, "liquidity")
@@ -299,18 +304,15 @@ def list_liquidity(work: Work, code: str, scale: Scale, page: PageQuery) -> tupl
 
 
 @operation(
-    "POST /assets/{code}/{scale}/liquidity/deposits",
-    "liquidity:write",
+    "POST /assets/{code}/{scale}/liquidity/deposits liquidity:write",
     MOVEMENT,
-    command="liquidity deposit CODE SCALE AMOUNT",
-    example="1000.00 --asset EUR --scale 2",
-    then=ASSET,
+    command=CommandLine("liquidity deposit CODE SCALE AMOUNT", "1000.00 --asset EUR --scale 2", then=ASSET),
     form=OperationForm(
         "Deposit liquidity",
-        "It pays receivers in the currency when the sender pays in another.",
         ASSET,
-        "{asset_code} {amount:money} were deposited; the liquidity is {asset_code} {liquidity:money}",
+        done="{asset_code} {amount:money} were deposited; the liquidity is {asset_code} {liquidity:money}",
         moves_money=True,
+        will="It pays receivers in the currency when the sender pays in another.",
     ),
 )
 def deposit_liquidity(
@@ -325,18 +327,15 @@ def deposit_liquidity(
 
 
 @operation(
-    "POST /assets/{code}/{scale}/liquidity/withdrawals",
-    "liquidity:write",
+    "POST /assets/{code}/{scale}/liquidity/withdrawals liquidity:write",
     MOVEMENT,
-    command="liquidity withdraw CODE SCALE AMOUNT",
-    example="250.00 --asset EUR --scale 2",
-    then=ASSET,
+    command=CommandLine("liquidity withdraw CODE SCALE AMOUNT", "250.00 --asset EUR --scale 2", then=ASSET),
     form=OperationForm(
         "Withdraw liquidity",
-        "What is held for payments in progress stays.",
         ASSET,
-        "{asset_code} {amount:money} were withdrawn; the liquidity is {asset_code} {liquidity:money}",
+        done="{asset_code} {amount:money} were withdrawn; the liquidity is {asset_code} {liquidity:money}",
         moves_money=True,
+        will="What is held for payments in progress stays.",
     ),
 )
 def withdraw_liquidity(
@@ -351,19 +350,16 @@ def withdraw_liquidity(
 
 
 @operation(
-    "POST /assets/{code}/{scale}/fees/withdrawals",
-    "liquidity:write",
+    "POST /assets/{code}/{scale}/fees/withdrawals liquidity:write",
     MOVEMENT,
-    command="fee withdraw CODE SCALE AMOUNT",
-    example="12.50 --asset USD --scale 2",
-    then=ASSET,
+    command=CommandLine("fee withdraw CODE SCALE AMOUNT", "12.50 --asset USD --scale 2", then=ASSET),
     form=OperationForm(
         "Withdraw fees",
-        "The collected fees are yours.",
         ASSET,
-        "{asset_code} {amount:money} were withdrawn; {asset_code} {fees:money} of fees are left",
+        done="{asset_code} {amount:money} were withdrawn; {asset_code} {fees:money} of fees are left",
         path="/assets/{code}/{scale}/withdraw-fees",
         moves_money=True,
+        will="The collected fees are yours.",
     ),
 )
 def withdraw_fees(

@@ -9,7 +9,7 @@ from payres.core.protocol.wire import Resource, encode
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.server import AUDIT, AuditRecord
 from payres.core.store.work import Work
-from payres.operator.declarations import Listing, Name, TimeText, operation, require_time, said
+from payres.operator.declarations import CommandLine, Listing, Name, TimeText, operation, require_time, said
 from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
 
 # The section with the page of an action's object, by the noun of the action.
@@ -91,11 +91,9 @@ ENTRY: Final = Shape(
 
 
 @operation(
-    "GET /audit-log",
-    "audit:read",
+    "GET /audit-log audit:read",
     ENTRY,
-    command="audit list",
-    example="--limit 10",
+    command=CommandLine("audit list", "--limit 10"),
     listing=Listing(
         "entries",
         "Nothing has been changed yet",

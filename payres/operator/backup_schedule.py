@@ -28,7 +28,7 @@ log = logging.getLogger("payres.backup")
 Write = Callable[[Callable[[Work], None]], Coroutine[Any, Any, None]]
 
 
-@operation("POST /backups", "backup:write", noun="backups")
+@operation("POST /backups backup:write", noun="backups")
 async def make(call: ActorRequest) -> MadeBackup:
     """Make a verified copy of the database in the directory of the setting backup_directory."""
     return await make_in_folder(call.context, call.write)

@@ -168,6 +168,20 @@ class Listing(NamedTuple):
     also: tuple[str, str] | None = None
 
 
+class CommandLine(NamedTuple):
+    """A command: its `words` name its arguments in capitals, in the order of the inputs; the others are options, and
+    only commands have `limit`.
+
+    It prints the answer, or with `then` the thing that the path names, as `text` formats it or with the labels of its
+    shape. The help shows each line of `example` after the name of the command.
+    """
+
+    words: str
+    example: str = ""
+    then: Shape | None = None
+    text: Callable[[Any], str] | None = None
+
+
 class OperationForm(NamedTuple):
     """A page with a form that carries out an operation, for operators with write access.
 
@@ -185,13 +199,13 @@ class OperationForm(NamedTuple):
     """
 
     button: str | Mapping[str, str]
-    will: str | Sequence[str] | Callable[[Any], Sequence[str]] = ()
     about: Shape | None = None
     done: str = ""
     title: str = ""
     path: str = ""
     lists: str = ""
     back: str = ""
+    will: str | Sequence[str] | Callable[[Any], Sequence[str]] = ()
     is_over: Callable[[Any], object] = lambda _: False
     changes: bool | Callable[[Any], Mapping[str, Any]] = False
     question: str = ""
@@ -242,23 +256,16 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     Written as `@operation(...)` above the rule, whose parameters besides the unit of work, the call and the page are
     its inputs. `shows` makes the struct of the answer of what the rule returns.
 
-    - The endpoint: `request` is a method and a path; keys need the `scope`, each of several with spaces
-      between, or one of several with `|` between.
-      Inputs that are not in the path are members of the body, or of the query of a GET or DELETE; `page: PageQuery`
-      makes it a paged list. An answer that `shows_secret` is not stored for an Idempotency-Key. `stream` answers
-      requests that accept its `media_types`. `noun` is the first part of the id, by default the name of the module.
-    - The command: its words name its arguments in capitals, in the order of the inputs; the others are options, and
-      only commands have `limit`. It prints the answer, or with `then` the thing that the path names, as `text` formats
-      it or with the labels of its shape. The help shows each line of `example` after the name of the command.
+    The `request` of an endpoint is a method, a path, and the scopes that a key needs, or of several with `|` between
+    them one. Inputs that are not in the path are members of the body, or of the query of a GET or DELETE; `page:
+    PageQuery` makes it a paged list. An answer that `shows_secret` is not stored for an Idempotency-Key. `stream`
+    answers requests that accept its `media_types`. `noun` is the first part of the id, by default the name of the
+    module.
     """
 
     request: str = ""
-    scope: str = ""
     shows: Shape | None = None
-    command: str = ""
-    example: str = ""
-    then: Shape | None = None
-    text: Callable[[Any], str] | None = None
+    command: CommandLine | None = None
     listing: Listing | None = None
     form: OperationForm | None = None
     noun: str = ""
@@ -279,7 +286,12 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     @property
     def path(self) -> str:
         """The path of the endpoint below ADMIN_API, with parameters in braces."""
-        return self.request.partition(" ")[2]
+        return self.request.split()[1] if self.request else ""
+
+    @property
+    def scopes(self) -> Sequence[str]:
+        """What a key needs for the endpoint."""
+        return self.request.split()[2:]
 
     @property
     def id(self) -> str:

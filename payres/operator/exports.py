@@ -16,7 +16,7 @@ from payres.core.protocol.errors import InvalidRequest
 from payres.core.protocol.identifiers import first_identifier
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
-from payres.operator.declarations import MAX_NAME_LENGTH, TimeText, operation, require_time, said
+from payres.operator.declarations import MAX_NAME_LENGTH, CommandLine, TimeText, operation, require_time, said
 from payres.operator.shapes import as_csv
 from payres.operator.store import entries
 from payres.operator.store.all_payments import PaymentRecord, payments_in_order
@@ -97,10 +97,8 @@ class Export:
 
 
 @operation(
-    "GET /exports/payments",
-    "payments:read",
-    command="export payments",
-    example="--from 2026-01-01 --to 2026-02-01 > january.csv",
+    "GET /exports/payments payments:read",
+    command=CommandLine("export payments", "--from 2026-01-01 --to 2026-02-01 > january.csv"),
     media_types=FILES,
 )
 def export_payments(
@@ -128,10 +126,8 @@ def export_payments(
 
 
 @operation(
-    "GET /exports/ledger",
-    "ledger:read",
-    command="export ledger",
-    example="--format jsonl > ledger.jsonl",
+    "GET /exports/ledger ledger:read",
+    command=CommandLine("export ledger", "--format jsonl > ledger.jsonl"),
     media_types=FILES,
 )
 def export_ledger(
@@ -151,10 +147,8 @@ def export_ledger(
 
 
 @operation(
-    "GET /wallets/{wallet}/statement",
-    "ledger:read",
-    command="export statement",
-    example="--wallet alice --from 2026-01-01 --to 2026-02-01",
+    "GET /wallets/{wallet}/statement ledger:read",
+    command=CommandLine("export statement", "--wallet alice --from 2026-01-01 --to 2026-02-01"),
     media_types=FILES,
 )
 def export_statement(

@@ -23,7 +23,7 @@ from payres.core.store.grants import GRANTS, Decider, GrantRecord, GrantState, I
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
-from payres.operator.declarations import Listing, OperationForm, operation, said
+from payres.operator.declarations import CommandLine, Listing, OperationForm, operation, said
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 
 
@@ -201,11 +201,9 @@ GRANT: Final = Shape(
 
 
 @operation(
-    "GET /grants",
-    "grants:read",
+    "GET /grants grants:read",
     GRANT,
-    command="grant list",
-    example="--state pending",
+    command=CommandLine("grant list", "--state pending"),
     listing=Listing("grants", "There are no such grants", "Grants"),
 )
 def list_grants(
@@ -219,18 +217,16 @@ def list_grants(
 
 
 @operation(
-    "GET /grants/{id}",
-    "grants:read",
+    "GET /grants/{id} grants:read",
     GRANT,
-    command="grant show REF",
-    example="http://127.0.0.1:8080/interact/0198.../7mC...",
+    command=CommandLine("grant show REF", "http://127.0.0.1:8080/interact/0198.../7mC..."),
 )
 def show_grant(work: Work, id: GrantName) -> GrantRecord:
     """Show a grant: its client, what it permits, and its state."""
     return require_grant(work, id)
 
 
-@operation("PUT /grants/{id}/decision", "grants:write")
+@operation("PUT /grants/{id}/decision grants:write")
 def decide(work: Work, id: str, approve: bool) -> GrantDecision:
     """Consent to a grant, or refuse it, in the owner's name.
 
@@ -249,7 +245,7 @@ def _decided(word: str, decision: GrantDecision) -> str:
     return f"{word}\nredirect  {redirect}"
 
 
-@operation(command="grant approve REF", example="0198c0de-...", text=partial(_decided, "approved"))
+@operation(command=CommandLine("grant approve REF", "0198c0de-...", text=partial(_decided, "approved")))
 def approve(work: Work, id: GrantName) -> GrantDecision:
     """Consent to a grant in the owner's name.
 
@@ -259,7 +255,7 @@ def approve(work: Work, id: GrantName) -> GrantDecision:
     return decide(work, id, approve=True)
 
 
-@operation(command="grant deny REF", example="0198c0de-...", text=partial(_decided, "denied"))
+@operation(command=CommandLine("grant deny REF", "0198c0de-...", text=partial(_decided, "denied")))
 def deny(work: Work, id: GrantName) -> GrantDecision:
     """Refuse a grant in the owner's name.
 
@@ -270,18 +266,16 @@ def deny(work: Work, id: GrantName) -> GrantDecision:
 
 
 @operation(
-    "DELETE /grants/{id}",
-    "grants:write",
+    "DELETE /grants/{id} grants:write",
     GRANT,
-    command="grant revoke REF",
-    example="0198c0de-...",
+    command=CommandLine("grant revoke REF", "0198c0de-..."),
     form=OperationForm(
         "Revoke the grant",
-        "The grant and its tokens end at once; this cannot be undone. What was paid stays paid.",
         GRANT,
-        "The grant is revoked",
+        done="The grant is revoked",
         is_over=lambda grant: grant.ended_at,
         ends=True,
+        will="The grant and its tokens end at once; this cannot be undone. What was paid stays paid.",
     ),
 )
 def revoke(work: Work, id: GrantName) -> GrantRecord:

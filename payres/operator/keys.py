@@ -11,7 +11,7 @@ from payres.core.signatures.jwk import JWK
 from payres.core.store import server, wallets
 from payres.core.store.wallets import KEYS, WALLETS, KeyRecord
 from payres.core.store.work import Work
-from payres.operator.declarations import Listing, Name, OperationForm, check_name, operation, said
+from payres.operator.declarations import CommandLine, Listing, Name, OperationForm, check_name, operation, said
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.wallets import WALLET, WalletName, require_wallet
 
@@ -70,11 +70,9 @@ KEY: Final = Shape(
 
 
 @operation(
-    "GET /wallets/{wallet}/keys",
-    "wallets:read",
+    "GET /wallets/{wallet}/keys wallets:read",
     KEY,
-    command="key list PATH",
-    example="alice",
+    command=CommandLine("key list PATH", "alice"),
     listing=Listing("keys", "The wallet has no keys; `payres key generate` makes one"),
     noun="keys",
 )
@@ -91,18 +89,17 @@ def _read_jwk(_: object, text: str) -> object:
 
 
 @operation(
-    "POST /wallets/{wallet}/keys",
-    "wallets:write",
+    "POST /wallets/{wallet}/keys wallets:write",
     KEY,
     noun="keys",
     form=OperationForm(
         "Add the key",
-        "Signatures with it are accepted from now on.",
         WALLET,
-        "The key {kid} is added",
+        done="The key {kid} is added",
         title="Add a key",
         path="/wallets/{wallet}/new-key",
         back="/wallets/{wallet}",
+        will="Signatures with it are accepted from now on.",
     ),
 )
 def add_key(
@@ -136,19 +133,17 @@ def add_key(
 
 
 @operation(
-    "DELETE /wallets/{wallet}/keys/{kid}",
-    "wallets:write",
+    "DELETE /wallets/{wallet}/keys/{kid} wallets:write",
     KEY,
-    command="key revoke PATH KID",
-    example="alice my-app",
+    command=CommandLine("key revoke PATH KID", "alice my-app"),
     form=OperationForm(
         "Revoke the key",
-        "Requests signed with this key are refused from now on. It is no longer served in jwks.json.",
         KEY,
-        "The key {kid} is revoked",
+        done="The key {kid} is revoked",
         back="/wallets/{wallet}",
         is_over=lambda key: key.revoked_at,
         ends=True,
+        will="Requests signed with this key are refused from now on. It is no longer served in jwks.json.",
     ),
     noun="keys",
 )

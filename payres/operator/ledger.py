@@ -80,7 +80,7 @@ def ledger_check(findings: Sequence[Finding]) -> LedgerCheck:
     return LedgerCheck(ok=broken is None, broken=broken.name if broken else None, checks=checks)
 
 
-@operation("GET /ledger/check", "ledger:read")
+@operation("GET /ledger/check ledger:read")
 async def check(call: Units) -> LedgerCheck:
     """Check every invariant of the ledger, over one snapshot. This takes long if there are many payments."""
     at, findings = await call.read(lambda work: (work.now, invariant_checks.check(work)))
@@ -92,7 +92,7 @@ async def check(call: Units) -> LedgerCheck:
 ENTRY: Final = Shape(ledger_entry)
 
 
-@operation("GET /ledger/entries", "ledger:read", ENTRY, noun="ledger")
+@operation("GET /ledger/entries ledger:read", ENTRY, noun="ledger")
 def list_entries(
     work: Work, page: PageQuery, payment: Name | UnsetType = UNSET, account: AccountName | UnsetType = UNSET
 ) -> tuple[Sequence[EntryRecord], PageBounds]:

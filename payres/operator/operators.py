@@ -14,7 +14,7 @@ from payres.core.store import server
 from payres.core.store.work import Work
 from payres.html import sign_in
 from payres.html.store.sessions import end_access
-from payres.operator.declarations import check_name, operation, said
+from payres.operator.declarations import CommandLine, check_name, operation, said
 from payres.operator.store import operators
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord
 
@@ -28,7 +28,7 @@ class ShownLink(Resource, frozen=True, kw_only=True):
     expires_at: str
 
 
-@operation(command="admin link", example="--name ann", text=lambda made: str(made.url))
+@operation(command=CommandLine("admin link", "--name ann", text=lambda made: str(made.url)))
 def make_link(
     work: Work,
     name: Annotated[str, said("The operator's name, as in the audit log.")] = "admin",

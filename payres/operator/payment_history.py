@@ -31,7 +31,7 @@ from payres.interledger.node import node_of
 from payres.interledger.store import packets
 from payres.interledger.store.checkouts import Stage, checkouts_of
 from payres.operator import grants, ledger, refunds
-from payres.operator.declarations import DecimalText, OperationForm, Reference, operation, said
+from payres.operator.declarations import CommandLine, DecimalText, OperationForm, Reference, operation, said
 from payres.operator.grants import Grant
 from payres.operator.ledger import LedgerEntry
 from payres.operator.payments import PAYMENT, Payment, PaymentName, payment, require_payment
@@ -201,18 +201,17 @@ Receiver = Annotated[
 
 
 @operation(
-    "POST /payments/{id}/refunds",
-    "payments:refund",
+    "POST /payments/{id}/refunds payments:refund",
     form=OperationForm(
         "Refund",
-        [
+        PAYMENT,
+        done="The refund is made or on its way",
+        is_over=lambda one: one.direction != "incoming",
+        moves_money=True,
+        will=[
             "The amount leaves the wallet and goes back to the wallets here that paid it, the last one first.",
             "What came from another server goes to the wallet address that you name: ask who paid for it.",
         ],
-        PAYMENT,
-        "The refund is made or on its way",
-        is_over=lambda one: one.direction != "incoming",
-        moves_money=True,
     ),
     noun="payments",
 )
@@ -357,12 +356,9 @@ def _event_line(event: PaymentEvent) -> str:
 
 
 @operation(
-    "GET /payments/{id}",
-    "payments:read",
+    "GET /payments/{id} payments:read",
     HISTORY,
-    command="payment show ID",
-    example="0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
-    text=_text,
+    command=CommandLine("payment show ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", text=_text),
     noun="payment_history",
 )
 def show_payment(work: Work, id: PaymentName) -> PaymentRecord:

@@ -17,6 +17,7 @@ from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.operator.declarations import (
+    CommandLine,
     DecimalText,
     Listing,
     Name,
@@ -125,11 +126,9 @@ PAYMENT: Final = Shape(
 
 
 @operation(
-    "GET /payments",
-    "payments:read",
+    "GET /payments payments:read",
     PAYMENT,
-    command="payment list",
-    example="--wallet alice --direction incoming --state completed",
+    command=CommandLine("payment list", "--wallet alice --direction incoming --state completed"),
     listing=Listing(
         "payments",
         "There are no such payments",

@@ -25,6 +25,7 @@ from payres.interledger.store.peers import PEERS, PeerRecord
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import (
+    CommandLine,
     Currency,
     DecimalText,
     Listing,
@@ -156,10 +157,9 @@ PEER: Final = Shape(
 
 
 @operation(
-    "GET /peers",
-    "peers:read",
+    "GET /peers peers:read",
     PEER,
-    command="peer list",
+    command=CommandLine("peer list"),
     listing=Listing("peers", "There are no peers; `payres peer add` connects to another server", "Peers"),
 )
 def list_peers(work: Work) -> Sequence[PeerRecord]:
@@ -167,7 +167,7 @@ def list_peers(work: Work) -> Sequence[PeerRecord]:
     return peers.list_peers(work)
 
 
-@operation("GET /peers/{name}", "peers:read", PEER, command="peer show NAME", example="first-bank")
+@operation("GET /peers/{name} peers:read", PEER, command=CommandLine("peer show NAME", "first-bank"))
 def show_peer(work: Work, name: str) -> PeerRecord:
     """Show a peer: its balance, its routes, its limits.
 
@@ -177,20 +177,21 @@ def show_peer(work: Work, name: str) -> PeerRecord:
 
 
 @operation(
-    "POST /peers",
-    "peers:write",
+    "POST /peers peers:write",
     PEER,
-    command="peer add NAME",
-    example="first-bank --ilp-address test.first-bank --asset USD --scale 2 \\\n"
-    "  --url https://first-bank.example/ilp --outgoing-token-file to-first-bank \\\n"
-    "  --incoming-token-file from-first-bank --credit-limit 1000.00 --max-packet 10000",
+    command=CommandLine(
+        "peer add NAME",
+        "first-bank --ilp-address test.first-bank --asset USD --scale 2 \\\n"
+        "  --url https://first-bank.example/ilp --outgoing-token-file to-first-bank \\\n"
+        "  --incoming-token-file from-first-bank --credit-limit 1000.00 --max-packet 10000",
+    ),
     form=OperationForm(
         "Add the peer",
-        "Both sides keep the link in one currency. The outgoing token here is the incoming one there.",
         done="{name} is a peer from now on",
         title="New peer",
         path="/new-peer",
         lists="/peers",
+        will="Both sides keep the link in one currency. The outgoing token here is the incoming one there.",
     ),
 )
 def add_peer(
@@ -255,18 +256,16 @@ def add_peer(
 
 
 @operation(
-    "PATCH /peers/{name}",
-    "peers:write",
+    "PATCH /peers/{name} peers:write",
     PEER,
-    command="peer change NAME",
-    example="first-bank --credit-limit 2500.00 --route g",
+    command=CommandLine("peer change NAME", "first-bank --credit-limit 2500.00 --route g"),
     form=OperationForm(
         "Change",
-        "It holds from the next packet on. The currency and the address cannot be changed.",
         PEER,
-        "The terms of {name} are changed",
+        done="The terms of {name} are changed",
         title="Change the terms",
         changes=True,
+        will="It holds from the next packet on. The currency and the address cannot be changed.",
     ),
 )
 def change_peer(
@@ -320,20 +319,17 @@ def change_peer(
 
 
 @operation(
-    "DELETE /peers/{name}",
-    "peers:write",
+    "DELETE /peers/{name} peers:write",
     PEER,
-    command="peer remove NAME",
-    example="first-bank",
-    text=lambda removed: f"The peer {removed.name} is removed",
+    command=CommandLine("peer remove NAME", "first-bank", text=lambda removed: f"The peer {removed.name} is removed"),
     form=OperationForm(
         "Remove",
-        "Resolve its packets and settle first. The history stays in the ledger.",
         PEER,
-        "{name} is no peer any more",
+        done="{name} is no peer any more",
         title="End this peering",
         back="/peers",
         ends=True,
+        will="Resolve its packets and settle first. The history stays in the ledger.",
     ),
 )
 def remove_peer(work: Work, name: str) -> PeerRecord:
@@ -365,27 +361,24 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
     return peer
 
 
-@operation("GET /peers/{name}/movements", "peers:read", MOVEMENT)
+@operation("GET /peers/{name}/movements peers:read", MOVEMENT)
 def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[MovementRecord], PageBounds]:
     """List the settlements with a peer."""
     return page_of_movements(work, require_peer(work, name).account_id, page)
 
 
 @operation(
-    "POST /peers/{name}/deposits",
-    "peers:write",
+    "POST /peers/{name}/deposits peers:write",
     MOVEMENT,
-    command="peer deposit NAME AMOUNT",
-    example="first-bank 100.00",
-    then=PEER,
+    command=CommandLine("peer deposit NAME AMOUNT", "first-bank 100.00", then=PEER),
     form=OperationForm(
         "Record it",
-        "The peer then owes us less, or we owe it more.",
         PEER,
-        "{asset_code} {amount:money} came in: {standing}",
+        done="{asset_code} {amount:money} came in: {standing}",
         title="They paid us",
         path="/peers/{name}/deposit",
         moves_money=True,
+        will="The peer then owes us less, or we owe it more.",
     ),
 )
 def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
@@ -397,20 +390,17 @@ def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = No
 
 
 @operation(
-    "POST /peers/{name}/withdrawals",
-    "peers:write",
+    "POST /peers/{name}/withdrawals peers:write",
     MOVEMENT,
-    command="peer withdraw NAME AMOUNT",
-    example="first-bank 100.00",
-    then=PEER,
+    command=CommandLine("peer withdraw NAME AMOUNT", "first-bank 100.00", then=PEER),
     form=OperationForm(
         "Record it",
-        "We then owe the peer less, or it owes us more.",
         PEER,
-        "{asset_code} {amount:money} went out: {standing}",
+        done="{asset_code} {amount:money} went out: {standing}",
         title="We paid them",
         path="/peers/{name}/withdraw",
         moves_money=True,
+        will="We then owe the peer less, or it owes us more.",
     ),
 )
 def withdraw(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:

@@ -17,16 +17,16 @@ from payres.core.store.wallets import WalletRecord, find_wallet
 from payres.core.store.work import Work
 from payres.html.language import Language, Mistyped, typed_amount
 from payres.interledger.store.peers import list_peers
-from payres.operator.api_keys import API_KEY, SCOPES, ApiKey
+from payres.operator.api_keys import API_KEY, SCOPES, ApiKey, key_of_actor
 from payres.operator.audit import ENTRY, AuditEntry
-from payres.operator.declarations import Name, operation, said
+from payres.operator.declarations import CommandLine, Name, operation, said
 from payres.operator.grants import GRANT, Grant
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER, Peer
 from payres.operator.shapes import Shape, labelled
 from payres.operator.store import search as store
 from payres.operator.store.all_payments import PAYMENTS, page_of_payments
-from payres.operator.store.operators import API_KEYS, list_api_keys
+from payres.operator.store.operators import list_api_keys
 from payres.operator.store.search import Condition, Hits, contains, find_newest
 from payres.operator.wallets import WALLET, Wallet
 from payres.operator.webhooks import WEBHOOK, Webhook
@@ -86,7 +86,7 @@ def _text(results: SearchResults) -> str:
     return "\n\n".join(parts) or "Nothing was found"
 
 
-@operation("GET /search", READING, command="search TEXT", example="alice\n12.50", text=_text)
+@operation(f"GET /search {READING}", command=CommandLine("search TEXT", "alice\n12.50", text=_text))
 def search(
     work: Work, q: Annotated[Name, said("A part of a name or an address, an amount, an id or its end, or a note.")]
 ) -> SearchResults:
@@ -100,8 +100,8 @@ def search(
     forms = [text] if text.isascii() else [*{text, typed, text.upper(), text.title()}]
     sought = Sought(text, forms, _UUID.findall(text))
     sought = sought._replace(wallets=_wallets(work, sought).records[:MOST])
-    program, _, key_id = work.actor.partition(":")
-    scopes = API_KEYS.by_id(work, key_id).scopes if program == "api" else SCOPES
+    key = key_of_actor(work)
+    scopes = SCOPES if key is None else key.scopes
     results: dict[str, Any] = {"more": [], "partly": []}
     for name, kind in SEARCHED.items():
         found = kind.find(work, sought) if text and kind.scope in scopes else Hits([])

@@ -118,8 +118,7 @@ PACKET: Final = Shape(
 
 
 @operation(
-    "GET /peers/{name}/unresolved-packets",
-    "peers:read",
+    "GET /peers/{name}/unresolved-packets peers:read",
     PACKET,
     listing=Listing("packets", NONE, "Unresolved packets of {name}"),
     noun="unresolved_packets",
@@ -131,18 +130,17 @@ def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacke
 
 
 @operation(
-    "PUT /packets/{id}/outcome",
-    "peers:write",
+    "PUT /packets/{id}/outcome peers:write",
     form=OperationForm(
         {"delivered": "It arrived", "returned": "It did not"},
-        _will,
         PACKET,
-        "The packet is recorded as {outcome}",
-        "Resolve a packet",
-        "/packets/{id}",
+        path="/packets/{id}",
+        title="Resolve a packet",
+        done="The packet is recorded as {outcome}",
         back="/peers/{peer}",
         question="What happened to it?",
         moves_money=True,
+        will=_will,
     ),
     noun="unresolved_packets",
 )
@@ -274,8 +272,7 @@ UNRESOLVED_PAYMENT: Final = Shape(
 
 
 @operation(
-    "GET /peers/{name}/unresolved-payments",
-    "peers:read",
+    "GET /peers/{name}/unresolved-payments peers:read",
     UNRESOLVED_PAYMENT,
     listing=Listing("payments", NONE),
     noun="unresolved_payments",

@@ -24,6 +24,7 @@ from payres.html.store.sessions import OF_WALLETS, end_access
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import (
+    CommandLine,
     Currency,
     Listing,
     Name,
@@ -116,21 +117,20 @@ def password_link(_: Work, made: PasswordLink) -> PasswordLink:
 LINK: Final = Shape(password_link, fact("Link", "url", "secret"), fact("Works once, until (UTC)", "expires_at", "time"))
 
 
-@operation("GET /wallets", "wallets:read", WALLET, listing=Listing("wallets", NONE, "Wallets"))
+@operation("GET /wallets wallets:read", WALLET, listing=Listing("wallets", NONE, "Wallets"))
 def page_of_wallets(work: Work, page: PageQuery) -> tuple[Sequence[WalletRecord], PageBounds]:
     """List wallets with their balances, newest first."""
     return select_page(work, WALLETS, page)
 
 
-@operation(shows=WALLET, command="wallet list", listing=Listing("wallets", NONE))
+@operation(shows=WALLET, command=CommandLine("wallet list"), listing=Listing("wallets", NONE))
 def list_wallets(work: Work) -> Sequence[WalletRecord]:
     """List all wallets with their balances."""
     return wallets.list_wallets(work)
 
 
 @operation(
-    "POST /wallets",
-    "wallets:write",
+    "POST /wallets wallets:write",
     WALLET,
     form=OperationForm(
         "Open the wallet",
@@ -147,13 +147,13 @@ def open_wallet(
     return create_wallet(work, path, asset_code, asset_scale, public_name, None)
 
 
-@operation("GET /wallets/{wallet}", "wallets:read", WALLET, command="wallet show PATH", example="alice")
+@operation("GET /wallets/{wallet} wallets:read", WALLET, command=CommandLine("wallet show PATH", "alice"))
 def show_wallet(work: Work, wallet: WalletName) -> WalletRecord:
     """Show a wallet: its address, its balance, its state."""
     return require_wallet(work, wallet)
 
 
-@operation("PATCH /wallets/{wallet}", "wallets:write", WALLET)
+@operation("PATCH /wallets/{wallet} wallets:write", WALLET)
 def change_wallet(
     work: Work,
     wallet: WalletName,
@@ -197,18 +197,15 @@ def create_wallet(
 
 
 @operation(
-    "POST /wallets/{wallet}/deposits",
-    "wallets:fund",
+    "POST /wallets/{wallet}/deposits wallets:fund",
     MOVEMENT,
-    command="wallet deposit PATH AMOUNT",
-    example="alice 100.00 --reference invoice-17",
-    then=WALLET,
+    command=CommandLine("wallet deposit PATH AMOUNT", "alice 100.00 --reference invoice-17", then=WALLET),
     form=OperationForm(
         "Deposit",
-        "Record only money that has really come from outside.",
         WALLET,
-        "{asset_code} {amount:money} were deposited; {name} has {asset_code} {balance:money}",
+        done="{asset_code} {amount:money} were deposited; {name} has {asset_code} {balance:money}",
         moves_money=True,
+        will="Record only money that has really come from outside.",
     ),
 )
 def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
@@ -221,18 +218,15 @@ def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | 
 
 
 @operation(
-    "POST /wallets/{wallet}/withdrawals",
-    "wallets:fund",
+    "POST /wallets/{wallet}/withdrawals wallets:fund",
     MOVEMENT,
-    command="wallet withdraw PATH AMOUNT",
-    example="alice 100.00 --reference invoice-17",
-    then=WALLET,
+    command=CommandLine("wallet withdraw PATH AMOUNT", "alice 100.00 --reference invoice-17", then=WALLET),
     form=OperationForm(
         "Withdraw",
-        "Record only money that has really gone outside.",
         WALLET,
-        "{asset_code} {amount:money} were withdrawn; {name} has {asset_code} {balance:money}",
+        done="{asset_code} {amount:money} were withdrawn; {name} has {asset_code} {balance:money}",
         moves_money=True,
+        will="Record only money that has really gone outside.",
     ),
 )
 def withdraw(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
@@ -241,11 +235,9 @@ def withdraw(work: Work, wallet: WalletName, amount: Sum, reference: Reference |
 
 
 @operation(
-    "GET /wallets/{wallet}/movements",
-    "wallets:read",
+    "GET /wallets/{wallet}/movements wallets:read",
     MOVEMENT,
-    command="wallet movements PATH",
-    example="alice",
+    command=CommandLine("wallet movements PATH", "alice"),
     listing=Listing("movements", "There are no deposits or withdrawals yet", "Deposits and withdrawals of {wallet}"),
 )
 def list_movements(work: Work, wallet: WalletName, page: PageQuery) -> tuple[Sequence[MovementRecord], PageBounds]:
@@ -255,14 +247,13 @@ def list_movements(work: Work, wallet: WalletName, page: PageQuery) -> tuple[Seq
 
 @operation(
     shows=WALLET,
-    command="wallet rename PATH NAME",
-    example='alice "Alice Smith"',
+    command=CommandLine("wallet rename PATH NAME", 'alice "Alice Smith"'),
     form=OperationForm(
         "Rename",
-        "Payers see the name. Without one they see the address.",
         WALLET,
-        "The wallet is called {name}",
+        done="The wallet is called {name}",
         changes=True,
+        will="Payers see the name. Without one they see the address.",
     ),
 )
 def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRecord:
@@ -278,15 +269,14 @@ def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRec
 
 @operation(
     shows=WALLET,
-    command="wallet deactivate PATH",
-    example="alice",
+    command=CommandLine("wallet deactivate PATH", "alice"),
     form=OperationForm(
         "Deactivate",
-        "Its wallet address answers 404: no payment in or out can begin. Money and history stay.",
         WALLET,
-        "{name} is inactive",
+        done="{name} is inactive",
         is_over=lambda one: one.state != "active",
         ends=True,
+        will="Its wallet address answers 404: no payment in or out can begin. Money and history stay.",
     ),
 )
 def deactivate(work: Work, wallet: WalletName) -> WalletRecord:
@@ -296,15 +286,14 @@ def deactivate(work: Work, wallet: WalletName) -> WalletRecord:
 
 @operation(
     shows=WALLET,
-    command="wallet activate PATH",
-    example="alice",
+    command=CommandLine("wallet activate PATH", "alice"),
     form=OperationForm(
         "Activate",
-        "Its wallet address answers again, and payments can begin.",
         WALLET,
-        "{name} is active again",
+        done="{name} is active again",
         is_over=lambda one: one.state == "active",
         presses=True,
+        will="Its wallet address answers again, and payments can begin.",
     ),
 )
 def activate(work: Work, wallet: WalletName) -> WalletRecord:
@@ -312,7 +301,7 @@ def activate(work: Work, wallet: WalletName) -> WalletRecord:
     return _change(work, wallet, "wallet.activate", state="active")
 
 
-@operation("PUT /wallets/{wallet}/password", "wallets:write")
+@operation("PUT /wallets/{wallet}/password wallets:write")
 async def set_password(
     call: ActorRequest,
     wallet: str,
@@ -341,20 +330,17 @@ def store_password(work: Work, path: str, password_hash: str, forget_browsers: b
 
 
 @operation(
-    "POST /wallets/{wallet}/password-links",
-    "wallets:write",
-    command="wallet reset-link PATH",
-    example="alice",
-    text=lambda made: str(made.url),
+    "POST /wallets/{wallet}/password-links wallets:write",
+    shows=LINK,
+    command=CommandLine("wallet reset-link PATH", "alice", text=lambda made: str(made.url)),
     shows_secret=True,
     form=OperationForm(
         "Make a password link",
-        "Its owner sets a password with it. It works once, for an hour: hand it over yourself.",
         WALLET,
         title="Password link",
         path="/wallets/{wallet}/password-link",
+        will="Its owner sets a password with it. It works once, for an hour: hand it over yourself.",
     ),
-    shows=LINK,
 )
 def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     """Make a URL with which an owner sets a password.
@@ -371,17 +357,15 @@ def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
 
 
 @operation(
-    "DELETE /wallets/{wallet}/lockout",
-    "wallets:write",
+    "DELETE /wallets/{wallet}/lockout wallets:write",
     WALLET,
-    command="wallet unlock PATH",
-    example="alice",
+    command=CommandLine("wallet unlock PATH", "alice"),
     form=OperationForm(
         "Unlock",
-        "Wrong passwords are forgotten; the owner can sign in at once.",
         WALLET,
-        "{name} is unlocked",
+        done="{name} is unlocked",
         presses=True,
+        will="Wrong passwords are forgotten; the owner can sign in at once.",
     ),
 )
 def unlock(work: Work, wallet: WalletName) -> WalletRecord:

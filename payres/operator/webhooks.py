@@ -20,9 +20,10 @@ from payres.core.store import server
 from payres.core.store.events import OUTBOX, EventRecord, events_after, find_event, last_sequence
 from payres.core.store.work import EVENTS as NEWS
 from payres.core.store.work import Units, Work
-from payres.operator.api_keys import key_of_actor, require_scope
+from payres.operator.api_keys import key_of_actor, require_scopes
 from payres.operator.declarations import (
     ROWS_AT_ONCE,
+    CommandLine,
     Listing,
     Name,
     OperationForm,
@@ -166,10 +167,9 @@ DELIVERY: Final = Shape(
 
 
 @operation(
-    "GET /webhooks",
-    "webhooks:read",
+    "GET /webhooks webhooks:read",
     WEBHOOK,
-    command="webhook list",
+    command=CommandLine("webhook list"),
     listing=Listing(
         "webhooks",
         "There are no webhooks; `payres webhook add` adds one",
@@ -183,11 +183,9 @@ def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
 
 
 @operation(
-    "POST /webhooks",
-    "webhooks:write events:read",
+    "POST /webhooks webhooks:write events:read",
     WEBHOOK,
-    command="webhook add URL",
-    example="https://shop.example/payres --events 'incoming_payment.*'",
+    command=CommandLine("webhook add URL", "https://shop.example/payres --events 'incoming_payment.*'"),
     form=OperationForm("Add the webhook", title="New webhook", path="/new-webhook", lists="/webhooks"),
     shows_secret=True,
 )
@@ -199,7 +197,7 @@ def add(work: Work, url: Text, events: Patterns = (), private: Private = False) 
     """
     key = key_of_actor(work)
     if private and key is not None:
-        require_scope(key, "webhooks:private")
+        require_scopes(key, ["webhooks:private"])
     _check_url(url, is_public=not (private or work.settings.allow_private_hosts))
     if len(stored.list_webhooks(work)) >= MAX_WEBHOOKS:
         raise WrongState(f"There are {MAX_WEBHOOKS} webhooks already; remove one first")
@@ -222,26 +220,27 @@ def add(work: Work, url: Text, events: Patterns = (), private: Private = False) 
     return Added(webhook, secret)
 
 
-@operation("GET /webhooks/{id}", "webhooks:read", WEBHOOK)
+@operation("GET /webhooks/{id} webhooks:read", WEBHOOK)
 def show(work: Work, id: str) -> WebhookRecord:
     """Read a webhook with its latest attempt."""
     return require_webhook(work, id)
 
 
 @operation(
-    "DELETE /webhooks/{id}",
-    "webhooks:write",
-    command="webhook remove ID",
-    example="0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
-    text=lambda removed: f"The webhook to {removed.url} is removed",
+    "DELETE /webhooks/{id} webhooks:write",
+    command=CommandLine(
+        "webhook remove ID",
+        "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
+        text=lambda removed: f"The webhook to {removed.url} is removed",
+    ),
     form=OperationForm(
         "Remove",
-        "Nothing is sent there any more. Its waiting events and attempts go too.",
         WEBHOOK,
-        "The webhook to {url} is removed",
+        done="The webhook to {url} is removed",
         title="Remove this webhook",
         back="/webhooks",
         ends=True,
+        will="Nothing is sent there any more. Its waiting events and attempts go too.",
     ),
 )
 async def remove(call: Units, id: str) -> Webhook:
@@ -261,18 +260,16 @@ def _begin_removal(work: Work, id: str) -> Webhook:
 
 
 @operation(
-    "POST /webhooks/{id}/secrets",
-    "webhooks:write",
+    "POST /webhooks/{id}/secrets webhooks:write",
     WEBHOOK,
-    command="webhook rotate ID",
-    example="0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
+    command=CommandLine("webhook rotate ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
     shows_secret=True,
     form=OperationForm(
         "Make a new secret",
-        "It is shown once. For 24 hours events are signed with both, so that you can change it at the other end.",
         WEBHOOK,
         title="New secret",
         path="/webhooks/{id}/secret",
+        will="It is shown once. For 24 hours events are signed with both, so that you can change it at the other end.",
     ),
 )
 def rotate(work: Work, id: str) -> Added:
@@ -289,11 +286,9 @@ def rotate(work: Work, id: str) -> Added:
 
 
 @operation(
-    "GET /deliveries",
-    "webhooks:read",
+    "GET /deliveries webhooks:read",
     DELIVERY,
-    command="webhook deliveries [ID]",
-    example="--state failed",
+    command=CommandLine("webhook deliveries [ID]", "--state failed"),
     listing=Listing(
         "deliveries",
         "There are no such deliveries",
@@ -318,7 +313,7 @@ def list_deliveries(
     return sorted(found, key=lambda one: (one.sequence, one.webhook_id), reverse=True)[:limit]
 
 
-@operation("POST /replays", "webhooks:write events:read")
+@operation("POST /replays webhooks:write events:read")
 async def replay(
     call: Units,
     event: Name | None = None,
@@ -368,10 +363,10 @@ def _replay_failed(work: Work, due: Sequence[tuple[int, str]], first: int) -> in
 @operation(
     form=OperationForm(
         "Send again",
-        "Each event that has failed for this webhook is sent again.",
         WEBHOOK,
-        "{deliveries} events will be sent again",
+        done="{deliveries} events will be sent again",
         presses=True,
+        will="Each event that has failed for this webhook is sent again.",
     )
 )
 async def replay_failed(call: Units, id: str) -> Replayed:
@@ -380,15 +375,14 @@ async def replay_failed(call: Units, id: str) -> Replayed:
 
 
 @operation(
-    "POST /webhooks/{id}/tests",
-    "webhooks:write",
+    "POST /webhooks/{id}/tests webhooks:write",
     form=OperationForm(
         "Send a test",
-        "The event webhook.test is sent now.",
         WEBHOOK,
-        "A test was sent, and the answer was {status} {error}",
+        done="A test was sent, and the answer was {status} {error}",
         path="/webhooks/{id}/test",
         presses=True,
+        will="The event webhook.test is sent now.",
     ),
 )
 async def test(call: ActorRequest, id: str) -> WebhookTest:

@@ -134,7 +134,7 @@ def audited(instance: Instance) -> list[Json]:
 
 
 def test_every_command_is_in_one_of_the_lists() -> None:
-    tabled = (OPERATIONS[case.id].command.split() for case in CASES if case.action and OPERATIONS[case.id].command)
+    tabled = (line.words.split() for case in CASES if case.action and (line := OPERATIONS[case.id].command))
     changing = {" ".join(["payres", *(word for word in words if not ARGUMENT.fullmatch(word))]) for words in tabled}
     changing |= {name for name in COMMANDS for line in CHANGES if f"payres {line} ".startswith(f"{name} ")}
     assert changing | OTHERS == COMMANDS.keys()

@@ -218,7 +218,8 @@ def new(payres: Instance) -> Iterator[New]:
 
 
 def by_command(new: New, operation: Operation, given: Given) -> Outcome:
-    words = operation.command.split()
+    assert operation.command
+    words = operation.command.words.split()
     arguments = [word for word in words if ARGUMENT.fullmatch(word)]
     inputs = list(operation.inputs.values())
     line = [word for word in words if word not in arguments]
@@ -306,7 +307,9 @@ def test_operation_is_the_same_on_each_surface(case: Case, new: New) -> None:
         outcome = carry_out(new, operation, given)
         assert outcome.refusal == ""
         new.made += [outcome.answer["id"]] if outcome.answer and "id" in outcome.answer else []
-        if carry_out is by_request or (carry_out is by_command and operation.then is None):
+        if carry_out is by_request or (
+            carry_out is by_command and operation.command and operation.command.then is None
+        ):
             answers.append(_members(operation, outcome.answer))
         newest = new.program.audited()[0]
         assert (newest != before) == (case.action is not None)

@@ -12,7 +12,7 @@ from tests.helpers import Json
 from tests.instance import Instance, run_instance
 from tests.operator.api.conftest import BASE, NewProgram, Program
 
-ENDPOINTS = [endpoint for endpoint in admin_endpoints() if endpoint.scope]
+ENDPOINTS = [endpoint for endpoint in admin_endpoints() if endpoint.scopes]
 
 
 def error_of(answer: httpx2.Response, status: int, code: str) -> Json:
@@ -35,7 +35,7 @@ def test_every_endpoint_wants_a_key_with_its_scope(
     answer = program.http.request(endpoint.method, url)
     assert error_of(answer, 401, "invalid_token")["reason"] == "missing_token"
     assert answer.headers["www-authenticate"] == "Bearer"
-    for scope in endpoint.scope.split():
+    for scope in endpoint.scopes:
         other = new_program(*(SCOPES.keys() - {scope}))
         details = error_of(other.ask(endpoint.method, path_of(endpoint)), 403, "insufficient_access")
         assert (details["reason"], details["scope"]) == ("scope", scope)
