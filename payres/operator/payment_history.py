@@ -1,7 +1,8 @@
 """A payment with its full history, also as sentences in the order of time."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Annotated, Final, NamedTuple
 
 from payres.core.http.requests import ActorRequest
@@ -30,11 +31,13 @@ from payres.core.store.work import Units, Work
 from payres.interledger.node import node_of
 from payres.interledger.store import packets
 from payres.interledger.store.checkouts import Stage, checkouts_of
+from payres.interledger.store.peers import find_peer
 from payres.operator import grants, ledger, refunds
 from payres.operator.declarations import CommandLine, DecimalText, OperationForm, Reference, operation, said
 from payres.operator.grants import Grant
 from payres.operator.ledger import LedgerEntry
 from payres.operator.payments import PAYMENT, Payment, PaymentName, payment, require_payment
+from payres.operator.peers import describe_balance
 from payres.operator.shapes import Cell, Shape, Time, fact, labelled, path_of, represent
 from payres.operator.store.all_payments import PaymentRecord
 from payres.operator.store.entries import EntryRecord, page_of_entries
@@ -89,6 +92,15 @@ class Packet(Resource, frozen=True, kw_only=True):
     source_amount: str
     amount: str
     expires_at: Time
+
+
+class PeerTrouble(Resource, frozen=True, kw_only=True):
+    """The last error of a peer that rejected packets of the payment, since the payment began; and who owes whom now."""
+
+    peer: str
+    error: str
+    at: Time
+    standing: str
 
 
 class Refund(Resource, frozen=True, kw_only=True):
@@ -157,6 +169,7 @@ class PaymentHistory(Resource, frozen=True, kw_only=True):
     entries: list[LedgerEntry]
     has_earlier_entries: bool
     packets: list[Packet]
+    troubles: list[PeerTrouble]
     refunds: list[Refund]
     events: list[PaymentEvent]
 
@@ -181,6 +194,7 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
             represent(Packet, one, peer=peer, source_amount=str(one.source_amount), amount=str(one.amount))
             for one, peer in reversed(newest)
         ],
+        troubles=[*_troubles(work, record, {peer for one, peer in newest if one.state == "rejected"})],
         refunds=[shown_refund(work, one) for one in sent_back],
         events=[
             represent(
@@ -291,6 +305,14 @@ def _events(
     return sorted(found, key=lambda event: event.sequence)
 
 
+def _troubles(work: Work, record: PaymentRecord, names: Iterable[str]) -> Iterator[PeerTrouble]:
+    for name in sorted(names):
+        peer = find_peer(work, name)
+        if peer is not None and peer.last_error and (peer.last_error_at or 0) >= record.created_at:
+            at = format_time(peer.last_error_at or 0)
+            yield PeerTrouble(peer=name, error=peer.last_error, at=at, standing=describe_balance(peer))
+
+
 def _money(amount: int, asset: Asset) -> Money:
     return Money(amount=format_decimal(amount, asset), asset_code=asset.code, asset_scale=asset.scale)
 
@@ -376,12 +398,22 @@ def story_of(history: PaymentHistory, urls: Urls | None = None) -> Sequence[Mome
         *_agreed(history),
         _begun(payment, urls),
         *(_moment(one.changed_at, _sentence_of(one)) for one in history.checkouts),
-        *map(_packet, history.packets),
+        *(_packet(payment, one) for one in history.packets),
+        *map(_trouble, history.troubles),
         *map(_entry, history.entries),
         *_ended(history),
         *(_refund(payment, one) for one in history.refunds),
     ]
-    return sorted(moments, key=lambda one: one.at.text)  # a stable sort, which keeps the order at one time
+    moments.sort(key=lambda one: one.at.text)  # a stable sort, which keeps the order at one time
+    return [_folded([*same]) for _, same in groupby(moments, key=lambda one: one.said)]
+
+
+def _folded(same: Sequence[Moment]) -> Moment:
+    """The first of moments with the same sentence, which says how many they were, and when the last was."""
+    if len(same) == 1:
+        return same[0]
+    times = Cell(f" This was {len(same)} times, the last at ")
+    return Moment(same[0].at, [*same[0].said, times, same[-1].at, Cell(".")])
 
 
 def _agreed(history: PaymentHistory) -> Iterator[Moment]:
@@ -412,10 +444,16 @@ def _begun(payment: Payment, urls: Urls | None) -> Moment:
     return _moment(payment.created_at, begun, wallet, " to ", receiver, *why, ".")
 
 
-def _packet(packet: Packet) -> Moment:
-    sent = f"A packet of {packet.source_amount} in the smallest unit went to the peer "
+def _packet(payment: Payment, packet: Packet) -> Moment:
+    amount = format_decimal(int(packet.source_amount), Asset(payment.asset_code, payment.asset_scale))
     peer = _link("peers", packet.peer, packet.peer)
+    sent = f"A packet of {payment.asset_code} {amount} went to the peer "
     return _moment(format_time(moment_of(packet.id)), sent, peer, f". {OUTCOMES[packet.state]}")
+
+
+def _trouble(trouble: PeerTrouble) -> Moment:
+    peer, advice = _link("peers", trouble.peer, f"The peer {trouble.peer}"), "its page has the limits and settles"
+    return _moment(trouble.at, peer, f": {trouble.error}. Now {trouble.standing}; {advice} what is owed.")
 
 
 def _entry(entry: LedgerEntry) -> Moment:

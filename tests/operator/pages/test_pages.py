@@ -86,7 +86,7 @@ def test_story_shows_what_became_of_events(ann: Browser, seeded: Seeded) -> None
 
 def test_story_of_a_failed_payment_tells_of_its_packets(ann: Browser, seeded: Seeded) -> None:
     words = ann.words(f"/admin/payments/{seeded.failed}")
-    assert "A packet of 500 in the smallest unit went to the peer second. It is unresolved." in words
+    assert "A packet of USD 5.00 went to the peer second. It is unresolved." in words
     assert f"It failed: the receiver said {TEXT}. USD 0.00 was sent, and GBP 0.00 arrived." in words
 
 
