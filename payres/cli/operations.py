@@ -62,8 +62,10 @@ def _command(operation: Operation, line: CommandLine) -> click.Command:
     # A line that continues the one above begins with spaces.
     lines = line.example.split("\n")
     example = "\n".join(one if one.startswith(" ") else f"payres {name} {one}".rstrip() for one in lines)
+    said = [f"{word.strip('[]')}: {one.words}" for one, word in zip(arguments, capitals, strict=True) if one.words]
     kind = AssetCommand if is_of_asset else Command
-    return kind(name.split()[-1], callback=found, params=params, help=operation.docstring, example=example)
+    text = "\n\n".join([operation.docstring, *said])
+    return kind(name.split()[-1], callback=found, params=params, help=text, example=example)
 
 
 class AssetCommand(Command):
@@ -82,7 +84,9 @@ class AssetCommand(Command):
         for name in ("asset", "scale"):
             if f"{name}_option" not in given:
                 raise click.UsageError(f"Missing option '--{name}'.", ctx)
-        return super().parse_args(ctx, [given["asset_option"], given["scale_option"], *args])
+        rest = super().parse_args(ctx, ["CODE", "SCALE", *args])
+        ctx.params |= {"code": given["asset_option"], "scale": given["scale_option"]}  # they may begin with a hyphen
+        return rest
 
 
 def _run(operation: Operation, line: CommandLine, options: Sequence[Input], session: Session, /, **given: Any) -> None:
@@ -183,7 +187,8 @@ def _option(one: Input) -> Decorator:
         return secret_option(flag.removeprefix("--"), one.extra.get("metavar", "TEXT"), one.words)
     if one.is_mark:
         return click.option(flag, one.name, is_flag=True, help=one.words)
-    attributes: dict[str, Any] = {"help": one.words, "type": _type(one), "metavar": one.extra.get("metavar")}
+    words = f"{one.words} May be repeated." if one.is_several else one.words
+    attributes: dict[str, Any] = {"help": words, "type": _type(one), "metavar": one.extra.get("metavar")}
     attributes |= {"required": one.is_required, "multiple": one.is_several}
     if one.default not in {REQUIRED, None, UNSET, ()}:
         attributes |= {"default": one.default, "show_default": True}

@@ -138,7 +138,7 @@ def operation_parameters(request: Request, operation: Operation, filters: Mappin
         try:
             given[name] = msgspec.convert(request.path_params[name], operation.inputs[name].kind, strict=False)
         except msgspec.ValidationError as error:
-            raise NotFound(f"There is nothing at this address: {name} is not one ({error})") from error
+            raise NotFound(f"There is nothing at this address: {broken_rule(error, name)}") from error
     if operation.is_paged:
         given["page"] = page_query(request, numbers=True)
     if not operation.takes_json and operation.struct is not None:

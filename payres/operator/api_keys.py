@@ -64,13 +64,10 @@ USE_NOTED_EVERY: Final = MINUTE
 Scopes = Annotated[
     Sequence[str],
     said(
-        "What the key is for, such as payments:read. May be repeated.",
-        option="--scope",
-        metavar="SCOPE",
-        choices=SCOPES,
-        min_length=1,
+        "What the key is for, such as payments:read.", option="--scope", metavar="SCOPE", choices=SCOPES, min_length=1
     ),
 ]
+KeyId = Annotated[str, said("The one in the list, or the part of the key between its underscores.")]
 Expiry = Annotated[TimeText, said("When it ends, such as 2027-01-31; never by default.", option="--expires")]
 KeepMade = Annotated[bool, said("Keep the keys that were created with it.")]
 
@@ -192,19 +189,11 @@ def create_api_key(work: Work, name: Name, scopes: Scopes, expires_at: Expiry | 
     API_KEY,
     command=CommandLine("api-key revoke ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
     form=OperationForm(
-        "Revoke the key",
-        API_KEY,
-        done="The key {name} is revoked",
-        is_over=lambda key: key.revoked_at,
-        ends=True,
-        will="Requests with this key, and with those that were created with it, are refused from now on.",
+        "Revoke the key", API_KEY, done="The key {name} is revoked", is_over=lambda key: key.revoked_at, ends=True
     ),
 )
-def revoke_api_key(work: Work, id: str, keep_made: KeepMade = False) -> ApiKeyRecord:
-    """Revoke a key, and the keys that programs created with it.
-
-    ID is the one in `payres api-key list`, or the part of the key between its underscores.
-    """
+def revoke_api_key(work: Work, id: KeyId, keep_made: KeepMade = False) -> ApiKeyRecord:
+    """Revoke a key, and the keys that programs created with it. Requests with them are refused from now on."""
     keys = [require_api_key(work, id)]
     for key in keys:
         if key.revoked_at is None:

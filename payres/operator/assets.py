@@ -203,18 +203,14 @@ def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
     ASSET,
     command=CommandLine("fee set CODE SCALE", "--asset USD --scale 2 --fixed 0.10 --basis-points 50"),
     form=OperationForm(
-        "Set the fee",
-        ASSET,
-        done="The fee for sending in {asset_code} is set",
-        changes=lambda one: asdict(one.fee),
-        will="Payments from wallets in the currency cost it. Prices already shown hold.",
+        "Set the fee", ASSET, done="The fee for sending in {asset_code} is set", changes=lambda one: asdict(one.fee)
     ),
 )
 def set_fee(work: Work, code: str, scale: Scale, fixed: FixedFee = "0", basis_points: BasisPoints = 0) -> AssetRecord:
-    """Set the fee for sending from wallets of an asset.
+    """Set the fee for sending from wallets of an asset. Prices already shown hold.
 
     A share of the amount is rounded up to the smallest unit, so each payment costs at least one: of 0.02 USD with 50
-    basis points it is 0.01 USD. New quotes use the new fee.
+    basis points it is 0.01 USD.
     """
     found = open_asset(work, code, scale)
     try:
@@ -244,12 +240,7 @@ def list_rates(work: Work) -> Sequence[RateRecord]:
         "rate set BASE COUNTER RATE", "USD EUR 0.92", text=lambda rate: f"1 {rate.base} buys {rate.rate} {rate.counter}"
     ),
     form=OperationForm(
-        "Set the rate",
-        done="1 {base} buys {rate} {counter}",
-        title="Set a rate",
-        path="/set-rate",
-        lists="/rates",
-        will="The reverse is the inverse, unless you set it too. Prices already shown hold.",
+        "Set the rate", done="1 {base} buys {rate} {counter}", title="Set a rate", path="/set-rate", lists="/rates"
     ),
 )
 def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord:
@@ -279,12 +270,7 @@ def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord
         text=lambda removed: f"The rate from {removed.base} to {removed.counter} is removed",
     ),
     form=OperationForm(
-        "Remove the rate",
-        RATE,
-        done="The rate from {base} to {counter} is removed",
-        back="/rates",
-        ends=True,
-        will="The rates service, if there is one, sets the next rate.",
+        "Remove the rate", RATE, done="The rate from {base} to {counter} is removed", back="/rates", ends=True
     ),
 )
 def remove_rate(work: Work, base: str, counter: str) -> RemovedRate:
@@ -312,15 +298,14 @@ def list_liquidity(work: Work, code: str, scale: Scale, page: PageQuery) -> tupl
         ASSET,
         done="{asset_code} {amount:money} were deposited; the liquidity is {asset_code} {liquidity:money}",
         moves_money=True,
-        will="It pays receivers in the currency when the sender pays in another.",
     ),
 )
 def deposit_liquidity(
     work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
 ) -> MovementRecord:
-    """Deposit money into the liquidity of an asset.
+    """Deposit into the liquidity of an asset.
 
-    AMOUNT is a decimal in units of the asset.
+    It pays receivers in the asset when the sender pays in another.
     """
     account = _account(work, open_asset(work, code, scale), "liquidity")
     return movements.move(work, account, "deposit", amount, reference)
@@ -335,16 +320,12 @@ def deposit_liquidity(
         ASSET,
         done="{asset_code} {amount:money} were withdrawn; the liquidity is {asset_code} {liquidity:money}",
         moves_money=True,
-        will="What is held for payments in progress stays.",
     ),
 )
 def withdraw_liquidity(
     work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
 ) -> MovementRecord:
-    """Withdraw money from the liquidity of an asset.
-
-    What is held for payments in progress stays.
-    """
+    """Withdraw from the liquidity of an asset. What is held for payments in progress stays."""
     account = _account(work, require_asset(work, code, scale), "liquidity")
     return movements.move(work, account, "withdrawal", amount, reference)
 
@@ -359,7 +340,6 @@ def withdraw_liquidity(
         done="{asset_code} {amount:money} were withdrawn; {asset_code} {fees:money} of fees are left",
         path="/assets/{code}/{scale}/withdraw-fees",
         moves_money=True,
-        will="The collected fees are yours.",
     ),
 )
 def withdraw_fees(

@@ -91,8 +91,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class Input(NamedTuple):
-    """A parameter: `kind` is its annotation, `type` the annotation without bounds, None and UNSET. `longest` is its
-    most characters, or of several the most of them."""
+    """A parameter: `kind` is its annotation, `type` the annotation without bounds, None and UNSET. `metas` are
+    its annotations, the innermost first."""
 
     name: str
     kind: Any
@@ -100,17 +100,20 @@ class Input(NamedTuple):
     type: Any
     words: str
     extra: Mapping[str, Any]
-    longest: int | None
+    metas: Sequence[Meta]
 
     @classmethod
     def of(cls, name: str, kind: Any, default: Any) -> "Input":
         plain, metas = _reduced(kind)
         extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
 
-        def last(attribute: str) -> Any:
-            return next((found for meta in reversed(metas) if (found := getattr(meta, attribute)) is not None), None)
+        words = next((meta.description for meta in reversed(metas) if meta.description), "")
+        return cls(name, kind, default, plain, words, extra, metas)
 
-        return cls(name, kind, default, plain, last("description") or "", extra, last("max_length"))
+    @property
+    def longest(self) -> int | None:
+        """The most characters, or of several the most of them."""
+        return next((meta.max_length for meta in reversed(self.metas) if meta.max_length is not None), None)
 
     @property
     def is_required(self) -> bool:
@@ -186,8 +189,9 @@ class OperationForm(NamedTuple):
     """A page with a form that carries out an operation, for operators with write access.
 
     The page of the thing that it is `about` has its button, unless the form `is_over` for the thing. One that makes
-    something new is about nothing; the list with the path `lists` has its button. The form says what `will` happen. It
-    has one button, or one for each value of a parameter; with a `question` these are its answers.
+    something new is about nothing; the list with the path `lists` has its button. The form says what `will` happen, by
+    default with the docstring of the rule. It has one button, or one for each value of a parameter; with a `question`
+    these are its answers.
 
     - `path` is by default that of the thing's page, and the first word of the button.
     - With `changes`, the fields have the thing's present values, from its members or from this function, and only those

@@ -270,12 +270,7 @@ def deny(work: Work, id: GrantName) -> GrantDecision:
     GRANT,
     command=CommandLine("grant revoke REF", "0198c0de-..."),
     form=OperationForm(
-        "Revoke the grant",
-        GRANT,
-        done="The grant is revoked",
-        is_over=lambda grant: grant.ended_at,
-        ends=True,
-        will="The grant and its tokens end at once; this cannot be undone. What was paid stays paid.",
+        "Revoke the grant", GRANT, done="The grant is revoked", is_over=lambda grant: grant.ended_at, ends=True
     ),
 )
 def revoke(work: Work, id: GrantName) -> GrantRecord:

@@ -99,7 +99,6 @@ def _read_jwk(_: object, text: str) -> object:
         title="Add a key",
         path="/wallets/{wallet}/new-key",
         back="/wallets/{wallet}",
-        will="Signatures with it are accepted from now on.",
     ),
 )
 def add_key(
@@ -143,15 +142,11 @@ def add_key(
         back="/wallets/{wallet}",
         is_over=lambda key: key.revoked_at,
         ends=True,
-        will="Requests signed with this key are refused from now on. It is no longer served in jwks.json.",
     ),
     noun="keys",
 )
 def revoke_key(work: Work, wallet: WalletName, kid: str) -> KeyRecord:
-    """Revoke a key.
-
-    The next request that is signed with it is rejected.
-    """
+    """Revoke a key. Requests that are signed with it are refused from now on, and jwks.json does not have it."""
     owner = require_wallet(work, wallet)
     sentence = f"The wallet {owner.path} has no valid key {kid}; `payres key list {owner.path}` shows all"
     key = require(wallets.find_valid_key(work, owner.id, kid), sentence)

@@ -222,10 +222,6 @@ Receiver = Annotated[
         done="The refund is made or on its way",
         is_over=lambda one: one.direction != "incoming",
         moves_money=True,
-        will=[
-            "The amount leaves the wallet and goes back to the wallets here that paid it, the last one first.",
-            "What came from another server goes to the wallet address that you name: ask who paid for it.",
-        ],
     ),
     noun="payments",
 )
@@ -234,9 +230,9 @@ async def refund(
 ) -> List[Refund]:
     """Send back what an incoming payment received: to the wallets here that paid, or to a wallet address.
 
-    Without an amount, all that is left. Money from wallets here goes back to them, with a refund for each payment.
-    Money from another server goes to the wallet address in `to`, and is `sending` until it has arrived there. Repeating
-    a request with the same reference does nothing.
+    Without an amount, all that is left. Money from wallets here goes back to them, with a refund for each payment, the
+    last one first. Money from another server goes to the wallet address in `to`, and is `sending` until it has arrived
+    there. Repeating a request with the same reference does nothing.
     """
     wanted = refunds.WantedRefund(id, reference, amount, to)
     offer = await node_of(call.context).quotes.offer_for_refund(to, partial(refunds.plan_elsewhere, wanted=wanted))

@@ -186,12 +186,7 @@ def show_peer(work: Work, name: str) -> PeerRecord:
         "  --incoming-token-file from-first-bank --credit-limit 1000.00 --max-packet 10000",
     ),
     form=OperationForm(
-        "Add the peer",
-        done="{name} is a peer from now on",
-        title="New peer",
-        path="/new-peer",
-        lists="/peers",
-        will="Both sides keep the link in one currency. The outgoing token here is the incoming one there.",
+        "Add the peer", done="{name} is a peer from now on", title="New peer", path="/new-peer", lists="/peers"
     ),
 )
 def add_peer(
@@ -210,7 +205,7 @@ def add_peer(
         CreditLimit, said(f"{CREDIT} Without it the peer can only receive, or send what it paid before.")
     ] = "0",
     routes: Annotated[
-        Sequence[Text], said("More addresses reached through it. May be repeated.", option="--route", metavar="PREFIX")
+        Sequence[Text], said("More addresses reached through it.", option="--route", metavar="PREFIX")
     ] = (),
 ) -> PeerRecord:
     """Add a peer, from the next packet on.
@@ -259,14 +254,7 @@ def add_peer(
     "PATCH /peers/{name} peers:write",
     PEER,
     command=CommandLine("peer change NAME", "first-bank --credit-limit 2500.00 --route g"),
-    form=OperationForm(
-        "Change",
-        PEER,
-        done="The terms of {name} are changed",
-        title="Change the terms",
-        changes=True,
-        will="It holds from the next packet on. The currency and the address cannot be changed.",
-    ),
+    form=OperationForm("Change", PEER, done="The terms of {name} are changed", title="Change the terms", changes=True),
 )
 def change_peer(
     work: Work,
@@ -276,17 +264,12 @@ def change_peer(
     incoming_token: Annotated[PeerToken | None, said("What the peer shows us from now on.")] = None,
     max_packet: Annotated[int, said(f"{MAX_PACKET}; 0 for any.", metavar="N", ge=0, le=MAX_LEDGER)] | None = None,
     credit_limit: CreditLimit | None = None,
-    add_routes: Annotated[
-        Sequence[Text], said("A route to add. May be repeated.", option="--route", metavar="PREFIX")
-    ] = (),
-    remove_routes: Annotated[
-        Sequence[Text], said("A route to remove. May be repeated.", option="--no-route", metavar="PREFIX")
-    ] = (),
+    add_routes: Annotated[Sequence[Text], said("A route to add.", option="--route", metavar="PREFIX")] = (),
+    remove_routes: Annotated[Sequence[Text], said("A route to remove.", option="--no-route", metavar="PREFIX")] = (),
 ) -> PeerRecord:
-    """Change the terms of a peer, from the next packet on.
+    """Change the terms of a peer, from the next packet on. What is left out stays as it is.
 
-    Options that are left out change nothing. The asset and the address of a peer cannot be changed: remove the peer and
-    add it again.
+    The asset and the address of a peer cannot be changed: remove the peer and add it again.
     """
     peer = require_peer(work, name)
     columns: dict[str, Any] = {"max_packet": peer.max_packet}
@@ -323,13 +306,7 @@ def change_peer(
     PEER,
     command=CommandLine("peer remove NAME", "first-bank", text=lambda removed: f"The peer {removed.name} is removed"),
     form=OperationForm(
-        "Remove",
-        PEER,
-        done="{name} is no peer any more",
-        title="End this peering",
-        back="/peers",
-        ends=True,
-        will="Resolve its packets and settle first. The history stays in the ledger.",
+        "Remove", PEER, done="{name} is no peer any more", title="End this peering", back="/peers", ends=True
     ),
 )
 def remove_peer(work: Work, name: str) -> PeerRecord:
@@ -378,14 +355,10 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[M
         title="They paid us",
         path="/peers/{name}/deposit",
         moves_money=True,
-        will="The peer then owes us less, or we owe it more.",
     ),
 )
 def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
-    """Record what the peer paid us outside of payres.
-
-    The peer then owes us less, or we owe it more. AMOUNT is a decimal in units of the currency.
-    """
+    """Record what the peer paid us outside of payres. The peer then owes us less, or we owe it more."""
     return movements.move(work, _account(work, name), "deposit", amount, reference)
 
 
@@ -400,13 +373,12 @@ def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = No
         title="We paid them",
         path="/peers/{name}/withdraw",
         moves_money=True,
-        will="We then owe the peer less, or it owes us more.",
     ),
 )
 def withdraw(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Record what we paid the peer outside of payres.
 
-    We then owe the peer less, or it owes us more, up to its credit limit. AMOUNT is a decimal in units of the currency.
+    We then owe the peer less, or it owes us more, up to its credit limit.
     """
     return movements.move(work, _account(work, name), "withdrawal", amount, reference)
 

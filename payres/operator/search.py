@@ -90,10 +90,7 @@ def _text(results: SearchResults) -> str:
 def search(
     work: Work, q: Annotated[Name, said("A part of a name or an address, an amount, an id or its end, or a note.")]
 ) -> SearchResults:
-    """Find wallets, payments, grants, peers, webhooks, API keys and changes.
-
-    TEXT is a part of a name or an address, an amount, an id or its end, or a note.
-    """
+    """Find wallets, payments, grants, peers, webhooks, API keys and changes."""
     typed = " ".join(visible_text(q).split()).removeprefix("…")
     text = typed.casefold()
     # SQLite knows the case of ASCII letters only, so it is asked for the usual spellings of others.

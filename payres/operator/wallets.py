@@ -143,7 +143,7 @@ def list_wallets(work: Work) -> Sequence[WalletRecord]:
 def open_wallet(
     work: Work, path: Name, asset_code: Currency, asset_scale: Scale, public_name: Name | None = None
 ) -> WalletRecord:
-    """Open a wallet. The owner's password is set separately."""
+    """Open a wallet. It is empty, and its owner gets a password later."""
     return create_wallet(work, path, asset_code, asset_scale, public_name, None)
 
 
@@ -205,11 +205,10 @@ def create_wallet(
         WALLET,
         done="{asset_code} {amount:money} were deposited; {name} has {asset_code} {balance:money}",
         moves_money=True,
-        will="Record only money that has really come from outside.",
     ),
 )
 def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
-    """Put money into a wallet. AMOUNT is a decimal in units of its currency."""
+    """Put money into a wallet. Record only what has really come from outside."""
     found = require_wallet(work, wallet)
     if not found.active:
         sentence = f"The wallet {found.path} is inactive and receives no money; activate it first"
@@ -226,11 +225,10 @@ def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | 
         WALLET,
         done="{asset_code} {amount:money} were withdrawn; {name} has {asset_code} {balance:money}",
         moves_money=True,
-        will="Record only money that has really gone outside.",
     ),
 )
 def withdraw(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
-    """Take money out of a wallet. AMOUNT is a decimal in units of its currency."""
+    """Take money out of a wallet. Record only what has really gone outside."""
     return movements.move(work, _account(work, require_wallet(work, wallet)), "withdrawal", amount, reference)
 
 
@@ -248,16 +246,10 @@ def list_movements(work: Work, wallet: WalletName, page: PageQuery) -> tuple[Seq
 @operation(
     shows=WALLET,
     command=CommandLine("wallet rename PATH NAME", 'alice "Alice Smith"'),
-    form=OperationForm(
-        "Rename",
-        WALLET,
-        done="The wallet is called {name}",
-        changes=True,
-        will="Payers see the name. Without one they see the address.",
-    ),
+    form=OperationForm("Rename", WALLET, done="The wallet is called {name}", changes=True),
 )
 def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRecord:
-    """Change the public name of a wallet. An empty NAME removes it; the wallet address stays."""
+    """Change the public name of a wallet. An empty name removes it; the wallet address stays."""
     found = require_wallet(work, wallet)
     name = public_name or None
     if name is not None:
@@ -271,16 +263,11 @@ def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRec
     shows=WALLET,
     command=CommandLine("wallet deactivate PATH", "alice"),
     form=OperationForm(
-        "Deactivate",
-        WALLET,
-        done="{name} is inactive",
-        is_over=lambda one: one.state != "active",
-        ends=True,
-        will="Its wallet address answers 404: no payment in or out can begin. Money and history stay.",
+        "Deactivate", WALLET, done="{name} is inactive", is_over=lambda one: one.state != "active", ends=True
     ),
 )
 def deactivate(work: Work, wallet: WalletName) -> WalletRecord:
-    """Deactivate a wallet address. Its money and history stay."""
+    """Deactivate a wallet address. It answers 404: no payment in or out can begin. Money and history stay."""
     return _change(work, wallet, "wallet.deactivate", state="inactive")
 
 
@@ -288,12 +275,7 @@ def deactivate(work: Work, wallet: WalletName) -> WalletRecord:
     shows=WALLET,
     command=CommandLine("wallet activate PATH", "alice"),
     form=OperationForm(
-        "Activate",
-        WALLET,
-        done="{name} is active again",
-        is_over=lambda one: one.state == "active",
-        presses=True,
-        will="Its wallet address answers again, and payments can begin.",
+        "Activate", WALLET, done="{name} is active again", is_over=lambda one: one.state == "active", presses=True
     ),
 )
 def activate(work: Work, wallet: WalletName) -> WalletRecord:
@@ -334,13 +316,7 @@ def store_password(work: Work, path: str, password_hash: str, forget_browsers: b
     shows=LINK,
     command=CommandLine("wallet reset-link PATH", "alice", text=lambda made: str(made.url)),
     shows_secret=True,
-    form=OperationForm(
-        "Make a password link",
-        WALLET,
-        title="Password link",
-        path="/wallets/{wallet}/password-link",
-        will="Its owner sets a password with it. It works once, for an hour: hand it over yourself.",
-    ),
+    form=OperationForm("Make a password link", WALLET, title="Password link", path="/wallets/{wallet}/password-link"),
 )
 def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     """Make a URL with which an owner sets a password.
@@ -360,13 +336,7 @@ def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     "DELETE /wallets/{wallet}/lockout wallets:write",
     WALLET,
     command=CommandLine("wallet unlock PATH", "alice"),
-    form=OperationForm(
-        "Unlock",
-        WALLET,
-        done="{name} is unlocked",
-        presses=True,
-        will="Wrong passwords are forgotten; the owner can sign in at once.",
-    ),
+    form=OperationForm("Unlock", WALLET, done="{name} is unlocked", presses=True),
 )
 def unlock(work: Work, wallet: WalletName) -> WalletRecord:
     """Clear the counts of wrong passwords of a wallet. Its owner can then sign in at once."""

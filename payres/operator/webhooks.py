@@ -190,10 +190,9 @@ def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
     shows_secret=True,
 )
 def add(work: Work, url: Text, events: Patterns = (), private: Private = False) -> Added:
-    """Send events from now on to a URL. The secret for verifying signatures is shown only in this answer.
+    """Send events from now on to a URL. The secret for verifying signatures is shown only once.
 
-    NAMES are event types, or prefixes followed by *, separated by commas; the option may be repeated. Only keys with
-    the scope webhooks:private may add one that is `private`.
+    Events are types, or prefixes followed by *. Only keys with the scope webhooks:private may add a `private` one.
     """
     key = key_of_actor(work)
     if private and key is not None:
@@ -240,11 +239,10 @@ def show(work: Work, id: str) -> WebhookRecord:
         title="Remove this webhook",
         back="/webhooks",
         ends=True,
-        will="Nothing is sent there any more. Its waiting events and attempts go too.",
     ),
 )
 async def remove(call: Units, id: str) -> Webhook:
-    """Remove a webhook and its deliveries."""
+    """Remove a webhook and its deliveries. Nothing is sent there any more."""
     removed = await call.write(partial(_begin_removal, id=id))
     while not await call.write(partial(stored.delete_webhook, webhook_id=id, rows=ROWS_AT_ONCE)):
         pass
@@ -264,16 +262,10 @@ def _begin_removal(work: Work, id: str) -> Webhook:
     WEBHOOK,
     command=CommandLine("webhook rotate ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
     shows_secret=True,
-    form=OperationForm(
-        "Make a new secret",
-        WEBHOOK,
-        title="New secret",
-        path="/webhooks/{id}/secret",
-        will="It is shown once. For 24 hours events are signed with both, so that you can change it at the other end.",
-    ),
+    form=OperationForm("Make a new secret", WEBHOOK, title="New secret", path="/webhooks/{id}/secret"),
 )
 def rotate(work: Work, id: str) -> Added:
-    """Make a new secret, and print it once. For 24 hours, deliveries are signed with the old one too.
+    """Make a new secret, which is shown once. For 24 hours, deliveries are signed with the old one too.
 
     A secret that an earlier rotation replaced is no longer used.
     """
@@ -360,15 +352,7 @@ def _replay_failed(work: Work, due: Sequence[tuple[int, str]], first: int) -> in
     return stored.repeat_failed(work, due[first : first + ROWS_AT_ONCE], work.now)
 
 
-@operation(
-    form=OperationForm(
-        "Send again",
-        WEBHOOK,
-        done="{deliveries} events will be sent again",
-        presses=True,
-        will="Each event that has failed for this webhook is sent again.",
-    )
-)
+@operation(form=OperationForm("Send again", WEBHOOK, done="{deliveries} events will be sent again", presses=True))
 async def replay_failed(call: Units, id: str) -> Replayed:
     """Send again all events that have failed for a webhook."""
     return await replay(call, webhook=id, failed=True)
@@ -382,7 +366,6 @@ async def replay_failed(call: Units, id: str) -> Replayed:
         done="A test was sent, and the answer was {status} {error}",
         path="/webhooks/{id}/test",
         presses=True,
-        will="The event webhook.test is sent now.",
     ),
 )
 async def test(call: ActorRequest, id: str) -> WebhookTest:

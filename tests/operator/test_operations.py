@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from payres.cli import main
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store.accounts import ensure_asset, set_rate
-from payres.operator import keys, peers
+from payres.operator import keys, peers, wallets
 from payres.operator.api import all_operations
 from payres.operator.declarations import Operation
 from tests.helpers import TIMEOUT, Json, usd
@@ -28,6 +28,7 @@ OPERATIONS: Final = {one.id: one for one in all_operations()}
 # Members that differ each time, or that the sender of webhooks changes meanwhile.
 CHANGING: Final = r"id|secret|timestamp|sequence|behind|lastStatus|lastError|deliveries|\w+At"
 VOLATILE: Final = re.compile(rf'"({CHANGING})":("[^"]*"|null|\d+|\[[^\]]*\])')
+KEY: Final = jwk_from_public_bytes("app", bytes(range(32)))
 ARGUMENT: Final = re.compile(r"\[?[A-Z]+\]?")
 
 
@@ -56,8 +57,7 @@ class New:
 
     def keyed(self) -> Given:
         path = self.wallet()
-        jwk = jwk_from_public_bytes("app", bytes(range(32)))
-        self.instance.write(lambda work: keys.add_key(work, path, jwk))
+        self.instance.write(lambda work: keys.add_key(work, path, KEY))
         return {"wallet": path, "kid": "app"}
 
     def peer(self, **terms: Any) -> str:
@@ -223,9 +223,12 @@ def by_command(new: New, operation: Operation, given: Given) -> Outcome:
     arguments = [word for word in words if ARGUMENT.fullmatch(word)]
     inputs = list(operation.inputs.values())
     line = [word for word in words if word not in arguments]
+    if arguments[:2] == ["CODE", "SCALE"]:
+        line += [f"--asset={given['code']}", f"--scale={given['scale']}"]
+        arguments, inputs = arguments[2:], inputs[2:]
     line += [str(given[one.name]) for one in inputs[: len(arguments)] if one.name in given]
     for one in inputs[len(arguments) :]:
-        flag = one.extra.get("option", f"--{one.name.replace('_', '-')}")
+        flag = one.extra.get("option", f"--{one.name.rstrip('_').replace('_', '-')}")
         for value in _each(given.get(one.name)):
             line += [flag] if value is True else [f"{flag}={value}"]
     line += ["--json", "--database", new.instance.context.database.path]
@@ -255,6 +258,7 @@ def by_form(new: New, operation: Operation, given: Given) -> Outcome:
     assert operation.form is not None
     path = "/admin" + operation.form.url_of({name: str(one) for name, one in given.items()})
     fields = {name: _typed(value) for name, value in given.items() if f"{{{name}}}" not in operation.form.url}
+    fields |= {f"scopes.{scope}": "true" for scope in given.get("scopes", ())}
     page = new.browser.get(path)
     if page.status_code != 200:
         return Outcome(None, words_of(page))
@@ -270,7 +274,9 @@ def by_form(new: New, operation: Operation, given: Given) -> Outcome:
 
 
 def _typed(value: Any) -> str:
-    return "\n".join(value) if isinstance(value, tuple) else str(value)
+    return (
+        "\n".join(value) if isinstance(value, tuple) else json.dumps(value) if isinstance(value, dict) else str(value)
+    )
 
 
 def surfaces(operation: Operation) -> dict[str, Callable[[New, Operation, Given], Outcome]]:
@@ -342,3 +348,89 @@ def test_refusal_is_the_same_on_each_surface(name: str, wrong: Mapping[str, Any]
         before = new.program.audited()[0]
         assert says in carry_out(new, OPERATIONS[name], given).refusal, surface
         assert new.program.audited()[0] == before
+
+
+class Beyond(NamedTuple):
+    """A value just over a bound that the type of an input declares, and the refusal."""
+
+    id: str
+    name: str
+    value: Any
+    says: str
+
+
+def beyond() -> Iterator[Beyond]:
+    for operation in OPERATIONS.values():
+        for one in operation.inputs.values():
+            for meta in one.metas:
+                named = operation.wire_names[one.name]
+                if meta.max_length is not None and not one.choices:
+                    value = ("x",) * (meta.max_length + 1) if one.is_several else "x" * (meta.max_length + 1)
+                    yield Beyond(operation.id, one.name, value, f"{named} must have at most {meta.max_length} ")
+                if meta.ge is not None:
+                    yield Beyond(operation.id, one.name, meta.ge - 1, f"{named} must be at least {meta.ge}")
+                if meta.le is not None:
+                    yield Beyond(operation.id, one.name, meta.le + 1, f"{named} must be at most {meta.le}")
+
+
+BEYOND: Final = tuple(beyond())
+
+
+@pytest.mark.parametrize("one", BEYOND, ids=lambda one: f"{one.id}-{one.name}-{one.says.rpartition('at ')[2]}")
+def test_value_over_a_declared_bound_is_refused_in_the_same_words_on_each_surface(one: Beyond, new: New) -> None:
+    operation = OPERATIONS[one.id]
+    given = next((case.given for case in CASES if case.id == one.id), None)
+    for surface, carry_out in surfaces(operation).items():
+        if "{" + one.name + "}" in (operation.form.url if operation.form else "") and surface == "page:ann":
+            continue  # there is no page at such an address
+        values = (given(new) if given else _of_right_types(operation, new)) | {one.name: one.value}
+        before = new.program.audited()[0]
+        assert one.says in carry_out(new, operation, values).refusal, surface
+        assert new.program.audited()[0] == before
+
+
+def _of_right_types(operation: Operation, new: New) -> Given:
+    """Values for the inputs that are required, with things that exist."""
+    values: Given = {"wallet": new.wallet(), "scopes": ("audit:read",), "jwk": msgspec.to_builtins(KEY)} | new.asset()
+    values |= {"id": new.payment()} if operation.id.startswith("payment") else {}
+    required = [one for one in operation.inputs.values() if one.is_required or one.name in operation.segments]
+    return {one.name: values.get(one.name, "x") for one in required}
+
+
+FORMS: Final = [one for one in OPERATIONS.values() if one.form]
+# Things of the forms that CASES has none for.
+THINGS: Final[Mapping[str, Callable[[New], Given]]] = {
+    "assets.withdraw_fees": lambda new: new.asset(),
+    "keys.add_key": lambda new: {"wallet": new.wallet()},
+    "payments.refund": lambda new: {"id": new.payment()},
+    "wallets.make_password_link": lambda new: {"wallet": new.wallet()},
+    "webhooks.test": lambda new: {"id": new.webhook()},
+}
+
+
+@pytest.mark.parametrize("operation", [one for one in FORMS if one.form and one.form.about], ids=lambda one: one.id)
+def test_page_of_a_thing_has_a_button_for_each_form_about_it(operation: Operation, new: New) -> None:
+    form = operation.form
+    assert form is not None
+    assert form.about is not None
+    if not form.about.page:
+        return  # a packet has no page but that of its form
+    given = next((case.given for case in CASES if case.id == operation.id), None) or THINGS[operation.id]
+    names = {name: str(value) for name, value in given(new).items()}
+    if operation.id == "wallets.activate":
+        new.instance.write(lambda work: wallets.deactivate(work, names["wallet"]))
+    page = new.browser.get(
+        "/admin" + form.about.page.format_map({key: quote(one, safe="") for key, one in names.items()})
+    )
+    target = "/admin" + form.url_of(names)
+    assert (f'action="{target}"' if form.presses else f'href="{target}"') in page.text
+    assert form.heading in words_of(page)
+    assert form.heading in words_of(new.browser.get(target))
+
+
+@pytest.mark.parametrize("operation", [one for one in FORMS if one.form and one.form.lists], ids=lambda one: one.id)
+def test_list_has_the_button_that_makes_something_new(operation: Operation, new: New) -> None:
+    form = operation.form
+    assert form is not None
+    assert f'href="/admin{form.url}"' in new.browser.get(f"/admin{form.lists}").text
+    assert form.heading in words_of(new.browser.get(f"/admin{form.url}"))

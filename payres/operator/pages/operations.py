@@ -341,7 +341,7 @@ class OperationPage:
             status,
             subject=subject,
             action=self.form,
-            will=self.form.sentences(subject.thing),
+            will=self.form.sentences(subject.thing) or self.operation.docstring.split("\n\n"),
             is_over=subject.thing is not None and self.form.is_over(subject.thing),
             fields=self._fields(form, problems, subject.thing),
             changes=[(label, before, after) for (label, before), (_, after) in changes if before != after],

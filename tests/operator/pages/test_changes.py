@@ -34,7 +34,7 @@ def test_grant_is_revoked(payres: Instance, ann: Browser) -> None:
     newest, *_ = ann.rows("/admin/grants", withoutConsent="true")
     path = f"/admin/grants/{newest['Grant']}"
     assert f'href="{path}/revoke"' in ann.get(path).text
-    assert "The grant and its tokens end at once; this cannot be undone" in ann.words(f"{path}/revoke")
+    assert "End a grant and all its tokens at once. What was paid stays paid." in ann.words(f"{path}/revoke")
     assert ann.send(f"{path}/revoke", choice="revoke").headers["location"] == path
     assert "There is nothing left to do here." in ann.words(f"{path}/revoke")
     assert payres.client.post("/incoming-payments", {"walletAddress": wallet}, token).status_code == 401
