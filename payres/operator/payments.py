@@ -122,6 +122,7 @@ PAYMENT: Final = Shape(
     Column("Failure", "failure", "long"),
     read=require_payment,
     page="/payments/{id}",
+    name=_what,
 )
 
 

@@ -87,7 +87,8 @@ def _of_wallet(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _key_id(path: str) -> Column:
-    return Column("Key id", lambda one: Cell(one.kid, "code", path_of("wallets", path, "keys", one.kid)))
+    link = partial(path_of, "wallets", path, "keys")
+    return Column("Key id", lambda one: Cell(one.kid, "code", link(one.kid)), section="keys")
 
 
 # Rows are an event and its delivery to one webhook, or None if it has none.

@@ -13,18 +13,20 @@ from starlette.responses import Response
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset, describe_amount, format_decimal
 from payres.core.protocol.clock import DAY
+from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import visible_text
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Work
 from payres.html.html import operators_language
 from payres.html.language import Language
 from payres.operator import audit, doctor
+from payres.operator.api import all_operations
 from payres.operator.declarations import MAX_NAME_LENGTH, operation_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.search import SEARCHED, search
 from payres.operator.services import operator_of
 from payres.operator.shapes import Cell, CellKind, Column, facts_of, format_size, make_table, path_of
-from payres.operator.status import KINDS, STATUS, Balance, Status, read_status
+from payres.operator.status import KINDS, STATUS, Status, read_status
 from payres.operator.store.search import NEWEST
 from payres.operator.volume import DAYS, Volume
 
@@ -45,20 +47,11 @@ HEIGHT: Final = 96
 FLOWS: Final[Sequence[tuple[str, CellKind]]] = (("Day", "text"), ("Received", "number"), ("Sent", "number"))
 
 
-def _balance(kind: str, row: tuple[str, Mapping[str, Balance]]) -> str:
-    return row[1][kind].balance if kind in row[1] else ""
-
-
-def _wallets(row: tuple[str, Mapping[str, Balance]]) -> str:
-    count = row[1]["wallet"].accounts if "wallet" in row[1] else 0
-    return f"{count:,} wallet{'' if count == 1 else 's'}"
-
-
-# Rows are an asset's name and its balances by kind.
+# Rows are dicts of a currency.
 BALANCE_COLUMNS: Final = (
-    Column("Currency", _wallets),
-    Column("Code", itemgetter(0), titles=True),
-    *(Column(label, partial(_balance, kind), "number") for kind, label in KINDS.items()),
+    Column("Currency", itemgetter("wallets"), section="assets"),
+    Column("Code", itemgetter("name"), titles=True),
+    *(Column(label, itemgetter(kind), "number") for kind, label in KINDS.items()),
 )
 
 
@@ -77,6 +70,7 @@ async def page(visit: OperatorVisit) -> Response:
         shown=shown,
         chart=pair_chart(assets[shown], volume, language) if shown else None,
         is_counted=volume.complete,
+        new=[(one.form, ADMIN_ROOT + one.form.url) for one in all_operations() if one.form and one.form.lists],
         refresh=LIVE_SECONDS if asked.get("live") == "1" else None,
         **found,
     )
@@ -84,18 +78,22 @@ async def page(visit: OperatorVisit) -> Response:
 
 def _read_database(work: Work, language: Language) -> dict[str, Any]:
     """The values that the page reads from the database, from one snapshot."""
-    status, assets, balances = read_status(work, is_running=True), dict[str, Asset](), dict[str, dict[str, Balance]]()
+    status, assets, balances = read_status(work, is_running=True), dict[str, Asset](), dict[str, dict[str, Any]]()
     for one in status.balances:
         asset = Asset(one.asset_code, one.asset_scale)
         is_first = assets.get(asset.code, asset) == asset
         name = asset.code if is_first else f"{asset.code} {asset.scale}"
         assets[name] = asset
-        balances.setdefault(name, {})[one.kind] = one
+        row = balances.setdefault(name, dict.fromkeys(KINDS, "") | {"name": name, "wallets": "no wallets"})
+        row[one.kind] = one.balance
+        if one.kind == "wallet":
+            count = f"{one.accounts:,} wallet{'' if one.accounts == 1 else 's'}"
+            row["wallets"] = Cell(count, link=path_of("assets", asset.code, str(asset.scale)))
     return {
         "health": _health(status, language),
         "findings": [_attention(one, language) for one in doctor.examine(work) if one.fix],
         "assets": assets,
-        "balances": make_table("Balances", BALANCE_COLUMNS, balances.items(), "There are no wallets yet"),
+        "balances": make_table("Balances", BALANCE_COLUMNS, balances.values(), "There are no wallets yet"),
         "changes": [
             (one, audit.told(one)) for one in operation_of(audit.list_entries).run(work, {"page": CHANGES}).result
         ],
