@@ -160,7 +160,8 @@ class Listing(NamedTuple):
     empty.
 
     With a `title` the list is also a page, at the path of the endpoint or at `page`; `{name}` in the title stands for a
-    segment of the path. `also` is a link to another list.
+    segment of the path. `also` is a link to another list. The page has the mark `narrowed` set unless its query says
+    otherwise.
     """
 
     member: str
@@ -169,6 +170,7 @@ class Listing(NamedTuple):
     page: str = ""
     about: str = ""
     also: tuple[str, str] | None = None
+    narrowed: str = ""
 
 
 class CommandLine(NamedTuple):

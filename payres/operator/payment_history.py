@@ -9,7 +9,6 @@ from payres.core.http.requests import ActorRequest
 from payres.core.protocol.amounts import Asset, Offer, format_decimal
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.identifiers import moment_of
-from payres.core.protocol.urls import Urls
 from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import List, Resource, Text
 from payres.core.store import events, payments
@@ -387,12 +386,12 @@ def show_payment(work: Work, id: PaymentName) -> PaymentRecord:
     return require_payment(work, id)
 
 
-def story_of(history: PaymentHistory, urls: Urls | None = None) -> Sequence[Moment]:
+def story_of(history: PaymentHistory) -> Sequence[Moment]:
     """The moments, oldest first; at the same time, causes before their effects."""
     payment = history.payment
     moments = [
         *_agreed(history),
-        _begun(payment, urls),
+        _begun(payment),
         *(_moment(one.changed_at, _sentence_of(one)) for one in history.checkouts),
         *(_packet(payment, one) for one in history.packets),
         *map(_trouble, history.troubles),
@@ -425,15 +424,15 @@ def _agreed(history: PaymentHistory) -> Iterator[Moment]:
         yield _moment(quote.created_at, f"{leaves}, and {quote.receive.text} arrives.")
 
 
-def _begun(payment: Payment, urls: Urls | None) -> Moment:
+def _begun(payment: Payment) -> Moment:
     wallet = _link("wallets", payment.wallet, payment.wallet)
     amount = "any amount" if payment.amount is None else f"{payment.asset_code} {payment.amount}"
     if payment.direction == "incoming":
         asked = f"The client {payment.client} asked for {amount}, to be paid into "
         return _moment(payment.created_at, asked, wallet, ".")
     url = payment.receiver or ""
-    own = urls and urls.resource_id("incoming-payments", url)
-    receiver = _link("payments", own, url) if own else url  # a payment of this server has a page
+    here = payment.receiver_wallet
+    receiver = _link("payments", url.rpartition("/")[2], here) if here else url
     refunded = payment.refund_of
     why: list[Cell | str] = [] if refunded is None else [", as a refund of ", _link("payments", refunded, "a payment")]
     begun = f"The payment began: at most {amount} from "

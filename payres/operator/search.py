@@ -119,7 +119,9 @@ def _wallets(work: Work, sought: Sought) -> Hits:
 def _payments(work: Work, sought: Sought) -> Hits:
     named = [PAYMENTS.by_id(work, one) for one in store.payments_named(work, sought.ids)]
     # An index has those of a wallet, so that they need not be among the newest.
-    pages = (page_of_payments(work, PageQuery(MOST + 1), work.now, wallet_id=one.id) for one in sought.wallets)
+    pages = (
+        page_of_payments(work, PageQuery(MOST + 1), work.now, wallet_id=one.id, used=True) for one in sought.wallets
+    )
     conditions = [*sought.inside("p.id", "p.receiver", in_json="p.metadata")]
     for asset in list_assets(work):
         with suppress(Mistyped):

@@ -74,7 +74,7 @@ def _listed(work: Work, rule: Any, **given: Any) -> Any:
 def _of_wallet(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
     path = names["wallet"]
     own_keys = _listed(work, keys.list_keys, wallet=path, revoked=True)
-    few_payments = _listed(work, payments.list_payments, page=FEW, wallet=path)
+    few_payments = _listed(work, payments.list_payments, page=FEW, wallet=path, used=True)
     movements = _listed(work, wallets.list_movements, page=FEW, wallet=path)
     own = [column for column in PAYMENT.on_pages if column.section != "wallets"]
     return {
@@ -116,7 +116,7 @@ async def payment_page(visit: OperatorVisit) -> Response:
         **shown_thing(visit, PAYMENT, payment) | {"facts": facts_of(HISTORY.columns, history)},
         payment=payment,
         metadata=_metadata(payment),
-        moments=story_of(history, visit.context.urls),
+        moments=story_of(history),
         history=history,
         events=make_table("Events", EVENT_COLUMNS, rows, "There are none any more: they are kept 30 days"),
         is_under_way=is_under_way,

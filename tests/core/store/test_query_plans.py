@@ -131,7 +131,7 @@ PAYMENT_PAGES: dict[str, Query] = {
         dict[str, Any](),
         {"wallet_id": 1, "counterpart": 1, "state": "pending", "least": 1, "most": 2},
         {"counterpart": "https://a.example", "state": "failed", "failure": "x", "direction": "outgoing"},
-        {"state": "expired", "since": 1, "until": 2, "counterpart": 1},
+        {"state": "expired", "since": 1, "until": 2, "counterpart": 1, "used": True},
     )
 } | {
     "payments_in_order": call(all_payments.payments_in_order, "1", "2", 0, 9, None, 5),
