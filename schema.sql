@@ -660,6 +660,14 @@ create table operator (
   unlocked_at integer not null
 ) strict;
 
+-- Pairs of currencies without a valid rate that somebody wanted to pay between, and when last.
+create table missing_rate (
+  base_code text not null,
+  counter_code text not null,
+  asked_at integer not null,
+  primary key (base_code, counter_code)
+) strict, without rowid;
+
 -- Submitted forms of the admin pages, so that none takes effect twice.
 create table operator_form (
   id text primary key,

@@ -52,7 +52,7 @@ def _details(entry: AuditEntry) -> str:
 
 # How verbs and nouns of actions are told; other verbs are regular.
 DONE: Final = (
-    {"set": "set the", "send": "sent the", "deny": "denied the", "sign_out": "signed out of the"}
+    {"set": "set the", "send": "sent the", "deny": "denied the", "sign_out": "ended the sessions of the"}
     | {
         "deposit": "put {amount} into the",
         "withdraw": "took {amount} out of the",
@@ -61,6 +61,7 @@ DONE: Final = (
     | {"peer.deposit": "recorded {amount} paid by the", "peer.withdraw": "recorded {amount} paid to the"}
     | dict.fromkeys(("link", "reset_link"), "made a password link for the")
     | {"set_password": "set the password of the", "lock_out": "locked out the", "backup": "made a copy of the"}
+    | {"role": "set the role of the", "base_url": "set the base URL of the", "superseded": "superseded the"}
 )
 NOUNS: Final = {"admin": "operator", "api_key": "API key", "key": "key of the wallet"}
 
@@ -71,7 +72,7 @@ def told(entry: AuditEntry) -> Sequence[Cell]:
     who = {"page": key, "shell": f"{key} at the command", "owner": f"the owner of {key}", "api": "a program"}
     noun, _, verb = entry.action.partition(".")
     first, *rest = verb.split("_")
-    usual = " ".join([f"{first}{'' if first.endswith('e') else 'e'}d", *rest, "the"])
+    usual = " ".join([f"{first}{'' if first.endswith('e') else 'e'}d", *([*rest, "of"] if rest else ()), "the"])
     amount, _, code = str(entry.details.get("amount", "")).partition(" ")
     done = DONE.get(entry.action, DONE.get(verb, usual)).format(amount=f"{code} {Cell(amount, 'number').shown}")
     reference = str(entry.details.get("reference", ""))

@@ -27,6 +27,7 @@ from payres.core.store.payments import (
 from payres.core.store.rows import PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Units, Work
+from payres.html.sentences import ended
 from payres.interledger.node import node_of
 from payres.interledger.store import packets
 from payres.interledger.store.checkouts import Stage, checkouts_of
@@ -334,6 +335,13 @@ def _sum(direction: str, member: str) -> Callable[[PaymentHistory], str | None]:
     return said
 
 
+def _receiver(payment: Payment) -> Cell | None:
+    """The URL, with a link to the page of an incoming payment that is here."""
+    url = payment.receiver
+    here = path_of("payments", url.rpartition("/")[2]) if url and payment.receiver_wallet else None
+    return Cell(url, "code", here) if url else None
+
+
 HISTORY: Final = Shape(
     history,
     fact("Payment", "payment.id", "code"),
@@ -350,7 +358,7 @@ HISTORY: Final = Shape(
     fact("Client", "payment.client"),
     fact("Refund of", "payment.refund_of", "code", section="payments"),
     fact("Grant", "payment.grant", "code", section="grants"),
-    fact("Receiver", "payment.receiver", "code"),
+    fact("Receiver", lambda one: _receiver(one.payment)),
     fact("Failure", "payment.failure"),
     fact("Created (UTC)", "payment.created_at", "time"),
     fact("Ended (UTC)", "payment.ended_at", "time"),
@@ -472,7 +480,7 @@ def _ended(history: PaymentHistory) -> Iterator[Moment]:
         yield _moment(payment.ended_at, f"It was completed. It had received {moved}.")
     elif payment.ended_at is not None:
         arrived = f"{history.delivered.text} arrived" if history.delivered else "the rest is not known"
-        how = f"It failed: {payment.failure}." if payment.failure else "It was completed."
+        how = ended(f"It failed: {payment.failure}") if payment.failure else "It was completed."
         yield _moment(payment.ended_at, f"{how} {moved} was sent, and {arrived}.")
 
 
@@ -483,7 +491,7 @@ def _refund(payment: Payment, refund: Refund) -> Moment:
         sending = _link("payments", refund.return_payment, "a payment")
         sent = f"{refund.asset_code} {refund.sent} was sent, and {back} arrived."
         state = " It is on its way." if refund.state == "sending" else f" {sent}"
-        why = f" {refund.failure}." if refund.failure else ""
+        why = ended(f" {refund.failure}") if refund.failure else ""
         begun = f"{taken} was to be sent back to {refund.to} by "
         return _moment(refund.created_at, begun, sending, f"{reference}{state}{why}")
     is_incoming = payment.direction == "incoming"

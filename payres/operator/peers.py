@@ -20,6 +20,7 @@ from payres.core.store import server
 from payres.core.store.accounts import ACCOUNTS, ASSETS
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
+from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PEERS, PeerRecord
 from payres.operator import movements
@@ -110,7 +111,7 @@ def describe_balance(peer: PeerRecord) -> str:
 
 def require_peer(work: Work, name: str) -> PeerRecord:
     """The active peer of a name. Raises NotFound."""
-    return require(peers.find_peer(work, name), f"There is no peer {name!r}; `payres peer list` shows all")
+    return require(peers.find_peer(work, name), f"There is no peer {name!r}", "`payres peer list` shows all")
 
 
 def _packets(peer: Peer, found: PacketSum) -> Cell:
@@ -160,7 +161,7 @@ PEER: Final = Shape(
     "GET /peers peers:read",
     PEER,
     command=CommandLine("peer list"),
-    listing=Listing("peers", "There are no peers; `payres peer add` connects to another server", "Peers"),
+    listing=Listing("peers", "There are no peers", "Peers", advice="`payres peer add` connects to another server"),
 )
 def list_peers(work: Work) -> Sequence[PeerRecord]:
     """List all peers and their balances."""
@@ -325,14 +326,15 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
     unresolved, _ = packets.count_and_sum(work, peer.id, "doubtful")
     if unresolved:
         raise WrongState(
-            f"{unresolved} packets to the peer {name} are unresolved: resolve those that `payres peer unresolved"
-            f" {name}` lists with `payres peer resolve`, then remove the peer"
+            f"{unresolved} packets to the peer {name} are unresolved: resolve them, then remove the peer",
+            advice=f"`payres peer unresolved {name}` lists them, and `payres peer resolve` resolves each",
         )
     if peer.balance:
         command = f"payres peer {'withdraw' if peer.balance > 0 else 'deposit'} {name} {_decimal(peer, peer.balance)}"
         settle = "pay that, then record it" if peer.balance > 0 else "when that has been paid, record it"
         who = describe_balance(peer)
-        raise WrongState(f"{who[0].upper()}{who[1:]}: {settle} with `{command}`, then remove the peer")
+        sentence = f"{who[0].upper()}{who[1:]}: {settle}, then remove the peer"
+        raise WrongState(sentence, advice=f"`{command}` records it")
     PEERS.update(work, peer.id, removed_at=work.now)
     server.record(work, "peer.remove", name)
     return peer
@@ -359,6 +361,7 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[M
 )
 def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Record what the peer paid us outside of payres. The peer then owes us less, or we owe it more."""
+    peers.forget_error(work, require_peer(work, name).id, ABOVE_LIMIT)
     return movements.move(work, _account(work, name), "deposit", amount, reference)
 
 
@@ -380,6 +383,7 @@ def withdraw(work: Work, name: str, amount: Sum, reference: Reference | None = N
 
     We then owe the peer less, or it owes us more, up to its credit limit.
     """
+    peers.forget_error(work, require_peer(work, name).id, SHORT_THERE)
     return movements.move(work, _account(work, name), "withdrawal", amount, reference)
 
 
@@ -392,6 +396,7 @@ def _account(work: Work, name: str) -> NamedAccount:
 def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:
     try:
         ledger.set_floor(work, peer.account_id, -credit_limit)
+        peers.forget_error(work, peer.id, ABOVE_LIMIT)
     except ledger.NotEnough as lack:
         used = _decimal(peer, peer.held - peer.balance)
         raise WrongState(
@@ -405,7 +410,8 @@ def _change_routes(work: Work, peer: PeerRecord, add: Sequence[str], remove: Seq
     for prefix in remove:
         if not peers.delete_route(work, peer.id, prefix):
             raise InvalidRequest(
-                f"The peer {peer.name} has no route {prefix!r}; `payres peer show {peer.name}` lists its routes",
+                f"The peer {peer.name} has no route {prefix!r}",
+                advice=f"`payres peer show {peer.name}` lists its routes",
                 field="routes",
             )
     for prefix in add:

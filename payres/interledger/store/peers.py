@@ -133,6 +133,12 @@ def note_error(tx: Transaction, peer_id: int, error: str, now: int) -> None:
     PEERS.update(tx, peer_id, last_error=error, last_error_at=now)
 
 
+def forget_error(tx: Transaction, peer_id: int, error: str) -> None:
+    """Forgets the peer's last error if it is this one."""
+    forgotten = "UPDATE peer SET last_error = NULL, last_error_at = NULL WHERE id = ? AND last_error = ?"
+    tx.execute(forgotten, (peer_id, error))
+
+
 def set_repeats_answers(tx: Transaction, peer_id: int, repeats: bool) -> None:
     PEERS.update(tx, peer_id, repeats_answers=repeats)
 

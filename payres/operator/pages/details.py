@@ -113,7 +113,7 @@ async def payment_page(visit: OperatorVisit) -> Response:
     is_live = is_under_way and visit.request.query_params.get("live") == "1"
     return visit.show(
         "payment.html",
-        **shown_thing(visit, PAYMENT, payment) | {"facts": facts_of(HISTORY.columns, history)},
+        **shown_thing(visit, PAYMENT, payment) | {"facts": facts_of(HISTORY.columns[1:], history)},
         payment=payment,
         metadata=_metadata(payment),
         moments=story_of(history),

@@ -19,6 +19,7 @@ from payres.core.store.rows import PageQuery
 from payres.core.store.work import Work
 from payres.html.html import operators_language
 from payres.html.language import Language
+from payres.html.sentences import ended
 from payres.operator import audit, doctor
 from payres.operator.api import all_operations
 from payres.operator.declarations import MAX_NAME_LENGTH, operation_of
@@ -111,11 +112,14 @@ def _health(status: Status, language: Language) -> str:
 def _attention(found: doctor.Diagnosis, language: Language) -> dict[str, Any]:
     """A finding with the page where it is put right, whose words stand in place of the first command in its advice."""
     words = TIME.sub(lambda match: language.stamp(match[0]), found.seen)
-    steps = [Cell(part, "code" if place % 2 else "text") for place, part in enumerate(f"{found.fix}.".split("`"))]
+    steps = [
+        Cell(part, "code" if place % 2 else "text") for place, part in enumerate(ended(found.fix or "").split("`"))
+    ]
     if found.page is not None:
         steps[1] = Cell(found.page[0])
     names = found.page[1:] if found.page else filter(None, [PLACES.get(found.subject.partition(" ")[0])])
-    return {"subject": found.subject, "seen": words, "advice": steps, "link": path_of(*names)}
+    tone = "warn" if found.warning else "bad"
+    return {"subject": found.subject, "seen": words, "advice": steps, "link": path_of(*names), "tone": tone}
 
 
 def pair_chart(asset: Asset, volume: Volume, language: Language) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from payres.operator.audit import ENTRY, AuditEntry, told
 from payres.operator.backups import Backup, record_backup
 from payres.operator.pages.overview import pair_chart
 from payres.operator.payments import PAYMENT
-from payres.operator.shapes import Cell, as_csv
+from payres.operator.shapes import Cell, Column, as_csv, make_table
 from payres.operator.volume import DAYS, Volume
 from payres.operator.wallets import WALLET, create_wallet, deposit
 from tests.helpers import last_segment
@@ -390,7 +390,7 @@ def test_audit_log_leads_to_what_was_changed(action: str, about: str, link: str 
             {"amount": "5.00 USD"},
             "root at the command recorded USD 5.00 paid by the peer tide",
         ),
-        ("owner:alice", "wallet.sign_out", "alice", {}, "the owner of alice signed out of the wallet alice"),
+        ("owner:alice", "wallet.sign_out", "alice", {}, "the owner of alice ended the sessions of the wallet alice"),
         ("server", "rate.set", "EUR USD", {"rate": "1.1"}, "server set the rate EUR USD"),
         ("page:ann", "grant.deny", "0198", {}, "ann denied the grant 0198"),
         ("page:ann", "api_key.revoke", "0198", {}, "ann revoked the API key 0198"),
@@ -440,6 +440,26 @@ def test_times_are_in_the_zone_of_the_browser_with_the_exact_one_beside(ann: Bro
         shown = Language("en", parse_time(made), ZoneInfo(zone or "UTC")).stamp(made)
         assert f'<time datetime="{made}" title="{made[:10]} {made[11:19]} UTC">{shown}</time>' in page.text
         assert f"<li>Times are {place}.</li>" in page.text
+
+
+@pytest.mark.parametrize(("text", "wide"), [("1,204.50", False), ("99999999.99", False), ("1234567890.12", True)])
+def test_amount_of_twelve_digits_has_a_line_of_its_own(text: str, wide: bool) -> None:
+    assert Cell(text, "number").is_wide == wide
+
+
+def test_columns_have_their_places_on_a_telephone() -> None:
+    columns = [
+        Column("Created (UTC)", "a", "time"),
+        Column("Payment", "b", "code", section="payments"),
+        Column("What", "c", titles=True),
+        *(Column(label, "d", "number") for label in ("Amount", "Fee")),
+        Column("State", "e", "state"),
+        Column("Ended (UTC)", "f", "second"),
+    ]
+    assert [one[1:] for one in make_table("", columns, [], "").places] == [
+        *(("Payment", "own"), ("Created", "when"), ("Amount", "number"), ("Fee", "also"), ("State", "state")),
+        ("Ended", "more"),
+    ]
 
 
 def test_empty_list_says_what_it_is_for(ann: Browser, seeded: Seeded, tmp_path: Path) -> None:
