@@ -460,7 +460,8 @@ create table peer (
   last_error_at integer,
   created_at integer not null,
   removed_at integer,
-  repeats_answers integer not null default 0 check (repeats_answers in (0, 1))
+  repeats_answers integer not null default 0 check (repeats_answers in (0, 1)),
+  note text
 ) strict;
 create unique index peer_in_force on peer (name) where removed_at is null;
 create unique index peer_by_token on peer (incoming_token_hash) where removed_at is null;

@@ -339,7 +339,7 @@ def _receiver(payment: Payment) -> Cell | None:
     """The URL, with a link to the page of an incoming payment that is here."""
     url = payment.receiver
     here = path_of("payments", url.rpartition("/")[2]) if url and payment.receiver_wallet else None
-    return Cell(url, "code", here) if url else None
+    return Cell(url, "long", here) if url else None
 
 
 HISTORY: Final = Shape(

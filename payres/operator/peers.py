@@ -14,6 +14,7 @@ from payres.core.protocol.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.identifiers import hash_secret, is_ilp_address
 from payres.core.protocol.urls import is_http_url
+from payres.core.protocol.visible import is_visible
 from payres.core.protocol.wire import Resource, Scale, Text, require_amount
 from payres.core.remote.ip_addresses import names_private_host
 from payres.core.store import server
@@ -26,6 +27,7 @@ from payres.interledger.store.peers import PEERS, PeerRecord
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import (
+    MAX_NAME_LENGTH,
     CommandLine,
     Currency,
     DecimalText,
@@ -45,6 +47,7 @@ MAX_TOKEN_LENGTH: Final = 1000
 CREDIT: Final = "What the peer may owe us, in units of the asset: 1000.00."
 MAX_PACKET: Final = "Most in one packet, in the smallest unit: with scale 2, 10000 is 100.00"
 CreditLimit = Annotated[DecimalText, said(CREDIT)]
+Note = Annotated[str, said(max_length=MAX_NAME_LENGTH)]
 PeerToken = Annotated[Text, said(metavar="TOKEN", secret=True)]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
@@ -79,6 +82,7 @@ class Peer(Resource, frozen=True, kw_only=True):
     repeats_answers: bool
     last_error: str | None
     last_error_at: Time | None
+    note: str | None
     created_at: Time
 
 
@@ -151,6 +155,7 @@ PEER: Final = Shape(
     fact("URL", "url", "code"),
     Column("Last error", "last_error", "long"),
     Column("Last error (UTC)", "last_error_at", "time"),
+    fact("Note", "note"),
     fact("Added (UTC)", "created_at", "time"),
     read=require_peer,
     page="/peers/{name}",
@@ -299,6 +304,24 @@ def change_peer(
         "removeRoutes": remove_routes or None,
     }
     server.record(work, "peer.change", name, **changed)
+    return require_peer(work, name)
+
+
+@operation(
+    "PUT /peers/{name}/note peers:write",
+    PEER,
+    command=CommandLine("peer note NAME TEXT", 'first-bank "Ask Tess before raising the limit: +49 30 1234"'),
+    form=OperationForm(
+        "Save the note", PEER, done="The note is saved", title="Note", path="/peers/{name}/note", changes=True
+    ),
+)
+def write_note(work: Work, name: str, note: Note) -> PeerRecord:
+    """Write a note at a peer, such as whom to call. Only operators see it; an empty one removes it."""
+    peer = require_peer(work, name)
+    if note and not is_visible(note):
+        raise InvalidRequest("A note has printable characters only", field="note")
+    PEERS.update(work, peer.id, note=note or None)
+    server.record(work, "peer.note", name, note=note or None)
     return require_peer(work, name)
 
 

@@ -143,6 +143,10 @@ def _grants(work: Work, sought: Sought) -> Hits:
     return Hits(_once([*named, *newest.records]), newest.is_all)
 
 
+def _peers(work: Work, sought: Sought) -> Hits:
+    return sought.among(list_peers(work), "name", "ilp_address", "url", "note")
+
+
 def _changes(work: Work, sought: Sought) -> Hits:
     named = filter(None, (AUDIT.get(work, one) for one in sought.ids))
     conditions = sought.inside("id", "actor", "action", "object", in_json="details")
@@ -169,9 +173,7 @@ SEARCHED: Final[Mapping[str, Searched]] = {
     "wallets": Searched("Wallets", "wallets:read", WALLET, _wallets),
     "payments": Searched("Payments", "payments:read", PAYMENT, _payments),
     "grants": Searched("Grants", "grants:read", GRANT, _grants),
-    "peers": Searched(
-        "Peers", "peers:read", PEER, lambda work, s: s.among(list_peers(work), "name", "ilp_address", "url")
-    ),
+    "peers": Searched("Peers", "peers:read", PEER, _peers),
     "webhooks": Searched("Webhooks", "webhooks:read", WEBHOOK, lambda work, s: s.among(list_webhooks(work), "url")),
     "api_keys": Searched("API keys", "keys:read", API_KEY, lambda work, s: s.among(list_api_keys(work), "name")),
     "changes": Searched("Changes", "audit:read", ENTRY, _changes),

@@ -12,6 +12,7 @@ from payres.core.store.payments import OUTGOING
 from payres.core.store.server import AUDIT
 from payres.core.store.work import Work
 from payres.operator import wallets
+from payres.operator.peers import write_note
 from payres.operator.search import MOST, READING, SEARCHED, search
 from payres.operator.store import search as store
 from payres.webhooks.store.webhooks import list_webhooks
@@ -50,6 +51,7 @@ def shop(payres: Instance) -> Shop:
         wallets.create_wallet(work, "books", "USD", 2, "Müller’s Bücher", None)
         wallets.create_wallet(work, "books-old", "JPY", 0, None, None)
         wallets.deposit(work, "books", "17.50", "invoice-17")
+        write_note(work, "second", "Ask Tess first")
 
     payres.write(unit)
     metadata = {"description": 'Töpferkurs, two "paperbacks"', "order": "2041-7"}
@@ -110,6 +112,8 @@ CASES: Final = (
     ("{client}", "grants", lambda shop: shop.grant),
     ("alice", "grants", lambda shop: shop.grant),
     ("SECOND.example", "peers", lambda shop: "second"),
+    ("g.second", "peers", lambda shop: "second"),
+    ("ask tess", "peers", lambda shop: "second"),
     ("hooks.example", "webhooks", lambda shop: shop.webhook),
     ("{webhook}", "webhooks", lambda shop: shop.webhook),
     ("order BOOK", "api_keys", lambda shop: shop.key),

@@ -49,6 +49,7 @@ class PeerRecord(InboundPeer, frozen=True):
     held: int
     floor: int
     repeats_answers: int
+    note: str | None
 
 
 _SOURCE = "peer p JOIN account a ON a.id = p.account_id JOIN asset s ON s.id = a.asset_id"
