@@ -145,8 +145,9 @@ class Language(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Whose times these are: `UTC`, or the city of the zone."""
-        return str(self.zone).rpartition("/")[2].replace("_", " ")
+        """Whose times these are: `UTC`, or `those of Berlin`."""
+        region, _, city = str(self.zone).rpartition("/")
+        return f"those of {city.replace('_', ' ')}" if region else city
 
     def span(self, microseconds: int) -> str:
         """A duration in its largest unit, rounded down: `10 minutes`; at least `1 second`."""

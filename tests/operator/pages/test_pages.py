@@ -433,7 +433,7 @@ def test_frame_has_sections_views_a_way_back_and_one_search_box(ann: Browser, se
 
 def test_times_are_in_the_zone_of_the_browser_with_the_exact_one_beside(ann: Browser, payres: Instance) -> None:
     made = payres.read(lambda work: WALLET.find(work, wallet="alice")).created_at
-    for zone, place in (("", "UTC"), ("Asia/Tokyo", "Tokyo")):
+    for zone, place in (("", "UTC"), ("Asia/Tokyo", "those of Tokyo")):
         page = ann.http.get(
             "/admin/wallets/alice", headers={"Cookie": f"payres_admin={ann.session}; payres_zone={zone}"}
         )
