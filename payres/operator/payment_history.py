@@ -1,6 +1,6 @@
 """A payment with its full history, also as sentences in the order of time."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Annotated, Final, NamedTuple
@@ -37,7 +37,7 @@ from payres.operator.declarations import CommandLine, DecimalText, OperationForm
 from payres.operator.grants import Grant
 from payres.operator.ledger import LedgerEntry
 from payres.operator.payments import PAYMENT, Payment, PaymentName, payment, require_payment
-from payres.operator.peers import describe_balance
+from payres.operator.peers import Peer, peer
 from payres.operator.shapes import Cell, Shape, Time, fact, labelled, path_of, represent
 from payres.operator.store.all_payments import PaymentRecord
 from payres.operator.store.entries import EntryRecord, page_of_entries
@@ -94,15 +94,6 @@ class Packet(Resource, frozen=True, kw_only=True):
     expires_at: Time
 
 
-class PeerTrouble(Resource, frozen=True, kw_only=True):
-    """The last error of a peer that rejected packets of the payment, since the payment began; and who owes whom now."""
-
-    peer: str
-    error: str
-    at: Time
-    standing: str
-
-
 class Refund(Resource, frozen=True, kw_only=True):
     """`amount` leaves the receiver's wallet and `returned` has come back, each in its own asset: to the payer of
     `outgoingPayment`, or to the wallet address `to` by `returnPayment`. `sent` has left the receiver's wallet for good,
@@ -157,7 +148,7 @@ class PaymentHistory(Resource, frozen=True, kw_only=True):
     """A payment with what led to it and what followed; of payers, checkouts, refunds, ledger entries and packets, the
     newest hundred.
 
-    `payers` are the outgoing payments here that paid an incoming one.
+    `payers` are the outgoing payments here that paid an incoming one, `rejecting` the peers that rejected a packet.
     """
 
     payment: Payment
@@ -169,7 +160,7 @@ class PaymentHistory(Resource, frozen=True, kw_only=True):
     entries: list[LedgerEntry]
     has_earlier_entries: bool
     packets: list[Packet]
-    troubles: list[PeerTrouble]
+    rejecting: list[Peer]
     refunds: list[Refund]
     events: list[PaymentEvent]
 
@@ -180,6 +171,7 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
     sent, wanted = OUTGOING.get(work, record.id), INCOMING.get(work, record.id)
     entries, bounds = page_of_entries(work, PageQuery(MAX_SHOWN, None, "older"), payment=record)
     newest = packets.newest_of_payment(work, record.id, MAX_SHOWN) if sent else []
+    rejecting = {name for one, name in newest if one.state == "rejected"}
     sent_back = payments.refunds_of(work, record.direction, record.id, MAX_SHOWN)
     return PaymentHistory(
         payment=payment(work, record),
@@ -194,7 +186,7 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
             represent(Packet, one, peer=peer, source_amount=str(one.source_amount), amount=str(one.amount))
             for one, peer in reversed(newest)
         ],
-        troubles=[*_troubles(work, record, {peer for one, peer in newest if one.state == "rejected"})],
+        rejecting=[peer(work, one) for name in sorted(rejecting) if (one := find_peer(work, name))],
         refunds=[shown_refund(work, one) for one in sent_back],
         events=[
             represent(
@@ -301,14 +293,6 @@ def _events(
     return sorted(found, key=lambda event: event.sequence)
 
 
-def _troubles(work: Work, record: PaymentRecord, names: Iterable[str]) -> Iterator[PeerTrouble]:
-    for name in sorted(names):
-        peer = find_peer(work, name)
-        if peer is not None and peer.last_error and (peer.last_error_at or 0) >= record.created_at:
-            at = format_time(peer.last_error_at or 0)
-            yield PeerTrouble(peer=name, error=peer.last_error, at=at, standing=describe_balance(peer))
-
-
 def _money(amount: int, asset: Asset) -> Money:
     return Money(amount=format_decimal(amount, asset), asset_code=asset.code, asset_scale=asset.scale)
 
@@ -335,13 +319,6 @@ def _sum(direction: str, member: str) -> Callable[[PaymentHistory], str | None]:
     return said
 
 
-def _receiver(payment: Payment) -> Cell | None:
-    """The URL, with a link to the page of an incoming payment that is here."""
-    url = payment.receiver
-    here = path_of("payments", url.rpartition("/")[2]) if url and payment.receiver_wallet else None
-    return Cell(url, "long", here) if url else None
-
-
 HISTORY: Final = Shape(
     history,
     fact("Payment", "payment.id", "code"),
@@ -358,7 +335,7 @@ HISTORY: Final = Shape(
     fact("Client", "payment.client"),
     fact("Refund of", "payment.refund_of", "code", section="payments"),
     fact("Grant", "payment.grant", "code", section="grants"),
-    fact("Receiver", lambda one: _receiver(one.payment)),
+    fact("Receiver", "payment.receiver", "code"),
     fact("Failure", "payment.failure"),
     fact("Created (UTC)", "payment.created_at", "time"),
     fact("Ended (UTC)", "payment.ended_at", "time"),
@@ -402,7 +379,7 @@ def story_of(history: PaymentHistory) -> Sequence[Moment]:
         _begun(payment),
         *(_moment(one.changed_at, _sentence_of(one)) for one in history.checkouts),
         *(_packet(payment, one) for one in history.packets),
-        *map(_trouble, history.troubles),
+        *(_error(one) for one in history.rejecting if (one.last_error_at or "") >= payment.created_at),
         *map(_entry, history.entries),
         *_ended(history),
         *(_refund(payment, one) for one in history.refunds),
@@ -454,9 +431,11 @@ def _packet(payment: Payment, packet: Packet) -> Moment:
     return _moment(format_time(moment_of(packet.id)), sent, peer, f". {OUTCOMES[packet.state]}")
 
 
-def _trouble(trouble: PeerTrouble) -> Moment:
-    peer, advice = _link("peers", trouble.peer, f"The peer {trouble.peer}"), "its page has the limits and settles"
-    return _moment(trouble.at, peer, f": {trouble.error}. Now {trouble.standing}; {advice} what is owed.")
+def _error(peer: Peer) -> Moment:
+    """The last error of a peer that rejected packets, and who owes whom now."""
+    limit = f"it may owe us {peer.asset_code} {peer.credit_limit}. What is owed is settled on its page."
+    said = f": {peer.last_error}. Now {peer.standing}; {limit}"
+    return _moment(peer.last_error_at or "", _link("peers", peer.name, f"The peer {peer.name}"), said)
 
 
 def _entry(entry: LedgerEntry) -> Moment:

@@ -43,6 +43,6 @@ def test_packets_of_one_fate_are_one_line_and_the_peer_says_why(tx: Work) -> Non
     assert [sentence for _, sentence in rest] == [
         "A packet of USD 6.25 went to the peer harbour. It was delivered.",
         before,
-        "The peer harbour: We have used up the credit it gives us. Now nothing is owed either way; its page has the"
-        " limits and settles what is owed.",
+        "The peer harbour: We have used up the credit it gives us. Now nothing is owed either way; it may owe us"
+        " USD 0.00. What is owed is settled on its page.",
     ]

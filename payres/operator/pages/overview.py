@@ -28,7 +28,6 @@ from payres.operator.search import SEARCHED, search
 from payres.operator.services import operator_of
 from payres.operator.shapes import Cell, CellKind, Column, facts_of, format_size, make_table, path_of
 from payres.operator.status import KINDS, STATUS, Status, read_status
-from payres.operator.store.search import NEWEST
 from payres.operator.volume import DAYS, Volume
 
 SECRET: Final = frozenset({"metrics_token"})
@@ -178,8 +177,6 @@ async def search_page(visit: OperatorVisit) -> Response:
         kinds=kinds,
         kind=kind if kind in things else None,
         is_cut=kind in found.more,
-        partly=[SEARCHED[name].label.lower() for name in found.partly],
-        newest=NEWEST,
     )
 
 

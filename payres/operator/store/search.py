@@ -5,10 +5,10 @@ compared with `instr`, because LIKE has wildcards.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from payres.core.store.grants import GrantRecord
-from payres.core.store.rows import AFTER_ALL, Table
+from payres.core.store.rows import AFTER_ALL, R, Table
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Transaction
 
@@ -35,47 +35,35 @@ _OF_GRANTS: Final = (
 )
 
 
-class Condition(NamedTuple):
-    """SQL of a condition, and its values."""
-
-    sql: str
-    values: Sequence[Any]
-
-
-class Hits(NamedTuple):
-    """Records, the first ones. Unless it `is_all`, the table has more rows than were looked at."""
-
-    records: Sequence[Any]
-    is_all: bool = True
+Condition = tuple[str, Sequence[Any]]  # in SQL, with its values
 
 
 def contains(columns: Iterable[str], texts: Iterable[str]) -> Condition:
     """One of the texts is a part of one of the columns, without regard to the case of ASCII letters."""
     pairs = [(column, text) for column in columns for text in texts]
     found = " OR ".join(f"instr(lower({column}), lower(?)) > 0" for column, _ in pairs)
-    return Condition(found, [text for _, text in pairs])
+    return found, [text for _, text in pairs]
 
 
 def of_wallets(ids: Sequence[int]) -> Condition:
     """The grant is for one of these wallets."""
-    return Condition(" OR ".join("g.wallet_address_id = ?" for _ in ids), ids)
+    return " OR ".join("g.wallet_address_id = ?" for _ in ids), ids
 
 
 def worth(asset_id: int, value: int) -> Condition:
     """The payment has moved this amount of the asset, or is to move it."""
     of_asset = "EXISTS (SELECT 1 FROM wallet_address WHERE id = p.wallet_address_id AND asset_id = ?)"
-    return Condition(f"(p.moved = ? OR p.amount = ?) AND {of_asset}", [value, str(value), asset_id])
+    return f"(p.moved = ? OR p.amount = ?) AND {of_asset}", [value, str(value), asset_id]
 
 
-def find_newest(tx: Transaction, table: Table[Any], conditions: Iterable[Condition], most: int) -> Hits:
+def find_newest(tx: Transaction, table: Table[R], conditions: Iterable[Condition], most: int) -> Sequence[R]:
     """Up to `most` rows, newest first, of the NEWEST of the table, that meet one of the conditions."""
-    given = [one for one in conditions if one.sql]
+    given = [one for one in conditions if one[0]]
     before = f"SELECT {table.key} FROM {table.source} WHERE {table.key} < ? ORDER BY {table.key} DESC LIMIT 1 OFFSET ?"
-    floor = tx.execute(before, (AFTER_ALL, NEWEST)).fetchone()
-    met = " OR ".join(f"({one.sql})" for one in given)
-    where = f"WHERE {table.key} > ? AND ({met}) ORDER BY {table.key} DESC LIMIT ?"
-    values = (value for one in given for value in one.values)
-    return Hits(table.list(tx, where, floor[0] if floor else "", *values, most), floor is None)
+    [floor] = tx.execute(before, (AFTER_ALL, NEWEST)).fetchone() or [""]
+    met = " OR ".join(f"({sql})" for sql, _ in given)
+    values = (value for _, values in given for value in values)
+    return table.list(tx, f"WHERE {table.key} > ? AND ({met}) ORDER BY {table.key} DESC LIMIT ?", floor, *values, most)
 
 
 def payments_named(tx: Transaction, ids: Sequence[str]) -> Sequence[str]:
