@@ -157,7 +157,7 @@ SEARCHED: Final[Mapping[str, tuple[str, str, Shape, Callable[[Work, Sought], Seq
     "payments": ("Payments", "payments:read", PAYMENT, _payments),
     "grants": ("Grants", "grants:read", GRANT, _grants),
     "peers": ("Peers", "peers:read", PEER, _few(list_peers, "name", "ilp_address", "url", "note")),
-    "webhooks": ("Webhooks", "webhooks:read", WEBHOOK, _few(list_webhooks, "url")),
+    "webhooks": ("Webhooks", "webhooks:read", WEBHOOK, _few(list_webhooks, "url", "name")),
     "api_keys": ("API keys", "keys:read", API_KEY, _few(list_api_keys, "name")),
     "changes": ("Changes", "audit:read", ENTRY, _changes),
 }
