@@ -460,7 +460,8 @@ create table peer (
   last_error_at integer,
   created_at integer not null,
   removed_at integer,
-  repeats_answers integer not null default 0 check (repeats_answers in (0, 1))
+  repeats_answers integer not null default 0 check (repeats_answers in (0, 1)),
+  note text
 ) strict;
 create unique index peer_in_force on peer (name) where removed_at is null;
 create unique index peer_by_token on peer (incoming_token_hash) where removed_at is null;
@@ -659,6 +660,14 @@ create table operator (
   password_hash text,
   unlocked_at integer not null
 ) strict;
+
+-- Pairs of currencies without a valid rate that somebody wanted to pay between, and when last.
+create table missing_rate (
+  base_code text not null,
+  counter_code text not null,
+  asked_at integer not null,
+  primary key (base_code, counter_code)
+) strict, without rowid;
 
 -- Submitted forms of the admin pages, so that none takes effect twice.
 create table operator_form (

@@ -7,6 +7,7 @@ from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from payres.core.protocol.errors import kinds_of_errors
 from tests.helpers import ROOT
 
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "payres").rglob("*.py"))
@@ -33,7 +34,6 @@ SHORT_MODULES = {
     "payres/http/protocol.py",
     "payres/interledger/client_transport.py",
     "payres/openapi/part.py",
-    "payres/operator/part.py",
     "payres/operator/volume.py",
     "payres/people/part.py",
     "payres/people/checkout_worker.py",
@@ -211,6 +211,20 @@ def test_core_is_small() -> None:
         len((ROOT / module).read_text(encoding="utf-8").splitlines()) for module in MODULES if "/core/" in module
     )
     assert lines <= MAX_CORE_LINES
+
+
+def test_sentences_of_errors_name_no_commands() -> None:
+    """They are also those of the API and the pages; commands add the advice."""
+    kinds = {kind.__name__ for kind in kinds_of_errors()} | {"require"}
+    shared = (module for module in MODULES if room(module) not in ENTRANCES)
+    calls_of = ((module, node) for module in shared for node in nodes(module) if called(node) in kinds)
+    assert not [
+        place(module, text.lineno)
+        for module, node in calls_of
+        if isinstance(node, ast.Call)
+        for text in ast.walk(node.args[0] if node.args else node)
+        if isinstance(text, ast.Constant) and "`payres " in str(text.value)
+    ]
 
 
 def test_asgi_entry_uses_the_application_and_its_settings_alone() -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from payres.cli import Command
 from payres.cli.key import read_key
-from payres.cli.options import InputFile, WholeNumber, secret_option
+from payres.cli.options import InputFile, WholeNumber, decimal_of, secret_option
 from payres.cli.session import Session, with_session
 from payres.client import Client, OpenPaymentsError, access, money
 from payres.client.calls import TimedTransport
@@ -107,7 +107,7 @@ def _pay(
     if amount is None:
         received = op.incoming_payment.get_public(receiver).received_amount or None
     else:
-        fixed = money(amount, me)
+        fixed = money(decimal_of(amount), me)
         you = _wallet(op, receiver)
         billing = op.grant.obtain(you, access.incoming_payment("create", identifier=you.id))
         receiver = op.incoming_payment.create(you, billing, metadata=metadata).id

@@ -10,7 +10,7 @@ import click
 from msgspec import UNSET
 
 from payres.cli import Command
-from payres.cli.options import limit_option, require_secret, secret_option
+from payres.cli.options import decimal_of, limit_option, require_secret, secret_option
 from payres.cli.session import Session, with_session
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Environment, Work
@@ -147,15 +147,17 @@ def _progress(export: Export) -> Iterator[Callable[[], None]]:
 def _arguments(work: Work | Environment, operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of the rule, from those of the command line. Raises InvalidRequest."""
     inputs = operation.inputs
-    typed = {name: inputs[name].typed(work, value) for name, value in given.items() if name in inputs}
-    return operation.read(typed)
+    known = {name: value for name, value in given.items() if name in inputs}
+    amounts = {name: decimal_of(text) for name, text in known.items() if inputs[name].kind_of_field == "amount"}
+    return operation.read({name: inputs[name].typed(work, value) for name, value in (known | amounts).items()})
 
 
 def _show(session: Session, operation: Operation, line: CommandLine, found: Any, given: Mapping[str, Any]) -> None:
     shape = line.then or operation.shows
     if operation.listing is not None:
         listing, things = operation.listing, found.result
-        text = table_text(shape.listed, things) if shape and things else listing.none.format(**given)
+        none = "; ".join(filter(None, (listing.none.format(**given), listing.advice)))
+        text = table_text(shape.listed, things) if shape and things else none
         session.show({listing.member: things}, text)
     elif line.text is not None:
         session.show(found, line.text(found))

@@ -1,5 +1,7 @@
 """Options and types that several commands take."""
 
+import os
+import re
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -41,6 +43,17 @@ class TimeParam(click.ParamType[str]):
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
         return str(value)
+
+
+def decimal_of(text: str) -> str:
+    """The decimal that rules take of an amount as people write it where the user's locale is from, such as `1.234,50`.
+    Raises InvalidAmount for what can be read in two ways."""
+    from payres.html.language import Language, preferred, typed_decimal  # it loads slowly, and few commands need it
+
+    names = ("LC_ALL", "LC_MONETARY", "LC_NUMERIC", "LANG")
+    found = next(filter(None, map(os.environ.get, names)), "")  # such as de_CH.UTF-8
+    code, region = preferred(re.split("[.@]", found)[0].replace("_", "-"))
+    return typed_decimal(text, Language(code, 0, region=region).point)
 
 
 class InputFile(click.File):

@@ -6,6 +6,7 @@ from functools import partial
 import click
 
 from payres.cli import Group
+from payres.cli.options import decimal_of
 from payres.cli.session import Session, with_session
 from payres.core.protocol.amounts import Offer
 from payres.core.protocol.errors import InvalidReceiver
@@ -53,7 +54,7 @@ def refund(session: Session, id: str, amount: str | None, to: str | None, refere
     which you name with --to: the server, which must be running, sends it, and `payres payment show` has the outcome. No
     more is sent back than was received.
     """
-    wanted = refunds.WantedRefund(id.rpartition("/")[2], reference, amount, to)
+    wanted = refunds.WantedRefund(id.rpartition("/")[2], reference, amount and decimal_of(amount), to)
     offer = None if to is None else asyncio.run(_find_offer(session, wanted))
     made = session.in_steps(partial(send_back, wanted=wanted, offer=offer)).result
     session.show({"refunds": made}, "\n".join(map(_refund_line, made)))

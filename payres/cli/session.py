@@ -227,7 +227,10 @@ def errors_in_sentences() -> Iterator[None]:
     """Turns an error into one sentence for the user (exit code 1)."""
     try:
         yield
-    except (DomainError, SettingsError, UnusableDatabase) as error:
+    except DomainError as error:
+        said = filter(None, (str(error), error.advice))
+        raise click.ClickException("; ".join(said) + _denial(error.__cause__)) from error
+    except (SettingsError, UnusableDatabase) as error:
         raise click.ClickException(str(error) + _denial(error.__cause__)) from error
     except FailStop as error:
         raise click.ClickException(f"The stored data is invalid ({error}); run `payres ledger check`") from error

@@ -1,5 +1,8 @@
 """`payres status` for an overview, `payres doctor` for problems, `payres ledger` for the checks."""
 
+import re
+from typing import Final
+
 import click
 
 from payres.cli import Command, Group
@@ -13,6 +16,12 @@ from payres.operator.invariant_checks import Finding
 from payres.operator.ledger import ledger_check
 from payres.operator.status import STATUS, read_status
 
+TIME: Final = re.compile(r"(?<![^\s(])([0-9]{4}(?:-[0-9]{2}){2})T([0-9]{2}:[0-9]{2}):[0-9.]+Z(?![^\s,:;)])")
+
+
+def _times_in_words(text: str) -> str:
+    return TIME.sub(r"\1 \2 UTC", text)
+
 
 @click.command(cls=Command, example="payres status")
 @with_session
@@ -22,7 +31,7 @@ def status(session: Session) -> None:
     Balances are the totals of wallets, liquidity and collected fees, by asset. `payres doctor` looks for problems.
     """
     found = session.read(lambda work: read_status(work, is_running=is_served(work.settings.database)))
-    session.show(found, STATUS.text(found))
+    session.show(found, _times_in_words(STATUS.text(found)))
 
 
 @click.command(cls=Command, example="payres doctor")
@@ -36,11 +45,13 @@ def doctor(session: Session) -> None:
     shown = [{"subject": one.subject, "seen": one.seen, "fix": one.fix, "warning": one.warning} for one in findings]
     session.show(
         {"ok": not bad, "findings": shown},
-        "\n".join(
-            f"ok   {one.subject}: {one.seen}"
-            if one.fix is None
-            else f"{'WARN' if one.warning else 'FIX '} {one.subject}: {one.seen}\n     {one.fix}"
-            for one in findings
+        _times_in_words(
+            "\n".join(
+                f"ok   {one.subject}: {one.seen}"
+                if one.fix is None
+                else f"{'WARN' if one.warning else 'FIX '} {one.subject}: {one.seen}\n     {one.fix}"
+                for one in findings
+            )
         ),
     )
     if bad:

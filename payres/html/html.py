@@ -29,7 +29,7 @@ from payres.core.protocol.errors import DomainError, ServerFailed
 from payres.core.protocol.limits import MAX_URL_LENGTH
 from payres.core.protocol.visible import visible_url
 from payres.html.language import Language, marked, preferred, zone_of
-from payres.html.sentences import failure_of, problem_of
+from payres.html.sentences import ended, failure_of, problem_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -160,7 +160,7 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters["capital"] = _capital
+    found.filters |= {"capital": _capital, "ended": ended}
     return found
 
 

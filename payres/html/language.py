@@ -23,6 +23,7 @@ from starlette.responses import Response
 from payres.core.http.context import context_of
 from payres.core.protocol.amounts import MAX_DECIMAL_LENGTH, MAX_LEDGER, Asset, format_decimal
 from payres.core.protocol.clock import DAY, HOUR, LATEST, MINUTE, SECOND
+from payres.core.protocol.errors import InvalidAmount
 
 LanguageCode = Literal["en", "de", "es"]
 TRANSLATED: Final[tuple[LanguageCode, ...]] = ("de", "es")  # the columns of the catalogue
@@ -177,8 +178,8 @@ def sentences() -> Mapping[LanguageCode, Mapping[str, str]]:
     return {code: {english: others[n] for english, others in rows} for n, code in enumerate(TRANSLATED)}
 
 
-PLAIN: Final = re.compile(r"(?=.*[0-9])([0-9]*)(?:[.,]([0-9]*))?")
-GROUPED: Final = re.compile(r"([0-9]{1,3}([.,'’ ])[0-9]{3}(?:\2[0-9]{3})*)(?:(?!\2)[.,]([0-9]+))?")
+PLAIN: Final = re.compile(r"(?=.*[0-9])(?P<whole>[0-9]*)(?:[.,](?P<decimals>[0-9]*))?")
+GROUPED: Final = re.compile(r"(?P<whole>[0-9]{1,3}([.,'’ ])[0-9]{3}(?:\2[0-9]{3})*)(?:(?!\2)[.,](?P<decimals>[0-9]+))?")
 # Currency signs accepted in place of a code; an ambiguous sign means the wallet's currency.
 SIGNS: Final = {"$": ("USD", "AUD", "CAD", "MXN", "NZD", "SGD"), "€": ("EUR",), "£": ("GBP",), "¥": ("JPY", "CNY")}
 # Full-width ASCII and the yen sign, which Chinese and Japanese keyboards write, and the other spaces between groups.
@@ -192,20 +193,14 @@ class Mistyped(Exception):
 
 def typed_amount(language: Language, text: str, asset: Asset, most: int = MAX_LEDGER) -> int:
     """Parses a typed amount above zero into minor units. Raises Mistyped, also for what can be read in two ways."""
-    bare = text.translate(USUAL).strip().upper()
-    for name in (asset.code.upper(), *(sign for sign, codes in SIGNS.items() if asset.code in codes)):
-        bare = bare.removeprefix(name).removesuffix(name).strip()
-    bare = bare if len(bare) <= MAX_DECIMAL_LENGTH else ""
-    plain, grouped = PLAIN.fullmatch(bare), GROUPED.fullmatch(bare)
-    if plain and grouped:  # 1,000: is the comma for thousands, or for decimals?
-        if grouped[2] != language.point and not bare.startswith("0"):
-            raise Mistyped(_ambiguous(language, bare, asset))
-        grouped = None
-    found = (grouped and (grouped[1], grouped[3])) or (plain and (plain[1], plain[2]))
+    bare = _bare(text, asset)
+    found = _parts(bare)
+    if found and _is_ambiguous(bare, language.point):
+        raise Mistyped(_ambiguous(language, bare, asset))
     if not found:
         example = language.decimal(1250 * 10**asset.scale // 100, asset)
         raise Mistyped(language.say("Type an amount, like {example}.", example=example))
-    whole, decimals = found[0], found[1] or ""
+    whole, decimals = found
     if len(decimals) > asset.scale:
         raise Mistyped(_too_fine(language, asset))
     value = _value(whole, decimals, asset)
@@ -216,8 +211,47 @@ def typed_amount(language: Language, text: str, asset: Asset, most: int = MAX_LE
     return value
 
 
+def typed_decimal(text: str, point: str = ".", asset: Asset | None = None) -> str:
+    """The decimal that rules take, such as `1234.50`, of a typed amount; `point` is the reader's decimal mark.
+
+    The asset's code or sign may stand beside it. What is no amount is returned as it is, so that the rule refuses it.
+    Raises InvalidAmount for what can be read in two ways.
+    """
+    bare = _bare(text, asset)
+    found = _parts(bare)
+    if not found:
+        return text
+    whole, decimals = found
+    if _is_ambiguous(bare, point):
+        ways = f"{whole}{decimals} or {whole}{point}{decimals}"
+        raise InvalidAmount(f"{bare} can be read in two ways: write {ways}")
+    return f"{whole or 0}.{decimals}".rstrip(".")
+
+
+def _bare(text: str, asset: Asset | None) -> str:
+    """The typed amount without the asset's code and signs; empty if it is too long."""
+    bare, code = text.translate(USUAL).strip().upper(), asset.code if asset else ""
+    for name in (code.upper(), *(sign for sign, codes in SIGNS.items() if code in codes)):
+        bare = bare.removeprefix(name).removesuffix(name).strip()
+    return bare if len(bare) <= MAX_DECIMAL_LENGTH else ""
+
+
+def _parts(bare: str) -> tuple[str, str] | None:
+    """The digits before and after the decimal mark; None if it is no amount."""
+    found = PLAIN.fullmatch(bare) or GROUPED.fullmatch(bare)
+    return found and ("".join(filter(str.isdigit, found["whole"])), found["decimals"] or "")
+
+
+def _is_ambiguous(bare: str, point: str) -> bool:
+    """1,000: is the comma for thousands, or for decimals?"""
+    grouped = GROUPED.fullmatch(bare)
+    if grouped is None or PLAIN.fullmatch(bare) is None:
+        return False
+    return grouped[2] != point and not bare.startswith("0")
+
+
 def _value(whole: str, decimals: str, asset: Asset) -> int:
-    return int("".join(filter(str.isdigit, whole)) + decimals.ljust(asset.scale, "0"))
+    return int(whole + decimals.ljust(asset.scale, "0"))
 
 
 def _ambiguous(language: Language, bare: str, asset: Asset) -> str:

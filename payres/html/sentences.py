@@ -38,21 +38,23 @@ SENTENCES: Final[Mapping[str, str]] = {
 CLOSED_WALLET: Final = marked("This wallet is not active, so nothing can be allowed for it now")
 OTHER_REQUEST: Final = marked("This is not the request that you were shown. Nothing was decided; please read it again")
 
-# Patterns of technical failure reasons, and what owners read instead.
+# In failure reasons: what other servers said, in quotes, and URLs.
+QUOTED: Final = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(?!\w)|https?://\S+")
+# Patterns of technical failure reasons without that, and what owners read instead.
 FAILURES: Final = tuple(
     (re.compile(said, re.IGNORECASE), sentence)
     for said, sentence in (
+        (r"^the payment was refused with", marked("it was refused on the way")),
+        (r"^the receiver (?:closed|has taken|takes|counts|said)", marked("the receiver did not take it")),
         (r"certificate of", marked("the certificate of its server is not trusted")),
         (
-            r"nothing has arrived|did(?:n't| not) answer|no answer|could not be reached|within",
+            r"^nothing has arrived|did(?:n't| not) answer|no answer|could not be reached|within [0-9.]+ seconds",
             marked("nobody answered"),
         ),
         (r"too slowly", marked("the receiver took it too slowly")),
         (r"expired|completed", marked("the receiver takes no more money")),
         (r"rounding|too small|however small", marked("the amount is too small for the way there")),
         (r"exchange rate|the minimum of|delivers nothing", marked("the exchange rate changed")),
-        (r"the receiver (?:closed|has taken|takes|counts|said)", marked("the receiver did not take it")),
-        (r"was refused with|takes no packet", marked("it was refused on the way")),
     )
 )
 
@@ -65,12 +67,18 @@ def problem_of(language: Language, error: DomainError) -> str:
     sentence, own = SENTENCES.get(error.details.get("reason", "")) or SENTENCES.get(error.code), str(error)
     if sentence:
         return language.say(sentence)
-    return (language.say(own) if own in (CLOSED_WALLET, OTHER_REQUEST) else own) + "."
+    return ended(language.say(own) if own in (CLOSED_WALLET, OTHER_REQUEST) else own)
+
+
+def ended(text: str) -> str:
+    """The text with a full stop, unless it has an end."""
+    return text if text.endswith((".", "…", "!", "?")) else text + "."
 
 
 def failure_of(language: Language, failure: str | None) -> Markup:
     """Why a payment failed, in a few words."""
-    found = next((sentence for said, sentence in FAILURES if said.search(failure or "")), None)
+    own = QUOTED.sub("", failure or "")
+    found = next((sentence for said, sentence in FAILURES if said.search(own)), None)
     return language.say(found) if found else language.say("it did not get through")
 
 

@@ -47,7 +47,7 @@ from payres.interledger.packets import (
 from payres.interledger.routing import Hop, next_hop
 from payres.interledger.store import peers
 from payres.interledger.store.packets import PACKETS, PacketRecord
-from payres.interledger.store.peers import PeerRecord
+from payres.interledger.store.peers import InboundPeer, PeerRecord
 
 # Wider than for unknown servers. Slots bound the packets to each peer before they are recorded; these bounds have room
 # for all of them even if several peers hang.
@@ -73,6 +73,7 @@ class Link:
         self._database = database
         self._counts = counts
         self._repeating: dict[int, bool] = {}
+        self._noted: dict[int, tuple[str, int]] = {}  # the last failure of each peer, and when it was stored
 
     async def post(
         self, peer: PeerRecord, token: str, prepare: bytes, request_id: str | None, seconds: float
@@ -90,10 +91,12 @@ class Link:
         self._counts[peer.name, "out", _word(outcome)] += 1
         return outcome, repeats
 
-    async def note_failure(self, peer: PeerRecord, why: str, now: int) -> None:
-        """Stores a peer's failure for the operator. If that fails, it is only logged."""
-        if peer.last_error == why and peer.last_error_at is not None and 0 <= now - peer.last_error_at < SECOND:
+    async def note_failure(self, peer: InboundPeer, why: str, now: int) -> None:
+        """Stores a peer's failure for the operator, the same once a second. If that fails, it is only logged."""
+        noted, at = self._noted.get(peer.id, ("", 0))
+        if noted == why and 0 <= now - at < SECOND:
             return
+        self._noted[peer.id] = why, now
         try:
             await self._database.write(partial(peers.note_error, peer_id=peer.id, error=why, now=now))
         except Unavailable as error:
@@ -240,6 +243,9 @@ class Carrier:
             await self.link.note_failure(hop.peer, outcome.why, self._clock.now())
             if not outcome.sent:
                 return Reject(Code.PEER_UNREACHABLE, self._ilp_address, "The next peer could not be reached")
+        short = Code.INSUFFICIENT_LIQUIDITY, hop.peer.ilp_address
+        if isinstance(outcome, Reject) and (outcome.code, outcome.triggered_by) == short:
+            await self.link.note_failure(hop.peer, settlement.SHORT_THERE, self._clock.now())
         return outcome
 
     def _record(self, work: Work, payer: Payer, prepare: Prepare) -> tuple[Hop, PacketRecord]:

@@ -33,6 +33,7 @@ from payres.interledger.packets import (
 from payres.interledger.receiver import receive
 from payres.interledger.routing import next_hop
 from payres.interledger.sending.connection import describe_reject
+from payres.interledger.settlement import ABOVE_LIMIT, CreditUsed
 from payres.interledger.store.peers import InboundPeer
 from payres.interledger.stream import CredentialSource
 
@@ -82,6 +83,8 @@ class Connector:
         try:
             outcome = await self._process(peer, prepare, request)
         except PacketRejected as rejected:
+            if isinstance(rejected, CreditUsed):
+                await self._carrier.link.note_failure(peer, ABOVE_LIMIT, self._clock.now())
             outcome = rejected.reject(self._ilp_address)
         except Unavailable as error:  # nothing was stored
             outcome = Reject(Code.INTERNAL_ERROR, self._ilp_address, str(error))

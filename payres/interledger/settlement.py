@@ -28,6 +28,13 @@ from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.interledger.store.peers import PeerRecord
 
 PAYMENT_ENDED: Final = "the payment has ended, or has nothing left to send"
+# What is noted with a peer when credit ends payments: that which we give it, and perhaps that which it gives us.
+ABOVE_LIMIT: Final = "We refused a packet: the peer would owe more than its credit limit"
+SHORT_THERE: Final = "The peer refused a packet (T04): we have used up the credit it gives us, or it lacks liquidity"
+
+
+class CreditUsed(PacketRejected):
+    """The packet exceeds the credit of the peer that sent it."""
 
 
 def prepare(work: Work, packet: PacketRecord, peer: PeerRecord) -> None:
@@ -52,8 +59,9 @@ def prepare(work: Work, packet: PacketRecord, peer: PeerRecord) -> None:
 
 def insufficient(lack: NotEnough, asset: str) -> PacketRejected:
     """The rejection of a peer's packet for lack of its credit or of our liquidity in `asset`."""
-    whose = "The peer's credit" if lack.account.kind == "peer" else f"The liquidity in {asset}"
-    return PacketRejected(Code.INSUFFICIENT_LIQUIDITY, f"{whose} does not suffice")
+    if lack.account.kind == "peer":
+        return CreditUsed(Code.INSUFFICIENT_LIQUIDITY, "The peer's credit does not suffice")
+    return PacketRejected(Code.INSUFFICIENT_LIQUIDITY, f"The liquidity in {asset} does not suffice")
 
 
 def fulfil(work: Work, packet_id: str, delivered: int) -> bool:

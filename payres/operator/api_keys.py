@@ -106,7 +106,7 @@ def created(_: Work, made: CreatedApiKey) -> CreatedApiKey:
 
 def require_api_key(work: Work, id: str) -> ApiKeyRecord:
     """Raises NotFound."""
-    return require(API_KEYS.get(work, id), f"There is no API key {id}; `payres api-key list` shows all")
+    return require(API_KEYS.get(work, id), f"There is no API key {id}", "`payres api-key list` shows all")
 
 
 API_KEY: Final = Shape(
@@ -125,7 +125,7 @@ API_KEY: Final = Shape(
     name=lambda one: one.name,
 )
 CREATED: Final = Shape(created, fact("Key", "key", "secret"), *API_KEY.columns)
-NONE: Final = "There are no API keys yet; `payres api-key create` makes one"
+NONE: Final = "There are no API keys yet"
 
 
 @operation("GET /api-keys keys:read", API_KEY, listing=Listing("apiKeys", NONE, "API keys"))
@@ -134,7 +134,11 @@ def page_of_api_keys(work: Work, page: PageQuery) -> tuple[Sequence[ApiKeyRecord
     return select_page(work, API_KEYS, page)
 
 
-@operation(shows=API_KEY, command=CommandLine("api-key list"), listing=Listing("apiKeys", NONE))
+@operation(
+    shows=API_KEY,
+    command=CommandLine("api-key list"),
+    listing=Listing("apiKeys", NONE, advice="`payres api-key create` makes one"),
+)
 def list_api_keys(work: Work) -> Sequence[ApiKeyRecord]:
     """List keys, newest first.
 
@@ -210,7 +214,7 @@ def authenticate(work: Work, text: str) -> ApiKeyRecord:
     key_id, _, secret = rest.partition("_")
     key = API_KEYS.get(work, key_id) if prefix == PREFIX else None
     if key is None or not hmac.compare_digest(key.secret_hash, hash_secret(secret)):
-        raise TokenInvalid("The API key is unknown; create one with `payres api-key create`", reason="unknown_token")
+        raise TokenInvalid("The API key is unknown; create one", reason="unknown_token")
     if key.revoked_at is not None:
         raise TokenInvalid("The API key was revoked; create another", reason="revoked_token")
     if key.expires_at is not None and work.now >= key.expires_at:
@@ -228,7 +232,7 @@ def require_scopes(key: ApiKeyRecord, scopes: Iterable[str]) -> None:
     """Raises InsufficientAccess, naming the first missing scope."""
     for one in scopes:
         if one not in key.scopes:
-            sentence = f"The API key lacks the scope {one}; create one that has it with `payres api-key create`"
+            sentence = f"The API key lacks the scope {one}; create one that has it"
             raise InsufficientAccess(sentence, reason="scope", scope=one)
 
 

@@ -111,7 +111,7 @@ def rate(work: Work, record: RateRecord) -> Rate:
 def require_asset(work: Work, code: str, scale: int) -> AssetRecord:
     """An asset that is in use here. Raises NotFound."""
     found = accounts.find_asset(work, code, scale)
-    return require(found, f"No account is kept in {code} with scale {scale}; `payres asset list` shows all")
+    return require(found, f"No account is kept in {code} with scale {scale}", "`payres asset list` shows all")
 
 
 def _costs(one: Asset) -> str:
@@ -142,7 +142,8 @@ def require_rate(work: Work, base: str, counter: str) -> RateRecord:
     """Raises NotFound."""
     return require(
         accounts.find_rate(work, base, counter),
-        f"There is no rate from {base} to {counter}; `payres rate list` shows all",
+        f"There is no rate from {base} to {counter}",
+        "`payres rate list` shows all",
     )
 
 
@@ -226,7 +227,7 @@ def set_fee(work: Work, code: str, scale: Scale, fixed: FixedFee = "0", basis_po
     "GET /rates assets:read",
     RATE,
     command=CommandLine("rate list"),
-    listing=Listing("rates", "No rates are set; see `payres rate set`", "Exchange rates"),
+    listing=Listing("rates", "No rates are set", "Exchange rates", advice="see `payres rate set`"),
 )
 def list_rates(work: Work) -> Sequence[RateRecord]:
     """List exchange rates with their source and end."""

@@ -156,8 +156,8 @@ class Input(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """How a list is shown: the command prints it as the `member` of a JSON object, and as text prints `none` if it is
-    empty.
+    """How a list is shown: the command prints it as the `member` of a JSON object, and as text prints `none` with the
+    `advice` for a shell if it is empty.
 
     With a `title` the list is also a page, at the path of the endpoint or at `page`; `{name}` in the title stands for a
     segment of the path. `also` is a link to another list.
@@ -169,6 +169,7 @@ class Listing(NamedTuple):
     page: str = ""
     about: str = ""
     also: tuple[str, str] | None = None
+    advice: str = ""
 
 
 class CommandLine(NamedTuple):

@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from itertools import chain, combinations
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from payres.core.process.settings import Settings, local_url, settings_file
-from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.protocol.amounts import Asset, describe_amount, format_decimal
 from payres.core.protocol.clock import DAY, SECOND, SystemClock, format_time
 from payres.core.protocol.limits import MIN_FREE_BYTES
 from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, is_loopback
@@ -28,6 +28,7 @@ from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.server import existing_secret
 from payres.core.store.work import Environment, Work
 from payres.interledger.remote_receivers import OwnIdentity
+from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator.backups import AFTER_TAKEOVER, describe_backup
@@ -42,6 +43,7 @@ LOW_FREE_BYTES: Final = 10 * MIN_FREE_BYTES
 LARGE_LOG_BYTES: Final = 256 * MEBIBYTE
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 BACKUP_DAYS: Final = 2
+RATE_DAYS: Final = 7  # how long it counts that somebody wanted to exchange
 CHECK_DAYS: Final = 1  # more than a server takes for tens of millions of payments
 TIMEOUT_SECONDS: Final = 10
 CLOCK_SECONDS: Final = 5  # the most that a clock may be off; soon above that, signatures are rejected
@@ -50,6 +52,7 @@ CERTIFICATE_SECONDS: Final = 14 * 86400
 CERTIFICATE_PART: Final = 6
 STANDBY_SECONDS: Final = 300  # after so long without a change, something is probably wrong
 
+WARNS: Final = "warns"  # the problem of a look may be harmless
 # A page's words in the sentence of a `fix`, and the parts of its path.
 Page = tuple[str, *tuple[str, ...]]
 # The subject, its state, whether that is a problem, how to fix it, and the page of the finding.
@@ -108,7 +111,7 @@ def examine_all(read: Read, environment: Environment, *, is_standby: bool) -> Se
 
 def _findings(looks: Iterable[Look]) -> Sequence[Diagnosis]:
     return [
-        Diagnosis(subject, seen, fix if is_wrong else None, page=next(iter(page), None))
+        Diagnosis(subject, seen, fix if is_wrong else None, is_wrong is WARNS, page=next(iter(page), None))
         for subject, seen, is_wrong, fix, *page in looks
     ]
 
@@ -189,26 +192,32 @@ def _settings(work: Work) -> Iterator[Look]:
 
 
 def _rates(work: Work) -> Iterator[Look]:
-    codes = accounts.list_codes(work)
-    good = {frozenset((rate.base, rate.counter)) for rate in accounts.list_rates(work) if rate.holds_at(work.now)}
-    lacking = ["/".join(pair) for pair in combinations(codes, 2) if frozenset(pair) not in good]
-    if len(codes) > 1:
-        seen = f"no valid rate for {', '.join(lacking)}" if lacking else "there is a valid rate between all currencies"
-        fix = "Set one with `payres rate set`, or a service with rates_url, unless nobody exchanges between them"
-        yield "exchange rates", seen, lacking, fix
+    rates, wanted = accounts.list_rates(work), status.missing_rates(work, work.now - RATE_DAYS * DAY)
+    good = {frozenset((rate.base, rate.counter)) for rate in rates if rate.holds_at(work.now)}
+    lacking = {frozenset(pair) for pair in (*wanted, *((rate.base, rate.counter) for rate in rates))} - good
+    pairs = ", ".join(sorted("/".join(sorted(pair)) for pair in lacking))
+    if lacking:
+        fix = "Set one with `payres rate set`, or a service with rates_url, unless nobody is to exchange between them"
+        yield "exchange rates", f"no valid rate for {pairs}: somebody wanted it, or it has expired", WARNS, fix
+    elif len(accounts.list_codes(work)) > 1:
+        yield "exchange rates", "all that somebody wanted lately are valid", False, ""
 
 
 def _peers(work: Work) -> Iterator[Look]:
     for peer in peers.list_peers(work):
-        subject = f"peer {peer.name}"
-        if peer.balance - peer.held - peer.floor < -peer.floor // LOW_PART:
-            owed, credit = format_decimal(-peer.balance, peer.asset), format_decimal(-peer.floor, peer.asset)
-            fix = "Ask it to settle, and record that with `payres peer deposit`: above the limit, packets are rejected"
-            yield subject, f"it owes {owed} of {credit} {peer.asset_code} credit", True, fix
+        subject, page = f"peer {peer.name}", ("the page of the peer", "peers", peer.name)
+        settle = f"Let it pay and record that (`payres peer deposit {peer.name} AMOUNT`), or raise its credit limit"
+        used, credit = peer.held - peer.balance, -peer.floor
+        if credit and (credit - used) * LOW_PART <= credit:
+            most = describe_amount(credit, peer.asset).removeprefix(f"{peer.asset_code} ")
+            seen = f"it owes {100 * used // credit} % of its credit: {describe_amount(used, peer.asset)} of {most}"
+            yield subject, f"{seen}. At the limit, payments from there stop", WARNS, settle, page
         elif peer.last_error_at is not None and peer.last_error_at > work.now - DAY:
             fix = f"Compare the settings in `payres peer show {peer.name}` with its operator"
-            page = "the page of the peer", "peers", peer.name
-            yield subject, f"at {format_time(peer.last_error_at)}: {peer.last_error}", True, fix, page
+            pay = f"Pay it and record that (`payres peer withdraw {peer.name} AMOUNT`), or ask it for a higher limit"
+            of_credit = {ABOVE_LIMIT: settle, SHORT_THERE: pay}.get(peer.last_error or "")
+            seen = f"at {format_time(peer.last_error_at)}: {peer.last_error}"
+            yield subject, seen, WARNS if of_credit else True, of_credit or fix, page
     unresolved = packets.count_unresolved(work)
     if unresolved:
         fix = "List them with `payres peer unresolved NAME` and resolve each with its peer"

@@ -114,7 +114,7 @@ def grant(work: Work, record: GrantRecord) -> Grant:
 
 def require_grant(work: Work, id: str) -> GrantRecord:
     """Raises NotFound."""
-    return require(GRANTS.get(work, id), f"There is no grant {id}; `payres grant list` shows all")
+    return require(GRANTS.get(work, id), f"There is no grant {id}", "`payres grant list` shows all")
 
 
 def state_of(record: GrantRecord, interaction: InteractionRecord | None, now: int) -> GrantState:

@@ -73,7 +73,7 @@ KEY: Final = Shape(
     "GET /wallets/{wallet}/keys wallets:read",
     KEY,
     command=CommandLine("key list PATH", "alice"),
-    listing=Listing("keys", "The wallet has no keys; `payres key generate` makes one"),
+    listing=Listing("keys", "The wallet has no keys", advice="`payres key generate` makes one"),
     noun="keys",
 )
 def list_keys(work: Work, wallet: WalletName, revoked: Revoked = False) -> Sequence[KeyRecord]:
@@ -148,8 +148,8 @@ def add_key(
 def revoke_key(work: Work, wallet: WalletName, kid: str) -> KeyRecord:
     """Revoke a key. Requests that are signed with it are refused from now on, and jwks.json does not have it."""
     owner = require_wallet(work, wallet)
-    sentence = f"The wallet {owner.path} has no valid key {kid}; `payres key list {owner.path}` shows all"
-    key = require(wallets.find_valid_key(work, owner.id, kid), sentence)
+    sentence, advice = f"The wallet {owner.path} has no valid key {kid}", f"`payres key list {owner.path}` shows all"
+    key = require(wallets.find_valid_key(work, owner.id, kid), sentence, advice)
     KEYS.update(work, key.id, revoked_at=work.now)
     server.record(work, "key.revoke", owner.path, kid=kid)
     return KEYS.by_id(work, key.id)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from starlette.requests import Request
@@ -10,9 +11,12 @@ from starlette.requests import Request
 from payres.core.http.context import Context, context_of
 from payres.core.http.routing import LateRoutes, Route
 from payres.core.http.serving import Background, Opening, Part
+from payres.core.process.logs import Metrics
+from payres.core.process.worker import Worker
 from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.urls import ADMIN_ROOT, is_loopback
 from payres.core.remote.transport import Bounds
+from payres.core.store.database import Database
 from payres.core.store.server import record_base_url
 from payres.core.store.wallets import count_wallets
 from payres.html.sign_in import PasswordGate, SignInGuard
@@ -22,6 +26,7 @@ from payres.operator.backups import record_takeover, require_current
 from payres.operator.invariant_checks import PAUSE_SECONDS, BackgroundCheck
 from payres.operator.services import AdminHosts, LongWorks, OperatorServices, Readiness, operator_of
 from payres.operator.store.operators import OF_OPERATORS
+from payres.operator.store.status import note_missing_rates
 from payres.operator.takeover import watch_base_url
 
 log = logging.getLogger("payres.operator")
@@ -49,8 +54,18 @@ def _workers(context: Context, opening: Opening) -> Iterator[Background]:
         yield watch_base_url(context.database, http, context.settings.base_url, record_takeover)
     if context.settings.backup_every:
         yield keep_schedule(context)
+    step = partial(store_missing_rates, context.database, context.metrics)
+    yield Worker("the notes of missing rates", context.database, step, PAUSE_SECONDS).run()
     # A server of a test ends before it is due.
     yield BackgroundCheck(context.database).run(PAUSE_SECONDS if context.is_disposable else 0)
+
+
+async def store_missing_rates(database: Database, metrics: Metrics) -> float:
+    """Stores which rates were missing, for commands; returns the seconds until the next time."""
+    if pairs := {*metrics.missing_rates}:
+        await database.write(partial(note_missing_rates, pairs=pairs))
+        metrics.missing_rates.difference_update(pairs)
+    return PAUSE_SECONDS
 
 
 def _late_routes() -> Sequence[Route]:

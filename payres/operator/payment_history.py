@@ -27,6 +27,7 @@ from payres.core.store.payments import (
 from payres.core.store.rows import PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Units, Work
+from payres.html.sentences import ended
 from payres.interledger.node import node_of
 from payres.interledger.store import packets
 from payres.interledger.store.checkouts import Stage, checkouts_of
@@ -435,7 +436,7 @@ def _ended(history: PaymentHistory) -> Iterator[Moment]:
         yield _moment(payment.ended_at, f"It was completed. It had received {moved}.")
     elif payment.ended_at is not None:
         arrived = f"{history.delivered.text} arrived" if history.delivered else "the rest is not known"
-        how = f"It failed: {payment.failure}." if payment.failure else "It was completed."
+        how = ended(f"It failed: {payment.failure}") if payment.failure else "It was completed."
         yield _moment(payment.ended_at, f"{how} {moved} was sent, and {arrived}.")
 
 
@@ -446,7 +447,7 @@ def _refund(payment: Payment, refund: Refund) -> Moment:
         sending = _link("payments", refund.return_payment, "a payment")
         sent = f"{refund.asset_code} {refund.sent} was sent, and {back} arrived."
         state = " It is on its way." if refund.state == "sending" else f" {sent}"
-        why = f" {refund.failure}." if refund.failure else ""
+        why = ended(f" {refund.failure}") if refund.failure else ""
         begun = f"{taken} was to be sent back to {refund.to} by "
         return _moment(refund.created_at, begun, sending, f"{reference}{state}{why}")
     is_incoming = payment.direction == "incoming"

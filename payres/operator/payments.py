@@ -83,7 +83,7 @@ def payment(work: Work, record: PaymentRecord) -> Payment:
 
 def require_payment(work: Work, id: str) -> PaymentRecord:
     """Raises NotFound."""
-    return require(PAYMENTS.get(work, id), f"There is no payment {id}; `payres payment list` shows all")
+    return require(PAYMENTS.get(work, id), f"There is no payment {id}", "`payres payment list` shows all")
 
 
 def _moved_of_all(one: Payment) -> Cell:

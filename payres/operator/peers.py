@@ -14,17 +14,20 @@ from payres.core.protocol.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.identifiers import hash_secret, is_ilp_address
 from payres.core.protocol.urls import is_http_url
+from payres.core.protocol.visible import is_visible
 from payres.core.protocol.wire import Resource, Scale, Text, require_amount
 from payres.core.remote.ip_addresses import names_private_host
 from payres.core.store import server
 from payres.core.store.accounts import ACCOUNTS, ASSETS
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
+from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PEERS, PeerRecord
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import (
+    MAX_NAME_LENGTH,
     CommandLine,
     Currency,
     DecimalText,
@@ -44,6 +47,7 @@ MAX_TOKEN_LENGTH: Final = 1000
 CREDIT: Final = "What the peer may owe us, in units of the asset: 1000.00."
 MAX_PACKET: Final = "Most in one packet, in the smallest unit: with scale 2, 10000 is 100.00"
 CreditLimit = Annotated[DecimalText, said(CREDIT)]
+Note = Annotated[str, said(max_length=MAX_NAME_LENGTH)]
 PeerToken = Annotated[Text, said(metavar="TOKEN", secret=True)]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
@@ -78,6 +82,7 @@ class Peer(Resource, frozen=True, kw_only=True):
     repeats_answers: bool
     last_error: str | None
     last_error_at: Time | None
+    note: str | None
     created_at: Time
 
 
@@ -110,7 +115,7 @@ def describe_balance(peer: PeerRecord) -> str:
 
 def require_peer(work: Work, name: str) -> PeerRecord:
     """The active peer of a name. Raises NotFound."""
-    return require(peers.find_peer(work, name), f"There is no peer {name!r}; `payres peer list` shows all")
+    return require(peers.find_peer(work, name), f"There is no peer {name!r}", "`payres peer list` shows all")
 
 
 def _packets(peer: Peer, found: PacketSum) -> Cell:
@@ -150,6 +155,7 @@ PEER: Final = Shape(
     fact("URL", "url", "code"),
     Column("Last error", "last_error", "long"),
     Column("Last error (UTC)", "last_error_at", "time"),
+    fact("Note", "note"),
     fact("Added (UTC)", "created_at", "time"),
     read=require_peer,
     page="/peers/{name}",
@@ -160,7 +166,7 @@ PEER: Final = Shape(
     "GET /peers peers:read",
     PEER,
     command=CommandLine("peer list"),
-    listing=Listing("peers", "There are no peers; `payres peer add` connects to another server", "Peers"),
+    listing=Listing("peers", "There are no peers", "Peers", advice="`payres peer add` connects to another server"),
 )
 def list_peers(work: Work) -> Sequence[PeerRecord]:
     """List all peers and their balances."""
@@ -302,6 +308,24 @@ def change_peer(
 
 
 @operation(
+    "PUT /peers/{name}/note peers:write",
+    PEER,
+    command=CommandLine("peer note NAME TEXT", 'first-bank "Ask Tess before raising the limit: +49 30 1234"'),
+    form=OperationForm(
+        "Save the note", PEER, done="The note is saved", title="Note", path="/peers/{name}/note", changes=True
+    ),
+)
+def write_note(work: Work, name: str, note: Note) -> PeerRecord:
+    """Write a note at a peer, such as whom to call. Only operators see it; an empty one removes it."""
+    peer = require_peer(work, name)
+    if note and not is_visible(note):
+        raise InvalidRequest("A note has printable characters only", field="note")
+    PEERS.update(work, peer.id, note=note or None)
+    server.record(work, "peer.note", name, note=note or None)
+    return require_peer(work, name)
+
+
+@operation(
     "DELETE /peers/{name} peers:write",
     PEER,
     command=CommandLine("peer remove NAME", "first-bank", text=lambda removed: f"The peer {removed.name} is removed"),
@@ -325,14 +349,15 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
     unresolved, _ = packets.count_and_sum(work, peer.id, "doubtful")
     if unresolved:
         raise WrongState(
-            f"{unresolved} packets to the peer {name} are unresolved: resolve those that `payres peer unresolved"
-            f" {name}` lists with `payres peer resolve`, then remove the peer"
+            f"{unresolved} packets to the peer {name} are unresolved: resolve them, then remove the peer",
+            advice=f"`payres peer unresolved {name}` lists them, and `payres peer resolve` resolves each",
         )
     if peer.balance:
         command = f"payres peer {'withdraw' if peer.balance > 0 else 'deposit'} {name} {_decimal(peer, peer.balance)}"
         settle = "pay that, then record it" if peer.balance > 0 else "when that has been paid, record it"
         who = describe_balance(peer)
-        raise WrongState(f"{who[0].upper()}{who[1:]}: {settle} with `{command}`, then remove the peer")
+        sentence = f"{who[0].upper()}{who[1:]}: {settle}, then remove the peer"
+        raise WrongState(sentence, advice=f"`{command}` records it")
     PEERS.update(work, peer.id, removed_at=work.now)
     server.record(work, "peer.remove", name)
     return peer
@@ -359,6 +384,7 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[M
 )
 def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Record what the peer paid us outside of payres. The peer then owes us less, or we owe it more."""
+    peers.forget_error(work, require_peer(work, name).id, ABOVE_LIMIT)
     return movements.move(work, _account(work, name), "deposit", amount, reference)
 
 
@@ -380,6 +406,7 @@ def withdraw(work: Work, name: str, amount: Sum, reference: Reference | None = N
 
     We then owe the peer less, or it owes us more, up to its credit limit.
     """
+    peers.forget_error(work, require_peer(work, name).id, SHORT_THERE)
     return movements.move(work, _account(work, name), "withdrawal", amount, reference)
 
 
@@ -392,6 +419,7 @@ def _account(work: Work, name: str) -> NamedAccount:
 def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:
     try:
         ledger.set_floor(work, peer.account_id, -credit_limit)
+        peers.forget_error(work, peer.id, ABOVE_LIMIT)
     except ledger.NotEnough as lack:
         used = _decimal(peer, peer.held - peer.balance)
         raise WrongState(
@@ -405,7 +433,8 @@ def _change_routes(work: Work, peer: PeerRecord, add: Sequence[str], remove: Seq
     for prefix in remove:
         if not peers.delete_route(work, peer.id, prefix):
             raise InvalidRequest(
-                f"The peer {peer.name} has no route {prefix!r}; `payres peer show {peer.name}` lists its routes",
+                f"The peer {peer.name} has no route {prefix!r}",
+                advice=f"`payres peer show {peer.name}` lists its routes",
                 field="routes",
             )
     for prefix in add:

@@ -82,7 +82,8 @@ def plan(work: Work, wanted: WantedRefund, offered: int | None = None) -> Refund
     """
     payment = require(
         INCOMING.get(work, wanted.payment_id),
-        f"There is no incoming payment {wanted.payment_id}; `payres payment list --direction incoming` shows all",
+        f"There is no incoming payment {wanted.payment_id}",
+        "`payres payment list --direction incoming` shows all",
     )
     receiver = WALLETS.by_id(work, payment.wallet_address_id)
     check_reference(wanted.reference)

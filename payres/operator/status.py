@@ -145,8 +145,12 @@ def _amounts(kind: str) -> Callable[[Status], str]:
 
 def _last_day(found: Status) -> str:
     day = found.last_day
-    made = f"{day.incoming_payments:,} incoming payments, {day.outgoing_payments:,} outgoing payments"
-    return f"{made}, {day.failed:,} of them failed"
+    failed = f", of which {day.failed:,} failed" if day.failed else ""
+    return f"{_counted(day.incoming_payments, 'incoming')}; {_counted(day.outgoing_payments, 'outgoing')}{failed}"
+
+
+def _counted(count: int, direction: str) -> str:
+    return f"{count:,} {direction} payment{'' if count == 1 else 's'}"
 
 
 def _peers(found: Status) -> Cell:

@@ -80,11 +80,11 @@ def packet(work: Work, record: PacketRecord | TakenPacket) -> UnresolvedPacket:
 
 def require_unresolved(work: Work, id: str) -> PacketRecord:
     """Raises NotFound, and WrongState for a packet whose outcome is known or still being determined."""
-    sentence = f"There is no packet {id!r}; `payres peer unresolved NAME --packets` lists those of a peer"
-    packet = require(PACKETS.get(work, id), sentence)
+    advice = "`payres peer unresolved NAME --packets` lists those of a peer"
+    packet = require(PACKETS.get(work, id), f"There is no packet {id!r}", advice)
     if packet.state != "doubtful":
         what = "in flight, or the server is finding out" if packet.state == "prepared" else f"{packet.state} already"
-        raise WrongState(f"The packet is {what}; only what `payres peer unresolved --packets` lists can be resolved")
+        raise WrongState(f"The packet is {what}; only unresolved ones can be resolved", advice=advice)
     return packet
 
 
@@ -172,8 +172,8 @@ def _pay_out(work: Work, packet: PacketRecord, account_id: int, amount: int, kin
         free, needed = (format_decimal(figure, asset.asset) for figure in (lack.free, amount))
         raise InsufficientFunds(
             f"It is paid out of the liquidity in {asset.code} with scale {asset.scale}, which has {free} free and"
-            f" needs {needed}; deposit it with"
-            f" `payres liquidity deposit {needed} --asset {asset.code} --scale {asset.scale}`",
+            f" needs {needed}",
+            advice=f"deposit it with `payres liquidity deposit {needed} --asset {asset.code} --scale {asset.scale}`",
             reason="liquidity",
         ) from lack
 

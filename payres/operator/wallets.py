@@ -49,7 +49,7 @@ def named_wallet(work: Work | Environment, text: str) -> str:
 
 
 WalletName = Annotated[str, said(typed=named_wallet)]
-NONE: Final = "There are no wallets yet; `payres wallet create` opens one"
+NONE: Final = "There are no wallets yet"
 
 
 class Wallet(Resource, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ def wallet(work: Work, record: WalletRecord) -> Wallet:
 def require_wallet(work: Work, wallet: str) -> WalletRecord:
     """The wallet at a path, active or not. Raises NotFound, InvalidRequest for an invalid path."""
     clean = require_wallet_path(wallet)
-    return require(wallets.find_wallet(work, clean), f"There is no wallet {clean}; `payres wallet list` shows all")
+    return require(wallets.find_wallet(work, clean), f"There is no wallet {clean}", "`payres wallet list` shows all")
 
 
 WALLET: Final = Shape(
@@ -123,7 +123,11 @@ def page_of_wallets(work: Work, page: PageQuery) -> tuple[Sequence[WalletRecord]
     return select_page(work, WALLETS, page)
 
 
-@operation(shows=WALLET, command=CommandLine("wallet list"), listing=Listing("wallets", NONE))
+@operation(
+    shows=WALLET,
+    command=CommandLine("wallet list"),
+    listing=Listing("wallets", NONE, advice="`payres wallet create` opens one"),
+)
 def list_wallets(work: Work) -> Sequence[WalletRecord]:
     """List all wallets with their balances."""
     return wallets.list_wallets(work)

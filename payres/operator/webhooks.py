@@ -134,7 +134,7 @@ def delivery(work: Work, record: DeliveryRecord) -> Delivery:
 
 def require_webhook(work: Work, id: str) -> WebhookRecord:
     """Raises NotFound."""
-    return require(WEBHOOKS.get(work, id), f"There is no webhook {id!r}; `payres webhook list` shows all")
+    return require(WEBHOOKS.get(work, id), f"There is no webhook {id!r}", "`payres webhook list` shows all")
 
 
 ATTEMPT: Final = (
@@ -172,9 +172,10 @@ DELIVERY: Final = Shape(
     command=CommandLine("webhook list"),
     listing=Listing(
         "webhooks",
-        "There are no webhooks; `payres webhook add` adds one",
+        "There are no webhooks",
         "Webhooks",
         also=("Deliveries that failed at first", "/admin/webhooks/deliveries"),
+        advice="`payres webhook add` adds one",
     ),
 )
 def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
@@ -417,8 +418,8 @@ def _active_webhooks(work: Work, webhook: str | None) -> Sequence[WebhookRecord]
     found = require_webhook(work, webhook)
     if not found.active:
         raise WrongState(
-            "The webhook is disabled, because its endpoint answered 410. When it works again,"
-            f" `payres webhook test {webhook}` enables it"
+            "The webhook is disabled, because its endpoint answered 410; a test that it accepts enables it",
+            advice=f"`payres webhook test {webhook}` sends one",
         )
     return [found]
 

@@ -82,7 +82,7 @@ def test_show_tells_that_a_payment_expired(run: Run, books: Json) -> None:
 
 def test_refund_goes_back_once(run: Run, books: Json) -> None:
     first = json.loads(run("refund", books["bill"], "--amount", "2.00", "--reference", "r-1", "--json"))["refunds"]
-    again = json.loads(run("refund", books["bill"], "--amount", "2.00", "--reference", "r-1", "--json"))["refunds"]
+    again = json.loads(run("refund", books["bill"], "--amount", "2,00", "--reference", "r-1", "--json"))["refunds"]
     assert again == first
     assert (first[0]["amount"], first[0]["payer"]) == ("2.00", "alice")
     assert "USD 2.00 came back from bob, under the reference r-1." in run("show", books["paid"])

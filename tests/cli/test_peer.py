@@ -55,6 +55,7 @@ def test_add_shows_the_whole_peer(as_json: AsJson) -> None:
         "repeatsAnswers": False,
         "lastError": None,
         "lastErrorAt": None,
+        "note": None,
     }
 
 

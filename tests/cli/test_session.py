@@ -5,8 +5,10 @@ import click
 import pytest
 
 from payres.cli import main
+from payres.cli.options import decimal_of
 from payres.cli.session import Session
 from payres.core.process.settings import Settings
+from payres.core.protocol.errors import InvalidAmount
 from payres.core.store import connections as store
 from payres.core.store.work import Transaction, Work
 from tests.cli.conftest import CREATE, AsJson, Command, one_sentence, rows_of
@@ -251,3 +253,29 @@ def test_full_disk_is_one_sentence(payres: Command) -> None:
         click.ClickException, match=r"^The database payres.db cannot be used: no space left on the disk$"
     ):
         session.write(fill)
+
+
+@pytest.mark.parametrize(
+    ("variables", "text", "decimal"),
+    [
+        ({}, "1234.500", "1234.500"),
+        ({}, "1.234,50", "1234.50"),
+        ({"LANG": "C.UTF-8"}, "25,00", "25.00"),
+        ({"LANG": "de_DE.UTF-8"}, "1,234", "1.234"),
+        ({"LANG": "en_US.UTF-8", "LC_NUMERIC": "es_ES@euro"}, "1,234", "1.234"),
+        ({"LC_ALL": "de_CH", "LC_MONETARY": "de_DE"}, "1.234", "1.234"),
+        ({"LC_ALL": "xx'", "LANG": "de_DE"}, "1.234", "1.234"),
+    ],
+)
+def test_amounts_are_read_by_the_locale(
+    variables: dict[str, str], text: str, decimal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LC_ALL", "LC_MONETARY", "LC_NUMERIC", "LANG"):
+        monkeypatch.setenv(name, variables.get(name, ""))
+    assert decimal_of(text) == decimal
+
+
+def test_amount_that_the_locale_leaves_open_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    with pytest.raises(InvalidAmount, match=r"1\.234 can be read in two ways: write 1234 or 1,234"):
+        decimal_of("1.234")

@@ -20,6 +20,7 @@ def test_status_shows_money_and_files(payres: Command, as_json: AsJson, database
     facts = facts_of(payres("status"))
     assert (facts["In wallets"], facts["Liquidity"], facts["Fees"]) == ("12.50 USD", "1000.00 EUR", "none")
     assert facts["Server"].endswith("not running")
+    assert facts["Last 24 hours"] == "0 incoming payments; 0 outgoing payments"
 
 
 def test_status_says_that_a_server_has_the_database(payres: Command, as_json: AsJson, database: Path) -> None:
@@ -37,4 +38,4 @@ def test_status_shows_peers_with_what_went_wrong(payres: Command, as_json: AsJso
     assert as_json("status")["peers"] == [
         {"name": "bank", "lastError": "The peer does not answer", "lastErrorAt": "1970-01-01T00:00:00.000Z"}
     ]
-    assert "bank (1970-01-01T00:00:00.000Z: The peer does not answer)" in payres("status").stdout
+    assert "bank (1970-01-01 00:00 UTC: The peer does not answer)" in payres("status").stdout

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from payres.core.protocol.amounts import MAX_LEDGER, MAX_VALUE, Asset
-from payres.html.language import Language, Mistyped, typed_amount
+from payres.core.protocol.amounts import MAX_LEDGER, MAX_VALUE, Asset, parse_decimal
+from payres.core.protocol.errors import InvalidAmount
+from payres.html.language import Language, Mistyped, typed_amount, typed_decimal
 
 USD, EUR, JPY, ONE = Asset("USD", 2), Asset("EUR", 2), Asset("JPY", 0), Asset("ONE", 1)
 KWD, FINE = Asset("KWD", 3), Asset("USD", 9)
@@ -155,3 +156,52 @@ def test_most_is_what_the_caller_allows() -> None:
     with pytest.raises(Mistyped, match="more than this server"):
         typed_amount(ENGLISH, str(MAX_VALUE), JPY)
     assert typed_amount(ENGLISH, str(MAX_VALUE), JPY, most=MAX_VALUE) == MAX_VALUE
+
+
+@pytest.mark.parametrize(
+    ("text", "decimal"),
+    [
+        ("1234.50", "1234.50"),
+        ("25,00", "25.00"),
+        ("1.234,50", "1234.50"),
+        ("1,234.50", "1234.50"),
+        ("1’234.50", "1234.50"),
+        ("1 234 567,5", "1234567.5"),
+        ("0", "0"),
+        ("0,500", "0.500"),
+        (",5", "0.5"),
+        ("12.", "12"),
+        ("１２．５０", "12.50"),
+        *((text, text) for text in ("", "x", "-5", "1e3", "1.2.3", "9" * 301, "USD 5")),  # the rule refuses these
+    ],
+)
+@pytest.mark.parametrize("point", [".", ","])
+def test_typed_amount_becomes_the_decimal_that_rules_take(text: str, point: str, decimal: str) -> None:
+    assert typed_decimal(text, point) == decimal
+
+
+def test_currency_may_stand_beside_a_typed_decimal() -> None:
+    assert [typed_decimal(text, asset=USD) for text in ("USD 1,234.50", "12,5 usd", "$5")] == ["1234.50", "12.5", "5"]
+    assert typed_decimal("5 €", asset=USD) == "5 €"
+
+
+@pytest.mark.parametrize(
+    ("text", "point", "said"),
+    [
+        ("1,234", ".", "1,234 can be read in two ways: write 1234 or 1.234"),
+        ("1.234", ",", "1.234 can be read in two ways: write 1234 or 1,234"),
+    ],
+)
+def test_typed_decimal_that_can_be_read_in_two_ways_is_refused(text: str, point: str, said: str) -> None:
+    with pytest.raises(InvalidAmount, match=said):
+        typed_decimal(text, point)
+    assert typed_decimal(text, ".,"[point == "."]) == "1.234", "the reader's decimal mark"
+
+
+@given(st.sampled_from(LANGUAGES), st.integers(0, MAX_LEDGER), st.integers(0, 12), st.sampled_from(SHOWN))
+def test_what_a_page_shows_is_the_same_decimal_or_refused(
+    language: Language, value: int, scale: int, show: Callable[[Language, int, Asset], str]
+) -> None:
+    asset = Asset("USD", scale)
+    with suppress(InvalidAmount):
+        assert parse_decimal(typed_decimal(show(language, value, asset), language.point, asset), asset) == value

@@ -3,8 +3,11 @@
 import ast
 from collections.abc import Iterator
 
+import pytest
+from markupsafe import Markup
+
 from payres.html.language import Language
-from payres.html.sentences import failure_of
+from payres.html.sentences import ended, failure_of
 from tests.helpers import ROOT
 
 SENDER = ("sending/connection.py", "sending/payment.py", "remote_payments.py")
@@ -29,3 +32,24 @@ def test_every_reason_of_the_sender_has_a_sentence() -> None:
     unexplained = failure_of(english, None)
     plain = [one for one in found if failure_of(english, one) == unexplained]
     assert plain == ["All that may be spent is spent, and 7 of 7 have arrived."], "there is no more to say of it"
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("The payment was refused with F99 from test.x ('expired within 3 seconds').", "it was refused on the way"),
+        ("The receiver closed the connection with code 8: 'the exchange rate'.", "the receiver did not take it"),
+        ('Nothing has arrived for 10 seconds; the last answer was T04 ("it isn\'t completed").', "nobody answered"),
+        ("The path no longer delivers, says 'no answer'; the exchange rate moved.", "the exchange rate changed"),
+        ("https://x.example/completed/expired answered 404 instead of 200", "it did not get through"),
+        ("x.example did not answer within 5 seconds", "nobody answered"),
+        ("The incoming payment is completed", "the receiver takes no more money"),
+    ],
+)
+def test_words_of_others_are_not_taken_for_the_reason(reason: str, said: str) -> None:
+    assert failure_of(Language("en", 0), reason) == said
+
+
+def test_text_ends_once() -> None:
+    assert [ended(text) for text in ("No", "No.", "No…", "No?", "No...")] == ["No.", "No.", "No…", "No?", "No..."]
+    assert ended(Markup("<b>No</b>")) == Markup("<b>No</b>.")

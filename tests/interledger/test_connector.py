@@ -31,6 +31,7 @@ from payres.interledger.packets import (
     parse_too_large,
 )
 from payres.interledger.receiver import Arrival
+from payres.interledger.settlement import ABOVE_LIMIT
 from payres.interledger.store import peers
 from payres.interledger.store.peers import PeerRecord
 from payres.interledger.stream import (
@@ -44,7 +45,7 @@ from payres.interledger.stream import (
 )
 from payres.operator import assets, wallets
 from payres.operator.assets import set_rate
-from payres.operator.peers import require_peer
+from payres.operator.peers import deposit, require_peer
 from payres.testing.clock import MovableClock
 from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, code, open_node, sender_to
 from tests.traces import commit_held
@@ -178,6 +179,9 @@ async def test_peer_pays_up_to_its_credit_limit_and_no_further(node: Node) -> No
     assert isinstance(await node.send(peer, sender.prepare(40)), Fulfill)
     assert code(await node.send(peer, sender.prepare(1))) == "T04"
     assert await node.balance("up") == -100
+    assert await node.last_error("up") == ABOVE_LIMIT
+    await node.write(lambda tx: deposit(tx, "up", "1.00"))
+    assert await node.last_error("up") == ""
     probed = await node.send(peer, sender.prepare(10**12, fulfillable=False))  # moves no money: the receiver answers
     assert code(probed) == "F99"
     assert sender.read(probed).prepare_amount == 10**12

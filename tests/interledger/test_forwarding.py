@@ -21,12 +21,13 @@ from payres.interledger.carrying import NoReply
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_prepare
 from payres.interledger.part import warn_of_unsure_packets
+from payres.interledger.settlement import SHORT_THERE
 from payres.interledger.store import peers
 from payres.interledger.store.peers import PeerRecord, account_of_peer
 from payres.operator import assets
 from payres.operator import peers as operator_peers
 from payres.operator.assets import set_rate
-from payres.operator.peers import require_peer
+from payres.operator.peers import require_peer, withdraw
 from payres.operator.store import status
 from payres.operator.unresolved_packets import PACKET, UNRESOLVED_PAYMENT, list_unresolved, list_unresolved_payments
 from tests.core.remote.conftest import Request
@@ -137,6 +138,19 @@ async def test_one_failure_of_a_peer_is_stored_once_a_second(node: Node) -> None
             await node.answer(near, far_prepare(node, 500, FULFILLMENT))
             noted.append((await node.database.read(lambda tx: require_peer(tx, "far"))).last_error_at)
     assert noted == [noted[0], noted[0], node.clock.now()]
+
+
+@pytest.mark.parametrize(("origin", "noted"), [("test.far", SHORT_THERE), ("test.farther", "")])
+async def test_peer_that_refuses_for_lack_of_credit_has_that_as_its_last_error(
+    node: Node, origin: str, noted: str
+) -> None:
+    async with FakePeer(replying(Reject(Code.INSUFFICIENT_LIQUIDITY, origin, "no credit"))) as far:
+        near = await pair(node, far)
+        for _ in range(3):
+            assert code(await node.send(near, far_prepare(node, 500, FULFILLMENT))) == "T04"
+    assert await node.last_error() == noted
+    await node.write(lambda tx: withdraw(tx, "far", "1.00"))
+    assert await node.last_error() == ""
 
 
 @pytest.mark.parametrize("request_id", ["number", None])

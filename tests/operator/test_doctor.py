@@ -1,19 +1,25 @@
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from payres.core.payments import ledger
+from payres.core.payments.quotes import rate_between
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import DAY
+from payres.core.protocol.errors import NoRate
 from payres.core.protocol.limits import MIN_FREE_BYTES
 from payres.core.store import server
 from payres.core.store.connections import connect_writer
-from payres.core.store.work import Work
+from payres.core.store.database import Database
+from payres.core.store.work import Environment, Work
+from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
 from payres.operator import assets, doctor, wallets, webhooks
 from payres.operator.doctor import Diagnosis, examine
+from payres.operator.part import store_missing_rates
+from payres.operator.store import status
 from payres.operator.store.status import note_check
 from tests.works import add_usd_peer, work_at
 
@@ -70,7 +76,24 @@ def webhook(values: str) -> Callable[[Work], object]:
         (take_liquidity, "liquidity USD", "9.00 is left, little of what there was"),
         (webhook("last_error = 'It was answered with 500'"), "webhook https://shop.example/payres", "with 500"),
         (webhook("state = 'disabled'"), "webhook https://shop.example/payres", "410"),
-        (peer("UPDATE account SET balance = -950 WHERE kind = 'peer'"), "peer bank", "it owes 9.50 of 10.00 USD"),
+        *(
+            (peer(f"UPDATE account SET {used} WHERE kind = 'peer'"), "peer bank", words)
+            for used, words in (
+                (
+                    "balance = -900",
+                    "it owes 90 % of its credit: USD 9.00 of 10.00. At the limit, payments from there stop",
+                ),
+                ("balance = -500, held = 500", "USD 10.00 of 10.00"),
+                ("balance = -955", "Let it pay and record that (`payres peer deposit bank AMOUNT`)"),
+            )
+        ),
+        *(
+            (peer(f"UPDATE peer SET last_error = '{error}', last_error_at = {NOW}"), "peer bank", words)
+            for error, words in (
+                (ABOVE_LIMIT, "would owe more than its credit limit Let it pay and record that"),
+                (SHORT_THERE, "or it lacks liquidity Pay it and record that (`payres peer withdraw bank AMOUNT`)"),
+            )
+        ),
         (peer(f"UPDATE peer SET last_error = 'No answer', last_error_at = {NOW}"), "peer bank", "No answer"),
         (lambda work: note_check(work, NOW, "balances"), "ledger", "its invariant `balances` did not hold"),
     ],
@@ -79,6 +102,14 @@ def test_what_is_wrong_is_found(work: Work, change: Callable[[Work], object], su
     change(work)
     assert broken(work) == {subject}
     assert words in f"{found(work)[subject].seen} {found(work)[subject].fix}"
+
+
+def test_credit_that_runs_out_is_a_warning_with_the_page_of_the_peer(work: Work) -> None:
+    peer("UPDATE account SET balance = -899 WHERE kind = 'peer'")(work)
+    assert broken(work) == set()
+    work.execute("UPDATE account SET balance = -900 WHERE kind = 'peer'")
+    finding = found(work)["peer bank"]
+    assert (finding.warning, finding.page) == (True, ("the page of the peer", "peers", "bank"))
 
 
 def test_page_of_a_finding_stands_for_a_command(work: Work) -> None:
@@ -173,11 +204,41 @@ def test_settings_that_are_not_for_the_public(work: Work) -> None:
     assert broken(work, LOCAL, allow_private_hosts=True) == set()
 
 
-def test_currencies_without_a_rate(work: Work) -> None:
+def test_rate_is_missing_where_somebody_wanted_it(work: Work) -> None:
     for code in ("EUR", "ACME/B", "USD"):
         wallets.create_wallet(work, code[:3].lower(), code, 2, None, None)
     assets.set_rate(work, "USD", "EUR", "0.9")
-    assert found(work)["exchange rates"].seen == "no valid rate for ACME/B/EUR, ACME/B/USD"
-    assets.set_rate(work, "EUR", "ACME/B", "0.9")
-    assets.set_rate(work, "ACME/B", "USD", "1.2")
     assert broken(work) == set()
+    with suppress(NoRate):
+        rate_between(work, "ACME/B", "EUR")
+    status.note_missing_rates(work, work.metrics.missing_rates)
+    work.execute("INSERT INTO exchange_rate VALUES ('USD', 'CHF', '0.8', 0, 1)")
+    finding = found(work)["exchange rates"]
+    assert finding.seen == "no valid rate for ACME/B/EUR, CHF/USD: somebody wanted it, or it has expired"
+    assert finding.warning
+    work.execute("UPDATE missing_rate SET asked_at = asked_at - ?", (7 * DAY,))
+    work.execute("DELETE FROM exchange_rate WHERE counter_code = 'CHF'")
+    assert broken(work) == {"exchange rates"}
+    work.execute("UPDATE missing_rate SET asked_at = asked_at - 1")
+    assert broken(work) == set()
+
+
+def test_rate_that_was_set_is_not_missing(work: Work) -> None:
+    status.note_missing_rates(work, [("USD", "EUR"), ("EUR", "USD")])
+    assert broken(work) == {"exchange rates"}
+    assets.set_rate(work, "USD", "EUR", "0.9")
+    assert broken(work) == set()
+
+
+async def test_server_stores_which_rates_were_missing(tmp_path: Path) -> None:
+    environment = Environment.of(Settings())
+    database = await Database.open(str(tmp_path / "server.db"), environment)
+    try:
+        with suppress(NoRate):
+            await database.write(lambda work: rate_between(work, "USD", "EUR"))
+        assert await database.read(lambda work: status.missing_rates(work, 0)) == [("USD", "EUR")], "at once"
+        await store_missing_rates(database, environment.metrics)
+        assert not environment.metrics.missing_rates
+        assert await database.read(lambda work: status.missing_rates(work, 0)) == [("USD", "EUR")]
+    finally:
+        await database.close()

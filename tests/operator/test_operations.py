@@ -160,6 +160,7 @@ CASES: Final = (
     Case("peers.show_peer", lambda new: {"name": new.peer()}),
     Case("peers.add_peer", lambda new: new.terms() | {"credit_limit": "10.00", "routes": ("g.far",)}, "peer.add"),
     Case("peers.change_peer", lambda new: {"name": new.peer(), "add_routes": ("g",)}, "peer.change"),
+    Case("peers.write_note", lambda new: {"name": new.peer(), "note": "Ask Tess"}, "peer.note"),
     Case("peers.remove_peer", lambda new: {"name": new.peer()}, "peer.remove"),
     Case("peers.deposit", lambda new: {"name": new.peer(), "amount": "5.00"}, "peer.deposit"),
     Case("peers.withdraw", lambda new: {"name": new.peer(credit_limit="9.00"), "amount": "5.00"}, "peer.withdraw"),

@@ -189,11 +189,13 @@ def test_removed_peer_is_gone_and_its_name_token_and_address_are_free(tx: Work) 
 def test_remove_says_how_to_settle_first(tx: Work) -> None:
     peers.add_peer(tx, **terms(credit_limit="10.00"))
     peers.deposit(tx, "first-bank", "12.00")
-    with pytest.raises(DomainError, match=r"We owe the peer 12\.00 USD: .*`payres peer withdraw first-bank 12\.00`"):
+    with pytest.raises(DomainError, match=r"We owe the peer 12\.00 USD: .*, then remove the peer") as owed:
         peers.remove_peer(tx, "first-bank")
+    assert owed.value.advice == "`payres peer withdraw first-bank 12.00` records it"
     peers.withdraw(tx, "first-bank", "20.00")
-    with pytest.raises(DomainError, match=r"The peer owes us 8\.00 USD: .*`payres peer deposit first-bank 8\.00`"):
+    with pytest.raises(DomainError, match=r"The peer owes us 8\.00 USD: .*, then remove the peer") as owing:
         peers.remove_peer(tx, "first-bank")
+    assert owing.value.advice == "`payres peer deposit first-bank 8.00` records it"
     peers.deposit(tx, "first-bank", "8.00")
     peers.remove_peer(tx, "first-bank")
 

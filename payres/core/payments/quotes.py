@@ -172,6 +172,7 @@ def rate_between(work: Work, base: str, counter: str) -> Fraction:
         return min(rate, inverse) if inverse is not None and rate > 1 else rate
     if inverse is not None:
         return inverse
+    work.metrics.missing_rates.add((base, counter))  # an error undoes what the unit stores
     stale = there or back
     if stale is not None:
         age = (work.now - stale.set_at) // SECOND

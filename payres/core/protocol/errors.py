@@ -75,7 +75,8 @@ class DomainError(Exception):
     """The text is one sentence for the caller.
 
     `details` is a JSON object for programs: `field` names the invalid member of the request, `reason` is a stable word
-    for a case of the class; `reasons` maps these to their meanings. `headers` are added to the HTTP answer.
+    for a case of the class; `reasons` maps these to their meanings. `headers` are added to the HTTP answer. Commands
+    print the `advice` after the sentence: what the user of a shell can do.
     """
 
     status: ClassVar[int]
@@ -94,9 +95,12 @@ class DomainError(Exception):
         if status:
             cls.status, cls.code, cls.reasons, cls.descriptions = status, code, reasons or {}, descriptions or {}
 
-    def __init__(self, sentence: str, headers: Mapping[str, str] | None = None, /, **details: Any) -> None:
+    def __init__(
+        self, sentence: str, headers: Mapping[str, str] | None = None, /, *, advice: str = "", **details: Any
+    ) -> None:
         super().__init__(sentence)
         self.headers = headers or {}
+        self.advice = advice
         self.details = details
         reason = details.get("reason")
         self.description = self.described(reason)
@@ -296,10 +300,10 @@ class NotFound(DomainError, status=404, code="not_found"):
     """It does not exist, or the caller must not learn that it does."""
 
 
-def require(found: T | None, sentence: str) -> T:
-    """The value, if found. Raises NotFound with this sentence."""
+def require(found: T | None, sentence: str, advice: str = "") -> T:
+    """The value, if found. Raises NotFound with this sentence, and advice for a shell."""
     if found is None:
-        raise NotFound(sentence)
+        raise NotFound(sentence, advice=advice)
     return found
 
 

@@ -114,7 +114,7 @@ class Work:
     `events.changes` wakes after the commit.
     """
 
-    __slots__ = ("actor", "changed", "execute", "executemany", "now", "settings", "urls", "warn")
+    __slots__ = ("actor", "changed", "execute", "executemany", "metrics", "now", "settings", "urls", "warn")
 
     execute: Callable[..., sqlite3.Cursor]
     executemany: Callable[..., sqlite3.Cursor]
@@ -130,6 +130,7 @@ class Work:
         self.urls = environment.urls
         self.settings = environment.settings
         self.warn = environment.warn
+        self.metrics = environment.metrics
         self.changed = [] if changed is None else changed
 
     def emit(

@@ -49,6 +49,7 @@ class PeerRecord(InboundPeer, frozen=True):
     held: int
     floor: int
     repeats_answers: int
+    note: str | None
 
 
 _SOURCE = "peer p JOIN account a ON a.id = p.account_id JOIN asset s ON s.id = a.asset_id"
@@ -131,6 +132,12 @@ def count_sent(tx: Transaction, peer_id: int) -> None:
 def note_error(tx: Transaction, peer_id: int, error: str, now: int) -> None:
     """Stores the peer's last error, in words without secrets."""
     PEERS.update(tx, peer_id, last_error=error, last_error_at=now)
+
+
+def forget_error(tx: Transaction, peer_id: int, error: str) -> None:
+    """Forgets the peer's last error if it is this one."""
+    forgotten = "UPDATE peer SET last_error = NULL, last_error_at = NULL WHERE id = ? AND last_error = ?"
+    tx.execute(forgotten, (peer_id, error))
 
 
 def set_repeats_answers(tx: Transaction, peer_id: int, repeats: bool) -> None:

@@ -18,7 +18,9 @@ from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import visible_text
 from payres.core.protocol.wire import Page
 from payres.core.store.work import Work
-from payres.html.html import HEADERS, redirect
+from payres.html.html import HEADERS, language_of, redirect
+from payres.html.language import typed_decimal
+from payres.html.sentences import ended
 from payres.html.visits import Form
 from payres.operator.api import (
     PAGE_PARAMETERS,
@@ -211,7 +213,8 @@ class OperationPage:
         self._inputs = [one for one in inputs if one.name != self._choice]
 
     async def __call__(self, visit: OperatorVisit) -> Response:
-        return await self._render(visit, visit.request.query_params, {}, 200)
+        names, query = {one.name for one in self._inputs}, visit.request.query_params
+        return await self._render(visit, {name: value for name, value in query.items() if name in names}, {}, 200)
 
     async def act(self, visit: OperatorVisit, form: Form) -> Response:
         """The response to a submitted form."""
@@ -286,13 +289,18 @@ class OperationPage:
         """The arguments of the operation, without empty optional ones and what a change leaves as it is."""
         typed: dict[str, Any] = dict(visit.segments)
         for one in self._inputs:
-            text, was = (form.get(name, "").replace("\r\n", "\n") for name in (one.name, f"{WAS}{one.name}"))
+            text, was = (_lines(form.get(name)) for name in (one.name, f"{WAS}{one.name}"))
+            if was is not None and text == was:
+                continue
+            text = text or ""
             if "is_reference" in one.extra:
                 typed[one.name] = text or f"page {form.get(ONCE, '')}"
             elif one.is_several:
                 chosen = [part for part in one.choices if form.get(f"{one.name}.{part}")]
                 typed[one.name] = chosen if one.choices else text.split()
-            elif text != was or (one.is_required and f"{WAS}{one.name}" not in form):
+            elif text or one.is_required or was is not None:
+                is_amount = one.kind_of_field == "amount"
+                text = typed_decimal(text, language_of(visit.request).point) if is_amount else text
                 typed[one.name] = one.typed(work, text)
         if self._choice is not None:
             typed[self._choice] = form["choice"]
@@ -329,7 +337,7 @@ class OperationPage:
         field = "amount" if isinstance(error, InvalidAmount) else wire.get(named, named)
         field = "password" if isinstance(error, SignInFailed) else field
         names = {one.name for one in self._inputs if not one.is_mark} | {"password"}
-        return {field if field in names else "": f"{error}."}
+        return {field if field in names else "": ended(str(error))}
 
     async def _render(
         self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], status: int, then: Any = None
@@ -348,27 +356,36 @@ class OperationPage:
             action=self.form,
             will=self.form.sentences(subject.thing) or self.operation.docstring.split("\n\n"),
             is_over=is_over,
-            fields=self._fields(form, problems, subject.thing),
+            fields=self._fields(form, problems, subject.thing, language_of(visit.request).point),
             changes=[(label, before, after) for (label, before), (_, after) in changes if before != after],
             form=form,
             problems=problems,
             once=new_id(),
         )
 
-    def _fields(self, form: Form, problems: Mapping[str, str], thing: Any) -> Sequence[Field]:
+    def _fields(self, form: Form, problems: Mapping[str, str], thing: Any, point: str) -> Sequence[Field]:
         present = {} if thing is None else self.form.present(thing)
         found = []
         for one in self._inputs:
-            was = _text(present[one.name]) if one.name in present else None
-            value = form.get(one.name, was or (one.default if isinstance(one.default, str) else ""))
-            unit = getattr(thing, "asset_code", "") if one.kind_of_field == "amount" else ""
-            is_required = one.is_required and "is_reference" not in one.extra
-            label = one.extra.get("label") or one.name.rstrip("_").replace("_", " ").capitalize()
-            was = form.get(f"{WAS}{one.name}", was) if self.operation.method == "PATCH" else None
-            problem, longest = problems.get(one.name, ""), one.longest or 100
-            kind = one.kind_of_field
+            kind, label = one.kind_of_field, one.name.rstrip("_").replace("_", " ").capitalize()
+            text = _text(present[one.name]) if one.name in present else None
+            text = text.replace(".", point) if text and kind == "amount" else text
+            was = form.get(f"{WAS}{one.name}", text) if self.operation.method == "PATCH" else None
+            value = form.get(one.name, text or (one.default if isinstance(one.default, str) else ""))
             found.append(
-                Field(one.name, label, one.words, kind, value, was, one.choices, unit, problem, is_required, longest)
+                Field(
+                    name=one.name,
+                    label=one.extra.get("label", label),
+                    words=one.words,
+                    kind=kind,
+                    value="" if kind == "secret" else value,
+                    was=was,
+                    options=one.choices,
+                    unit=getattr(thing, "asset_code", "") if kind == "amount" else "",
+                    problem=problems.get(one.name, ""),
+                    is_required=one.is_required and "is_reference" not in one.extra,
+                    longest=one.longest or 100,
+                )
             )
         return found
 
@@ -399,6 +416,11 @@ def _filled(path: str, members: Mapping[str, Any]) -> str:
     """The path of a page, with these in place of its placeholders."""
     parts = path.split("/")[1:]
     return path_of(*(str(members[part[1:-1]]) if part.startswith("{") else part for part in parts)) if path else ""
+
+
+def _lines(text: str | None) -> str | None:
+    """The text of a field with the line ends that it had before a browser sent it."""
+    return text and text.replace("\r\n", "\n")
 
 
 def _text(value: Any) -> str:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from payres.core.protocol.amounts import Asset, describe_amount, format_decimal
 from payres.core.protocol.clock import DAY, format_time
 from payres.core.store.work import Work
+from payres.html.sentences import ended
 from payres.operator import doctor
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.services import operator_of
@@ -70,7 +71,7 @@ def _read_database(work: Work) -> dict[str, Any]:
 
 def _advice(fix: str, page: doctor.Page | None) -> Sequence[Cell]:
     """The advice, with commands in backticks as code, the first as a link to the page that does the same."""
-    steps = [Cell(part, "code" if place % 2 else "text") for place, part in enumerate(f"{fix}.".split("`"))]
+    steps = [Cell(part, "code" if place % 2 else "text") for place, part in enumerate(ended(fix).split("`"))]
     if page is not None:
         steps[1] = Cell(page[0], link=path_of(*page[1:]))
     return steps

@@ -1,7 +1,7 @@
 """SQL of the figures for `payres status`."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from payres.core.store.rows import find_number, number
@@ -88,6 +88,18 @@ def note_check(work: Work, checked_at: int, broken: str | None = None) -> None:
         " WHERE excluded.checked_at >= checked_at OR checked_at > ?",
         (checked_at, broken, work.now),
     )
+
+
+def note_missing_rates(work: Work, pairs: Iterable[tuple[str, str]]) -> None:
+    """Stores that somebody wanted to pay between these currencies, which have no valid rate."""
+    rows = [(*pair, work.now) for pair in pairs]
+    work.executemany("INSERT OR REPLACE INTO missing_rate (base_code, counter_code, asked_at) VALUES (?, ?, ?)", rows)
+
+
+def missing_rates(work: Work, earliest: int) -> Sequence[tuple[str, str]]:
+    """The pairs that somebody wanted to pay between since then without a valid rate; some have one by now."""
+    stored = work.execute("SELECT base_code, counter_code FROM missing_rate WHERE asked_at >= ?", (earliest,))
+    return [*stored, *work.metrics.missing_rates]
 
 
 def first_transfer(tx: Transaction) -> int | None:

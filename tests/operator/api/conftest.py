@@ -32,6 +32,7 @@ class Program:
         url = f"{self.instance.base_url}{BASE}{path}"
         answer = self.http.request(method, url, headers=headers, params=params or None, **sent)
         check_documented(answer, DOCUMENT)
+        assert answer.is_success or "`payres " not in answer.text, "advice for a shell"
         return answer
 
     def get(self, path: str, **params: Any) -> Json:

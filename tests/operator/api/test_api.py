@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import httpx2
@@ -10,7 +11,7 @@ from payres.operator.declarations import Operation
 from payres.operator.store.operators import API_KEYS
 from tests.helpers import Json
 from tests.instance import Instance, run_instance
-from tests.operator.api.conftest import BASE, NewProgram, Program
+from tests.operator.api.conftest import BASE, DOCUMENT, NewProgram, Program
 
 ENDPOINTS = [endpoint for endpoint in admin_endpoints() if endpoint.scopes]
 
@@ -155,6 +156,14 @@ def test_other_methods_and_addresses(program: Program) -> None:
     error_of(program.ask("GET", "/nothing"), 404, "not_found")
     assert program.ask("GET", "/api-keys/").status_code == 200, "a slash at the end does not count"
     assert program.ask("HEAD", "/api-keys").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", sorted(path for path, item in DOCUMENT["paths"].items() if "{" in path and "get" in item)
+)
+def test_errors_give_no_advice_for_a_shell(path: str, program: Program) -> None:
+    hint = error_of(program.ask("GET", re.sub("{[^}]*}", "1", path.removeprefix(BASE))), 404, "not_found")["hint"]
+    assert "payres " not in hint
 
 
 def test_scripts_of_other_origins_are_never_let_in(payres: Instance, http: httpx2.Client) -> None:

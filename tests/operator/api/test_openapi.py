@@ -27,7 +27,7 @@ IDS = {
     "ledger": "check list_entries",
     "payment_history": "show_payment",
     "payments": "list_payments refund",
-    "peers": "add_peer change_peer deposit list_peers list_settlements remove_peer show_peer withdraw",
+    "peers": "add_peer change_peer deposit list_peers list_settlements remove_peer show_peer withdraw write_note",
     "status": "show_status",
     "unresolved_packets": "list_unresolved resolve",
     "unresolved_payments": "list_unresolved_payments",

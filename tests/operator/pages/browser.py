@@ -70,7 +70,9 @@ class Browser:
 
     def send(self, path: str, /, **fields: str) -> httpx2.Response:
         """Sends the form on a page with these fields, and with what is hidden in it."""
-        return self.http.post(path, data=hidden_fields(self.get(path)) | fields)
+        answer = self.http.post(path, data=hidden_fields(self.get(path)) | fields)
+        assert "`payres " not in answer.text, "advice for a shell"
+        return answer
 
 
 def hidden_fields(page: httpx2.Response) -> dict[str, str]:

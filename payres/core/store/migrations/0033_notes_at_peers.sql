@@ -1,0 +1,1 @@
+alter table peer add column note text;
