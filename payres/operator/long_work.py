@@ -65,11 +65,11 @@ def require_backup(work: Work, name: str) -> Path:
 
 BACKUP: Final = Shape(
     kept_backup,
+    Column("File", "name", "code", section="backups"),
     Column("Made (UTC)", "made_at", "time"),
     Column("State", "state", "state"),
-    Column("By", lambda one: "the schedule" if one.actor == "server" else one.actor),
+    Column("By", lambda one: "the schedule" if one.actor == "server" else (one.actor or "").partition(":")[2]),
     Column("Size", lambda one: format_size(one.bytes)),
-    Column("Download", "name", "code", section="backups"),
     read=require_backup,
     name=lambda one: one.name,
 )

@@ -112,7 +112,7 @@ def list_operators(work: Work) -> Sequence[OperatorRecord]:
         title="New operator",
         path="/new-operator",
         lists="/operators",
-        will="It sets a password, works once, and for 15 minutes. Hand it over yourself.",
+        will="You get a link to hand over yourself. It sets a password, works once, and for 15 minutes.",
         moves_money=True,
         because=ACCESS,
     ),

@@ -31,11 +31,11 @@ def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 def made(payres: Instance, ann: Browser) -> str:
     """The name of a backup that was made in the pages."""
     payres.clock.advance(60)
-    before = {one["Download"] for one in ann.rows("/admin/backups")}
+    before = {one["File"] for one in ann.rows("/admin/backups")}
     begun = press(ann, "/admin/backups", "/admin/backups/make", "make")
     assert begun.headers["location"] == "/admin/backups"
     wait_until(lambda: latest(payres, "backup").ended_at, "the backup does not end")
-    [name] = {one["Download"] for one in ann.rows("/admin/backups")} - before
+    [name] = {one["File"] for one in ann.rows("/admin/backups")} - before
     return name
 
 
@@ -50,7 +50,7 @@ def press(browser: Browser, page: str, path: str, choice: str) -> httpx2.Respons
 
 def test_backup_is_made_beside_the_page_and_listed(payres: Instance, ann: Browser, made: str) -> None:
     [row, *_] = ann.rows("/admin/backups")
-    assert (row["State"], row["By"], row["Download"]) == ("checked", "page:ann", made)
+    assert (row["State"], row["By"], row["File"]) == ("checked", "ann", made)
     assert (latest(payres, "backup").outcome.backup.endswith(made), latest(payres, "backup").problem) == (True, "")
     assert 'http-equiv="refresh"' not in ann.get("/admin/backups").text
     [newest, *_] = ann.rows("/admin/audit-log")
