@@ -100,7 +100,7 @@ LINK: Final = Shape(
     ),
 )
 def list_operators(work: Work) -> Sequence[OperatorRecord]:
-    """List operators, with their links that are not used yet and the browsers that are signed in."""
+    """List operators, with their open links and signed-in browsers."""
     return OPERATORS.list(work, "ORDER BY name")
 
 
