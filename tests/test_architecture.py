@@ -23,7 +23,6 @@ SHORT_MODULES = {
     "payres/cli/manual.py",
     "payres/cli/payment.py",
     "payres/cli/peer.py",
-    "payres/cli/webhook.py",
     "payres/client/access.py",
     "payres/core/http/error_answers.py",
     "payres/core/http/server.py",

@@ -1,14 +1,26 @@
-"""What the pages of owners and of operators share, as a part: the gate that all hashing of passwords passes."""
+"""What the pages of owners and of operators share, as a part: the gate that all hashing of passwords passes, the limits
+of owners' wrong passwords, and the style sheets."""
 
 from typing import Final
 
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.core.http.routing import Route
 from payres.core.http.serving import Opening, Part
-from payres.html.sign_in import PasswordGate
+from payres.html.sign_in import PasswordGate, SignInGuard
 
 
 async def _open(opening: Opening) -> None:
     gate = opening.parts[PasswordGate] = PasswordGate()
     opening.stack.callback(gate.close)
+    opening.parts[SignInGuard] = SignInGuard(gate)
 
 
-HTML: Final = Part("html", open=_open)
+async def _style(request: Request) -> Response:
+    from payres.html.html import read_style  # loads slowly, with pages
+
+    return await read_style(request)
+
+
+HTML: Final = Part("html", open=_open, routes=(Route("/static/{file}", {"GET": _style}, is_json=False),))

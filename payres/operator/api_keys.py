@@ -47,7 +47,7 @@ SCOPES: Final[Mapping[str, str]] = {
     "peers:read": "see peers and unresolved packets",
     "peers:write": "add, change and remove peers, record settlements, resolve packets",
     "webhooks:read": "see webhooks and their deliveries",
-    "webhooks:write": "test, rotate and remove webhooks; with events:read, add them and replay deliveries",
+    "webhooks:write": "test, pause, rotate, remove webhooks; with events:read, add and change them, replay deliveries",
     "webhooks:private": "add webhooks on this machine or in its network",
     "events:read": "read events",
     "status:read": "see the state of the server and its money",
@@ -112,8 +112,9 @@ def require_api_key(work: Work, id: str) -> ApiKeyRecord:
 API_KEY: Final = Shape(
     api_key,
     Column("Key", "id", "code", section="api-keys"),
-    Column("Name", "name", "long"),
+    Column("Name", "name", "long", titles=True),
     Column("Scopes", "scopes", "code"),
+    fact("It may", lambda one: "; ".join(map(SCOPES.__getitem__, one.scopes))),
     Column("State", "state", "state"),
     Column("Created (UTC)", "created_at", "time"),
     Column("Expires (UTC)", "expires_at", "time"),
@@ -124,7 +125,7 @@ API_KEY: Final = Shape(
     page="/api-keys/{id}",
     name=lambda one: one.name,
 )
-CREATED: Final = Shape(created, fact("Key", "key", "secret"), *API_KEY.columns)
+CREATED: Final = Shape(created, *API_KEY.columns, fact("Key", "key", "secret"), page=API_KEY.page, name=API_KEY.name)
 NONE: Final = "There are no API keys yet"
 
 

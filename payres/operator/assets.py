@@ -31,7 +31,7 @@ from payres.operator.declarations import (
     operation,
     said,
 )
-from payres.operator.movements import MOVEMENT, NamedAccount
+from payres.operator.movements import MOVEMENT, UNDO
 from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -128,8 +128,8 @@ def _linked(one: Asset) -> Cell:
 
 ASSET: Final = Shape(
     asset,
-    Column("Asset", _linked),
-    Column("Decimals", "asset_scale", "number"),
+    Column("Asset", _linked, section="assets"),
+    Column("Decimals", "asset_scale"),
     Column("Sending costs", _costs),
     Column("Liquidity", "liquidity", "number"),
     Column("Fees collected", "fees", "number"),
@@ -153,7 +153,7 @@ def _rate_in_words(one: Rate) -> Cell:
 
 RATE: Final = Shape(
     rate,
-    Column("Rate", _rate_in_words),
+    Column("Rate", _rate_in_words, section="rates"),
     Column("Source", lambda rate: "you" if rate.source == "operator" else "the rates service"),
     Column("Set (UTC)", "set_at", "time"),
     Column("Use", _use),
@@ -170,7 +170,6 @@ RATE: Final = Shape(
         "assets",
         "There are no assets yet; the first wallet makes one",
         "Currencies",
-        also=("Exchange rates", "/admin/rates"),
     ),
 )
 def list_assets(work: Work) -> Sequence[AssetRecord]:
@@ -298,6 +297,7 @@ def list_liquidity(work: Work, code: str, scale: Scale, page: PageQuery) -> tupl
         "Deposit liquidity",
         ASSET,
         done="{asset_code} {amount:money} were deposited; the liquidity is {asset_code} {liquidity:money}",
+        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -308,8 +308,8 @@ def deposit_liquidity(
 
     It pays receivers in the asset when the sender pays in another.
     """
-    account = _account(work, open_asset(work, code, scale), "liquidity")
-    return movements.move(work, account, "deposit", amount, reference)
+    account_id = ledger.operator_account(work, open_asset(work, code, scale).id, "liquidity")
+    return movements.move(work, account_id, "deposit", amount, reference)
 
 
 @operation(
@@ -320,6 +320,7 @@ def deposit_liquidity(
         "Withdraw liquidity",
         ASSET,
         done="{asset_code} {amount:money} were withdrawn; the liquidity is {asset_code} {liquidity:money}",
+        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -327,8 +328,8 @@ def withdraw_liquidity(
     work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
 ) -> MovementRecord:
     """Withdraw from the liquidity of an asset. What is held for payments in progress stays."""
-    account = _account(work, require_asset(work, code, scale), "liquidity")
-    return movements.move(work, account, "withdrawal", amount, reference)
+    account_id = ledger.operator_account(work, require_asset(work, code, scale).id, "liquidity")
+    return movements.move(work, account_id, "withdrawal", amount, reference)
 
 
 @operation(
@@ -340,6 +341,7 @@ def withdraw_liquidity(
         ASSET,
         done="{asset_code} {amount:money} were withdrawn; {asset_code} {fees:money} of fees are left",
         path="/assets/{code}/{scale}/withdraw-fees",
+        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -347,8 +349,8 @@ def withdraw_fees(
     work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
 ) -> MovementRecord:
     """Withdraw collected fees."""
-    account = _account(work, require_asset(work, code, scale), "fees")
-    return movements.move(work, account, "withdrawal", amount, reference)
+    account_id = ledger.operator_account(work, require_asset(work, code, scale).id, "fees")
+    return movements.move(work, account_id, "withdrawal", amount, reference)
 
 
 def asset_name(asset: AssetRecord) -> str:
@@ -383,9 +385,3 @@ def _check_code(work: Work, code: str) -> None:
     is_misspelt = code.islower() or (len(code) == 3 and code.isalpha() and not code.isupper())
     if is_misspelt and all(asset.code != code for asset in accounts.list_assets(work)):
         raise InvalidRequest(f"Asset codes are written in upper case: give {code.upper()}, not {code}", field="asset")
-
-
-def _account(work: Work, asset: AssetRecord, kind: str) -> NamedAccount:
-    what = {"liquidity": "The liquidity", "fees": "The fees account"}[kind]
-    holder = f"{what} in {asset.code} with scale {asset.scale}"
-    return NamedAccount(ledger.operator_account(work, asset.id, kind), asset, kind, asset_name(asset), holder)

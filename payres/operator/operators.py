@@ -100,7 +100,7 @@ LINK: Final = Shape(
     ),
 )
 def list_operators(work: Work) -> Sequence[OperatorRecord]:
-    """List operators, with their open links and signed-in browsers."""
+    """List operators, with open links and signed-in browsers."""
     return OPERATORS.list(work, "ORDER BY name")
 
 

@@ -33,13 +33,13 @@ from payres.interledger.store import packets
 from payres.interledger.store.checkouts import Stage, checkouts_of
 from payres.operator import grants, ledger, refunds
 from payres.operator.declarations import CommandLine, DecimalText, OperationForm, Reference, operation, said
+from payres.operator.deliveries import EventDelivery, deliveries_of, event_delivery
 from payres.operator.grants import Grant
 from payres.operator.ledger import LedgerEntry
 from payres.operator.payments import PAYMENT, Payment, PaymentName, payment, require_payment
 from payres.operator.shapes import Cell, Shape, Time, fact, labelled, path_of, represent
 from payres.operator.store.all_payments import PaymentRecord
 from payres.operator.store.entries import EntryRecord, page_of_entries
-from payres.operator.webhooks import EventDelivery, deliveries_of, event_delivery
 
 MAX_SHOWN: Final = 100  # payers, refunds, ledger entries and packets of one payment: there may be many thousands
 OUTCOMES: Final = {
@@ -461,7 +461,7 @@ def _link(section: str, name: str, text: str) -> Cell:
 
 
 def _moment(at: str, *said: Cell | str) -> Moment:
-    return Moment(Cell(at, "time"), [Cell(one) if isinstance(one, str) else one for one in said])
+    return Moment(Cell(at, "second"), [Cell(one) if isinstance(one, str) else one for one in said])
 
 
 def _list_checkouts(work: Work, payment: IncomingRecord) -> list[Checkout]:

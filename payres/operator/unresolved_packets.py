@@ -98,7 +98,7 @@ def _peer_of(work: Work, packet: PacketRecord) -> PeerRecord:
 def _will(one: UnresolvedPacket) -> Sequence[str]:
     return [
         "Ask the operator of the peer first whether the packet was delivered; this cannot be undone.",
-        f"Delivered: the peer is owed {one.amount} {one.asset_code}, which is paid out of your liquidity.",
+        f"Delivered: the peer is owed {one.asset_code} {one.amount}, which is paid out of your liquidity.",
         "Returned: nothing is owed, and the grant of the payment gets back what it had counted for it.",
     ]
 
@@ -110,8 +110,8 @@ PACKET: Final = Shape(
     Column("Payment", "payment", "code", section="payments"),
     Column("Wallet", "wallet", "long", section="wallets"),
     Column("Amount", "amount", "number"),
-    Column("Asset", "asset_code"),
-    Column("Expired or received (UTC)", lambda one: one.expired_at or one.received_at, "time"),
+    Column("Asset", "asset_code", listed="in files"),
+    Column("Expired or received (UTC)", lambda one: one.expired_at or one.received_at, "second"),
     Column("To compare", lambda one: RECEIVED if one.received_at else SENT, "long"),
     read=require_unresolved,
 )
@@ -171,8 +171,8 @@ def _pay_out(work: Work, packet: PacketRecord, account_id: int, amount: int, kin
     except ledger.NotEnough as lack:
         free, needed = (format_decimal(figure, asset.asset) for figure in (lack.free, amount))
         raise InsufficientFunds(
-            f"It is paid out of the liquidity in {asset.code} with scale {asset.scale}, which has {free} free and"
-            f" needs {needed}",
+            f"It is paid out of the liquidity in {asset.code} with scale {asset.scale}, which has {asset.code} {free}"
+            f" free and needs {asset.code} {needed}",
             advice=f"deposit it with `payres liquidity deposit {needed} --asset {asset.code} --scale {asset.scale}`",
             reason="liquidity",
         ) from lack
@@ -264,9 +264,9 @@ UNRESOLVED_PAYMENT: Final = Shape(
     Column("Forwarded to", "forwarded_to", "long", section="peers"),
     Column("Packets", "packets", "number"),
     Column("Amount", "amount", "number"),
-    Column("Asset", "asset_code"),
-    Column("First (UTC)", lambda one: one.first_at, "time"),
-    Column("Last (UTC)", lambda one: one.last_at, "time"),
+    Column("Asset", "asset_code", listed="in files"),
+    Column("First (UTC)", lambda one: one.first_at, "second"),
+    Column("Last (UTC)", lambda one: one.last_at, "second"),
     Column("To compare", to_compare, "long"),
 )
 

@@ -9,7 +9,11 @@ from starlette.responses import Response
 
 from payres.core.process.settings import LoadedSettings, Settings
 from payres.core.protocol.clock import format_time
+from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.store.connections import free_bytes
+from payres.html.html import redirect
+from payres.html.language import chosen, clocks, set_zone
+from payres.html.visits import Form
 from payres.operator.declarations import operation_of
 from payres.operator.long_work import BACKUP, NONE, begin_backup, begin_check, list_backups
 from payres.operator.pages.sign_in import OperatorVisit
@@ -78,11 +82,24 @@ def _show(
 
 
 async def settings_page(visit: OperatorVisit) -> Response:
-    """All settings with where each comes from, without secrets."""
+    """All settings with where each comes from, without secrets; and the choice of a time zone."""
     found = visit.context.settings
     origins = dict(found.origins) if isinstance(found, LoadedSettings) else {}
     rows = [(one, getattr(found, one.name), origins.get(one.name)) for one in msgspec.structs.fields(Settings)]
-    return visit.show("settings.html", table=make_table("Settings", SETTING_COLUMNS, rows, ""))
+    return visit.show(
+        "settings.html",
+        table=make_table("Settings", SETTING_COLUMNS, rows, ""),
+        regions=clocks(visit.context.clock.now()).items(),
+        chosen=chosen(visit.request),
+        usual=found.time_zone,
+    )
+
+
+async def choose_zone(visit: OperatorVisit, form: Form) -> Response:
+    """Stores the operator's time zone in a cookie, which owners' pages in this browser have too."""
+    response = redirect(f"{ADMIN_ROOT}/settings")
+    set_zone(response, form.get("zone", ""), secure=visit.context.urls.base.startswith("https:"))
+    return response
 
 
 def _masked(row: tuple[msgspec.structs.FieldInfo, object, str | None]) -> str:

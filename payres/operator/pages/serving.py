@@ -87,6 +87,8 @@ async def _answer(request: Request, page: Page) -> Response:
 
 
 async def _carry_out(visit: OperatorVisit, form: Form, page: Page) -> Response:
+    if page is server.settings_page and form.get("choice") == "zone":
+        return await server.choose_zone(visit, form)
     if not isinstance(page, OperationPage):
         raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
     if not visit.operator.may_change:

@@ -86,7 +86,7 @@ WHERE p.removed_at IS NULL AND o.removed_at IS NULL AND p.incoming_token_hash <>
   AND EXISTS (SELECT 1 FROM since WHERE object = p.name AND action = 'peer.change') ORDER BY p.name""",
     "webhook": f"""{_SINCE}
 SELECT h.id name, h.url about FROM main.webhook h LEFT JOIN old.webhook o ON o.id = h.id
-WHERE h.state = 'active' AND (o.state = 'disabled'
+WHERE h.state <> 'disabled' AND (o.state = 'disabled'
   OR o.id IS NULL AND EXISTS (SELECT 1 FROM since WHERE object = h.id AND action = 'webhook.remove'))
 ORDER BY h.id""",
 }

@@ -32,8 +32,8 @@ IDS = {
     "unresolved_packets": "list_unresolved resolve",
     "unresolved_payments": "list_unresolved_payments",
     "wallets": "change_wallet deposit list_movements make_password_link open_wallet page_of_wallets set_password"
-    " show_wallet unlock withdraw",
-    "webhooks": "add list_deliveries list_webhooks remove replay rotate show test",
+    " show_wallet sign_out unlock withdraw",
+    "webhooks": "add change list_attempts list_deliveries list_webhooks pause remove replay resume rotate show test",
 }
 
 
