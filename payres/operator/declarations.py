@@ -202,9 +202,8 @@ class OperationForm(NamedTuple):
       that were changed are sent.
     - A form that `moves_money` is looked over, and asks for the operator's password again. One that `presses` is a
       button on the page itself, because what it does can be taken back. What one that `ends` something does cannot.
-    - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `undo` is the
-      path of the form that takes it back, and `back` the next page, or makes its path of the thing; by default it is
-      that of the thing.
+    - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `back` is the
+      next page, or makes its path of the thing; by default it is that of the thing.
     """
 
     button: str | Mapping[str, str]
@@ -219,7 +218,6 @@ class OperationForm(NamedTuple):
     is_over: Callable[[Any], object] = lambda _: False
     changes: bool | Callable[[Any], Mapping[str, Any]] = False
     question: str = ""
-    undo: str = ""
     moves_money: bool = False
     presses: bool = False
     ends: bool = False

@@ -61,7 +61,9 @@ class Movement(Resource, frozen=True, kw_only=True):
 
 
 def movement(work: Work, record: MovementRecord) -> Movement:
-    return represent(Movement, record, amount=format_decimal(record.amount, record.asset))
+    account = NAMED_ACCOUNTS.by_id(work, record.account_id)
+    shown = {"account": f"{account.kind} {account.name}", "amount": format_decimal(record.amount, account.asset)}
+    return represent(Movement, record, **shown, asset_code=account.asset_code, asset_scale=account.asset_scale)
 
 
 def _what(one: Movement) -> str:
@@ -88,8 +90,8 @@ MOVEMENT: Final = Shape(
     Column("Reference", "reference", "long"),
     read=require_movement,
     name=lambda one: one.account.partition(" ")[2],
+    undo="/movements/{id}/undo",
 )
-UNDO: Final = "/movements/{id}/undo"
 
 
 def move(work: Work, account_id: int, kind: MovementKind, text: str, reference: str | None = None) -> MovementRecord:
@@ -111,7 +113,7 @@ def move(work: Work, account_id: int, kind: MovementKind, text: str, reference: 
         MOVEMENT,
         done="{asset_code} {amount:money} went back; both movements stay",
         will=f"The opposite is made, and both stay: for {UNDO_MINUTES} minutes, and while the money is there.",
-        path=UNDO,
+        path=MOVEMENT.undo,
         back=_page,
         is_over=lambda one: one.undoes or one.undone_by,
         presses=True,

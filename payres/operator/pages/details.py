@@ -12,7 +12,7 @@ from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import note_of, visible_text, visible_url
 from payres.core.store.payments import INCOMING
 from payres.core.store.rows import PageQuery
-from payres.core.store.wallets import WalletRecord, find_with_wallet
+from payres.core.store.wallets import find_with_wallet
 from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.sentences import limit_words
@@ -22,7 +22,7 @@ from payres.operator import keys, payments, peers, wallets
 from payres.operator.api import all_operations
 from payres.operator.declarations import operation_of
 from payres.operator.exports import export_statement
-from payres.operator.grants import GRANT, Grant, sees, spending_under
+from payres.operator.grants import GRANT, sees, spending_under
 from payres.operator.movements import MOVEMENT, Movement, undoable_until
 from payres.operator.pages.operations import filters_of
 from payres.operator.pages.sign_in import OperatorVisit
@@ -43,7 +43,7 @@ def _nothing(*_: object) -> dict[str, Any]:
     return {}
 
 
-Sections = Callable[[Work, Mapping[str, str]], dict[str, Any]]
+Sections = Callable[[Work, OperatorVisit], dict[str, Any]]
 
 
 async def thing_page(
@@ -52,7 +52,7 @@ async def thing_page(
     """The page of a thing: its facts, a button for each form about it that is not over, and what `more` finds."""
 
     def unit(work: Work) -> tuple[Any, dict[str, Any]]:
-        return shape.find(work, **visit.segments), more(work, visit.segments)
+        return shape.find(work, **visit.segments), more(work, visit)
 
     thing, found = await visit.read(unit)
     return visit.show(template, **shown_thing(visit, shape, thing), **found)
@@ -76,37 +76,26 @@ def _listed(work: Work, rule: Any, **given: Any) -> Any:
     return operation_of(rule).run(work, given).result
 
 
-async def wallet_page(visit: OperatorVisit) -> Response:
-    """The page of a wallet."""
+def _of_wallet(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     path = visit.segments["wallet"]
-
-    def unit(work: Work) -> tuple[WalletRecord, dict[str, Any]]:
-        owner = wallets.require_wallet(work, path)
-        own_keys = _listed(work, keys.list_keys, wallet=path)
-        moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path)]
-        moved += _listed(work, wallets.list_movements, page=FEW, wallet=path)
-        newest = sorted(moved, key=lambda one: one.created_at, reverse=True)[: FEW.count]
-        columns = [
-            Column("What", partial(_moved, work), "long", section="payments"),
-            Column("Amount", _amount, "number"),
-            Column("Time", "created_at", "time"),
-            Column("State", partial(_standing, work), "state"),
-        ]
-        return owner, {
-            "moved": make_table("Last movements", columns, newest, "Nothing has moved yet"),
-            "keys": [(one, path_of("wallets", path, "keys", one.kid)) for one in own_keys],
-            "sessions": count_sessions(work, OF_WALLETS, owner.id, work.now),
-            "thing": WALLET.show(work, owner),
-        }
-
-    owner, found = await visit.read(unit)
-    return visit.show(
-        "wallet.html",
-        **shown_thing(visit, WALLET, found["thing"]) | found,
-        base=path_of("wallets", owner.path),
-        statement=filters_of(operation_of(export_statement)),
-        tries=visit.context.part(SignInGuard).wrong_tries(owner, visit.context.clock.now()),
-    )
+    owner, own_keys = wallets.require_wallet(work, path), _listed(work, keys.list_keys, wallet=path)
+    moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path)]
+    moved += _listed(work, wallets.list_movements, page=FEW, wallet=path)
+    newest = sorted(moved, key=lambda one: one.created_at, reverse=True)[: FEW.count]
+    columns = [
+        Column("What", partial(_moved, work), "long", section="payments"),
+        Column("Amount", _amount, "number"),
+        Column("Time", "created_at", "time"),
+        Column("State", partial(_standing, work), "state"),
+    ]
+    return {
+        "base": path_of("wallets", owner.path),
+        "statement": filters_of(operation_of(export_statement)),
+        "moved": make_table("Last movements", columns, newest, "Nothing has moved yet"),
+        "keys": [(one, path_of("wallets", path, "keys", one.kid)) for one in own_keys],
+        "sessions": count_sessions(work, OF_WALLETS, owner.id, work.now),
+        "tries": partial(visit.context.part(SignInGuard).wrong_tries, owner, work.now),  # in the event loop, later
+    }
 
 
 def _amount(one: Payment | Movement) -> Cell:
@@ -173,32 +162,31 @@ def _metadata(payment: Payment) -> str | None:
 
 
 # What an app does with the wallet's money, by the state of its grant.
-VERBS: Final = {"pending": "asks to pay", "expired": "asked to pay", "denied": "asked to pay", "revoked": "could pay"}
+VERBS: Final = {
+    "pending": "asks to pay",
+    "expired": "asked to pay",
+    "denied": "asked to pay",
+    "lapsed": "could pay",
+    "revoked": "could pay",
+}
 
 
-async def grant_page(visit: OperatorVisit) -> Response:
-    """The page of a grant."""
-
-    def unit(work: Work) -> tuple[Grant, dict[str, Any]]:
-        grant = GRANT.find(work, **visit.segments)
-        own = work.urls.wallet_path(grant.wallet_address or "")
-        spending, english = spending_under(grant), Language("en", work.now)
-        paid = _listed(work, payments.list_payments, page=FEW, grant=grant.id)
-        columns = [column for column in PAYMENT.on_pages if column.label not in {"Direction", "Wallet"}]
-        return grant, {
-            "balance": dict(facts_of(WALLET.columns, WALLET.find(work, wallet=own)))["Balance"] if own else None,
-            "base": path_of("wallets", own or ""),
-            "verb": VERBS.get(grant.state, "may pay"),
-            "what": limit_words(english, spending) if spending else None,
-            "to": _receiver(work, spending.receiver) if spending and spending.receiver else None,
-            "address": visible_url(grant.client),
-            "renews_at": _renews_at(spending, work.now),
-            "sees": sees(grant, english),
-            "paid": make_table("What it paid", columns, paid, "It has paid nothing yet"),
-        }
-
-    grant, found = await visit.read(unit)
-    return visit.show("grant.html", **shown_thing(visit, GRANT, grant), **found)
+def _of_grant(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+    grant, english = GRANT.find(work, **visit.segments), Language("en", work.now)
+    own, spending = work.urls.wallet_path(grant.wallet_address or ""), spending_under(grant)
+    paid = _listed(work, payments.list_payments, page=FEW, grant=grant.id)
+    columns = [column for column in PAYMENT.on_pages if column.label not in {"Direction", "Wallet"}]
+    return {
+        "balance": dict(facts_of(WALLET.columns, WALLET.find(work, wallet=own)))["Balance"] if own else None,
+        "base": path_of("wallets", own or ""),
+        "verb": VERBS.get(grant.state, "may pay"),
+        "what": limit_words(english, spending) if spending else None,
+        "to": _receiver(work, spending.receiver) if spending and spending.receiver else None,
+        "address": visible_url(grant.client),
+        "renews_at": _renews_at(spending, work.now),
+        "sees": sees(grant, english),
+        "paid": make_table("What it paid", columns, paid, "It has paid nothing yet"),
+    }
 
 
 def _renews_at(spending: Spending | None, now: int) -> int | None:
@@ -215,8 +203,8 @@ def _receiver(work: Work, url: str) -> str:
     return found[1].name if found else visible_url(url).host
 
 
-def _of_peer(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
-    name = names["name"]
+def _of_peer(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+    name = visit.segments["name"]
     unresolved = _listed(work, list_unresolved_payments, name=name)
     settlements = _listed(work, peers.list_settlements, page=FEW, name=name)
     return {
@@ -232,8 +220,8 @@ def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]
     pages = {one.page: partial(thing_page, shape=one) for one in shapes if one.page}
     return {
         **pages,
-        WALLET.page: wallet_page,
+        WALLET.page: partial(thing_page, shape=WALLET, template="wallet.html", more=_of_wallet),
         PEER.page: partial(thing_page, shape=PEER, template="peer.html", more=_of_peer),
         PAYMENT.page: payment_page,
-        GRANT.page: grant_page,
+        GRANT.page: partial(thing_page, shape=GRANT, template="grant.html", more=_of_grant),
     }
