@@ -183,34 +183,20 @@ def _find(
     return found
 
 
-def _make(
-    work: Work,
-    account: NamedAccount,
-    kind: MovementKind,
-    amount: int,
-    reference: str | None = None,
-    undoes: str | None = None,
-) -> MovementRecord:
+def _make(work: Work, account: NamedAccount, kind: MovementKind, amount: int, **about: str | None) -> MovementRecord:
+    """Moves the amount; `about` is the reference, or the movement that this one undoes."""
     external = ledger.operator_account(work, account.asset_id, "external")
     if kind == "withdrawal":
         _check_free(work, account, amount)
     sides = (external, account.id) if kind == "deposit" else (account.id, external)
-    moved = ledger.transfer(work, *sides, amount, kind)
+    moved, movement_id = ledger.transfer(work, *sides, amount, kind), work.new_id()
     warn_of_low(work, moved.low)
-    movement_id = work.new_id()
-    MOVEMENTS.create(
-        work,
-        id=movement_id,
-        account_id=account.id,
-        transfer_id=moved.id,
-        reference=reference,
-        created_at=work.now,
-        undoes=undoes,
-    )
+    columns = {"account_id": account.id, "transfer_id": moved.id, "created_at": work.now}
+    MOVEMENTS.create(work, id=movement_id, **columns, **about)
     shown, action = f"{format_decimal(amount, account.asset)} {account.asset_code}", f"{account.kind}.{ACTIONS[kind]}"
-    server.record(work, action, account.name, amount=shown, reference=reference, undoes=undoes)
+    server.record(work, action, account.name, amount=shown, **about)
     if account.kind == "wallet":
-        _emit(work, account, kind, amount, reference)
+        _emit(work, account, kind, amount, about.get("reference"))
     elif account.kind == "liquidity":
         ledger.watch(work, account.id)
     return MOVEMENTS.by_id(work, movement_id)
