@@ -207,9 +207,8 @@ class OperationForm(NamedTuple):
     - A form that `moves_money`, or as much as that, is looked over, and asks for the operator's password again, with
       `because` as the reason. One that `presses` is a button on the page itself, because what it does can be taken
       back. What one that `ends` something does cannot.
-    - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `undo` is the
-      path of the form that takes it back, and `back` the next page, or makes its path of the thing; by default it is
-      that of the thing.
+    - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `back` is the
+      next page, or makes its path of the thing; by default it is that of the thing.
     """
 
     button: str | Mapping[str, str]
@@ -224,7 +223,6 @@ class OperationForm(NamedTuple):
     is_over: Callable[[Any], object] = lambda _: False
     changes: bool | Callable[[Any], Mapping[str, Any]] = False
     question: str = ""
-    undo: str = ""
     moves_money: bool = False
     because: str = "this moves money"
     presses: bool = False

@@ -243,7 +243,9 @@ class OperationPage:
             shape = self.operation.shows
             assert shape is not None
             return visit.show("made.html", subject=subject, action=self.form, facts=facts_of(shape.columns, answer))
-        say(visit, Done(self._sentence(answer, subject), _filled(self.form.undo, _members(answer))))
+        undo = self.operation.shows.undo if self.operation.shows else ""
+        undo = _filled(undo, _members(answer)) if undo != self.form.path else ""
+        say(visit, Done(self._sentence(answer, subject), undo))
         return redirect(subject.back)
 
     async def _carry_out(self, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
