@@ -145,7 +145,7 @@ create index grant_of_wallet on "grant" (wallet_address_id, id) where wallet_add
 create index grant_to_purge on "grant" (purge_at) where purge_at is not null;
 
 -- The interaction of a grant that needs consent. reference is the interact_ref, present from approval until its one
--- use. decided_by is also null for decisions from before version 22.
+-- use. decided_by is also null for decisions from before version 22. reason is what an operator wrote for the owner.
 create table interaction (
   id text primary key,
   grant_id text not null unique references "grant",
@@ -157,6 +157,7 @@ create table interaction (
   expires_at integer not null,
   decided_at integer,
   decided_by text check (decided_by in ('owner', 'operator')),
+  reason text,
   check ((finish_uri is null) = (client_nonce is null))
 ) strict, without rowid;
 
@@ -658,16 +659,19 @@ create table password_link (
 
 -- ==== Operators ====
 
--- Deposits and withdrawals by operators, one transfer each. reference is the operator's, unique per account.
+-- Deposits and withdrawals by operators, one transfer each. reference is the operator's, unique per account. undoes is
+-- the movement that this one is the opposite of.
 create table movement (
   id text primary key,
   account_id integer not null references account,
   transfer_id integer not null unique references transfer,
   reference text,
   created_at integer not null,
+  undoes text references movement,
   unique (account_id, reference)
 ) strict, without rowid;
 create index movement_of_account on movement (account_id, id);
+create unique index movement_undoing on movement (undoes) where undoes is not null;
 
 -- Operators of the admin pages. An operator sets the password with a one-time link; a new link ends the old password
 -- and sessions. unlocked_at is when the last link was made: earlier wrong passwords do not count.

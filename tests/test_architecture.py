@@ -33,7 +33,6 @@ SHORT_MODULES = {
     "payres/http/protocol.py",
     "payres/interledger/client_transport.py",
     "payres/openapi/part.py",
-    "payres/operator/operators.py",
     "payres/operator/volume.py",
     "payres/people/part.py",
     "payres/people/checkout_worker.py",

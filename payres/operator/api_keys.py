@@ -52,7 +52,7 @@ SCOPES: Final[Mapping[str, str]] = {
     "events:read": "read events",
     "status:read": "see the state of the server and its money",
     "ledger:read": "read ledger entries and run the invariant checks",
-    "backup:write": "make backups in the backup directory",
+    "backup:write": "make backups in the backup directory, and list them",
     "keys:read": "see API keys",
     "keys:write": "create API keys with no more scopes than one's own that end no later, and revoke any",
     "audit:read": "read the audit log",

@@ -141,7 +141,7 @@ def _ledger(found: Status) -> str:
 
 def _amounts(kind: str) -> Callable[[Status], str]:
     def amounts(found: Status) -> str:
-        return ", ".join(f"{one.balance} {one.asset_code}" for one in found.balances if one.kind == kind) or "none"
+        return ", ".join(f"{one.asset_code} {one.balance}" for one in found.balances if one.kind == kind) or "none"
 
     return amounts
 

@@ -24,9 +24,9 @@ def shown(payres: Instance) -> tuple[Json | None, str | None]:
     ("limits", "debit_left", "receive_left", "words"),
     [
         (None, None, None, "no limit"),
-        ({"debitAmount": usd(1200)}, "7.00", None, "7.00 USD"),
-        ({"receiveAmount": usd(501)}, None, "0.01", "0.01 USD to receive"),
-        ({"debitAmount": usd(500), "interval": "R/2026-01-01T00:00:00Z/P1M"}, "0.00", None, "0.00 USD"),
+        ({"debitAmount": usd(1200)}, "7.00", None, "USD 7.00"),
+        ({"receiveAmount": usd(501)}, None, "0.01", "USD 0.01 to receive"),
+        ({"debitAmount": usd(500), "interval": "R/2026-01-01T00:00:00Z/P1M"}, "0.00", None, "USD 0.00"),
     ],
 )
 def test_spending_is_what_was_paid_and_what_limits_leave(
@@ -44,7 +44,7 @@ def test_grant_that_was_denied_or_ended_has_nothing_left(payres: Instance) -> No
     item: Json = {"type": "outgoing-payment", "actions": ["create"], "identifier": payres.wallet("alice")}
     item["limits"] = {"debitAmount": usd(1200)}
     asked = payres.client.request_grant(item, interact={"start": ["redirect"]}).json()
-    assert shown(payres)[1] == "12.00 USD"
+    assert shown(payres)[1] == "USD 12.00"
     payres.deny(asked["interact"]["redirect"])
     assert shown(payres) == (None, None)
     payres.client.grant(item)

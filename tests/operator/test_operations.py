@@ -25,7 +25,7 @@ from payres.webhooks.store.webhooks import DELIVERIES, DeliveryRecord
 from tests.helpers import TIMEOUT, Json, usd
 from tests.instance import Instance
 from tests.operator.api.conftest import Program
-from tests.operator.pages.browser import PASSWORD, Browser, words_of
+from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
 from tests.webhooks.conftest import Sample
 
 Given = dict[str, Any]
@@ -91,6 +91,17 @@ class New:
         self.made.append(self.program.post("/webhooks", {"url": url})["id"])
         return self.made[-1]
 
+    def operator(self) -> str:
+        name = self._name("operator")
+        self.browser.new_link(name)
+        return name
+
+    def signed_in(self) -> str:
+        name = self._name("operator")
+        with Browser(self.instance) as other:
+            other.follow_link(name)
+        return name
+
     def api_key(self) -> str:
         made = self.program.post("/api-keys", {"name": self._name("key"), "scopes": ["audit:read"]})
         self.made.append(made["id"])
@@ -99,6 +110,13 @@ class New:
     def grant(self) -> str:
         wallet = self.instance.wallet(self.wallet())
         self.instance.client.obtain_grant({"type": "incoming-payment", "actions": ["read"], "identifier": wallet})
+        [newest] = self.instance.read(lambda work: work.execute('SELECT max(id) FROM "grant"').fetchone())
+        self.made.append(newest)
+        return str(newest)
+
+    def asked(self) -> str:
+        wallet = self.instance.wallet(self.wallet())
+        self.instance.client.request_grant({"type": "outgoing-payment", "actions": ["create"], "identifier": wallet})
         [newest] = self.instance.read(lambda work: work.execute('SELECT max(id) FROM "grant"').fetchone())
         self.made.append(newest)
         return str(newest)
@@ -124,6 +142,9 @@ class Case(NamedTuple):
 
 
 CASES: Final = (
+    Case("operators.set_role", lambda new: {"name": new.operator(), "role": "read-only"}, "admin.role"),
+    Case("operators.sign_out", lambda new: {"name": new.signed_in()}, "admin.sign_out"),
+    Case("operators.remove_operator", lambda new: {"name": new.operator()}, "admin.remove"),
     Case(
         "wallets.open_wallet",
         lambda new: {"path": new.unused(), "asset_code": "USD", "asset_scale": 2},
@@ -137,10 +158,12 @@ CASES: Final = (
     Case("wallets.deactivate", lambda new: {"wallet": new.wallet()}, "wallet.deactivate"),
     Case("wallets.activate", lambda new: {"wallet": new.wallet()}, "wallet.activate"),
     Case("wallets.unlock", lambda new: {"wallet": new.wallet()}, "wallet.unlock"),
+    Case("wallets.sign_out", lambda new: {"wallet": new.wallet()}, "wallet.sign_out"),
     Case("keys.list_keys", lambda new: {"wallet": new.keyed()["wallet"]}),
     Case("keys.revoke_key", lambda new: new.keyed(), "key.revoke"),
     Case("grants.list_grants", lambda new: {"state": "denied"}),
     Case("grants.show_grant", lambda new: {"id": new.grant()}),
+    Case("grants.decide", lambda new: {"id": new.asked(), "approve": False, "reason": "She told me so"}, "grant.deny"),
     Case("grants.revoke", lambda new: {"id": new.grant()}, "grant.revoke"),
     Case("assets.list_assets", lambda new: {}),
     Case("assets.set_fee", lambda new: new.asset() | {"fixed": "0.10", "basis_points": 50}, "fee.set"),
@@ -177,11 +200,15 @@ CASES: Final = (
 # Arguments besides those of a new thing, and the refusal, which is the same on each surface.
 REFUSALS: Final = (
     ("wallets.deposit", {"amount": "1.001"}, "'1.001' is not an amount of USD"),
-    ("wallets.deposit", {"amount": "0.00"}, "0.00 USD cannot be used: an amount lies from 0.01 USD to"),
+    ("wallets.deposit", {"amount": "0.00"}, "USD 0.00 cannot be used: an amount lies from USD 0.01 to"),
     ("wallets.deposit", {"amount": "1e5"}, "'1e5' is not an amount of USD"),
-    ("wallets.deposit", {"amount": "92233720368547758.08"}, "an amount lies from 0.01 USD to 92233720368547758.07 USD"),
+    (
+        "wallets.deposit",
+        {"amount": "92233720368547758.08"},
+        "an amount lies from USD 0.01 to USD 92,233,720,368,547,758.07",
+    ),
     ("wallets.deposit", {"amount": "92233720368547758.07"}, "at most 9223372036854775807"),
-    ("wallets.withdraw", {"amount": "100.01"}, "has 100.00 USD free, less than 100.01 USD"),
+    ("wallets.withdraw", {"amount": "100.01"}, "has USD 100.00 free, less than USD 100.01"),
     ("wallets.withdraw", {"wallet": "nobody"}, "There is no wallet nobody"),
     ("wallets.deactivate", {"wallet": "nobody"}, "There is no wallet nobody"),
     ("keys.revoke_key", {"kid": "other"}, " key other"),
@@ -192,11 +219,11 @@ REFUSALS: Final = (
     ("assets.set_rate", {"rate": "1e3"}, "'1e3' cannot be a rate"),
     ("assets.remove_rate", {"base": "XYZ"}, "There is no rate from XYZ to"),
     ("assets.withdraw_liquidity", {"code": "XYZ"}, "No account is kept in XYZ"),
-    ("assets.withdraw_liquidity", {"amount": "9.51"}, "has 9.50 ASSET"),
+    ("assets.withdraw_liquidity", {"amount": "9.51"}, " 9.50 free, less than ASSET"),
     ("wallets.open_wallet", {"asset_code": "usd"}, "Asset codes are written in upper case: give USD, not usd"),
     ("peers.add_peer", {"ilp_address": "peer.x"}, "Packets for peer.x are never passed on"),
     ("peers.change_peer", {"credit_limit": "-1"}, "'-1' is not an amount of USD"),
-    ("peers.withdraw", {"amount": "9.01"}, "its credit limit included, has 9.00 USD free, less than 9.01 USD"),
+    ("peers.withdraw", {"amount": "9.01"}, "its credit limit included, has USD 9.00 free, less than USD 9.01"),
     ("peers.deposit", {"amount": "0.001"}, "'0.001' is not an amount of USD"),
     ("peers.show_peer", {"name": "nobody"}, "There is no peer 'nobody'"),
     ("payment_history.show_payment", {"id": "unknown"}, "There is no payment unknown"),
@@ -278,6 +305,8 @@ def by_form(new: New, operation: Operation, given: Given) -> Outcome:
     page = new.browser.get(path)
     if page.status_code != 200:
         return Outcome(None, words_of(page))
+    hidden = hidden_fields(page).items()
+    fields = {name.removeprefix("was."): value for name, value in hidden if name.startswith("was.")} | fields
     fields |= {"password": PASSWORD} if operation.form.moves_money else {}
     answer = new.browser.send(path, choice=next(iter(operation.form.buttons)), **fields)
     if operation.shows_secret and answer.status_code == 200:
@@ -340,7 +369,8 @@ def test_operation_is_the_same_on_each_surface(case: Case, new: New) -> None:
             written = f"{newest[2]} {newest[3]}"
             # A replay of failed deliveries has only their number in the audit log.
             for name, value in given.items() if case.action != "webhook.replay" else ():
-                assert all((str(one) in written) is not name.endswith("_token") for one in _each(value)), name
+                said = [str(one) for one in _each(value) if not isinstance(one, bool)]
+                assert all((one in written) is not name.endswith("_token") for one in said), name
             details = {name: value for name, value in newest[3].items() if name != "reference"}
             audited.append([newest[1], *plain(new, [newest[2], details])])
     assert all(plain(new, found) == plain(new, answers[0]) for found in answers)
@@ -417,6 +447,7 @@ FORMS: Final = [one for one in OPERATIONS.values() if one.form]
 # Things of the forms that CASES has none for.
 THINGS: Final[Mapping[str, Callable[[New], Given]]] = {
     "assets.withdraw_fees": lambda new: new.asset(),
+    "operators.renew_link": lambda new: {"name": new.operator()},
     "keys.add_key": lambda new: {"wallet": new.wallet()},
     "payments.refund": lambda new: {"id": new.payment()},
     "wallets.make_password_link": lambda new: {"wallet": new.wallet()},
@@ -452,7 +483,8 @@ def test_page_of_a_thing_has_a_button_for_each_form_about_it(operation: Operatio
         "/admin" + form.about.page.format_map({key: quote(one, safe="") for key, one in names.items()})
     )
     target = "/admin" + form.url_of(names)
-    assert (f'action="{target}"' if form.presses else f'href="{target}"') in page.text
+    # A form that stands whole on the page of the thing is sent from there.
+    assert (f'action="{target}"' if form.presses or form.needs else f'href="{target}"') in page.text
     assert form.heading in words_of(page)
     assert form.heading in words_of(new.browser.get(target))
 

@@ -36,6 +36,7 @@ class Seeded(NamedTuple):
     api_key: str
     webhook: str
     kid: str
+    pending: str = ""
 
 
 def fill(instance: Instance) -> Seeded:
@@ -59,7 +60,8 @@ def fill(instance: Instance) -> Seeded:
     seeded = instance.write(unit)
     asked = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": instance.wallet("alice")}
     assert instance.client.request_grant(asked).json()["interact"]
-    return seeded
+    [newest] = instance.read(lambda work: work.execute('SELECT max(id) FROM "grant"').fetchone())
+    return seeded._replace(pending=newest)
 
 
 def _pay(instance: Instance) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store.payments import refunds_of
 from payres.core.store.work import Work
 from payres.interledger.node import node_of
-from payres.operator import api_keys, keys
+from payres.operator import api_keys, keys, wallets
 from payres.operator.store.operators import API_KEYS
 from payres.operator.wallets import deposit
 from tests.core.payments.test_refunds import pay_from_remote
@@ -34,13 +34,55 @@ def open_wallet(payres: Instance, path: str, amount: str = "100.00") -> str:
 def test_grant_is_revoked(payres: Instance, ann: Browser) -> None:
     wallet = payres.wallet("alice")
     token = payres.client.grant({"type": "incoming-payment", "actions": ["create"], "identifier": wallet})
-    newest, *_ = ann.rows("/admin/grants", withoutConsent="true")
-    path = f"/admin/grants/{newest['Grant']}"
+    [newest] = payres.read(lambda work: work.execute('SELECT max(id) FROM "grant"').fetchone())
+    path = f"/admin/grants/{newest}"
+    assert f'href="{path}"' in ann.get("/admin/grants", withoutConsent="true").text
     assert f'href="{path}/revoke"' in ann.get(path).text
     assert "End a grant and all its tokens at once. What was paid stays paid." in ann.words(f"{path}/revoke")
     assert ann.send(f"{path}/revoke", choice="revoke").headers["location"] == path
     assert "There is nothing left to do here." in ann.words(f"{path}/revoke")
     assert payres.client.post("/incoming-payments", {"walletAddress": wallet}, token).status_code == 401
+
+
+@pytest.mark.parametrize(("choice", "state"), [("true", "approved"), ("false", "denied")])
+def test_deciding_in_the_owners_name_takes_a_reason(payres: Instance, ann: Browser, choice: str, state: str) -> None:
+    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": payres.wallet("alice")}
+    payres.client.request_grant(item, interact={"start": ["redirect"]})
+    [newest] = payres.read(lambda work: work.execute('SELECT max(id) FROM "grant"').fetchone())
+    path, reason = f"/admin/grants/{newest}", "She told me so on the telephone"
+    assert f'action="{path}/decision"' in ann.get(path).text
+    for without in ("", " "):
+        answer = ann.send(f"{path}/decision", choice=choice, reason=without)
+        assert (answer.status_code, 'id="reason-error"' in answer.text) == (400, True)
+    assert ann.send(f"{path}/decision", choice=choice, reason=reason).headers["location"] == path
+    words = ann.words(path)
+    assert f"State {state}" in words
+    assert f"“{reason}”" in words
+    assert ann.rows("/admin/audit-log")[0]["Details"] == f"reason {reason}"
+    assert "There is nothing left to do here." in ann.words(f"{path}/decision")
+
+
+def test_deposit_is_undone_from_the_line_after_it(payres: Instance, ann: Browser) -> None:
+    own = open_wallet(payres, "taken-back")
+    ann.send(f"{own}/deposit", choice="deposit", amount="12.50", password=PASSWORD)
+    page = ann.get(own)
+    assert "USD 12.50 were deposited; taken-back has USD 112.50" in words_of(page)
+    [undo] = re.findall(r'action="(/admin/movements/[^"]+/undo)"', page.text)
+    assert ann.http.post(undo, data=hidden_fields(page) | {"choice": "undo"}).headers["location"] == own
+    assert "USD 12.50 went back; both movements stay" in ann.words(own)
+    assert payres.balance("taken-back") == "100.00"
+    assert "There is nothing left to do here." in ann.words(undo)
+    payres.check_ledger()
+
+
+def test_undo_says_what_is_left_of_the_money(payres: Instance, ann: Browser) -> None:
+    own = open_wallet(payres, "spent", "1.00")
+    ann.send(f"{own}/deposit", choice="deposit", amount="12.50", password=PASSWORD)
+    [undo] = re.findall(r'action="(/admin/movements/[^"]+/undo)"', ann.get(own).text)
+    payres.write(lambda work: wallets.withdraw(work, "spent", "10.00"))
+    answer = ann.send(undo, choice="undo")
+    assert answer.status_code == 403
+    assert "The wallet spent has USD 3.50 free, less than USD 12.50." in words_of(answer)
 
 
 def test_key_of_a_wallet_is_revoked(payres: Instance, ann: Browser) -> None:
@@ -121,7 +163,7 @@ def test_passwords_in_forms_that_move_money_are_guesses_too(payres: Instance, br
 def test_packet_is_resolved_as_delivered(payres: Instance, ann: Browser, seeded: Seeded) -> None:
     path = f"/admin/packets/{seeded.packet}"
     assert f'href="{path}"' in ann.get("/admin/peers/second/unresolved-packets").text
-    assert "Delivered: the peer is owed 5.00 USD, which is paid out of your liquidity." in ann.words(path)
+    assert "Delivered: the peer is owed USD 5.00, which is paid out of your liquidity." in ann.words(path)
     assert "Your password, because this moves money" in words_of(ann.send(path, choice="delivered")), "it moves money"
     answer = ann.send(path, choice="delivered", password=PASSWORD)
     assert (answer.status_code, answer.headers["location"]) == (303, "/admin/peers/second")

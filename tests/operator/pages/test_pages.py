@@ -104,28 +104,33 @@ def test_story_says_who_decided(ann: Browser, payres: Instance, seeded: Seeded) 
 def test_wallet_has_its_balance_payments_movements_and_keys(ann: Browser, seeded: Seeded) -> None:
     words = ann.words("/admin/wallets/alice")
     for part in (
-        "Alice Balance USD 13,315.67 State active Wallet alice",
-        "Wallet address ",
+        "Alice Balance USD 13,315.67 State active Reserved USD 0.00",
+        f"Wallet address {ann.instance.wallet('alice')}",
         "Phone <b>of Alice</b>",
-        seeded.outgoing,
-        "12,345.67",
+        seeded.kid,
+        "Password no password yet Signed in 0 browsers",
     ):
         assert part in words
-    [key] = [row for row in _table(ann, "/admin/wallets/alice", "Keys") if row["Key id"] == seeded.kid]
-    assert key["State"] == "valid"
+    rows = _table(ann, "/admin/wallets/alice", "Last movements")
+    moved = {("To Bob", "USD 25.00"), ("Deposit", "USD 12,345.67"), ("Withdrawal", "USD 5.00")}
+    assert moved <= {(row["What"].partition(":")[0], row["Amount"]) for row in rows}
 
 
 def test_grant_is_told_in_words_with_what_is_left(ann: Browser, seeded: Seeded) -> None:
     words = ann.words(f"/admin/grants/{seeded.grant}")
-    assert "State issued Left 75.00 USD Asked for" in words
-    assert "Spent 25.00 USD" in words
-    assert "It may pay up to USD 100.00, to anyone it chooses." in words
+    assert "may pay up to USD 100.00 from Alice’s wallet To anyone it chooses." in words
+    assert "Left USD 75.00 Spent USD 25.00" in words
+    assert "From Alice Has USD" in words
+    assert "It may see the payments it made itself." in words
+    assert seeded.outgoing[-8:] in words
+    assert f"For the app’s developer Grant {seeded.grant}" in words
     assert "your wallet" not in words
-    [row] = [row for row in ann.rows("/admin/grants") if row["Grant"] == seeded.grant]
-    assert all(row["For"].startswith("payments ") for row in ann.rows("/admin/grants"))
+    assert f'href="/admin/grants/{seeded.grant}"' in ann.get("/admin/grants").text
+    [row] = [row for row in ann.rows("/admin/grants") if row["Spent"] == "USD 25.00"]
+    assert (row["State"], row["Wallet"], row["Left"]) == ("issued", "Alice", "USD 75.00")
+    assert row["What it may do"] == "It may pay up to USD 100.00."
     assert "Without consent too" in ann.words("/admin/grants")
-    assert "quote: create" in ann.words("/admin/grants", withoutConsent="true")
-    assert (row["State"], row["Spent"], row["Left"]) == ("issued", "25.00 USD", "75.00 USD")
+    assert "It may ask for prices." in ann.words("/admin/grants", withoutConsent="true")
 
 
 def test_peer_has_its_unresolved_packets(ann: Browser, seeded: Seeded) -> None:
@@ -148,6 +153,17 @@ def test_settings_are_those_in_effect_and_secrets_are_masked(ann: Browser) -> No
     assert shown["rates_url"] == ("http://127.0.0.1:9/rates?••••••••", "set")
     assert shown["signature_max_age"] == ("300", "default")
     assert shown["allow_private_hosts"] == ("true", "set")
+
+
+def test_operator_chooses_a_time_zone(payres: Instance) -> None:
+    with Browser(payres) as browser:
+        browser.follow_link("zoe", read_only=True)
+        assert browser.send("/admin/settings", choice="zone", zone="Asia/Kathmandu").status_code == 303
+        assert browser.http.cookies["payres_zone"].strip('"') == "Asia/Kathmandu"
+        assert '<option value="Asia/Kathmandu" selected>' in browser.get("/admin/settings").text
+        browser.send("/admin/settings", choice="zone", zone="")
+        assert "selected" not in browser.get("/admin/settings").text
+        assert browser.send("/admin/settings", choice="else").status_code == 400
 
 
 def test_overview_shows_money_volume_and_what_needs_attention(ann: Browser, payres: Instance, seeded: Seeded) -> None:
@@ -552,8 +568,8 @@ def test_text_that_begins_like_a_formula_is_written_as_text(start: str) -> None:
     [
         ("1234567", "1,234,567"),
         ("-1234567.89", "−1,234,567.89"),
-        ("1234567.89 EUR to receive", "1,234,567.89 EUR to receive"),
-        ("1234567 JPY", "1,234,567 JPY"),
+        ("EUR 1234567.89 to receive", "EUR 1,234,567.89 to receive"),
+        ("JPY 1234567", "JPY 1,234,567"),
         ("no limit", "no limit"),
         ("", ""),
     ],
