@@ -200,9 +200,12 @@ def test_chart_has_a_view_for_each_currency_and_no_axis_without_figures(ann: Bro
 
 def test_what_needs_attention_leads_to_the_pages_that_help(ann: Browser, seeded: Seeded) -> None:
     part = ann.get("/admin").text.partition('<ol class="card list attention">')[2].partition("</ol>")[0]
-    assert re.findall(r'<a class="row" href="([^"]+)">', part) == ["/admin/peers", *2 * ["/admin/webhooks"]]
+    assert re.findall(r'<a class="row" href="([^"]+)">', part) == [
+        *("/admin/peers", f"/admin/webhooks/{seeded.webhook}", "/admin/webhooks")
+    ]
     assert "payres peer unresolved" not in part
-    assert '<span class="code">payres webhook test ' in part, "no page does that"
+    assert '<span class="code">payres webhook remove ' in part, "the second command stays"
+    assert "payres webhook test" not in part
 
 
 def test_chart_has_axes_and_two_weeks(ann: Browser, payres: Instance, seeded: Seeded) -> None:
