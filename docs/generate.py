@@ -101,6 +101,7 @@ OTHERS: Final = {
     "GET {base}/healthz": "Whether the server [lives](../operating.md#watch).",
     "GET {base}/readyz": "Whether it can take payments.",
     "GET {base}/favicon.ico": "The logo in the settings, or a shield as SVG: the icon of this server's pages.",
+    "GET {base}/static/{file}": "The style sheet of the pages. A changed one has another name, so browsers keep it.",
     "GET {base}/.well-known/security.txt": "Whom to tell of a weakness (RFC 9116), where the operator has set it.",
 }
 LIMITS: Final = """\

@@ -1,8 +1,8 @@
 """HTML pages: rendering of templates, headers, and error pages.
 
-Pages load only their icon, which is the logo. The style is inline, and so is the one line of script that consent pages
-have, each with its hash in the Content-Security-Policy; no other script runs. The headers forbid framing, caching and
-referrers.
+Pages load only their icon, which is the logo, and their style sheet, whose path changes with its content, so that
+browsers may keep it. The one line of script that consent pages have is inline, with its hash in the
+Content-Security-Policy; no other script runs. The headers of pages forbid framing, caching and referrers.
 """
 
 import base64
@@ -25,7 +25,7 @@ from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error, where_to_ask
 from payres.core.http.observation import shown_path
 from payres.core.process.settings import ACCENTS, SHIELD, Settings, dark_accent, logo, on_accent
-from payres.core.protocol.errors import DomainError, ServerFailed
+from payres.core.protocol.errors import DomainError, ServerFailed, nothing_here
 from payres.core.protocol.limits import MAX_URL_LENGTH
 from payres.core.protocol.visible import visible_url
 from payres.html.language import Language, marked, preferred, zone_of
@@ -41,6 +41,7 @@ STYLE_SHEETS: Final = ("style.css",)
 # The folder of the operator's templates, which are English only and have a further style sheet.
 OPERATORS: Final = "admin/"
 OPERATORS_STYLE_SHEETS: Final = (*STYLE_SHEETS, "admin.css")
+KEPT: Final = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 PAGE_METHODS: Final = "GET, HEAD, POST"  # of pages with a form
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -93,7 +94,7 @@ def render(
     """Renders a template. `form_action` limits the targets of its forms and of the redirects that follow; `script` is
     the one that may run."""
     is_operators, brand = template.startswith(OPERATORS), brand_of(context_of(request).settings)
-    style, style_hash = _style(OPERATORS_STYLE_SHEETS if is_operators else STYLE_SHEETS, brand.style)
+    style, _ = _style(OPERATORS_STYLE_SHEETS if is_operators else STYLE_SHEETS, brand.style)
     host = context_of(request).urls.base.partition("://")[2]
     language = operators_language(request) if is_operators else language_of(request)
     common = {
@@ -107,10 +108,11 @@ def render(
     common |= {"brand": brand, "why": partial(failure_of, language)}
     text = _environment().get_template(template).render({**common, **values})
     policy = (
-        f"default-src 'none'; style-src {style_hash}; img-src 'self'; form-action {form_action}; base-uri 'none';"
+        f"default-src 'none'; style-src 'self'; img-src 'self'; form-action {form_action}; base-uri 'none';"
         " frame-ancestors 'none'"
     )
-    policy += f"; script-src {_hash_source(script)}" if script else ""
+    if script:
+        policy += f"; script-src 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
     headers = HEADERS | {"Content-Security-Policy": policy}
     if status == HTTPStatus.UNAUTHORIZED:
         headers |= where_to_ask(request)
@@ -123,6 +125,20 @@ def language_of(request: Request) -> Language:
     return Language(code, context_of(request).clock.now(), zone_of(request), region)
 
 
+def operators_language(request: Request) -> Language:
+    """English, in the time zone that this browser has chosen, or else that of the server."""
+    return Language("en", context_of(request).clock.now(), zone_of(request))
+
+
+async def read_style(request: Request) -> Response:
+    """GET /static/{file}: the style sheet of owners' or operators' pages with the operator's colours."""
+    brand = brand_of(context_of(request).settings)
+    sheets = dict(_style(names, brand.style) for names in (STYLE_SHEETS, OPERATORS_STYLE_SHEETS))
+    if request.scope["path"] not in sheets:
+        raise nothing_here()
+    return Response(sheets[request.scope["path"]], headers=KEPT, media_type="text/css")
+
+
 def load_templates(*names: str) -> None:
     """Compiles templates in advance, a few milliseconds each."""
     for name in names:
@@ -133,11 +149,6 @@ def redirect(url: str) -> Response:
     """A 303 redirect, which the browser follows with GET."""
     # Starlette's RedirectResponse escapes more than necessary, which would change a client's URL.
     return Response(status_code=HTTPStatus.SEE_OTHER, headers=HEADERS | {"Location": quote(url, safe=ASCII)})
-
-
-def operators_language(request: Request) -> Language:
-    """English, in the time zone that the browser has from the settings, or else that of the server."""
-    return Language("en", context_of(request).clock.now(), zone_of(request))
 
 
 def error_page(request: Request, error: DomainError, template: str = "error.html") -> Response:
@@ -176,14 +187,9 @@ def _capital(text: str) -> str:
 
 @lru_cache(maxsize=4)
 def _style(names: tuple[str, ...], more: str) -> tuple[str, str]:
-    """The style sheets followed by `more`, and the hash as a Content-Security-Policy source."""
+    """The path of the style sheets followed by `more`, and their text."""
     text = "".join(map(_read, names)) + more
-    return text, _hash_source(text)
-
-
-def _hash_source(text: str) -> str:
-    """The Content-Security-Policy source that allows an inline style or script."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    return f"/static/style-{hashlib.sha256(text.encode()).hexdigest()[:16]}.css", text
 
 
 def _read(name: str) -> str:

@@ -22,7 +22,7 @@ from starlette.responses import Response
 
 from payres.core.http.context import context_of
 from payres.core.protocol.amounts import MAX_DECIMAL_LENGTH, MAX_LEDGER, Asset, format_decimal
-from payres.core.protocol.clock import DAY, HOUR, LATEST, MINUTE, SECOND
+from payres.core.protocol.clock import DAY, HOUR, LATEST, MINUTE, SECOND, parse_time
 from payres.core.protocol.errors import InvalidAmount
 
 LanguageCode = Literal["en", "de", "es"]
@@ -100,9 +100,13 @@ class Language(msgspec.Struct, frozen=True):
         near = {0: marked("today"), 1: marked("yesterday"), -1: marked("tomorrow")}.get(self.days_ago(moment))
         if near:
             return self.say(near)
-        month = self.say("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec").split()[there.month - 1]
-        short = self.say("{day} {month}", day=there.day, month=month)
+        short = self.say("{day} {month}", day=there.day, month=self._months()[there.month - 1])
         return short if there.year == here.year else f"{short} {there.year}"
+
+    def short_date(self, moment: int) -> str:
+        """`20 Nov`, of a day that begins at this moment in UTC."""
+        there = datetime.fromtimestamp(moment // SECOND, UTC)
+        return self.say("{day} {month}", day=there.day, month=self._months()[there.month - 1])
 
     def date(self, moment: int) -> str:
         """`20 November 2026`."""
@@ -133,6 +137,18 @@ class Language(msgspec.Struct, frozen=True):
         """`today, 14:02`."""
         return f"{self.day(moment)}, {self.clock(moment)}"
 
+    def stamp(self, text: str, *, seconds: bool = False) -> str:
+        """An RFC 3339 time as `Today 14:02` or `20 Nov`; with `seconds`, `20 Nov 14:02:31`."""
+        moment = parse_time(text)
+        day, clock = self.day(moment), f"{self._local(moment):%H:%M:%S}" if seconds else self.clock(moment)
+        return f"{day[:1].upper()}{day[1:]} {clock}" if seconds or not self.days_ago(moment) else self.when(moment)
+
+    @property
+    def place(self) -> str:
+        """Whose times these are: `UTC`, or `those of Berlin`."""
+        region, _, city = str(self.zone).rpartition("/")
+        return f"those of {city.replace('_', ' ')}" if region else city
+
     def span(self, microseconds: int) -> str:
         """A duration in its largest unit, rounded down: `10 minutes`; at least `1 second`."""
         if microseconds >= 2 * DAY:
@@ -142,6 +158,9 @@ class Language(msgspec.Struct, frozen=True):
         if microseconds >= MINUTE:
             return self.count(microseconds // MINUTE, "{number} minute", "{number} minutes")
         return self.count(max(1, microseconds // SECOND), "{number} second", "{number} seconds")
+
+    def _months(self) -> Sequence[str]:
+        return self.say("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec").split()
 
     def _month(self, there: datetime) -> str:
         names = self.say("January February March April May June July August September October November December")

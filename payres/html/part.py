@@ -1,7 +1,12 @@
-"""What the pages of owners and of operators share, as a part: the gate that all hashing of passwords passes."""
+"""What the pages of owners and of operators share, as a part: the gate that all hashing of passwords passes, and the
+style sheets."""
 
 from typing import Final
 
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.core.http.routing import Route
 from payres.core.http.serving import Opening, Part
 from payres.html.sign_in import PasswordGate
 
@@ -11,4 +16,10 @@ async def _open(opening: Opening) -> None:
     opening.stack.callback(gate.close)
 
 
-HTML: Final = Part("html", open=_open)
+async def _style(request: Request) -> Response:
+    from payres.html.html import read_style  # loads slowly, with pages
+
+    return await read_style(request)
+
+
+HTML: Final = Part("html", open=_open, routes=(Route("/static/{file}", {"GET": _style}, is_json=False),))

@@ -112,7 +112,7 @@ def require_api_key(work: Work, id: str) -> ApiKeyRecord:
 API_KEY: Final = Shape(
     api_key,
     Column("Key", "id", "code", section="api-keys"),
-    Column("Name", "name", "long"),
+    Column("Name", "name", "long", titles=True),
     Column("Scopes", "scopes", "code"),
     Column("State", "state", "state"),
     Column("Created (UTC)", "created_at", "time"),

@@ -128,8 +128,8 @@ def _linked(one: Asset) -> Cell:
 
 ASSET: Final = Shape(
     asset,
-    Column("Asset", _linked),
-    Column("Decimals", "asset_scale", "number"),
+    Column("Asset", _linked, section="assets"),
+    Column("Decimals", "asset_scale"),
     Column("Sending costs", _costs),
     Column("Liquidity", "liquidity", "number"),
     Column("Fees collected", "fees", "number"),
@@ -153,7 +153,7 @@ def _rate_in_words(one: Rate) -> Cell:
 
 RATE: Final = Shape(
     rate,
-    Column("Rate", _rate_in_words),
+    Column("Rate", _rate_in_words, section="rates"),
     Column("Source", lambda rate: "you" if rate.source == "operator" else "the rates service"),
     Column("Set (UTC)", "set_at", "time"),
     Column("Use", _use),
@@ -170,7 +170,6 @@ RATE: Final = Shape(
         "assets",
         "There are no assets yet; the first wallet makes one",
         "Currencies",
-        also=("Exchange rates", "/admin/rates"),
     ),
 )
 def list_assets(work: Work) -> Sequence[AssetRecord]:

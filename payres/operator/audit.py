@@ -50,10 +50,41 @@ def _details(entry: AuditEntry) -> str:
     return ", ".join(f"{name} {value}" for name, value in said)
 
 
+# How verbs and nouns of actions are told; other verbs are regular.
+DONE: Final = (
+    {"set": "set the", "send": "sent the", "deny": "denied the", "sign_out": "ended the sessions of the"}
+    | {
+        "deposit": "put {amount} into the",
+        "withdraw": "took {amount} out of the",
+        "refund": "sent back {amount} of the",
+    }
+    | {"peer.deposit": "recorded {amount} paid by the", "peer.withdraw": "recorded {amount} paid to the"}
+    | dict.fromkeys(("link", "reset_link"), "made a password link for the")
+    | {"set_password": "set the password of the", "lock_out": "locked out the", "backup": "made a copy of the"}
+    | {"role": "set the role of the", "base_url": "set the base URL of the", "superseded": "superseded the"}
+)
+NOUNS: Final = {"admin": "operator", "api_key": "API key", "key": "key of the wallet"}
+
+
+def told(entry: AuditEntry) -> Sequence[Cell]:
+    """What was done, as a sentence in parts: who, did what, to what, by what name."""
+    kind, _, key = entry.actor.partition(":")
+    who = {"page": key, "shell": f"{key} at the command", "owner": f"the owner of {key}", "api": "a program"}
+    noun, _, verb = entry.action.partition(".")
+    first, *rest = verb.split("_")
+    usual = " ".join([f"{first}{'' if first.endswith('e') else 'e'}d", *([*rest, "of"] if rest else ()), "the"])
+    amount, _, code = str(entry.details.get("amount", "")).partition(" ")
+    done = DONE.get(entry.action, DONE.get(verb, usual)).format(amount=f"{code} {Cell(amount, 'number').shown}")
+    reference = str(entry.details.get("reference", ""))
+    named = f", “{reference}”" if reference and not reference.startswith("page ") else ""
+    return [Cell(who.get(kind, entry.actor)), Cell(f" {done} {NOUNS.get(noun, noun)} "), _object(entry), Cell(named)]
+
+
 ENTRY: Final = Shape(
     entry,
     Column("Time (UTC)", "created_at", "time"),
     Column("Who", _actor),
+    Column("What", lambda one: "".join(part.brief for part in told(one)), listed="on pages", titles=True),
     Column("Did what", "action"),
     Column("To what", _object),
     Column("Details", _details, "long"),

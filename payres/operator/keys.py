@@ -58,7 +58,7 @@ def require_key(work: Work, wallet: str, kid: str) -> KeyRecord:
 KEY: Final = Shape(
     wallet_key,
     Column("Key id", "kid", "code"),
-    Column("Name", "name", "long"),
+    Column("Name", "name", "long", titles=True),
     Column("State", lambda one: "revoked" if one.revoked_at else "valid", "state"),
     fact("Wallet address", "wallet_address", "code"),
     fact("Public key", lambda one: msgspec.json.encode(one.jwk).decode(), "code"),

@@ -55,7 +55,7 @@ MOVEMENT: Final = Shape(
     Column("Time (UTC)", "created_at", "time"),
     Column("What", "kind"),
     Column("Amount", "amount", "number"),
-    Column("Asset", "asset_code"),
+    Column("Asset", "asset_code", listed="in files"),
     Column("Reference", "reference", "long"),
 )
 

@@ -461,7 +461,7 @@ def _link(section: str, name: str, text: str) -> Cell:
 
 
 def _moment(at: str, *said: Cell | str) -> Moment:
-    return Moment(Cell(at, "time"), [Cell(one) if isinstance(one, str) else one for one in said])
+    return Moment(Cell(at, "second"), [Cell(one) if isinstance(one, str) else one for one in said])
 
 
 def _list_checkouts(work: Work, payment: IncomingRecord) -> list[Checkout]:

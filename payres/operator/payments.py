@@ -97,22 +97,32 @@ def _moved_of_all(one: Payment) -> Cell:
     return Cell(f"{one.asset_code} {parts}{f', {back} refunded' if one.refunded.strip('0.') else ''}", "number")
 
 
+def _what(one: Payment) -> str:
+    """Who pays whom: `alice pays pay.example`, `alice pays …0c1f8d11` for a receiver here, or `bob is paid`."""
+    if one.direction == "incoming":
+        return f"{one.wallet} is paid"
+    (here, _), (there, rest) = (url.split("://")[-1].split("/", 1) for url in (one.wallet_address, f"{one.receiver}/"))
+    return f"{one.wallet} pays {there if there != here else Cell(rest.split('/')[-2]).brief}"
+
+
 PAYMENT: Final = Shape(
     payment,
     Column("Created (UTC)", "created_at", "time"),
     Column("Payment", "id", "code", section="payments"),
-    Column("Direction", "direction"),
-    Column("Wallet", "wallet", "long", section="wallets"),
+    Column("What", _what, listed="on pages", titles=True),
+    Column("Direction", "direction", listed="in files"),
+    Column("Wallet", "wallet", "long", section="wallets", listed="in files"),
     Column("Amount", _moved_of_all, "number", listed="on pages"),
     Column("Amount", "amount", "number", listed="in files"),
     Column("Moved", "moved", "number", listed="in files"),
     Column("Refunded", lambda one: one.refunded if one.refunded.strip("0.") else None, "number", listed="in files"),
     Column("Asset", "asset_code", listed="in files"),
     Column("State", "state", "state"),
-    Column("Receiver", "receiver", "long"),
+    Column("Receiver", "receiver", "long", listed="in files"),
     Column("Failure", "failure", "long"),
     read=require_payment,
     page="/payments/{id}",
+    name=_what,
 )
 
 

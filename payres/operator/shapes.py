@@ -29,11 +29,14 @@ FORMULA: Final = re.compile(r"(?!-[0-9]+(?:\.[0-9]+)?\Z)[=+\-@\t\r\n\uff1d\uff0b
 _WHOLE: Final = re.compile("((?:[^ 0-9-][^ ]* )?)([0-9]+)")  # after a currency
 _UUID: Final = re.compile("(?:[a-z]+_)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _URL: Final = re.compile(r"https?://([^/]+)/\S{24,}")
+WIDE: Final = 12  # digits
 LAST: Final = 8  # characters that identify a long id or URL when it is shortened
 R = TypeVar("R", bound=Resource)
 Time = Annotated[str, msgspec.Meta(extra={"is_time": True})]  # RFC 3339
 
-CellKind = Literal["text", "long", "number", "time", "code", "state", "secret"]
+# Pages show the time of a `second` to the second, which matters for packets and attempts.
+CellKind = Literal["text", "long", "number", "time", "second", "code", "state", "secret"]
+TIMES: Final = frozenset({"time", "second"})
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -48,13 +51,18 @@ class Cell(msgspec.Struct, frozen=True):
     unit: str = ""
 
     @property
+    def is_wide(self) -> bool:
+        """Whether an amount has so many digits that it needs a line of its own on a telephone."""
+        return self.kind == "number" and sum(map(str.isdigit, self.text)) >= WIDE
+
+    @property
     def shown(self) -> str:
-        """The text on a page: digits in groups, times to the second."""
+        """The text on a page: digits in groups; times, exact, in UTC."""
         if self.kind == "number":
             sign, number = ("−", self.text[1:]) if self.text.startswith("-") else ("", self.text)
             whole = _WHOLE.match(number)
             return f"{sign}{whole[1]}{int(whole[2]):,}{number[whole.end() :]}" if whole else self.text
-        return f"{self.text[:10]} {self.text[11:19]}" if self.kind == "time" else visible_text(self.text)
+        return f"{self.text[:10]} {self.text[11:19]} UTC" if self.kind in TIMES else visible_text(self.text)
 
     @property
     def brief(self) -> str:
@@ -67,7 +75,7 @@ class Cell(msgspec.Struct, frozen=True):
     @property
     def printed(self) -> str:
         """The text in the output of a command, and in CSV."""
-        return self.text if self.kind in {"number", "time"} else visible_text(self.text)
+        return self.text if self.kind == "number" or self.kind in TIMES else visible_text(self.text)
 
     @property
     def tone(self) -> str:
@@ -83,7 +91,8 @@ class Column(NamedTuple):
     """A label, and a value of each thing: a field, such as `state` or `payment.state`, or the result of a function.
 
     With a `section`, the value names a thing that has a page in that section. Lists only have columns that are
-    `listed`: on pages, in commands and files, or in both.
+    `listed`: on pages, in commands and files, or in both. In lists on pages a column that `titles` has what its row is
+    called, with the first column below it.
     """
 
     label: str
@@ -91,6 +100,7 @@ class Column(NamedTuple):
     kind: CellKind = "text"
     section: str | None = None
     listed: bool | Literal["on pages", "in files"] = True
+    titles: bool = False
 
     def cell(self, thing: Any) -> Cell:
         """The value of a thing in this column."""
@@ -187,7 +197,7 @@ def cell_of(value: object, kind: CellKind = "text", section: str | None = None) 
     """The cell of a value: empty for None; for a list, its texts separated by spaces. With a `section`, it links to the
     page there."""
     if value is None or value == "":
-        return Cell("", "text" if kind == "time" else kind)
+        return Cell("", "text" if kind in TIMES else kind)
     text = " ".join(value) if isinstance(value, list | tuple) else str(value)
     return Cell(text, kind, path_of(section, text) if section else None)
 
@@ -201,24 +211,40 @@ class DataTable(NamedTuple):
     """`none` is the text for a table without rows."""
 
     name: str
-    headings: Sequence[Cell]
+    columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     none: str
 
     @property
     def csv(self) -> str:
-        return as_csv([cell.printed for cell in row] for row in (self.headings, *self.rows))
+        return as_csv([[column.label for column in self.columns], *([one.printed for one in row] for row in self.rows)])
+
+    @property
+    def title(self) -> int | None:
+        """The index of the column that titles the rows."""
+        return next((n for n, column in enumerate(self.columns) if column.titles), None)
+
+    @property
+    def places(self) -> Sequence[tuple[int, str, str]]:
+        """The columns from left to right on a page: the index of each, its label, and its place in the two lines that a
+        row has on a telephone.
+
+        First is what a row is called, `own` if that leads to the row's page. Right are the first amount, the first time
+        and the state; `also` and `more` are below.
+        """
+        left = {"number": "number", "time": "when", "state": "state"}
+        name = next((n for n, column in enumerate(self.columns) if not column.titles and column.kind not in TIMES), 0)
+        found = [(name, self.columns[name], "own" if self.columns[name].section else "name")]
+        for n, column in enumerate(self.columns):
+            if n != name and not column.titles:
+                kind = "time" if column.kind in TIMES else column.kind
+                found.append((n, column, left.pop(kind, "also" if kind == "number" else "more")))
+        return [(n, column.label.removesuffix(" (UTC)"), place) for n, column, place in found]
 
 
 def make_table(name: str, columns: Sequence[Column], records: Iterable[Any], none: str) -> DataTable:
     """The table of these records."""
-    rows = [[column.cell(one) for column in columns] for one in records]
-    kinds = [cell.kind for cell in rows[0]] if rows else ["text"] * len(columns)
-    headings = [
-        Cell(column.label, "number" if kind == "number" else "text")
-        for column, kind in zip(columns, kinds, strict=True)
-    ]
-    return DataTable(name, headings, rows, none)
+    return DataTable(name, columns, [[column.cell(one) for column in columns] for one in records], none)
 
 
 def as_csv(rows: Iterable[Sequence[object]], end: str = "\r\n") -> str:

@@ -23,11 +23,12 @@ KINDS: Final = {"wallet": "In wallets", "liquidity": "Liquidity", "fees": "Fees"
 
 
 class Balance(Resource, frozen=True, kw_only=True):
-    """All accounts of a kind, `wallet`, `liquidity` or `fees`, in one asset."""
+    """All `accounts` of a kind, `wallet`, `liquidity` or `fees`, in one asset."""
 
     kind: str
     asset_code: str
     asset_scale: int
+    accounts: int
     balance: str
 
 

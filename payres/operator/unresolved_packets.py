@@ -110,8 +110,8 @@ PACKET: Final = Shape(
     Column("Payment", "payment", "code", section="payments"),
     Column("Wallet", "wallet", "long", section="wallets"),
     Column("Amount", "amount", "number"),
-    Column("Asset", "asset_code"),
-    Column("Expired or received (UTC)", lambda one: one.expired_at or one.received_at, "time"),
+    Column("Asset", "asset_code", listed="in files"),
+    Column("Expired or received (UTC)", lambda one: one.expired_at or one.received_at, "second"),
     Column("To compare", lambda one: RECEIVED if one.received_at else SENT, "long"),
     read=require_unresolved,
 )
@@ -264,9 +264,9 @@ UNRESOLVED_PAYMENT: Final = Shape(
     Column("Forwarded to", "forwarded_to", "long", section="peers"),
     Column("Packets", "packets", "number"),
     Column("Amount", "amount", "number"),
-    Column("Asset", "asset_code"),
-    Column("First (UTC)", lambda one: one.first_at, "time"),
-    Column("Last (UTC)", lambda one: one.last_at, "time"),
+    Column("Asset", "asset_code", listed="in files"),
+    Column("First (UTC)", lambda one: one.first_at, "second"),
+    Column("Last (UTC)", lambda one: one.last_at, "second"),
     Column("To compare", to_compare, "long"),
 )
 

@@ -1,4 +1,4 @@
-"""How much wallets have paid and received on each of the last 90 days."""
+"""How much wallets have paid and received on each of the last 14 days."""
 
 import asyncio
 from collections import Counter
@@ -15,7 +15,7 @@ from payres.core.store.rows import first_row_from
 from payres.core.store.work import Work
 from payres.operator.store.entries import DailyFlow, last_transfer, sums_by_day
 
-DAYS: Final = 90
+DAYS: Final = 14
 BATCH: Final = 100_000  # the most transfers that one call counts
 
 

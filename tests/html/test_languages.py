@@ -46,8 +46,7 @@ def browser(server: Instance) -> Iterator[httpx2.Client]:
 
 
 def words_of(page: httpx2.Response) -> str:
-    body = re.sub(r"<style>.*?</style>", "", page.text, flags=re.S)
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", page.text)).split())
 
 
 def left_in_english(words: str, code: LanguageCode) -> list[str]:

@@ -812,10 +812,8 @@ async def test_every_answer_keeps_out_of_frames_and_caches(site: Site) -> None:
         if answer.status_code != 303:
             policy = answer.headers["content-security-policy"].split("; ")
             assert {"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'"} <= set(policy)
-            style = re.search(r"<style>(.*)</style>", answer.text, re.DOTALL)
-            assert style
-            digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
-            assert f"style-src 'sha256-{digest}'" in policy
+            assert "style-src 'self'" in policy
+            assert "<style" not in answer.text
     for answer in (sign_in, page):
         [script] = re.findall(r"<script>(.*)</script>", answer.text)
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -90,6 +90,33 @@ def test_icon_is_a_shield_in_the_accent_colour(shared: Instance) -> None:
         assert "img-src 'self'" in http.get("/").headers["content-security-policy"]
 
 
+def style_of(page: str) -> str:
+    """The path of a page's only style sheet."""
+    [found] = re.findall(r'<link rel="stylesheet" href="(/static/style-[0-9a-f]{16}\.css)">', page)
+    return str(found)
+
+
+def test_style_sheet_is_kept_by_browsers_and_a_changed_one_has_another_name(shared: Instance, tmp_path: Path) -> None:
+    with signed_out(shared) as http:
+        paths = [style_of(http.get(path).text) for path in ("/", "/account", "/nobody-at-all", "/admin")]
+        owners, operators = paths[0], paths[3]
+        assert paths == [owners, owners, owners, operators]
+        sheets = [http.get(path, headers={"Accept-Encoding": "gzip"}) for path in (owners, operators)]
+        for sheet in sheets:
+            assert sheet.headers["content-type"] == "text/css; charset=utf-8"
+            assert sheet.headers["cache-control"] == "public, max-age=31536000, immutable"
+            assert sheet.headers["x-content-type-options"] == "nosniff"
+            assert "content-encoding" not in sheet.headers
+        assert sheets[1].text.startswith(sheets[0].text)
+        assert len(sheets[1].text) > len(sheets[0].text)
+        for unknown in ("/static/style-0123456789abcdef.css", "/static/style.css", "/static/", f"{owners}/x"):
+            assert http.get(unknown).status_code == 404
+        assert http.post(owners, data={}).status_code == 405
+    with run_instance(tmp_path / "payres.db", accent="#4338ca") as instance, signed_out(instance) as http:
+        assert style_of(http.get("/").text) != owners
+        assert http.get(owners).status_code == 404
+
+
 def test_nobody_is_to_be_told_where_the_operator_has_not_said_whom(shared: Instance) -> None:
     with signed_out(shared) as http:
         assert http.get("/.well-known/security.txt").status_code == 404
@@ -109,7 +136,7 @@ def test_brand_is_on_every_page(tmp_path: Path) -> None:
             assert SHOWN.search(page)
             assert "<rect" not in page
             assert "alert(" not in page
-            assert ":root{--accent:#4338ca;--on-accent:#ffffff}@media" in page
+            assert ":root{--accent:#4338ca;--on-accent:#ffffff}@media" in http.get(style_of(page)).text
             assert re.findall(r'<li><a href="([^"]+)" rel="noreferrer">', page) == [*links.values()]
         assert '<a href="https://harbour.example/help_url" rel="noreferrer">whoever runs Harbour' in http.get("/").text
         told = http.get("/.well-known/security.txt")

@@ -61,7 +61,6 @@ def shown_thing(visit: OperatorVisit, shape: Shape, thing: Any) -> dict[str, Any
     return {
         "title": shape.name(thing),
         "facts": facts_of(shape.columns, thing),
-        "section": shape.page.split("/")[1],
         "forms": [(one, f"{ADMIN_ROOT}{one.url_of(visit.segments)}") for one in forms if not one.is_over(thing)],
         "thing": thing,
     }
@@ -83,12 +82,13 @@ def _of_wallet(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
         "statement": filters_of(operation_of(export_statement)),
         "keys": make_table("Keys", [_key_id(path), *KEY.listed[1:]], own_keys, "No client signs for this wallet"),
         "payments": make_table("Payments", own, few_payments, "There are no payments yet"),
-        "movements": make_table("Deposits and withdrawals", MOVEMENT.listed, movements, NO_MOVEMENTS),
+        "movements": make_table("Deposits and withdrawals", MOVEMENT.on_pages, movements, NO_MOVEMENTS),
     }
 
 
 def _key_id(path: str) -> Column:
-    return Column("Key id", lambda one: Cell(one.kid, "code", path_of("wallets", path, "keys", one.kid)))
+    link = partial(path_of, "wallets", path, "keys")
+    return Column("Key id", lambda one: Cell(one.kid, "code", link(one.kid)), section="keys")
 
 
 # Rows are an event and its delivery to one webhook, or None if it has none.
@@ -151,7 +151,7 @@ def _of_peer(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
     return {
         "packets": path_of("peers", name, "unresolved-packets"),
         "unresolved": make_table("Unresolved payments", UNRESOLVED_PAYMENT.on_pages, unresolved, KNOWN),
-        "settlements": make_table("Settlements", MOVEMENT.listed, settlements, "Nothing was settled yet"),
+        "settlements": make_table("Settlements", MOVEMENT.on_pages, settlements, "Nothing was settled yet"),
     }
 
 

@@ -39,8 +39,8 @@ from payres.operator.store.operators import OPERATORS, is_used, use_form
 
 FORMAT: Final = "format"
 LABELS: Final = {
-    "from": "From",
-    "to": "Before",
+    "from": "From (UTC)",
+    "to": "Before (UTC)",
     "counterpart": "Other wallet, or beginning of a URL",
     "min": "Amount from",
     "max": "Amount to",

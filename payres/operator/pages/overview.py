@@ -1,8 +1,9 @@
-"""The overview page: readiness, findings, balances, volume and status; and the page of the settings in effect."""
+"""The overview: readiness, findings, balances, volume and the last changes; and the page of the settings in effect."""
 
-from calendar import month_abbr
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -10,114 +11,139 @@ from starlette.responses import Response
 
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset, describe_amount, format_decimal
-from payres.core.protocol.clock import DAY, format_time
+from payres.core.protocol.clock import DAY
 from payres.core.protocol.urls import ADMIN_ROOT
+from payres.core.store.rows import PageQuery
 from payres.core.store.work import Work
-from payres.html.html import redirect
-from payres.html.language import chosen, clocks, set_zone
+from payres.html.html import operators_language, redirect
+from payres.html.language import Language, chosen, clocks, set_zone
 from payres.html.sentences import ended
 from payres.html.visits import Form
-from payres.operator import doctor
+from payres.operator import audit, doctor
+from payres.operator.api import all_operations
+from payres.operator.declarations import operation_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.services import operator_of
-from payres.operator.shapes import Cell, Column, facts_of, make_table, path_of
-from payres.operator.status import KINDS, STATUS, read_status
+from payres.operator.shapes import Cell, CellKind, Column, facts_of, format_size, make_table, path_of
+from payres.operator.status import KINDS, STATUS, Status, read_status
+from payres.operator.volume import DAYS, Volume
 
 SECRET: Final = frozenset({"metrics_token"})
 # Replaces secrets, and URL queries, which may contain one.
 MASK: Final = "••••••••"
 
 # Facts that the page shows elsewhere, as balances and findings.
-SAID: Final = {*KINDS.values(), "Not delivered", "Unresolved"}
+SAID: Final = {*KINDS.values(), "Not delivered", "Unresolved", "Ledger", "Last backup", "Free on the disk"}
+# Where what the doctor finds is put right, by the first word of its subject.
+PLACES: Final = {"backup": "backups", "exchange": "assets", "liquidity": "assets", "webhook": "webhooks"}
+TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 LIVE_SECONDS: Final = 30
-FEW_DAYS: Final = 14  # the fewest days in a chart
-STEP: Final = 8  # the distance of bars, which are 6 wide
+CHANGES: Final = PageQuery(4, None, "older")
 HEIGHT: Final = 96
+FLOWS: Final[Sequence[tuple[str, CellKind]]] = (("Day", "text"), ("Received", "number"), ("Sent", "number"))
 
 
-def _balance(kind: str, row: tuple[Asset, Mapping[str, str]]) -> str:
-    asset, balances = row
-    return balances.get(kind, format_decimal(0, asset))
-
-
-# Rows are an asset and its balances by kind.
+# Rows are dicts of a currency.
 BALANCE_COLUMNS: Final = (
-    Column("Asset", lambda row: row[0].code),
-    *(Column(label, partial(_balance, kind), "number") for kind, label in KINDS.items()),
+    Column("Currency", itemgetter("wallets"), section="assets"),
+    Column("Code", itemgetter("name"), titles=True),
+    *(Column(label, itemgetter(kind), "number") for kind, label in KINDS.items()),
 )
 
 
 async def page(visit: OperatorVisit) -> Response:
     """The first page after signing in."""
-    context = visit.context
-    problem = await operator_of(context).readiness.problem()
-    volume = await operator_of(context).volume.look(context.database)
+    context, language = visit.context, operators_language(visit.request)
+    services, asked = operator_of(context), visit.request.query_params
+    volume = await services.volume.look(context.database)
+    found = await visit.read(partial(_read_database, language=language))
+    assets: Mapping[str, Asset] = found["assets"]
+    busy = [name for name, asset in assets.items() if asset in volume.paid]
+    shown = next((name for name in (asked.get("currency"), *busy, *assets) if name in assets), None)
     return visit.show(
         "overview.html",
-        problem=problem,
-        charts=[
-            bar_chart(f"{asset.code} {word} a day", asset, volume.first_day, figures[asset])
-            for asset in volume.paid
-            for word, figures in (("paid", volume.paid), ("received", volume.received))
-        ],
+        problem=await services.readiness.problem(),
+        shown=shown,
+        chart=pair_chart(assets[shown], volume, language) if shown else None,
         is_counted=volume.complete,
-        refresh=LIVE_SECONDS if visit.request.query_params.get("live") == "1" else None,
-        **await visit.read(_read_database),
+        new=[(one.form, ADMIN_ROOT + one.form.url) for one in all_operations() if one.form and one.form.lists],
+        refresh=LIVE_SECONDS if asked.get("live") == "1" else None,
+        **found,
     )
 
 
-def _read_database(work: Work) -> dict[str, Any]:
+def _read_database(work: Work, language: Language) -> dict[str, Any]:
     """The values that the page reads from the database, from one snapshot."""
-    status, balances = read_status(work, is_running=True), dict[Asset, dict[str, str]]()
+    status, assets, balances = read_status(work, is_running=True), dict[str, Asset](), dict[str, dict[str, Any]]()
     for one in status.balances:
-        balances.setdefault(Asset(one.asset_code, one.asset_scale), {})[one.kind] = one.balance
+        asset = Asset(one.asset_code, one.asset_scale)
+        is_first = assets.get(asset.code, asset) == asset
+        name = asset.code if is_first else f"{asset.code} {asset.scale}"
+        assets[name] = asset
+        row = balances.setdefault(name, dict.fromkeys(KINDS, "") | {"name": name, "wallets": "no wallets"})
+        row[one.kind] = one.balance
+        if one.kind == "wallet":
+            count = f"{one.accounts:,} wallet{'' if one.accounts == 1 else 's'}"
+            row["wallets"] = Cell(count, link=path_of("assets", asset.code, str(asset.scale)))
     return {
-        "findings": [(one, _advice(one.fix, one.page)) for one in doctor.examine(work) if one.fix],
-        "balances": make_table("Balances", BALANCE_COLUMNS, balances.items(), "There are no wallets yet"),
+        "health": _health(status, language),
+        "findings": [_attention(one, language) for one in doctor.examine(work) if one.fix],
+        "assets": assets,
+        "balances": make_table("Balances", BALANCE_COLUMNS, balances.values(), "There are no wallets yet"),
+        "changes": [
+            (one, audit.told(one)) for one in operation_of(audit.list_entries).run(work, {"page": CHANGES}).result
+        ],
         "facts": [(label, cell) for label, cell in facts_of(STATUS.columns, status) if label not in SAID],
     }
 
 
-def _advice(fix: str, page: doctor.Page | None) -> Sequence[Cell]:
-    """The advice, with commands in backticks as code, the first as a link to the page that does the same."""
-    steps = [Cell(part, "code" if place % 2 else "text") for place, part in enumerate(ended(fix).split("`"))]
-    if page is not None:
-        steps[1] = Cell(page[0], link=path_of(*page[1:]))
-    return steps
+def _health(status: Status, language: Language) -> str:
+    checked = f"in order at {language.stamp(status.last_check_at)}" if status.last_check_at else "not checked yet"
+    made = language.stamp(status.last_backup_at) if status.last_backup_at else "none by payres"
+    broken = f"BROKEN: {status.broken_invariant}" if status.broken_invariant else checked
+    return f"Ledger {broken}. Last backup: {made}. {format_size(status.free_bytes)} free."
 
 
-def bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int]) -> dict[str, Any]:
-    """A bar chart of daily figures, in minor units, from the first non-zero day, but at least FEW_DAYS; with a table of
-    the non-zero days."""
-    start = min(next((place for place, figure in enumerate(figures) if figure), 0), len(figures) - FEW_DAYS)
-    dates = [format_time((first_day + place) * DAY)[:10] for place in range(start, len(figures))]
-    figures = figures[start:]
-    top, last = _round_up(max(figures)), len(figures) - 1
-    bars, days = [], []
-    for place, figure in enumerate(figures):
-        if figure:
+def _attention(found: doctor.Diagnosis, language: Language) -> dict[str, Any]:
+    """A finding with the page where it is put right, whose words stand in place of the first command in its advice."""
+    words = TIME.sub(lambda match: language.stamp(match[0]), found.seen)
+    steps = [
+        Cell(part, "code" if place % 2 else "text") for place, part in enumerate(ended(found.fix or "").split("`"))
+    ]
+    if found.page is not None:
+        steps[1] = Cell(found.page[0])
+    names = found.page[1:] if found.page else filter(None, [PLACES.get(found.subject.partition(" ")[0])])
+    tone = "warn" if found.warning else "bad"
+    return {"subject": found.subject, "seen": words, "advice": steps, "link": path_of(*names), "tone": tone}
+
+
+def pair_chart(asset: Asset, volume: Volume, language: Language) -> dict[str, Any]:
+    """Two bars for each day on one scale, with a table of the days on which there was something."""
+    flows = [volume.received.get(asset, [0] * DAYS), volume.paid.get(asset, [0] * DAYS)]
+    top, names = (
+        _round_up(max(map(max, flows))),
+        [language.short_date((volume.first_day + n) * DAY) for n in range(DAYS)],
+    )
+    bars, rows = [], []
+    for place, (day, *figures) in enumerate(zip(names, *flows, strict=True)):
+        for n, figure in enumerate(figures):
             height = -(-figure * HEIGHT // top)  # rounded up, so that every figure has a bar
-            words = f"{dates[place]}: {describe_amount(figure, asset)}"
-            bars.append({"x": place * STEP, "y": HEIGHT - height, "height": height, "title": words})
-            days.append((dates[place], format_decimal(figure, asset)))
-    columns = [Column("Day (UTC)", lambda day: day[0]), Column(asset.code, lambda day: day[1], "number")]
+            words = f"{day}: {describe_amount(figure, asset)} {('received', 'sent')[n]}"
+            bars.append({"is_sent": n, "x": place * 10 + 1 + n * 4.2, "height": height, "words": words})
+        if any(figures):
+            rows.append((day, *(format_decimal(figure, asset) for figure in figures)))
+    columns = [Column(label, itemgetter(n), kind) for n, (label, kind) in enumerate(FLOWS)]
     return {
-        "title": title,
-        "total": describe_amount(sum(figures), asset),
-        "bars": bars,
-        "width": len(figures) * STEP,
+        "sums": [describe_amount(sum(flow), asset) for flow in flows],
+        "bars": [bar for bar in bars if bar["height"]],
+        "width": DAYS * 10,
         "height": HEIGHT,
-        "highest": describe_amount(max(figures), asset),
-        "period": f"{dates[0]} to {dates[-1]}",
         "scale": [format_decimal(figure, asset) for figure in (top, top // 2, 0)],
-        "days": [_short(dates[last * part // 3]) for part in range(4)],
-        "table": make_table(title, columns, reversed(days), ""),
+        "days": [names[(DAYS - 1) * part // 3] for part in range(4)],
+        "highest": describe_amount(max(map(max, flows)), asset),
+        "table": make_table(f"{asset.code} received and sent a day", columns, reversed(rows), ""),
     }
-
-
-def _short(date: str) -> str:
-    return f"{int(date[8:])} {month_abbr[int(date[5:7])]}"
 
 
 def _round_up(figure: int) -> int:

@@ -1,12 +1,14 @@
 """Signing in to the operator's pages, by a link that sets a password or by name and password."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
+from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres import __version__
 from payres.core.http.context import Context, context_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.errors import DomainError
@@ -20,6 +22,14 @@ from payres.operator import operators
 from payres.operator.services import operator_of
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord, find_operator
 
+# The sections of the pages, each with the paths of its views, the first of which it leads to.
+SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Overview": {"Overview": ""},
+    **{name: {name: f"/{name.lower()}"} for name in ("Wallets", "Payments", "Grants", "Peers")},
+    "Currencies": {"Currencies": "/assets", "Exchange rates": "/rates"},
+    "Programs": {"Webhooks": "/webhooks", "API keys": "/api-keys", "Exports": "/exports"},
+    "Server": {"Backups": "/backups", "Operators": "/operators", "Audit log": "/audit-log", "Settings": "/settings"},
+}
 WRONG: Final = "This name and this password do not belong together"
 
 
@@ -29,11 +39,20 @@ class OperatorVisit(Visit, frozen=True):
     operator: OperatorRecord
 
     def show(self, template: str, status: int = 200, **values: Any) -> Response:
-        """Renders a template below admin/; the path selects the section of the navigation."""
-        section = "/".join(self.request.scope["path"].split("/")[1:3]).removeprefix("admin")
-        common = {"operator": self.operator, "csrf": csrf_token(self.session), "section": section, "refresh": None}
+        """Renders a template below admin/; the path selects the section and the view. Below these, `trail` leads back:
+        to the view, or to the thing that has the page."""
+        _, root, *names = self.request.scope["raw_path"].decode("ascii").rstrip("/").split("/")
+        view = "".join(f"/{name}" for name in names[:1])
+        found = ((one, name) for one, views in SECTIONS.items() for name, path in views.items() if path == view)
+        section, name = next(found, ("", ""))
+        trail = (name, f"/{root}{view}") if len(names) > 1 and name else None
+        own = names[1:3] if view in {"/assets", "/rates"} else names[1:2]  # what a thing is called in its path
+        if trail and len(names) > 1 + len(own):
+            trail = unquote(" ".join(own)), "/".join([trail[1], *own])
+        common = {"operator": self.operator, "csrf": csrf_token(self.session), "refresh": None, "new": None}
         common["done"] = operator_of(self.context).said.pop(self.session, None)
-        return render(self.request, f"admin/{template}", common | values, status)
+        common |= {"sections": SECTIONS, "section": section, "view": view, "trail": trail, "searched": ""}
+        return render(self.request, f"admin/{template}", common | {"version": __version__} | values, status)
 
 
 Page = Callable[[OperatorVisit], Awaitable[Response]]

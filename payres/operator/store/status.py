@@ -9,12 +9,13 @@ from payres.core.store.work import Transaction, Work
 
 
 class LedgerSum(NamedTuple):
-    """The total balance of one asset and kind of account, in the asset's minor unit."""
+    """The total balance of one asset and kind of account, in the asset's minor unit, and how many accounts it is of."""
 
     asset_code: str
     asset_scale: int
     kind: str
     balance: int
+    accounts: int
 
 
 class CreatedCounts(NamedTuple):
@@ -30,13 +31,14 @@ _LAST_TIME: Final = "SELECT created_at FROM audit WHERE action = ? ORDER BY id D
 
 def ledger_sums(tx: Transaction) -> Sequence[LedgerSum]:
     """Balances by asset and kind. Added in Python, because the sum may exceed SQLite's integers."""
-    sums = Counter[tuple[str, int, str]]()
+    sums, counts = Counter[tuple[str, int, str]](), Counter[tuple[str, int, str]]()
     for code, scale, kind, balance in tx.execute(
         "SELECT s.code, s.scale, a.kind, a.balance FROM account a JOIN asset s ON s.id = a.asset_id"
         " ORDER BY s.code, s.scale, a.kind"
     ):
         sums[code, scale, kind] += balance
-    return [LedgerSum(*key, balance) for key, balance in sums.items()]
+        counts[code, scale, kind] += 1
+    return [LedgerSum(*key, balance, counts[key]) for key, balance in sums.items()]
 
 
 def count_payments_since(tx: Transaction, first_id: str) -> CreatedCounts:

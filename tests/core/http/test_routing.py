@@ -23,7 +23,7 @@ from tests.helpers import TIMEOUT
 ENDPOINTS = Path(__file__).parents[3] / "docs/reference/endpoints.md"
 ALL = [*ROUTES, *(route for part in PARTS for route in part.routes)]
 API = [one for one in ROUTES if one.is_json]
-FOR_LATER = {"discovery", "grant", "static"}
+FOR_LATER = {"discovery", "grant"}
 CONSENT = next(one for one in page_routes() if "{nonce}" in one.path)
 HOST = (b"host", b"localhost")
 OF_ANY_SITE = {".well-known", "did.json", "favicon.ico", "jwks.json"}

@@ -80,14 +80,19 @@ def hidden_fields(page: httpx2.Response) -> dict[str, str]:
 
 
 def words_of(page: httpx2.Response) -> str:
-    body = page.text.partition("<main")[2].partition(">")[2]
-    return _words(body)
+    body = page.text.partition("<main")[2].partition(">")[2].partition("</main>")[0]
+    return _words(re.sub(r'<nav (class="trail"|aria-label="(Programs|Server)").*?</nav>', "", body, flags=re.S))
 
 
 def rows_of(body: str) -> list[dict[str, str]]:
     rows = re.findall(r"<tr[^>]*>(.*?)</tr>", body, re.S)
     cells = [re.findall(r'<td role="cell" data-label="([^"]*)"[^>]*>(.*?)</td>', row, re.S) for row in rows]
-    return [{unescape(heading): _words(text) for heading, text in row} for row in cells]
+    found = [{unescape(heading): text for heading, text in row} for row in cells]
+    for row in found:
+        for heading, text in [*row.items()]:  # what a row is called stands above its first value
+            title, is_titled, below = text.partition("<small>")
+            row |= {heading: below, "title": title} if is_titled else {}
+    return [{heading: _words(text) for heading, text in row.items()} for row in found]
 
 
 def _words(text: str) -> str:

@@ -4,19 +4,22 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
 
 from payres.core.protocol.amounts import Asset, format_decimal
-from payres.core.protocol.clock import DAY, format_time
+from payres.core.protocol.clock import DAY, format_time, parse_time
 from payres.core.store.work import Work
-from payres.operator.audit import ENTRY, AuditEntry
+from payres.html.language import Language
+from payres.operator.audit import ENTRY, AuditEntry, told
 from payres.operator.backups import Backup, record_backup
-from payres.operator.pages.overview import bar_chart
+from payres.operator.pages.overview import pair_chart
 from payres.operator.payments import PAYMENT
-from payres.operator.shapes import Cell, as_csv
-from payres.operator.wallets import create_wallet, deposit
+from payres.operator.shapes import Cell, Column, as_csv, make_table
+from payres.operator.volume import DAYS, Volume
+from payres.operator.wallets import WALLET, create_wallet, deposit
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import Browser, rows_of, words_of
 from tests.operator.pages.seed import FORMULA, HOSTILE, Seeded, fill
@@ -128,13 +131,13 @@ def test_grant_is_told_in_words_with_what_is_left(ann: Browser, seeded: Seeded) 
 def test_peer_has_its_unresolved_packets(ann: Browser, seeded: Seeded) -> None:
     assert "Unresolved packets USD 5.00 in 1 packet " in ann.words("/admin/peers/second")
     [payment] = _table(ann, "/admin/peers/second", "Unresolved payments")
-    assert (payment["Payment"], payment["Packets"], payment["Amount"]) == (seeded.failed, "1", "5.00")
+    assert (payment["Payment"], payment["Packets"], payment["Amount"]) == (seeded.failed, "1", "USD 5.00")
     assert "counts 0.00 if none of these arrived, 5.00 if all did" in payment["To compare"]
     assert '<a href="/admin/peers/second/unresolved-packets">Each packet</a>' in ann.get("/admin/peers/second").text
     [packet] = ann.rows("/admin/peers/second/unresolved-packets")
-    assert (packet["Packet"], packet["Payment"], packet["Amount"]) == (seeded.packet, seeded.failed, "5.00")
+    assert (packet["Packet"], packet["Payment"], packet["Amount"]) == (seeded.packet, seeded.failed, "USD 5.00")
     [peer] = ann.rows("/admin/peers")
-    assert (peer["Peer"], peer["Unresolved packets"]) == ("second", "5.00 in 1 packet")
+    assert (peer["Peer"], peer["Unresolved packets"]) == ("second", "USD 5.00 in 1 packet")
 
 
 def test_settings_are_those_in_effect_and_secrets_are_masked(ann: Browser) -> None:
@@ -162,42 +165,54 @@ def test_overview_shows_money_volume_and_what_needs_attention(ann: Browser, payr
     words = ann.words("/admin")
     for part in (
         "Payments can be taken",
-        "packets: 1 unresolved",
-        "USD paid a day",
-        "USD 25.00 in all",
-        "Last backup none by payres",
+        "Packets: 1 unresolved",
+        "Last 14 days EUR USD Received USD 25.00 Sent USD 25.00",
+        "Last backup: none by payres.",
+        "server added the peer second",
         "Webhooks 0 active, 1 disabled",
         "Server payres ",
     ):
         assert part in words, part
     [_, dollars] = ann.rows("/admin")
-    assert dollars == {"Asset": "USD", "In wallets": "14,340.67", "Liquidity": "1,000.00", "Fees": "0.00"}
-    day = payres.read(lambda work: format_time(work.now)[:10])
-    payres.write(lambda work: record_backup(work, Backup(Path("/backups/1.db"), 1, 1, work.now)))
+    assert dollars.pop("title") == "USD"
+    assert dollars == {"Currency": "3 wallets", "In wallets": "14,340.67", "Liquidity": "1,000.00", "Fees": ""}
+    now = payres.read(lambda work: work.now)
+    payres.write(lambda work: record_backup(work, Backup(Path("/backups/1.db"), 1, 1, now)))
     shown = ann.words("/admin")
-    assert f"Ledger in order at {day}" in shown
-    assert f"Last backup {day}" in shown
+    assert "Ledger in order at Today " in shown
+    assert f"Last backup: Today {format_time(now)[11:16]}." in shown
+
+
+def test_chart_has_a_view_for_each_currency_and_no_axis_without_figures(ann: Browser, seeded: Seeded) -> None:
+    assert '<a href="/admin?currency=USD" aria-current="page">USD</a>' in ann.get("/admin").text
+    empty = ann.get("/admin", currency="EUR")
+    assert "Nothing yet: no EUR was paid or received." in words_of(empty)
+    assert '<svg class="chart"' not in empty.text
+    assert 'href="/admin?live=1&amp;currency=EUR"' in empty.text
+    assert ann.words("/admin", currency="XXX") == ann.words("/admin")
 
 
 def test_what_needs_attention_leads_to_the_pages_that_help(ann: Browser, seeded: Seeded) -> None:
-    part = ann.get("/admin").text.partition('<section class="note warn attention">')[2].partition("</section>")[0]
-    assert re.findall(r'<a href="([^"]+)">', part) == ["/admin/peers", "/admin/webhooks"]
+    part = ann.get("/admin").text.partition('<ol class="card list attention">')[2].partition("</ol>")[0]
+    assert re.findall(r'<a class="row" href="([^"]+)">', part) == ["/admin/peers", *2 * ["/admin/webhooks"]]
     assert "payres peer unresolved" not in part
     assert '<span class="code">payres webhook test ' in part, "no page does that"
 
 
-def test_chart_has_axes_and_two_weeks_at_least(ann: Browser, payres: Instance, seeded: Seeded) -> None:
+def test_chart_has_axes_and_two_weeks(ann: Browser, payres: Instance, seeded: Seeded) -> None:
     today = payres.read(lambda work: work.now)
-    first = format_time(today - 13 * DAY)[:10]
+    days = [Language("en", today).short_date(day) for day in (today - 13 * DAY, today)]
     page = ann.get("/admin").text
-    assert f'aria-label="USD paid a day, at most USD 25.00 from {first} to {format_time(today)[:10]};' in page
+    assert f"sent on each day from {days[0]} to {days[1]} (UTC), at most USD 25.00; the table" in page
     assert "<span>30.00</span><span>15.00</span><span>0.00</span>" in page
     assert page.count("<line ") == 3 * page.count('<svg class="chart"')
 
 
 @pytest.mark.parametrize(("figure", "top"), [(0, 2), (1, 2), (9, 10), (11, 20), (2500, 3000), (9999, 10000)])
 def test_axis_ends_at_a_round_figure(figure: int, top: int) -> None:
-    chart = bar_chart("", Asset("USD", 2), 0, [figure, *[0] * 89])
+    asset, nothing = Asset("USD", 2), [0] * (DAYS - 1)
+    sums = Volume(0, {asset: [min(figure, 1), *nothing]}, {asset: [*nothing, figure]}, complete=True)
+    chart = pair_chart(asset, sums, Language("en", 0))
     assert chart["scale"] == [format_decimal(one, Asset("USD", 2)) for one in (top, top // 2, 0)]
     assert all(0 < bar["height"] <= chart["height"] for bar in chart["bars"])
 
@@ -307,9 +322,8 @@ def test_long_names_are_shortened_in_tables(text: str, brief: str) -> None:
 def test_what_is_shortened_stands_whole_in_the_title(ann: Browser, seeded: Seeded) -> None:
     page = ann.get("/admin/payments").text
     assert f'<span class="short code" title="{seeded.outgoing}">…{seeded.outgoing[-8:]}</span>' in page
-    url = f"{ann.instance.base_url}/incoming-payments/{seeded.incoming}"
-    host = url.split("/")[2]
-    assert f'<span class="short" title="{url}">{host}…{seeded.incoming[-8:]}</span>' in page
+    assert f"alice pays …{seeded.incoming[-8:]}</bdi>" in page
+    assert "alice pays elsewhere.example</bdi>" in page
 
 
 def test_states_that_wait_look_like_none_that_are_over() -> None:
@@ -348,7 +362,114 @@ def test_audit_log_is_filtered(ann: Browser, seeded: Seeded, filters: dict[str, 
 )
 def test_audit_log_leads_to_what_was_changed(action: str, about: str, link: str | None) -> None:
     said = AuditEntry(id="1", created_at="", actor="api:key", action=action, object=about, details={})
-    assert [column.cell(said).link for column in ENTRY.columns] == [None, "/admin/api-keys/key", None, link, None]
+    assert [column.cell(said).link for column in ENTRY.listed] == [None, "/admin/api-keys/key", None, link, None]
+
+
+@pytest.mark.parametrize(
+    ("actor", "action", "about", "details", "sentence"),
+    [
+        (
+            "page:ann",
+            "wallet.deposit",
+            "alice",
+            {"amount": "5.00 USD", "reference": "transfer 4711"},
+            "ann put USD 5.00 into the wallet alice, “transfer 4711”",
+        ),
+        (
+            "page:ann",
+            "wallet.withdraw",
+            "alice",
+            {"amount": "5.00 USD", "reference": "page 0198"},
+            "ann took USD 5.00 out of the wallet alice",
+        ),
+        ("api:0198", "wallet.create", "alice", {}, "a program created the wallet alice"),
+        (
+            "shell:root",
+            "peer.deposit",
+            "tide",
+            {"amount": "5.00 USD"},
+            "root at the command recorded USD 5.00 paid by the peer tide",
+        ),
+        ("owner:alice", "wallet.sign_out", "alice", {}, "the owner of alice ended the sessions of the wallet alice"),
+        ("server", "rate.set", "EUR USD", {"rate": "1.1"}, "server set the rate EUR USD"),
+        ("page:ann", "grant.deny", "0198", {}, "ann denied the grant 0198"),
+        ("page:ann", "api_key.revoke", "0198", {}, "ann revoked the API key 0198"),
+    ],
+)
+def test_change_is_told_as_a_sentence(
+    actor: str, action: str, about: str, details: dict[str, str], sentence: str
+) -> None:
+    said = AuditEntry(id="1", created_at="", actor=actor, action=action, object=about, details=details)
+    assert "".join(cell.text for cell in told(said)) == sentence
+
+
+def test_frame_has_sections_views_a_way_back_and_one_search_box(ann: Browser, seeded: Seeded) -> None:
+    for path, section, trail, views in (
+        ("/admin", "Overview", [], []),
+        ("/admin/wallets/alice", "Wallets", [("/admin/wallets", "Wallets")], []),
+        ("/admin/wallets/alice/movements", "Wallets", [("/admin/wallets/alice", "alice")], []),
+        ("/admin/assets/USD/2", "Currencies", [("/admin/assets", "Currencies")], ["Currencies", "Exchange rates"]),
+        ("/admin/api-keys", "Programs", [], ["Webhooks", "API keys", "Exports"]),
+        ("/admin/audit-log", "Server", [], ["Backups", "Operators", "Audit log", "Settings"]),
+        (
+            "/admin/webhooks/deliveries",
+            "Programs",
+            [("/admin/webhooks", "Webhooks")],
+            ["Webhooks", "API keys", "Exports"],
+        ),
+    ):
+        page = ann.get(path).text
+        tabs = page.partition('<nav class="tabs"')[2].partition("</nav>")[0]
+        assert re.findall(r'aria-current="page">([^<]+)', tabs) == [section]
+        assert tabs.count("<li>") == 8
+        assert page.count('role="search" action="/admin/search"') == 1
+        assert re.findall(r'<nav class="trail" aria-label="Back"><a href="([^"]+)"><bdi>([^<]+)', page) == trail
+        assert ("place admin inner" in page) == bool(trail)
+        if views:
+            shown = page.partition('<ul class="views">')[2].partition("</ul>")[0]
+            assert re.findall(r">([^<]+)</a>", shown) == views
+            assert shown.count("aria-current") == 1
+
+
+def test_times_are_in_the_zone_of_the_browser_with_the_exact_one_beside(ann: Browser, payres: Instance) -> None:
+    made = payres.read(lambda work: WALLET.find(work, wallet="alice")).created_at
+    for zone, place in (("", "UTC"), ("Asia/Tokyo", "those of Tokyo")):
+        page = ann.http.get(
+            "/admin/wallets/alice", headers={"Cookie": f"payres_admin={ann.session}; payres_zone={zone}"}
+        )
+        shown = Language("en", parse_time(made), ZoneInfo(zone or "UTC")).stamp(made)
+        assert f'<time datetime="{made}" title="{made[:10]} {made[11:19]} UTC">{shown}</time>' in page.text
+        assert f"<li>Times are {place}.</li>" in page.text
+
+
+@pytest.mark.parametrize(("text", "wide"), [("1,204.50", False), ("99999999.99", False), ("1234567890.12", True)])
+def test_amount_of_twelve_digits_has_a_line_of_its_own(text: str, wide: bool) -> None:
+    assert Cell(text, "number").is_wide == wide
+
+
+def test_columns_have_their_places_on_a_telephone() -> None:
+    columns = [
+        Column("Created (UTC)", "a", "time"),
+        Column("Payment", "b", "code", section="payments"),
+        Column("What", "c", titles=True),
+        *(Column(label, "d", "number") for label in ("Amount", "Fee")),
+        Column("State", "e", "state"),
+        Column("Ended (UTC)", "f", "second"),
+    ]
+    assert [one[1:] for one in make_table("", columns, [], "").places] == [
+        *(("Payment", "own"), ("Created", "when"), ("Amount", "number"), ("Fee", "also"), ("State", "state")),
+        ("Ended", "more"),
+    ]
+
+
+def test_empty_list_says_what_it_is_for(ann: Browser, seeded: Seeded, tmp_path: Path) -> None:
+    with run_instance(tmp_path / "payres.db") as instance, Browser(instance) as opened:
+        opened.follow_link("ann")
+        for path in ("/admin/webhooks", "/admin/peers"):
+            page = opened.get(path).text
+            assert '<section class="card empty">' in page
+            assert "<table" not in page
+    assert '<section class="card empty">' not in ann.get("/admin/payments?reason=never").text
 
 
 def test_empty_filters_of_a_form_are_left_out_of_the_url(ann: Browser, seeded: Seeded) -> None:
@@ -395,10 +516,10 @@ def test_pages_lead_to_older_and_newer_rows(ann: Browser, payres: Instance) -> N
     while path:
         seen += [row["Amount"] for row in ann.rows(path)]
         path = _link(ann, path, "Older")
-    assert seen == ["6.00", "5.00", "4.00", "3.00", "2.00", "1.00"]
+    assert seen == [f"EUR {n}.00" for n in (6, 5, 4, 3, 2, 1)]
     last = _link(ann, _link(ann, "/admin/wallets/paged/movements?first=2", "Older"), "Older")
     back = [row["Amount"] for row in ann.rows(_link(ann, last, "Newer"))]
-    assert back == ["4.00", "3.00"]
+    assert back == ["EUR 4.00", "EUR 3.00"]
 
 
 def test_forms_lead_to_files_of_everything_or_of_a_period(ann: Browser, seeded: Seeded) -> None:
