@@ -145,7 +145,7 @@ create index grant_of_wallet on "grant" (wallet_address_id, id) where wallet_add
 create index grant_to_purge on "grant" (purge_at) where purge_at is not null;
 
 -- The interaction of a grant that needs consent. reference is the interact_ref, present from approval until its one
--- use. decided_by is also null for decisions from before version 22.
+-- use. decided_by is also null for decisions from before version 22. reason is what an operator wrote for the owner.
 create table interaction (
   id text primary key,
   grant_id text not null unique references "grant",
@@ -157,6 +157,7 @@ create table interaction (
   expires_at integer not null,
   decided_at integer,
   decided_by text check (decided_by in ('owner', 'operator')),
+  reason text,
   check ((finish_uri is null) = (client_nonce is null))
 ) strict, without rowid;
 
@@ -553,14 +554,16 @@ create index checkout_of_payment on checkout (incoming_payment_id, changed_at);
 -- ==== Webhooks ====
 
 -- Webhooks. events are comma-separated names and patterns. Each event up to cursor was attempted once or is not wanted;
--- those that are sent again have a row in delivery. Secrets are encrypted; previous_secret also signs until
--- previous_until. last_status and last_error are of the latest attempt.
+-- those that are sent again have a row in delivery. While a webhook is paused, or disabled because it answered 410,
+-- events wait. Secrets are encrypted; previous_secret also signs until previous_until. last_status and last_error are of
+-- the latest attempt.
 create table webhook (
   id text primary key,
+  name text,
   url text not null,
   events text not null,
   is_private integer not null check (is_private in (0, 1)),
-  state text not null default 'active' check (state in ('active', 'disabled')),
+  state text not null default 'active' check (state in ('active', 'paused', 'disabled')),
   secret blob not null,
   previous_secret blob,
   previous_until integer,
@@ -598,6 +601,22 @@ create table delivery (
 create index delivery_due on delivery (webhook_id, next_at) where next_at is not null;
 create index delivery_changed on delivery (webhook_id, coalesce(last_attempt_at, next_at)) where next_at is not null;
 create index delivery_of_webhook on delivery (webhook_id, state, sequence);
+
+-- The last attempts to send events to each webhook, in the order of number. attempt counts those at the same event;
+-- answer is the beginning of the answer's body. The events may have been deleted.
+create table webhook_attempt (
+  webhook_id text not null references webhook,
+  number integer not null,
+  event text not null,
+  type text not null,
+  attempt integer not null,
+  at integer not null,
+  milliseconds integer not null,
+  status integer,
+  error text,
+  answer blob not null,
+  primary key (webhook_id, number)
+) strict, without rowid;
 
 -- ==== What pages share ====
 
@@ -640,16 +659,19 @@ create table password_link (
 
 -- ==== Operators ====
 
--- Deposits and withdrawals by operators, one transfer each. reference is the operator's, unique per account.
+-- Deposits and withdrawals by operators, one transfer each. reference is the operator's, unique per account. undoes is
+-- the movement that this one is the opposite of.
 create table movement (
   id text primary key,
   account_id integer not null references account,
   transfer_id integer not null unique references transfer,
   reference text,
   created_at integer not null,
+  undoes text references movement,
   unique (account_id, reference)
 ) strict, without rowid;
 create index movement_of_account on movement (account_id, id);
+create unique index movement_undoing on movement (undoes) where undoes is not null;
 
 -- Operators of the admin pages. An operator sets the password with a one-time link; a new link ends the old password
 -- and sessions. unlocked_at is when the last link was made: earlier wrong passwords do not count.

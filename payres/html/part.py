@@ -1,5 +1,5 @@
-"""What the pages of owners and of operators share, as a part: the gate that all hashing of passwords passes, and the
-style sheets."""
+"""What the pages of owners and of operators share, as a part: the gate that all hashing of passwords passes, the limits
+of owners' wrong passwords, and the style sheets."""
 
 from typing import Final
 
@@ -8,12 +8,13 @@ from starlette.responses import Response
 
 from payres.core.http.routing import Route
 from payres.core.http.serving import Opening, Part
-from payres.html.sign_in import PasswordGate
+from payres.html.sign_in import PasswordGate, SignInGuard
 
 
 async def _open(opening: Opening) -> None:
     gate = opening.parts[PasswordGate] = PasswordGate()
     opening.stack.callback(gate.close)
+    opening.parts[SignInGuard] = SignInGuard(gate)
 
 
 async def _style(request: Request) -> Response:

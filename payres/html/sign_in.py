@@ -164,6 +164,15 @@ class Guesser(NamedTuple):
     known_browser: bytes | None = None
 
 
+class WrongTries(NamedTuple):
+    """How many wrong passwords an account had in the last 15 minutes, from how many addresses; with `until`, more are
+    refused until then from one address at least."""
+
+    wrong: int
+    addresses: int
+    until: int | None
+
+
 class SignInGuard:
     """Limits wrong passwords in any 15 minutes.
 
@@ -195,13 +204,23 @@ class SignInGuard:
         self._attempts.pop(here, None)
         self._take_back(wider, now)
 
+    def wrong_tries(self, account: Account, now: int) -> WrongTries:
+        """The wrong passwords from browsers that the account does not know."""
+        since, wrong, addresses, until = _since(account, now), 0, 0, list[int]()
+        limits = {"account and address": MAX_WRONG_PASSWORDS, "account": MAX_WRONG_PASSWORDS_PER_WALLET}
+        for key, all_moments in self._attempts.items():
+            moments = [moment for moment in all_moments if moment > since]
+            if key[0] in limits and key[1] == account.id and moments:
+                limit = limits[str(key[0])]
+                until += [moments[-limit] + WINDOW] if len(moments) >= limit else []
+                if len(key) > 2:
+                    wrong, addresses = wrong + len(moments), addresses + 1
+        return WrongTries(wrong, addresses, max(until, default=None))
+
     def _count(self, account: Account, guesser: Guesser, now: int) -> Sequence[Key]:
         """Counts the attempt as wrong until it succeeds, so that concurrent attempts cannot exceed the limit. Returns
         the keys that it was counted under, narrowest first."""
-        since = now - WINDOW
-        # A time in the future means that the clock was set back since; that must not make attempts free.
-        if account.unlocked_at is not None and account.unlocked_at <= now:
-            since = max(since, account.unlocked_at)  # the operator cleared the counts
+        since = _since(account, now)
         limits = _limits(account, guesser)
         for key in limits.keys() & self._attempts.keys():  # the clock was set back: nobody may be locked out
             self._attempts[key] = [min(moment, now) for moment in self._attempts[key]]
@@ -222,6 +241,14 @@ class SignInGuard:
         for key in keys:
             if now in self._attempts.get(key, ()):
                 self._attempts[key].remove(now)
+
+
+def _since(account: Account, now: int) -> int:
+    """From when on wrong passwords count."""
+    # A time in the future means that the clock was set back since; that must not make attempts free.
+    if account.unlocked_at is not None and account.unlocked_at <= now:
+        return max(now - WINDOW, account.unlocked_at)  # the operator cleared the counts
+    return now - WINDOW
 
 
 def _limits(account: Account, guesser: Guesser) -> dict[Key, int]:
@@ -277,9 +304,10 @@ def open_session(work: Work, kind: Kind, verified: Account, browser: Browser) ->
     """A session for who has given the password of `verified`; the account knows the browser from now on.
 
     It replaces the browser's old one, which ends. Both secrets are always new, to prevent session fixation. Raises
-    SignInFailed if the password was changed while it was being checked.
+    SignInFailed if the password was changed, or the account removed, while it was being checked.
     """
-    if kind.accounts.by_id(work, verified.id).password_hash != verified.password_hash:
+    account = kind.accounts.get(work, verified.id)
+    if account is None or account.password_hash != verified.password_hash:
         raise wrong_password(kind.noun)
     if browser.session is not None:
         close_session(work, kind, browser.session)

@@ -31,7 +31,7 @@ from payres.operator.declarations import (
     operation,
     said,
 )
-from payres.operator.movements import MOVEMENT, NamedAccount
+from payres.operator.movements import MOVEMENT, UNDO
 from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -297,6 +297,7 @@ def list_liquidity(work: Work, code: str, scale: Scale, page: PageQuery) -> tupl
         "Deposit liquidity",
         ASSET,
         done="{asset_code} {amount:money} were deposited; the liquidity is {asset_code} {liquidity:money}",
+        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -307,8 +308,8 @@ def deposit_liquidity(
 
     It pays receivers in the asset when the sender pays in another.
     """
-    account = _account(work, open_asset(work, code, scale), "liquidity")
-    return movements.move(work, account, "deposit", amount, reference)
+    account_id = ledger.operator_account(work, open_asset(work, code, scale).id, "liquidity")
+    return movements.move(work, account_id, "deposit", amount, reference)
 
 
 @operation(
@@ -319,6 +320,7 @@ def deposit_liquidity(
         "Withdraw liquidity",
         ASSET,
         done="{asset_code} {amount:money} were withdrawn; the liquidity is {asset_code} {liquidity:money}",
+        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -326,8 +328,8 @@ def withdraw_liquidity(
     work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
 ) -> MovementRecord:
     """Withdraw from the liquidity of an asset. What is held for payments in progress stays."""
-    account = _account(work, require_asset(work, code, scale), "liquidity")
-    return movements.move(work, account, "withdrawal", amount, reference)
+    account_id = ledger.operator_account(work, require_asset(work, code, scale).id, "liquidity")
+    return movements.move(work, account_id, "withdrawal", amount, reference)
 
 
 @operation(
@@ -339,6 +341,7 @@ def withdraw_liquidity(
         ASSET,
         done="{asset_code} {amount:money} were withdrawn; {asset_code} {fees:money} of fees are left",
         path="/assets/{code}/{scale}/withdraw-fees",
+        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -346,8 +349,8 @@ def withdraw_fees(
     work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
 ) -> MovementRecord:
     """Withdraw collected fees."""
-    account = _account(work, require_asset(work, code, scale), "fees")
-    return movements.move(work, account, "withdrawal", amount, reference)
+    account_id = ledger.operator_account(work, require_asset(work, code, scale).id, "fees")
+    return movements.move(work, account_id, "withdrawal", amount, reference)
 
 
 def asset_name(asset: AssetRecord) -> str:
@@ -382,9 +385,3 @@ def _check_code(work: Work, code: str) -> None:
     is_misspelt = code.islower() or (len(code) == 3 and code.isalpha() and not code.isupper())
     if is_misspelt and all(asset.code != code for asset in accounts.list_assets(work)):
         raise InvalidRequest(f"Asset codes are written in upper case: give {code.upper()}, not {code}", field="asset")
-
-
-def _account(work: Work, asset: AssetRecord, kind: str) -> NamedAccount:
-    what = {"liquidity": "The liquidity", "fees": "The fees account"}[kind]
-    holder = f"{what} in {asset.code} with scale {asset.scale}"
-    return NamedAccount(ledger.operator_account(work, asset.id, kind), asset, kind, asset_name(asset), holder)

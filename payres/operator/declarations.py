@@ -35,9 +35,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 REQUIRED: Final = Parameter.empty
 # The modules that declare operations, in the order of the endpoints.
 NOUNS: Final = (
-    *("wallets", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
-    *("payment_history", "webhooks"),
-    *("status", "ledger", "exports", "api_keys", "audit"),
+    *("wallets", "movements", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
+    *("payment_history", "webhooks", "deliveries"),
+    *("status", "ledger", "exports", "api_keys", "operators", "audit"),
 )
 # The most rows that one unit of work changes. An operation on more takes several units, and others run in between.
 ROWS_AT_ONCE: Final = 256
@@ -53,16 +53,17 @@ def said(
     secret: bool = False,
     choices: Collection[str] = (),
     is_long: bool = False,
+    label: str = "",
     **schema: Any,
 ) -> Meta:
     """Describes a parameter: the help of its option, the note of its form field, its description in OpenAPI.
 
     `option` and `metavar` are for the command, and `typed` converts what was typed there or in a form to the value of
     the rule. Only words in `choices` can be chosen. A `secret` can be read from a file, and a text that `is_long` has
-    several lines.
+    several lines. A form calls it by the `label`, or else by its name.
     """
     extra: dict[str, Any] = {"option": option, "metavar": metavar, "typed": typed, "choices": choices}
-    extra |= {"is_secret": secret, "is_long": is_long}
+    extra |= {"is_secret": secret, "is_long": is_long, "label": label}
     kept = {name: one for name, one in extra.items() if one not in ("", None, ()) and one is not False}
     return Meta(description=words or None, extra=kept, **schema)
 
@@ -160,7 +161,7 @@ class Listing(NamedTuple):
     `advice` for a shell if it is empty.
 
     With a `title` the list is also a page, at the path of the endpoint or at `page`; `{name}` in the title stands for a
-    segment of the path. `also` is a link to another list.
+    segment of the path. `views` are queries that are often wanted, by name, and `also` is a link to another list.
     """
 
     member: str
@@ -168,6 +169,7 @@ class Listing(NamedTuple):
     title: str = ""
     page: str = ""
     about: str = ""
+    views: Mapping[str, str] = {}
     also: tuple[str, str] | None = None
     advice: str = ""
 
@@ -177,13 +179,15 @@ class CommandLine(NamedTuple):
     only commands have `limit`.
 
     It prints the answer, or with `then` the thing that the path names, as `text` formats it or with the labels of its
-    shape. The help shows each line of `example` after the name of the command.
+    shape, and fails with the `failure` of the answer. The help shows each line of `example` after the name of the
+    command.
     """
 
     words: str
     example: str = ""
     then: Shape | None = None
     text: Callable[[Any], str] | None = None
+    failure: Callable[[Any], str | None] = lambda _: None
 
 
 class OperationForm(NamedTuple):
@@ -194,13 +198,16 @@ class OperationForm(NamedTuple):
     default with the docstring of the rule. It has one button, or one for each value of a parameter; with a `question`
     these are its answers.
 
-    - `path` is by default that of the thing's page, and the first word of the button.
+    - `path` is by default that of the thing's page, and the first word of the button. The inputs `needs` are required
+      here, though they are optional elsewhere.
     - With `changes`, the fields have the thing's present values, from its members or from this function, and only those
       that were changed are sent.
-    - A form that `moves_money` is looked over, and asks for the operator's password again. One that `presses` is a
-      button on the page itself, because what it does can be taken back. What one that `ends` something does cannot.
+    - A form that `moves_money`, or as much as that, is looked over, and asks for the operator's password again, with
+      `because` as the reason. One that `presses` is a button on the page itself, because what it does can be taken
+      back. What one that `ends` something does cannot.
     - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `undo` is the
-      path of the form that takes it back, and `back` the next page, by default that of the thing.
+      path of the form that takes it back, and `back` the next page, or makes its path of the thing; by default it is
+      that of the thing.
     """
 
     button: str | Mapping[str, str]
@@ -209,13 +216,15 @@ class OperationForm(NamedTuple):
     title: str = ""
     path: str = ""
     lists: str = ""
-    back: str = ""
+    back: str | Callable[[Any], str] = ""
+    needs: Collection[str] = ()
     will: str | Sequence[str] | Callable[[Any], Sequence[str]] = ()
     is_over: Callable[[Any], object] = lambda _: False
     changes: bool | Callable[[Any], Mapping[str, Any]] = False
     question: str = ""
     undo: str = ""
     moves_money: bool = False
+    because: str = "this moves money"
     presses: bool = False
     ends: bool = False
 
@@ -238,11 +247,6 @@ class OperationForm(NamedTuple):
     def url_of(self, names: Mapping[str, str]) -> str:
         """The path of the page about the thing with these names."""
         return self.url.format(**{name: quote(value, safe="") for name, value in names.items()})
-
-    def sentences(self, thing: Any) -> Sequence[str]:
-        """What will happen to the thing."""
-        will = self.will(thing) if callable(self.will) else self.will
-        return [will] if isinstance(will, str) else will
 
     def present(self, thing: Any) -> Mapping[str, Any]:
         """The values that the fields begin with."""
@@ -313,6 +317,12 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def hints(self) -> Mapping[str, Any]:
         return get_type_hints(self.function, include_extras=True)
+
+    def sentences(self, thing: Any) -> Sequence[str]:
+        """What the form will do with the thing: by default what the docstring says."""
+        will = self.form.will if self.form else ()
+        will = will(thing) if callable(will) else will
+        return [will] if isinstance(will, str) else will or self.docstring.split("\n\n")
 
     @property
     def takes_json(self) -> bool:

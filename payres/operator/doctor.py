@@ -227,7 +227,9 @@ def _peers(work: Work) -> Iterator[Look]:
 
 def _webhooks(work: Work) -> Iterator[Look]:
     for webhook in webhooks.list_webhooks(work):
-        if not webhook.active:
+        if webhook.state == "paused":
+            yield f"webhook {webhook.url}", "it is paused, and its events wait for 30 days", False, ""
+        elif not webhook.active:
             fix = f"When it works again: `payres webhook test {webhook.id}`. Else: `payres webhook remove {webhook.id}`"
             yield f"webhook {webhook.url}", "it answered 410 Gone and is disabled", True, fix
         elif webhook.last_error is not None:

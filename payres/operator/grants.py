@@ -5,17 +5,18 @@ from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
+from markupsafe import Markup
 from msgspec import UNSET, UnsetType
 
 from payres.core.grants import requests, tokens
 from payres.core.grants.access import granted_access
-from payres.core.grants.limits import current_window, spent_in_window
+from payres.core.grants.limits import Spending, current_window, spending_of, spent_in_window
 from payres.core.grants.requests import Pending
-from payres.core.protocol.amounts import Asset, describe_amount, format_decimal, parse_value
+from payres.core.protocol.amounts import Asset, format_decimal, parse_value
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.gnap import Limits, OutgoingPaymentAccess
 from payres.core.protocol.urls import canonical
-from payres.core.protocol.visible import visible_name
+from payres.core.protocol.visible import is_visible, visible_name
 from payres.core.protocol.wire import Amount, Resource
 from payres.core.store import grants, server
 from payres.core.store.clients import CLIENTS
@@ -23,8 +24,11 @@ from payres.core.store.grants import GRANTS, Decider, GrantRecord, GrantState, I
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
-from payres.operator.declarations import CommandLine, Listing, OperationForm, operation, said
-from payres.operator.shapes import Column, Shape, Time, fact, represent
+from payres.html.language import Language
+from payres.html.sentences import limit_words, other_words
+from payres.operator.declarations import CommandLine, Listing, Name, OperationForm, operation, said
+from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
+from payres.operator.wallets import named_wallet, require_wallet
 
 
 def named_grant(work: Work, ref: str) -> str:
@@ -44,18 +48,29 @@ def named_grant(work: Work, ref: str) -> str:
 GrantName = Annotated[str, said(typed=named_grant)]
 GrantStateFilter = Annotated[GrantState | UnsetType, said("Only grants in this state.")]
 WithoutConsent = Annotated[bool, said("Also grants that need no owner's consent.", option="--all")]
+MAX_REASON_LENGTH: Final = 140
+DecisionReason = Annotated[
+    str,
+    said(
+        "The owner and the audit log get this sentence.",
+        label="How you know",
+        min_length=1,
+        max_length=MAX_REASON_LENGTH,
+    ),
+]
 REFUSED: Final = frozenset({"denied", "expired", "lapsed"})  # states in which a grant has never permitted anything
 
 
 class Consent(Resource, frozen=True, kw_only=True):
     """`redirect` is where the client sends its user, `finish` where the user goes afterwards. `decidedBy` is null for
-    decisions older than this member."""
+    decisions older than this member. `reason` is what an operator wrote for the owner."""
 
     redirect: str
     finish: str | None
     expires_at: Time
     decided_at: Time | None
     decided_by: Decider | None
+    reason: str | None
 
 
 class GrantSpending(Resource, frozen=True, kw_only=True):
@@ -72,13 +87,15 @@ class GrantSpending(Resource, frozen=True, kw_only=True):
 
 
 class Grant(Resource, frozen=True, kw_only=True):
-    """`access` and `subject` are as granted. `spending` is null if the grant permits no payments, or none now."""
+    """`walletName` is the wallet's public name, or its path. `access` and `subject` are as granted. `spending` is null
+    if the grant permits no payments, or none now."""
 
     id: str
     state: GrantState
     client: str
     client_name: str | None
     wallet_address: str | None
+    wallet_name: str | None
     access: list[dict[str, Any]]
     subject: dict[str, Any] | None
     interaction: Consent | None
@@ -97,14 +114,16 @@ class GrantDecision(Resource, frozen=True, kw_only=True):
 
 def grant(work: Work, record: GrantRecord) -> Grant:
     """The struct of a grant, with what it has spent and has left."""
-    owner, found = record.wallet_address_id, grants.interaction_of_grant(work, record.id)
+    found = grants.interaction_of_grant(work, record.id)
+    owner = None if record.wallet_address_id is None else WALLETS.by_id(work, record.wallet_address_id)
     state = state_of(record, found, work.now)
     return represent(
         Grant,
         record,
         state=state,
         client=CLIENTS.by_id(work, record.client_id).identity,
-        wallet_address=None if owner is None else work.urls.wallet(WALLETS.by_id(work, owner).path),
+        wallet_address=None if owner is None else work.urls.wallet(owner.path),
+        wallet_name=None if owner is None else owner.public_name or owner.path,
         access=msgspec.json.decode(record.access),
         subject=msgspec.json.decode(record.subject) if record.subject else None,
         interaction=None if found is None else _consent(work, found),
@@ -126,10 +145,19 @@ def state_of(record: GrantRecord, interaction: InteractionRecord | None, now: in
     return "lapsed" if requests.has_lapsed(record.state, interaction.decided_at, now) else record.state
 
 
+def _name(one: Grant) -> str:
+    """What the client calls itself, or else its address, which is verified."""
+    return visible_name(one.client_name, one.client) or one.client
+
+
 def _client(one: Grant) -> str:
-    """The client, with its self-chosen name in quotes: only the address is verified."""
-    name = visible_name(one.client_name, one.client)
-    return f"{one.client} “{name}”" if name else one.client
+    """The client, with its self-chosen name in quotes."""
+    name = _name(one)
+    return name if name == one.client else f"{one.client} “{name}”"
+
+
+def _money(value: str | None, code: str | None) -> str | None:
+    return None if value is None else f"{code} {value}"
 
 
 def _left(one: Grant) -> str | None:
@@ -137,40 +165,44 @@ def _left(one: Grant) -> str | None:
     if found is None or one.state == "revoked":
         return None
     if found.debit_left is not None:
-        return f"{found.debit_asset_code} {found.debit_left}"
-    return "no limit" if found.receive_left is None else f"{found.receive_asset_code} {found.receive_left} to receive"
+        return _money(found.debit_left, found.debit_asset_code)
+    left = _money(found.receive_left, found.receive_asset_code)
+    return "no limit" if left is None else f"{left} to receive"
 
 
-def _purpose(one: Grant) -> str:
-    """A short description of the access: payments with their limits, if there are any."""
-    spends = [item for item in one.access if item["type"] == "outgoing-payment" and "create" in item["actions"]]
-    words = [f"payments {_limits(item) or 'of any amount'}" for item in spends]
-    return "; ".join(words or map(_actions, one.access)) or "to know who the owner is"
+def spending_under(one: Grant) -> Spending | None:
+    """What the grant permits to spend."""
+    return spending_of(msgspec.json.encode(one.access).decode())
 
 
-def _actions(item: Mapping[str, Any]) -> str:
-    return f"{item['type']}: {', '.join(item['actions'])}"
+def sees(one: Grant, language: Language) -> Sequence[Markup]:
+    """Sentences on what else the grant permits."""
+    found = other_words(language, msgspec.json.encode(one.access).decode(), None, one.wallet_address or "")
+    return [*found, Markup("It learns who the owner is.")] if one.subject or not found else found
 
 
-def _limits(item: Mapping[str, Any]) -> str:
-    """The limits of the item, as text; empty if there are none."""
-    limits, parts = item.get("limits", {}), []
-    for field, words in (("debitAmount", "sending at most"), ("receiveAmount", "delivering at most")):
-        if field in limits:
-            asset = Asset(limits[field]["assetCode"], limits[field]["assetScale"])
-            parts.append(f"{words} {describe_amount(int(limits[field]['value']), asset)}")
-    parts += [f"in each window of {limits['interval']}"] if "interval" in limits else []
-    parts += [f"to {limits['receiver']}"] if "receiver" in limits else []
-    return ", ".join(parts)
+def _may(one: Grant) -> str:
+    """What the grant permits, as its owner reads it: `It may pay up to USD 50.00 a month, from 1 November 2026.`"""
+    language, spending = Language("en", 0), spending_under(one)
+    if spending is None:
+        return " ".join(map(Markup.striptags, sees(one, language)))
+    start = spending.interval.start if spending.interval else None
+    parts = [f"It may pay {limit_words(language, spending).striptags()}"]
+    parts += [] if start is None else [f"from {language.date(start)}"]
+    parts += [f"only to {spending.receiver}"] if spending.receiver else []
+    return f"{', '.join(parts)}."
 
 
 def _access(one: Grant) -> str:
     def words(item: Mapping[str, Any]) -> str:
-        parts = [_actions(item)]
-        parts += [f"for {item['identifier']}"] if "identifier" in item else []
-        return ", ".join(filter(None, [*parts, _limits(item)]))
+        actions = f"{item['type']}: {', '.join(item['actions'])}"
+        return f"{actions}, for {item['identifier']}" if "identifier" in item else actions
 
     return "; ".join(map(words, one.access))
+
+
+def _interval(one: Grant) -> str | None:
+    return next((item["limits"]["interval"] for item in one.access if "interval" in item.get("limits", {})), None)
 
 
 def _undecided(one: Grant) -> Consent | None:
@@ -180,23 +212,30 @@ def _undecided(one: Grant) -> Consent | None:
 GRANT: Final = Shape(
     grant,
     Column("Asked for (UTC)", "created_at", "time"),
-    Column("Grant", "id", "code", section="grants"),
-    Column("Client", _client, "long"),
-    Column("Wallet", "wallet_address", "long"),
+    Column("Grant", "id", "code", section="grants", listed="in files"),
+    Column("App", lambda one: Cell(_name(one), "long", path_of("grants", one.id)), "long", "grants", "on pages"),
+    Column("Client", _client, "long", listed="in files"),
+    Column("Wallet", lambda one: one.wallet_name, "long", listed="on pages"),
+    Column("Wallet", "wallet_address", "long", listed="in files"),
     Column("State", "state", "state"),
-    Column("For", _purpose, "long"),
-    Column("Spent", lambda one: (found := one.spending) and f"{found.debit_asset_code} {found.debit}", "number"),
+    Column("What it may do", _may, "long"),
+    Column("Spent", lambda one: (found := one.spending) and _money(found.debit, found.debit_asset_code), "number"),
     Column("Left", _left, "number"),
-    Column("Consent until (UTC)", lambda one: (found := _undecided(one)) and found.expires_at, "time"),
+    Column(
+        *("Consent until (UTC)", lambda one: (found := _undecided(one)) and found.expires_at, "time"),
+        listed="in files",
+    ),
     fact("Access", _access, "long"),
+    fact("Interval", _interval, "code"),
     fact("Consent page", lambda one: (found := _undecided(one)) and found.redirect, "code"),
     fact("Decided (UTC)", lambda one: one.interaction and one.interaction.decided_at, "time"),
     fact("Decided by", lambda one: one.interaction and one.interaction.decided_by),
+    fact("Reason", lambda one: one.interaction and one.interaction.reason, "long"),
     fact("Ended (UTC)", "ended_at", "time"),
     fact("Afterwards the owner goes to", lambda one: one.interaction and one.interaction.finish, "code"),
     read=require_grant,
     page="/grants/{id}",
-    name=_client,
+    name=_name,
 )
 
 
@@ -207,13 +246,18 @@ GRANT: Final = Shape(
     listing=Listing("grants", "There are no such grants", "Grants"),
 )
 def list_grants(
-    work: Work, page: PageQuery, state: GrantStateFilter = UNSET, without_consent: WithoutConsent = False
+    work: Work,
+    page: PageQuery,
+    state: GrantStateFilter = UNSET,
+    without_consent: WithoutConsent = False,
+    wallet: Annotated[Name | UnsetType, said("Only of this wallet.", metavar="PATH", typed=named_wallet)] = UNSET,
 ) -> tuple[Sequence[GrantRecord], PageBounds]:
     """List grants that owners decide on, newest first.
 
     Each with its owner and amounts. Others, for quotes and incoming payments, can spend nothing.
     """
-    return page_of_grants(work, state or None, page, work.now, without_consent)
+    owner = require_wallet(work, wallet).id if wallet else None
+    return page_of_grants(work, state or None, page, work.now, without_consent, owner)
 
 
 @operation(
@@ -226,17 +270,31 @@ def show_grant(work: Work, id: GrantName) -> GrantRecord:
     return require_grant(work, id)
 
 
-@operation("PUT /grants/{id}/decision grants:write")
-def decide(work: Work, id: str, approve: bool) -> GrantDecision:
+@operation(
+    "PUT /grants/{id}/decision grants:write",
+    form=OperationForm(
+        {"false": "Refuse", "true": "Approve"},
+        GRANT,
+        done="Decided in the owner's name",
+        title="Decide in the owner's name",
+        path="/grants/{id}/decision",
+        needs=["reason"],
+        will="It is the owner's money. Approve only what the owner told you to.",
+        is_over=lambda grant: grant.state != "pending",
+    ),
+)
+def decide(work: Work, id: str, approve: bool, reason: DecisionReason | None = None) -> GrantDecision:
     """Consent to a grant, or refuse it, in the owner's name.
 
     Raises WrongState if it is already decided, InvalidInteraction if it has expired.
     """
+    if reason is not None and not (len(reason) <= MAX_REASON_LENGTH and reason.strip() and is_visible(reason)):
+        raise InvalidRequest(f"A reason has 1 to {MAX_REASON_LENGTH} printable characters", field="reason")
     record, interaction = require_grant(work, id), grants.interaction_of_grant(work, id)
     if interaction is None:
         raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
-    redirect = requests.decide(work, Pending(record, interaction), approve, "operator")
-    server.record(work, "grant.approve" if approve else "grant.deny", record.id)
+    redirect = requests.decide(work, Pending(record, interaction), approve, "operator", reason)
+    server.record(work, "grant.approve" if approve else "grant.deny", record.id, reason=reason)
     return GrantDecision(grant=grant(work, require_grant(work, id)), redirect=redirect)
 
 
@@ -246,23 +304,23 @@ def _decided(word: str, decision: GrantDecision) -> str:
 
 
 @operation(command=CommandLine("grant approve REF", "0198c0de-...", text=partial(_decided, "approved")))
-def approve(work: Work, id: GrantName) -> GrantDecision:
+def approve(work: Work, id: GrantName, reason: DecisionReason | None = None) -> GrantDecision:
     """Consent to a grant in the owner's name.
 
     A browser that has the consent page open goes on to the finish URL by itself, which informs the client; the URL is
     printed too. Anyone with the page's URL can do so: approve what the owner wants, not what somebody else sends you.
     """
-    return decide(work, id, approve=True)
+    return decide(work, id, True, reason)
 
 
 @operation(command=CommandLine("grant deny REF", "0198c0de-...", text=partial(_decided, "denied")))
-def deny(work: Work, id: GrantName) -> GrantDecision:
+def deny(work: Work, id: GrantName, reason: DecisionReason | None = None) -> GrantDecision:
     """Refuse a grant in the owner's name.
 
     A browser that has the consent page open goes on to the finish URL by itself, which informs the client; the URL is
     printed too.
     """
-    return decide(work, id, approve=False)
+    return decide(work, id, False, reason)
 
 
 @operation(

@@ -1,101 +1,166 @@
 """Movements of money between outside (the external account) and an account here.
 
 A movement may have a reference, the operator's own name for it. An account has only one movement for a reference,
-however often it is requested.
+however often it is requested. For ten minutes a movement can be undone: the opposite movement is made, and both stay.
 """
 
 from collections.abc import Mapping
 from typing import Final, Literal
 
-import msgspec
 from msgspec import UNSET
 
 from payres.core.payments import ledger
 from payres.core.payments.idempotency import check_reference
 from payres.core.protocol.amounts import describe_amount, format_decimal
-from payres.core.protocol.errors import InsufficientFunds, WrongState
+from payres.core.protocol.clock import MINUTE
+from payres.core.protocol.errors import DomainError, InsufficientFunds, WrongState, require
 from payres.core.protocol.event_types import WalletEvent
 from payres.core.protocol.wire import Resource, require_amount
 from payres.core.store import representations, server
-from payres.core.store.accounts import ACCOUNTS, ASSETS, AssetRecord
+from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
 from payres.interledger.settlement import warn_of_low
-from payres.operator.shapes import Column, Shape, Time, represent
+from payres.interledger.store.peers import peer_with_account
+from payres.operator.declarations import OperationForm, operation
+from payres.operator.shapes import Column, Shape, Time, path_of, represent
 from payres.operator.store import entries
-from payres.operator.store.entries import MOVEMENTS, MovementRecord
+from payres.operator.store.entries import MOVEMENTS, NAMED_ACCOUNTS, MovementRecord, NamedAccount
 
 MovementKind = Literal["deposit", "withdrawal"]
 
-ACTIONS: Final[Mapping[MovementKind, str]] = {"deposit": "deposit", "withdrawal": "withdraw"}
-EVENTS: Final[Mapping[MovementKind, str]] = {"deposit": "wallet.deposited", "withdrawal": "wallet.withdrawn"}
+ACTIONS: Final[Mapping[str, str]] = {"deposit": "deposit", "withdrawal": "withdraw"}
+EVENTS: Final[Mapping[str, str]] = {"deposit": "wallet.deposited", "withdrawal": "wallet.withdrawn"}
+OPPOSITES: Final[Mapping[str, MovementKind]] = {"deposit": "withdrawal", "withdrawal": "deposit"}
+# Accounts in sentences, by kind.
+HOLDERS: Final = {
+    "wallet": "The wallet {0.name}",
+    "peer": "The account of the peer {0.name}, its credit limit included,",
+    "liquidity": "The liquidity in {0.asset_code} with scale {0.asset_scale}",
+    "fees": "The fees account in {0.asset_code} with scale {0.asset_scale}",
+}
+UNDO_MINUTES: Final = 10
 
 
 class Movement(Resource, frozen=True, kw_only=True):
-    """A deposit from outside, or a withdrawal."""
+    """A deposit from outside, or a withdrawal; `account` is such as `wallet alice`, or `liquidity USD 2`.
+
+    `undoes` is the movement that this one is the opposite of, `undoneBy` the one that is the opposite of this one.
+    """
 
     id: str
     kind: str
+    account: str
     amount: str
     asset_code: str
     asset_scale: int
     reference: str | None
+    undoes: str | None
+    undone_by: str | None
     created_at: Time
 
 
 def movement(work: Work, record: MovementRecord) -> Movement:
-    asset = ASSETS.by_id(work, ACCOUNTS.by_id(work, record.account_id).asset_id).asset
-    return represent(
-        Movement, record, amount=format_decimal(record.amount, asset), asset_code=asset.code, asset_scale=asset.scale
-    )
+    return represent(Movement, record, amount=format_decimal(record.amount, record.asset))
+
+
+def _what(one: Movement) -> str:
+    return f"{one.kind}, undone" if one.undone_by else f"{one.kind}, undoes another" if one.undoes else one.kind
+
+
+def require_movement(work: Work, id: str) -> MovementRecord:
+    """Raises NotFound."""
+    return require(MOVEMENTS.get(work, id), "There is no such movement")
+
+
+def _page(one: Movement) -> str:
+    """The page of the account."""
+    kind, *names = one.account.split(" ")
+    return path_of({"wallet": "wallets", "peer": "peers"}.get(kind, "assets"), *names)
 
 
 MOVEMENT: Final = Shape(
     movement,
     Column("Time (UTC)", "created_at", "time"),
-    Column("What", "kind"),
+    Column("What", _what),
     Column("Amount", "amount", "number"),
     Column("Asset", "asset_code", listed="in files"),
     Column("Reference", "reference", "long"),
+    read=require_movement,
+    name=lambda one: one.account.partition(" ")[2],
 )
+UNDO: Final = "/movements/{id}/undo"
 
 
-class NamedAccount(msgspec.Struct, frozen=True):
-    """An account that money moves into or out of. `name` is its name in the audit log, `holder` its name in
-    sentences."""
-
-    id: int
-    asset: AssetRecord
-    kind: str
-    name: str
-    holder: str
-
-
-def move(
-    work: Work, account: NamedAccount, kind: MovementKind, text: str, reference: str | None = None
-) -> MovementRecord:
+def move(work: Work, account_id: int, kind: MovementKind, text: str, reference: str | None = None) -> MovementRecord:
     """Moves an amount such as "100.00" from outside to the account, or from the account to outside.
 
     Raises InvalidAmount, InvalidRequest for a reference, WrongState for one that another movement has;
     InsufficientFunds for a withdrawal, whose reason is the kind of the account.
     """
-    amount, asset = require_amount(text, account.asset.asset), account.asset
+    account = NAMED_ACCOUNTS.by_id(work, account_id)
+    amount = require_amount(text, account.asset)
     found = _find(work, account, kind, amount, reference)
-    if found is not None:
-        return found
-    external = ledger.operator_account(work, asset.id, "external")
-    sides = (external, account.id) if kind == "deposit" else (account.id, external)
+    return found if found is not None else _make(work, account, kind, amount, reference=reference)
+
+
+@operation(
+    shows=MOVEMENT,
+    form=OperationForm(
+        "Undo",
+        MOVEMENT,
+        done="{asset_code} {amount:money} went back; both movements stay",
+        will=f"The opposite is made, and both stay: for {UNDO_MINUTES} minutes, and while the money is there.",
+        path=UNDO,
+        back=_page,
+        is_over=lambda one: one.undoes or one.undone_by,
+        presses=True,
+    ),
+)
+def undo(work: Work, id: str) -> MovementRecord:
+    """Make the opposite movement.
+
+    Raises NotFound; WrongState after ten minutes, if it was undone or undoes another, or if the peer was removed;
+    InsufficientFunds if the money is no longer free.
+    """
+    first = require_movement(work, id)
+    account = NAMED_ACCOUNTS.by_id(work, first.account_id)
+    _check_undoable(work, account, first)
+    return _make(work, account, OPPOSITES[first.kind], first.amount, undoes=first.id)
+
+
+def undoable_until(work: Work, record: MovementRecord) -> int | None:
+    """When `undo` stops taking the movement, in microseconds UTC; None if it does not take it now."""
     try:
-        moved = ledger.transfer(work, *sides, amount, kind)
-        warn_of_low(work, moved.low)
+        _check_undoable(work, NAMED_ACCOUNTS.by_id(work, record.account_id), record)
+    except DomainError:
+        return None
+    return record.created_at + UNDO_MINUTES * MINUTE
+
+
+def _check_undoable(work: Work, account: NamedAccount, first: MovementRecord) -> None:
+    if first.undoes is not None:
+        raise WrongState(f"This {first.kind} undoes another one, and cannot be undone itself")
+    if first.undone_by is not None:
+        raise WrongState(f"This {first.kind} was undone already")
+    if work.now >= first.created_at + UNDO_MINUTES * MINUTE:
+        sentence = f"A {first.kind} can be undone for {UNDO_MINUTES} minutes, which are over; make a"
+        raise WrongState(f"{sentence} {OPPOSITES[first.kind]} instead")
+    if account.kind == "peer" and peer_with_account(work, account.id) is None:
+        raise WrongState(f"The peer {account.name} was removed, so this {first.kind} cannot be undone")
+    if first.kind == "deposit":
+        _check_free(work, account, first.amount)
+
+
+def _check_free(work: Work, account: NamedAccount, amount: int) -> None:
+    try:
+        ledger.check_free(work, account.id, amount)
     except ledger.NotEnough as lack:
-        free, needed = (format_decimal(figure, asset.asset) for figure in (lack.free, amount))
+        free, needed = (format_decimal(figure, account.asset) for figure in (lack.free, amount))
+        holder, code = HOLDERS[account.kind].format(account), account.asset_code
         raise InsufficientFunds(
-            f"{account.holder} has {asset.code} {free} free, less than {asset.code} {needed}",
-            reason=account.kind,
-            free=free,
+            f"{holder} has {code} {free} free, less than {code} {needed}", reason=account.kind, free=free
         ) from lack
-    return _record(work, account, moved.id, kind, amount, reference)
 
 
 def _find(
@@ -106,24 +171,42 @@ def _find(
         return None
     check_reference(reference)
     found = entries.find_movement(work, account.id, reference)
-    if found is not None and (found.kind, found.amount) != (kind, amount):
-        was = describe_amount(found.amount, account.asset.asset)
+    if found is not None and (found.undone_by or (found.kind, found.amount) != (kind, amount)):
+        was = describe_amount(found.amount, account.asset)
+        over = " that was undone" if found.undone_by else ""
         raise WrongState(
-            f"The reference {reference!r} is that of a {found.kind} of {was}; give each movement one of its own",
+            f"The reference {reference!r} is that of a {found.kind} of {was}{over}; give each movement one of its own",
             reference=reference,
         )
     return found
 
 
-def _record(
-    work: Work, account: NamedAccount, transfer_id: int, kind: MovementKind, amount: int, reference: str | None
+def _make(
+    work: Work,
+    account: NamedAccount,
+    kind: MovementKind,
+    amount: int,
+    reference: str | None = None,
+    undoes: str | None = None,
 ) -> MovementRecord:
+    external = ledger.operator_account(work, account.asset_id, "external")
+    if kind == "withdrawal":
+        _check_free(work, account, amount)
+    sides = (external, account.id) if kind == "deposit" else (account.id, external)
+    moved = ledger.transfer(work, *sides, amount, kind)
+    warn_of_low(work, moved.low)
     movement_id = work.new_id()
     MOVEMENTS.create(
-        work, id=movement_id, account_id=account.id, transfer_id=transfer_id, reference=reference, created_at=work.now
+        work,
+        id=movement_id,
+        account_id=account.id,
+        transfer_id=moved.id,
+        reference=reference,
+        created_at=work.now,
+        undoes=undoes,
     )
-    shown = f"{format_decimal(amount, account.asset.asset)} {account.asset.code}"
-    server.record(work, f"{account.kind}.{ACTIONS[kind]}", account.name, amount=shown, reference=reference)
+    shown, action = f"{format_decimal(amount, account.asset)} {account.asset_code}", f"{account.kind}.{ACTIONS[kind]}"
+    server.record(work, action, account.name, amount=shown, reference=reference, undoes=undoes)
     if account.kind == "wallet":
         _emit(work, account, kind, amount, reference)
     elif account.kind == "liquidity":
@@ -132,7 +215,7 @@ def _record(
 
 
 def _emit(work: Work, account: NamedAccount, kind: MovementKind, amount: int, reference: str | None) -> None:
-    balance, asset = ACCOUNTS.by_id(work, account.id).balance, account.asset.asset
+    balance, asset = ACCOUNTS.by_id(work, account.id).balance, account.asset
     data = WalletEvent(
         wallet_address=work.urls.wallet(account.name),
         amount=representations.amount(amount, asset),

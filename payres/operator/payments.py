@@ -151,6 +151,7 @@ def list_payments(
     min_: Annotated[DecimalText | UnsetType, said("Received or sent at least this amount; needs --wallet.")] = UNSET,
     max_: Annotated[DecimalText | UnsetType, said("Received or sent at most this amount; needs --wallet.")] = UNSET,
     reason: Annotated[Name | UnsetType, said("Failed with this text in the reason.")] = UNSET,
+    grant: Annotated[Name | UnsetType, said("Only those that this grant paid.", metavar="ID")] = UNSET,
 ) -> tuple[Sequence[PaymentRecord], PageBounds]:
     """List payments, newest first.
 
@@ -172,6 +173,7 @@ def list_payments(
         least=_amount(min_, asset, "min"),
         most=_amount(max_, asset, "max"),
         failure=reason or None,
+        grant_id=grant or None,
     )
 
 

@@ -39,7 +39,7 @@ from payres.operator.declarations import (
     operation,
     said,
 )
-from payres.operator.movements import MOVEMENT, NamedAccount
+from payres.operator.movements import MOVEMENT, UNDO
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -47,7 +47,7 @@ MAX_TOKEN_LENGTH: Final = 1000
 CREDIT: Final = "What the peer may owe us, in units of the asset: 1000.00."
 MAX_PACKET: Final = "Most in one packet, in the smallest unit: with scale 2, 10000 is 100.00"
 CreditLimit = Annotated[DecimalText, said(CREDIT)]
-Note = Annotated[str, said(max_length=MAX_NAME_LENGTH)]
+PeerNote = Annotated[str, said(max_length=MAX_NAME_LENGTH)]
 PeerToken = Annotated[Text, said(metavar="TOKEN", secret=True)]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
@@ -315,7 +315,7 @@ def change_peer(
         "Save the note", PEER, done="The note is saved", title="Note", path="/peers/{name}/note", changes=True
     ),
 )
-def write_note(work: Work, name: str, note: Note) -> PeerRecord:
+def write_note(work: Work, name: str, note: PeerNote) -> PeerRecord:
     """Write a note at a peer, such as whom to call. Only operators see it; an empty one removes it."""
     peer = require_peer(work, name)
     if note and not is_visible(note):
@@ -379,13 +379,14 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[M
         done="{asset_code} {amount:money} came in: {standing}",
         title="They paid us",
         path="/peers/{name}/deposit",
+        undo=UNDO,
         moves_money=True,
     ),
 )
 def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Record what the peer paid us outside of payres. The peer then owes us less, or we owe it more."""
     peers.forget_error(work, require_peer(work, name).id, ABOVE_LIMIT)
-    return movements.move(work, _account(work, name), "deposit", amount, reference)
+    return movements.move(work, require_peer(work, name).account_id, "deposit", amount, reference)
 
 
 @operation(
@@ -398,6 +399,7 @@ def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = No
         done="{asset_code} {amount:money} went out: {standing}",
         title="We paid them",
         path="/peers/{name}/withdraw",
+        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -407,13 +409,7 @@ def withdraw(work: Work, name: str, amount: Sum, reference: Reference | None = N
     We then owe the peer less, or it owes us more, up to its credit limit.
     """
     peers.forget_error(work, require_peer(work, name).id, SHORT_THERE)
-    return movements.move(work, _account(work, name), "withdrawal", amount, reference)
-
-
-def _account(work: Work, name: str) -> NamedAccount:
-    peer = require_peer(work, name)
-    holder = f"The account of the peer {name}, its credit limit included,"
-    return NamedAccount(peer.account_id, ASSETS.by_id(work, peer.asset_id), "peer", name, holder)
+    return movements.move(work, require_peer(work, name).account_id, "withdrawal", amount, reference)
 
 
 def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:

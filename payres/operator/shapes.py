@@ -20,9 +20,13 @@ from payres.core.store.work import Work
 
 MEBIBYTE: Final = 1024 * 1024
 GIBIBYTE: Final = 1024 * MEBIBYTE
-GOOD: Final = frozenset({"active", "completed", "valid", "issued", "approved", "fulfilled", "delivered"})
-BAD: Final = frozenset({"failed", "revoked", "denied", "inactive", "disabled", "doubtful", "unresolved"})
-WAITING: Final = frozenset({"pending", "sending"})
+GOOD: Final = frozenset(
+    {"active", "completed", "valid", "issued", "approved", "fulfilled", "delivered", "checked", "holds"}
+)
+BAD: Final = frozenset(
+    {"failed", "revoked", "denied", "inactive", "disabled", "doubtful", "unresolved", "locked out", "broken"}
+)
+WAITING: Final = frozenset({"pending", "sending", "invited"})
 # What a spreadsheet would take for a formula (OWASP, CSV injection), also in full width; a number is none, though it be
 # negative.
 FORMULA: Final = re.compile(r"(?!-[0-9]+(?:\.[0-9]+)?\Z)[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
@@ -164,7 +168,8 @@ class Shape:
 
     def text(self, thing: Any) -> str:
         """A line for each value that is not empty, as a command prints them."""
-        return labelled(*((label, cell.printed) for label, cell in facts_of(self.columns, thing) if cell.text))
+        columns = [column for column in self.columns if column.listed != "on pages"]
+        return labelled(*((label, cell.printed) for label, cell in facts_of(columns, thing) if cell.text))
 
 
 def represent(struct: type[R], record: object, **made: Any) -> R:

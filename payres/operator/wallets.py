@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -15,12 +15,12 @@ from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.core.protocol.urls import RESET_PATH, new_wallet_path, require_wallet_path
 from payres.core.protocol.wire import Resource, Scale
 from payres.core.store import server, wallets
-from payres.core.store.accounts import ACCOUNTS, ASSETS
+from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Environment, Work
 from payres.html.sign_in import PasswordGate, make_link
-from payres.html.store.sessions import OF_WALLETS, end_access
+from payres.html.store.sessions import OF_WALLETS, delete_sessions, end_access
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import (
@@ -35,7 +35,7 @@ from payres.operator.declarations import (
     operation,
     said,
 )
-from payres.operator.movements import MOVEMENT, NamedAccount
+from payres.operator.movements import MOVEMENT, UNDO
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -48,6 +48,7 @@ def named_wallet(work: Work | Environment, text: str) -> str:
     return path
 
 
+WalletStanding = Literal["active", "inactive"]
 WalletName = Annotated[str, said(typed=named_wallet)]
 NONE: Final = "There are no wallets yet"
 
@@ -117,10 +118,20 @@ def password_link(_: Work, made: PasswordLink) -> PasswordLink:
 LINK: Final = Shape(password_link, fact("Link", "url", "secret"), fact("Works once, until (UTC)", "expires_at", "time"))
 
 
-@operation("GET /wallets wallets:read", WALLET, listing=Listing("wallets", NONE, "Wallets"))
-def page_of_wallets(work: Work, page: PageQuery) -> tuple[Sequence[WalletRecord], PageBounds]:
+VIEWS: Final = {"All": "", "No password yet": "canSignIn=false", "Deactivated": "state=inactive"}
+
+
+@operation("GET /wallets wallets:read", WALLET, listing=Listing("wallets", NONE, "Wallets", views=VIEWS))
+def page_of_wallets(
+    work: Work,
+    page: PageQuery,
+    state: Annotated[WalletStanding | UnsetType, said("Only in this state.")] = UNSET,
+    can_sign_in: Annotated[bool | UnsetType, said("Only those whose owner has a password, or has none.")] = UNSET,
+) -> tuple[Sequence[WalletRecord], PageBounds]:
     """List wallets with their balances, newest first."""
-    return select_page(work, WALLETS, page)
+    conditions: dict[str, Any] = {"w.state = ?": state, "(w.password_hash IS NOT NULL) = ?": can_sign_in}
+    given = {condition: value for condition, value in conditions.items() if not isinstance(value, UnsetType)}
+    return select_page(work, WALLETS, page, given)
 
 
 @operation(
@@ -138,14 +149,18 @@ def list_wallets(work: Work) -> Sequence[WalletRecord]:
     WALLET,
     form=OperationForm(
         "Open the wallet",
-        done="The wallet {name} is open and empty",
+        done="The wallet {name} is open and empty; its owner needs a password link to sign in",
         title="New wallet",
         path="/new-wallet",
         lists="/wallets",
     ),
 )
 def open_wallet(
-    work: Work, path: Name, asset_code: Currency, asset_scale: Scale, public_name: Name | None = None
+    work: Work,
+    path: Annotated[Name, said("What follows this server's address. It never changes.", label="Address")],
+    asset_code: Annotated[Currency, said("Such as USD. It never changes.", label="Currency")],
+    asset_scale: Annotated[Scale, said("2 for cents.", label="Decimals")],
+    public_name: Annotated[Name | None, said("Payers see it; the owner can change it.", label="Name")] = None,
 ) -> WalletRecord:
     """Open a wallet. It is empty, and its owner gets a password later."""
     return create_wallet(work, path, asset_code, asset_scale, public_name, None)
@@ -162,7 +177,7 @@ def change_wallet(
     work: Work,
     wallet: WalletName,
     public_name: Name | UnsetType | None = UNSET,
-    state: Literal["active", "inactive"] | UnsetType = UNSET,
+    state: WalletStanding | UnsetType = UNSET,
 ) -> WalletRecord:
     """Rename, deactivate or activate a wallet. Members that are left out do not change; null removes the name."""
     found = require_wallet(work, wallet)
@@ -208,6 +223,7 @@ def create_wallet(
         "Deposit",
         WALLET,
         done="{asset_code} {amount:money} were deposited; {name} has {asset_code} {balance:money}",
+        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -217,7 +233,7 @@ def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | 
     if not found.active:
         sentence = f"The wallet {found.path} is inactive and receives no money; activate it first"
         raise WrongState(sentence, path=found.path)
-    return movements.move(work, _account(work, found), "deposit", amount, reference)
+    return movements.move(work, found.account_id, "deposit", amount, reference)
 
 
 @operation(
@@ -228,12 +244,13 @@ def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | 
         "Withdraw",
         WALLET,
         done="{asset_code} {amount:money} were withdrawn; {name} has {asset_code} {balance:money}",
+        undo=UNDO,
         moves_money=True,
     ),
 )
 def withdraw(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Take money out of a wallet. Record only what has really gone outside."""
-    return movements.move(work, _account(work, require_wallet(work, wallet)), "withdrawal", amount, reference)
+    return movements.move(work, require_wallet(work, wallet).account_id, "withdrawal", amount, reference)
 
 
 @operation(
@@ -347,9 +364,24 @@ def unlock(work: Work, wallet: WalletName) -> WalletRecord:
     return _change(work, wallet, "wallet.unlock", unlocked_at=work.now)
 
 
-def _account(work: Work, wallet: WalletRecord) -> NamedAccount:
-    asset = ASSETS.by_id(work, wallet.asset_id)
-    return NamedAccount(wallet.account_id, asset, "wallet", wallet.path, f"The wallet {wallet.path}")
+@operation(
+    "DELETE /wallets/{wallet}/sessions wallets:write",
+    WALLET,
+    command=CommandLine("wallet sign-out PATH", "alice"),
+    form=OperationForm(
+        "Sign out everywhere",
+        WALLET,
+        done="The owner of {name} is signed out in every browser",
+        path="/wallets/{wallet}/sign-out",
+        presses=True,
+    ),
+)
+def sign_out(work: Work, wallet: WalletName) -> WalletRecord:
+    """Sign a wallet's owner out in every browser. The password stays."""
+    found = require_wallet(work, wallet)
+    delete_sessions(work, OF_WALLETS, found.id)
+    server.record(work, "wallet.sign_out", found.path)
+    return found
 
 
 def _change(work: Work, path: str, action: str, **columns: str | int) -> WalletRecord:

@@ -15,7 +15,7 @@ from payres.core.http.routing import LateRoutes, Route
 from payres.core.http.serving import Background, Opening, Part
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.urls import PAGE_ROOTS
-from payres.html.sign_in import PasswordGate, SignInGuard
+from payres.html.sign_in import SignInGuard
 from payres.people.checkout_worker import CheckoutWorker
 from payres.people.services import PeopleServices
 
@@ -43,7 +43,7 @@ class _Pages:
 
 
 async def _open(opening: Opening) -> None:
-    opening.parts[PeopleServices] = PeopleServices(SignInGuard(opening.parts[PasswordGate]))
+    opening.parts[PeopleServices] = PeopleServices(opening.parts[SignInGuard])
     opening.pages = _Pages()
 
 

@@ -15,11 +15,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 WIDE, NARROW = ViewportSize(width=1280, height=900), ViewportSize(width=390, height=844)
 PATHS = (
-    *("", "/wallets", "/wallets/alice", "/wallets/savings%2Fof-a-wallet-with-a-long-path", "/wallets/alice/movements"),
-    *("/wallets/alice/keys/{kid}", "/wallets/alice/deposit", "/wallets/alice/deactivate", "/payments", "/grants"),
-    *("/payments/{incoming}", "/payments/{outgoing}", "/payments/{failed}", "/payments?state=sending"),
-    *("/payments/{incoming}/refund", "/grants/{grant}", "/grants/{grant}/revoke", "/peers", "/peers/second"),
-    *("/peers/second/unresolved-packets", "/assets", "/assets/USD/2", "/rates", "/new-wallet", "/new-api-key"),
+    *("", "/wallets", "/wallets?state=inactive", "/new-wallet", "/wallets/alice"),
+    *("/wallets/savings%2Fof-a-wallet-with-a-long-path", "/wallets/alice/movements", "/wallets/alice/keys/{kid}"),
+    *("/wallets/alice/deposit", "/wallets/alice/deactivate", "/payments", "/grants", "/payments/{incoming}"),
+    *("/payments/{outgoing}", "/payments/{failed}", "/payments?state=sending", "/payments/{incoming}/refund"),
+    *("/grants/{grant}", "/grants/{grant}/revoke", "/grants/{pending}", "/grants/{pending}/decision", "/peers"),
+    *("/peers/second", "/peers/second/unresolved-packets", "/assets", "/assets/USD/2", "/rates", "/new-api-key"),
+    *("/webhooks/{webhook}", "/new-webhook"),
     *("/packets/{packet}", "/webhooks", "/webhooks/deliveries", "/api-keys", "/api-keys/{api_key}", "/audit-log"),
     *("/exports", "/settings", "/wallets/nobody", "/nonsense"),
 )
@@ -85,6 +87,7 @@ async def test_row_of_a_list_is_two_lines_on_a_phone_and_leads_to_its_page(
     await sign_in(page, server, "sue")
     await page.goto(f"{server.base_url}/admin/wallets")
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="Alice"))
+    await row.scroll_into_view_if_needed()
     box = await row.bounding_box()
     assert box
     assert box["height"] < 90

@@ -77,7 +77,7 @@ def test_grant_is_found_by_id_and_by_redirect_url(payres: Command, as_json: AsJs
     assert (grant["id"], grant["state"], grant["client"]) == (asked.id, "pending", f"{BASE}/shop")
     assert (grant["access"], grant["walletAddress"]) == (ACCESS, f"{BASE}/alice")
     assert grant["interaction"]["redirect"] == asked.redirect
-    limits = f"sending at most USD 25.00, in each window of R12/2096-01-01T00:00:00Z/P1M, to {BASE}/incoming-payments/1"
+    limits = f"up to USD 25.00 a month, 13 times, from 1 January 2096, only to {BASE}/incoming-payments/1"
     [labels, cells] = rows_of(payres("grant", "list"))
     listed = dict(zip(labels, cells, strict=True))
     assert listed == {
@@ -86,11 +86,12 @@ def test_grant_is_found_by_id_and_by_redirect_url(payres: Command, as_json: AsJs
         "Client": f"{BASE}/shop “The Shop”",
         "Wallet": f"{BASE}/alice",
         "State": "pending",
-        "For": f"payments {limits}",
+        "What it may do": f"It may pay {limits}.",
         "Consent until (UTC)": grant["interaction"]["expiresAt"],
     }
     alone = {
-        "Access": f"outgoing-payment: create, read, for {BASE}/alice, {limits}",
+        "Access": f"outgoing-payment: create, read, for {BASE}/alice",
+        "Interval": "R12/2096-01-01T00:00:00Z/P1M",
         "Consent page": asked.redirect,
         "Afterwards the owner goes to": FINISH,
     }
@@ -100,22 +101,19 @@ def test_grant_is_found_by_id_and_by_redirect_url(payres: Command, as_json: AsJs
 @pytest.mark.parametrize(
     ("access", "words"),
     [
-        ([{"type": "quote", "actions": ["create", "read"]}], "quote: create, read"),
+        ([{"type": "quote", "actions": ["create"]}], "For any wallet of this server: It may ask for prices."),
         (
-            [
-                {"type": "quote", "actions": ["create"]},
-                {"type": "outgoing-payment", "actions": ["read"], "identifier": f"{BASE}/alice"},
-            ],
-            "quote: create; outgoing-payment: read",
+            [{"type": "outgoing-payment", "actions": ["read"], "identifier": f"{BASE}/alice"}],
+            "It may see the payments it made itself.",
         ),
         (
             [
                 {"type": "quote", "actions": ["create"]},
                 {"type": "outgoing-payment", "actions": ["create"], "identifier": f"{BASE}/alice"},
             ],
-            "payments of any amount",
+            "It may pay any amount.",
         ),
-        ([], "to know who the owner is"),
+        ([], "It learns who the owner is."),
     ],
 )
 def test_list_says_what_a_grant_is_for(payres: Command, asked: Asked, tx: Work, access: Any, words: str) -> None:
@@ -176,6 +174,20 @@ def test_approve_prints_the_finish_url(as_json: AsJson, asked: Asked) -> None:
     answer = as_json("grant", "approve", asked.redirect)
     assert answer["grant"]["state"] == "approved"
     assert re.fullmatch(re.escape(FINISH) + "&hash=[^&]+&interact_ref=[^&]+", answer["redirect"])
+
+
+@pytest.mark.parametrize("command", ["approve", "deny"])
+def test_reason_goes_to_the_grant_and_into_the_audit_log(as_json: AsJson, asked: Asked, command: str) -> None:
+    reason = "Alice told me so on the telephone"
+    assert as_json("grant", command, asked.id, "--reason", reason)["grant"]["interaction"]["reason"] == reason
+    [entry] = as_json("audit", "list", "--action", f"grant.{command}")["entries"]
+    assert entry["details"] == {"reason": reason}
+
+
+@pytest.mark.parametrize("reason", ["", " ", "x" * 141, "two\nlines", "un\u202eseen"])
+def test_reason_is_one_visible_line(payres: Command, as_json: AsJson, asked: Asked, reason: str) -> None:
+    assert "reason" in one_sentence(payres("grant", "approve", asked.id, "--reason", reason)).lower()
+    assert as_json("grant", "show", asked.id)["state"] == "pending"
 
 
 def test_client_without_a_finish_url_asks_for_itself(payres: Command, tx: Work) -> None:

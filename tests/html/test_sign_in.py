@@ -66,6 +66,17 @@ async def test_refusal_says_when_to_come_back_and_keeps_its_word(guard: SignInGu
     assert await status_of(guard, "right", NOW + 10 * MINUTE + wait * SECOND) == 200
 
 
+async def test_wrong_passwords_are_told_with_their_addresses_until_the_wallet_is_unlocked(guard: SignInGuard) -> None:
+    await guess(guard, MAX_WRONG_PASSWORDS, guesser=Guesser("192.0.2.1"))
+    await guess(guard, 2, guesser=Guesser("192.0.2.2"))
+    await guess(guard, 1, number=2)
+    await guess(guard, 1, guesser=Guesser(known_browser=b"hers"))
+    assert guard.wrong_tries(wallet(), NOW) == (MAX_WRONG_PASSWORDS + 2, 2, NOW + 15 * MINUTE)
+    assert guard.wrong_tries(wallet(2), NOW) == (1, 1, None)
+    assert guard.wrong_tries(wallet(unlocked_at=NOW), NOW) == (0, 0, None)
+    assert guard.wrong_tries(wallet(), NOW + 15 * MINUTE) == (0, 0, None)
+
+
 async def test_right_password_forgives_the_wrong_ones(guard: SignInGuard) -> None:
     await guess(guard, MAX_WRONG_PASSWORDS - 1)
     assert await status_of(guard, "right") == 200

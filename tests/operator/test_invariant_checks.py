@@ -13,7 +13,7 @@ from payres.core.store.grants import GRANTS, GrantRecord
 from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Transaction, Work
-from payres.operator import assets, invariant_checks, wallets
+from payres.operator import assets, invariant_checks, movements, wallets
 from payres.operator.refunds import WantedRefund
 from payres.operator.store.invariants import LEDGER_INVARIANTS
 from tests.works import NOW, refund, sending_payment, work_at
@@ -61,6 +61,7 @@ def keep_books(tx: Work) -> None:
     _fail(tx, _start(tx, alice, "2-failed"))
     _start(tx, alice, "3-sending", "EUR", "2-euros")
     refund(tx, WantedRefund("1-open", "returned", "0.40"))
+    movements.undo(tx, wallets.deposit(tx, "carol", "0.50").id)
 
 
 def _start(
@@ -105,7 +106,7 @@ def test_check_proves_right_books_and_says_over_how_much(tx: Transaction) -> Non
     examined = {finding.name: finding.examined for finding in findings}
     assert examined["zero_sum"] == 2
     assert examined["balances"] == 7
-    assert examined["transfers"] == 6
+    assert examined["transfers"] == 8
     assert examined["refunds"] == examined["refunded"] == 1
     assert examined["held"] == examined["sending"] == 1
     assert examined["received"] == examined["sent"] == examined["delivered"] == examined["spending"] == 2
@@ -131,6 +132,7 @@ def test_check_takes_windows_in_which_all_was_given_back(tx: Transaction) -> Non
     assert invariant_checks.first_broken(invariant_checks.check(tx)) is None
 
 
+FIRST = "(SELECT id FROM movement WHERE transfer_id = 1)"
 CROSSED = """
     INSERT INTO transfer (debit_account_id, credit_account_id, amount, kind, created_at)
     SELECT d.id, c.id, 5, 'exchange', 0 FROM account d JOIN account c ON c.kind = 'wallet' AND c.asset_id <> d.asset_id
@@ -185,6 +187,7 @@ CROSSED = """
         ),
         ("movements", "(deposit) is no movement", "DELETE FROM movement"),
         ("movements", "transfer 1 (deposit)", "UPDATE movement SET account_id = 2 WHERE transfer_id = 1"),
+        ("undone", "is not the opposite", f"UPDATE movement SET undoes = {FIRST} WHERE undoes IS NOT NULL"),
         ("delivered", "1-completed", "UPDATE outgoing_payment SET delivered = 99 WHERE id = '1-completed'"),
         (
             "ended",

@@ -4,6 +4,7 @@ refusals."""
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -15,13 +16,17 @@ from click.testing import CliRunner
 from payres.cli import main
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store.accounts import ensure_asset, set_rate
-from payres.operator import keys, peers, wallets
+from payres.core.store.events import last_sequence
+from payres.core.store.work import Work
+from payres.operator import keys, peers, wallets, webhooks
 from payres.operator.api import all_operations
 from payres.operator.declarations import Operation
+from payres.webhooks.store.webhooks import DELIVERIES, DeliveryRecord
 from tests.helpers import TIMEOUT, Json, usd
 from tests.instance import Instance
 from tests.operator.api.conftest import Program
-from tests.operator.pages.browser import PASSWORD, Browser, words_of
+from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
+from tests.webhooks.conftest import Sample
 
 Given = dict[str, Any]
 OPERATIONS: Final = {one.id: one for one in all_operations()}
@@ -81,8 +86,21 @@ class New:
 
     def webhook(self) -> str:
         url = f"https://hooks.example/{self._name('hook')}"
+        for one in self.program.get("/webhooks")["result"][2:]:  # there may be 16
+            self.program.change("DELETE", f"/webhooks/{one['id']}")
         self.made.append(self.program.post("/webhooks", {"url": url})["id"])
         return self.made[-1]
+
+    def operator(self) -> str:
+        name = self._name("operator")
+        self.browser.new_link(name)
+        return name
+
+    def signed_in(self) -> str:
+        name = self._name("operator")
+        with Browser(self.instance) as other:
+            other.follow_link(name)
+        return name
 
     def api_key(self) -> str:
         made = self.program.post("/api-keys", {"name": self._name("key"), "scopes": ["audit:read"]})
@@ -92,6 +110,13 @@ class New:
     def grant(self) -> str:
         wallet = self.instance.wallet(self.wallet())
         self.instance.client.obtain_grant({"type": "incoming-payment", "actions": ["read"], "identifier": wallet})
+        [newest] = self.instance.read(lambda work: work.execute('SELECT max(id) FROM "grant"').fetchone())
+        self.made.append(newest)
+        return str(newest)
+
+    def asked(self) -> str:
+        wallet = self.instance.wallet(self.wallet())
+        self.instance.client.request_grant({"type": "outgoing-payment", "actions": ["create"], "identifier": wallet})
         [newest] = self.instance.read(lambda work: work.execute('SELECT max(id) FROM "grant"').fetchone())
         self.made.append(newest)
         return str(newest)
@@ -117,6 +142,9 @@ class Case(NamedTuple):
 
 
 CASES: Final = (
+    Case("operators.set_role", lambda new: {"name": new.operator(), "role": "read-only"}, "admin.role"),
+    Case("operators.sign_out", lambda new: {"name": new.signed_in()}, "admin.sign_out"),
+    Case("operators.remove_operator", lambda new: {"name": new.operator()}, "admin.remove"),
     Case(
         "wallets.open_wallet",
         lambda new: {"path": new.unused(), "asset_code": "USD", "asset_scale": 2},
@@ -130,10 +158,12 @@ CASES: Final = (
     Case("wallets.deactivate", lambda new: {"wallet": new.wallet()}, "wallet.deactivate"),
     Case("wallets.activate", lambda new: {"wallet": new.wallet()}, "wallet.activate"),
     Case("wallets.unlock", lambda new: {"wallet": new.wallet()}, "wallet.unlock"),
+    Case("wallets.sign_out", lambda new: {"wallet": new.wallet()}, "wallet.sign_out"),
     Case("keys.list_keys", lambda new: {"wallet": new.keyed()["wallet"]}),
     Case("keys.revoke_key", lambda new: new.keyed(), "key.revoke"),
     Case("grants.list_grants", lambda new: {"state": "denied"}),
     Case("grants.show_grant", lambda new: {"id": new.grant()}),
+    Case("grants.decide", lambda new: {"id": new.asked(), "approve": False, "reason": "She told me so"}, "grant.deny"),
     Case("grants.revoke", lambda new: {"id": new.grant()}, "grant.revoke"),
     Case("assets.list_assets", lambda new: {}),
     Case("assets.set_fee", lambda new: new.asset() | {"fixed": "0.10", "basis_points": 50}, "fee.set"),
@@ -155,9 +185,14 @@ CASES: Final = (
     Case("payment_history.show_payment", lambda new: {"id": new.payment()}),
     Case("webhooks.list_webhooks", lambda new: {}),
     Case("webhooks.add", lambda new: {"url": f"https://{new.unused()}.example/"}, "webhook.add"),
+    Case("webhooks.change", lambda new: _changed_webhook(new), "webhook.change"),
+    Case("webhooks.pause", lambda new: {"id": new.webhook()}, "webhook.pause"),
+    Case("webhooks.resume", lambda new: {"id": new.webhook()}, "webhook.resume"),
+    Case("webhooks.list_attempts", lambda new: {"id": new.webhook()}),
     Case("webhooks.remove", lambda new: {"id": new.webhook()}, "webhook.remove"),
     Case("webhooks.rotate", lambda new: {"id": new.webhook()}, "webhook.rotate"),
     Case("webhooks.replay_failed", lambda new: {"id": new.webhook()}, "webhook.replay"),
+    Case("webhooks.replay", lambda new: {"failed": True, "webhook": new.webhook()}, "webhook.replay"),
     Case("webhooks.list_deliveries", lambda new: {"state": "failed"}),
     Case("api_keys.revoke_api_key", lambda new: {"id": new.api_key()}, "api_key.revoke"),
     Case("audit.list_entries", lambda new: {}),
@@ -201,6 +236,10 @@ def _funded(new: New) -> Given:
     asset = new.asset()
     new.program.post(f"/assets/{asset['code']}/2/liquidity/deposits", {"amount": "9.50"})
     return asset | {"amount": "9.00"}
+
+
+def _changed_webhook(new: New) -> Given:
+    return {"id": new.webhook(), "name": "Order book", "events": ("wallet.*",)}
 
 
 def _moved(new: New, amount: str) -> Given:
@@ -266,6 +305,8 @@ def by_form(new: New, operation: Operation, given: Given) -> Outcome:
     page = new.browser.get(path)
     if page.status_code != 200:
         return Outcome(None, words_of(page))
+    hidden = hidden_fields(page).items()
+    fields = {name.removeprefix("was."): value for name, value in hidden if name.startswith("was.")} | fields
     fields |= {"password": PASSWORD} if operation.form.moves_money else {}
     answer = new.browser.send(path, choice=next(iter(operation.form.buttons)), **fields)
     if operation.shows_secret and answer.status_code == 200:
@@ -328,7 +369,8 @@ def test_operation_is_the_same_on_each_surface(case: Case, new: New) -> None:
             written = f"{newest[2]} {newest[3]}"
             # A replay of failed deliveries has only their number in the audit log.
             for name, value in given.items() if case.action != "webhook.replay" else ():
-                assert all((str(one) in written) is not name.endswith("_token") for one in _each(value)), name
+                said = [str(one) for one in _each(value) if not isinstance(one, bool)]
+                assert all((one in written) is not name.endswith("_token") for one in said), name
             details = {name: value for name, value in newest[3].items() if name != "reference"}
             audited.append([newest[1], *plain(new, [newest[2], details])])
     assert all(plain(new, found) == plain(new, answers[0]) for found in answers)
@@ -405,10 +447,24 @@ FORMS: Final = [one for one in OPERATIONS.values() if one.form]
 # Things of the forms that CASES has none for.
 THINGS: Final[Mapping[str, Callable[[New], Given]]] = {
     "assets.withdraw_fees": lambda new: new.asset(),
+    "operators.renew_link": lambda new: {"name": new.operator()},
     "keys.add_key": lambda new: {"wallet": new.wallet()},
     "payments.refund": lambda new: {"id": new.payment()},
     "wallets.make_password_link": lambda new: {"wallet": new.wallet()},
     "webhooks.test": lambda new: {"id": new.webhook()},
+}
+
+
+def _leave_undelivered(work: Work, id: str) -> None:
+    work.emit("grant.denied", None, Sample(1))
+    DELIVERIES.insert(work, DeliveryRecord(last_sequence(work), id, "failed", 10, None, work.now, 500, "no"))
+
+
+# What is done with them first, so that the form is not over.
+BEFORE: Final[Mapping[str, Callable[..., object]]] = {
+    "wallets.activate": wallets.deactivate,
+    "webhooks.resume": webhooks.pause,
+    "webhooks.replay_failed": _leave_undelivered,
 }
 
 
@@ -421,13 +477,14 @@ def test_page_of_a_thing_has_a_button_for_each_form_about_it(operation: Operatio
         return  # a packet has no page but that of its form
     given = next((case.given for case in CASES if case.id == operation.id), None) or THINGS[operation.id]
     names = {name: str(value) for name, value in given(new).items()}
-    if operation.id == "wallets.activate":
-        new.instance.write(lambda work: wallets.deactivate(work, names["wallet"]))
+    if operation.id in BEFORE:
+        new.instance.write(partial(BEFORE[operation.id], **names))
     page = new.browser.get(
         "/admin" + form.about.page.format_map({key: quote(one, safe="") for key, one in names.items()})
     )
     target = "/admin" + form.url_of(names)
-    assert (f'action="{target}"' if form.presses else f'href="{target}"') in page.text
+    # A form that stands whole on the page of the thing is sent from there.
+    assert (f'action="{target}"' if form.presses or form.needs else f'href="{target}"') in page.text
     assert form.heading in words_of(page)
     assert form.heading in words_of(new.browser.get(target))
 

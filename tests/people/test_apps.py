@@ -1,8 +1,11 @@
 """The pages of apps that may spend from a wallet."""
 
+from html import unescape
+
 import pytest
 
-from payres.operator import keys
+from payres.core.store.work import Work
+from payres.operator import grants, keys
 from tests.helpers import receiver_of, refusal, usd
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
@@ -72,6 +75,22 @@ def test_only_receiver_of_an_app_is_called_by_name_here_and_by_host_elsewhere(sh
         with OwnersBrowser(shared, path_of(owner)) as browser:
             for page in (TAB, f"{TAB}/{grant_id}"):
                 assert f"It may pay up to USD 20.00, only to {name}." in browser.words(page)
+
+
+def test_owner_reads_why_the_operator_decided(shared: Instance) -> None:
+    owner, reason = new_owner(shared), "<b>Alice</b> told me so"
+    for approve, says in ((True, "Approved"), (False, "Refused")):
+        asked = shared.client.request_grant(
+            {"type": "outgoing-payment", "actions": ["create"], "identifier": owner.wallet_address},
+            interact={"start": ["redirect"]},
+        ).json()["interact"]["redirect"]
+
+        def decide(work: Work, ref: str = asked, approve: bool = approve) -> str:
+            return grants.decide(work, grants.named_grant(work, ref), approve, reason).grant.id
+
+        grant_id = shared.write(decide)
+        with OwnersBrowser(shared, path_of(owner)) as browser:
+            assert f"{says} for you by the operator: “{reason}”" in unescape(browser.words(f"{TAB}/{grant_id}"))
 
 
 def test_only_the_owner_sees_and_stops_and_only_by_a_form_of_the_page(shared: Instance) -> None:

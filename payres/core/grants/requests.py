@@ -62,9 +62,9 @@ def find_pending(tx: Transaction, interaction_id: str, nonce: str) -> Pending:
     return Pending(GRANTS.by_id(tx, interaction.grant_id), interaction)
 
 
-def decide(work: Work, pending: Pending, approve: bool, decider: Decider) -> str | None:
+def decide(work: Work, pending: Pending, approve: bool, decider: Decider, reason: str | None = None) -> str | None:
     """Approves or denies the grant, which was read in this unit. Returns the URL to send the user to, or None without a
-    finish URI.
+    finish URI. The owner is shown the reason.
 
     Raises WrongState after a decision, InvalidInteraction if the request has expired.
     """
@@ -75,7 +75,8 @@ def decide(work: Work, pending: Pending, approve: bool, decider: Decider) -> str
     changed = grants.change_state(work, grant.id, "pending", after, ended_at)
     assert changed
     GRANTS.update(work, grant.id, purge_at=work.now + retention.DECIDED_GRANT)
-    INTERACTIONS.update(work, interaction.id, reference=reference, decided_at=work.now, decided_by=decider)
+    decided = {"decided_at": work.now, "decided_by": decider, "reason": reason}
+    INTERACTIONS.update(work, interaction.id, reference=reference, **decided)
     if not approve:
         emit_grant_event(work, "grant.denied", grant)
     return _redirect(work.urls, interaction, reference)

@@ -39,7 +39,8 @@ class GrantRecord(msgspec.Struct, frozen=True):
 
 
 class InteractionRecord(msgspec.Struct, frozen=True):
-    """A row of `interaction`. reference is the interact_ref while it is usable."""
+    """A row of `interaction`. reference is the interact_ref while it is usable, reason what an operator wrote for the
+    owner."""
 
     id: str
     grant_id: str
@@ -51,6 +52,7 @@ class InteractionRecord(msgspec.Struct, frozen=True):
     expires_at: int
     decided_at: int | None
     decided_by: Decider | None = None
+    reason: str | None = None
 
 
 class SpendingRecord(msgspec.Struct, frozen=True):
@@ -71,6 +73,7 @@ class DecidedRecord(GrantRecord, frozen=True):
 
     decided_at: int = 0
     decided_by: Decider | None = None
+    reason: str | None = None
     client: str = ""
     spent: int = 0
     finish_uri: str | None = None
@@ -86,6 +89,7 @@ DECIDED = Table(
     prefix="g.",
     decided_at="i.decided_at",
     decided_by="i.decided_by",
+    reason="i.reason",
     client="c.identity",
     finish_uri="i.finish_uri",
     spent="coalesce((SELECT sum(debit) FROM grant_spending WHERE grant_id = g.id), 0)",
@@ -104,18 +108,25 @@ IN_TIME: Final = {
 
 
 def page_of_grants(
-    tx: Transaction, state: GrantState | None, query: PageQuery, now: int, without_consent: bool
+    tx: Transaction,
+    state: GrantState | None,
+    query: PageQuery,
+    now: int,
+    without_consent: bool,
+    wallet_id: int | None = None,
 ) -> tuple[Sequence[GrantRecord], PageBounds]:
     """A page of grants, newest first, in one state or all; `without_consent` includes those that needed no consent.
+    Only those that ask the owner of a wallet, if one is given.
 
     `expired` grants were not decided in time, `lapsed` ones were approved but not continued in time.
     """
+    of_wallet = {} if wallet_id is None else {"wallet_address_id = ?": wallet_id}
     if state not in IN_TIME:
         # Most grants in the other states had an interaction.
         table = GRANTS if without_consent else CONSENTED if state in {None, "issued"} else WITH_INTERACTION
-        return select_page(tx, table, query, {} if state is None else {"state = ?": state})
+        return select_page(tx, table, query, of_wallet if state is None else {"state = ?": state} | of_wallet)
     stored, in_time, age = IN_TIME[state]
-    return select_page(tx, WITH_INTERACTION, query, {"g.state = ?": stored, f"i.{in_time} ?": now - age})
+    return select_page(tx, WITH_INTERACTION, query, {"g.state = ?": stored, f"i.{in_time} ?": now - age} | of_wallet)
 
 
 # Excludes grants that the client cancelled before a decision: these are not pending either.

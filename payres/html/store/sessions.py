@@ -75,6 +75,11 @@ def delete_sessions(tx: Transaction, kind: Kind, account_id: int) -> None:
     tx.execute(f"DELETE FROM session WHERE {kind.column} = ?", (account_id,))
 
 
+def count_sessions(tx: Transaction, kind: Kind, account_id: int, now: int) -> int:
+    """In how many browsers somebody is signed in to the account."""
+    return number(tx, f"SELECT count(*) FROM session WHERE {kind.column} = ? AND expires_at > ?", account_id, now)
+
+
 def insert_browser(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int) -> None:
     """Stores a browser as known to the account; deletes expired ones, and the oldest of too many."""
     purge(tx, BROWSERS, now)

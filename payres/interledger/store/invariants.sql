@@ -10,7 +10,7 @@ FROM transfer t JOIN account d ON d.id = t.debit_account_id JOIN account c ON c.
 LEFT JOIN packet k ON k.id = t.packet_id
 LEFT JOIN peer source ON source.id = k.from_peer_id LEFT JOIN peer target ON target.id = k.to_peer_id
 WHERE t.id BETWEEN :first AND :last AND (
-  (t.kind = 'fee') <> (c.kind = 'fees')
+  (t.kind = 'fee') <> (c.kind = 'fees' AND d.kind <> 'external') -- an undone withdrawal of fees comes from there
   OR (t.kind IN ('deposit', 'withdrawal')) <> ('external' IN (d.kind, c.kind))
   OR (k.id IS NOT NULL AND d.kind = 'peer' AND d.id IS NOT source.account_id)
   OR (k.id IS NOT NULL AND c.kind = 'peer' AND c.id IS NOT target.account_id)

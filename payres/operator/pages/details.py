@@ -7,33 +7,41 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from payres.core.grants.limits import spending_of
+from payres.core.grants.limits import Spending
 from payres.core.protocol.urls import ADMIN_ROOT
-from payres.core.protocol.visible import visible_text
+from payres.core.protocol.visible import note_of, visible_text, visible_url
+from payres.core.protocol.wire import encode
+from payres.core.store.events import find_event
+from payres.core.store.payments import INCOMING
 from payres.core.store.rows import PageQuery
+from payres.core.store.wallets import WalletRecord, find_with_wallet
 from payres.core.store.work import Work
-from payres.html.html import language_of
-from payres.html.sentences import other_words, spending_sentence
-from payres.operator import keys, payments, peers, wallets
+from payres.html.language import Language
+from payres.html.sentences import limit_words
+from payres.html.sign_in import SignInGuard
+from payres.html.store.sessions import OF_WALLETS, count_sessions
+from payres.operator import deliveries, keys, payments, peers, wallets
 from payres.operator.api import all_operations
 from payres.operator.declarations import operation_of
+from payres.operator.deliveries import ATTEMPTS
 from payres.operator.exports import export_statement
-from payres.operator.grants import GRANT
-from payres.operator.keys import KEY
-from payres.operator.movements import MOVEMENT
+from payres.operator.grants import GRANT, Grant, sees, spending_under
+from payres.operator.movements import MOVEMENT, Movement, undoable_until
 from payres.operator.pages.operations import filters_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.payment_history import HISTORY, show_payment, story_of
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER
-from payres.operator.shapes import Cell, Column, Shape, cell_of, facts_of, make_table, path_of
+from payres.operator.shapes import Cell, Column, Shape, facts_of, make_table, path_of
+from payres.operator.store.entries import MOVEMENTS
 from payres.operator.unresolved_packets import UNRESOLVED_PAYMENT, list_unresolved_payments
 from payres.operator.wallets import WALLET
+from payres.operator.webhooks import WEBHOOK
+from payres.webhooks.sender import event_view
 
 FEW: Final = PageQuery(10, None, "older")
 LIVE_SECONDS: Final = 5
 KNOWN: Final = "The outcome of each packet is known"
-NO_MOVEMENTS: Final = "There are no deposits or withdrawals yet"
 
 
 def _nothing(*_: object) -> dict[str, Any]:
@@ -56,12 +64,14 @@ async def thing_page(
 
 
 def shown_thing(visit: OperatorVisit, shape: Shape, thing: Any) -> dict[str, Any]:
-    """The values of the template of a thing: its heading, facts, forms, and what was just done."""
-    forms = [one.form for one in all_operations() if one.form and one.form.about is shape]
+    """The values of the template of a thing: its heading, facts, the forms with their URLs, and what each will do."""
+    about = [one for one in all_operations() if one.form and one.form.about is shape and not one.form.is_over(thing)]
+    urls = [f"{ADMIN_ROOT}{one.form.url_of(visit.segments)}" for one in about if one.form]
     return {
         "title": shape.name(thing),
         "facts": facts_of(shape.columns, thing),
-        "forms": [(one, f"{ADMIN_ROOT}{one.url_of(visit.segments)}") for one in forms if not one.is_over(thing)],
+        "forms": [(one.form, url) for one, url in zip(about, urls, strict=True)],
+        "will": {url: one.sentences(thing) for one, url in zip(about, urls, strict=True)},
         "thing": thing,
     }
 
@@ -71,24 +81,60 @@ def _listed(work: Work, rule: Any, **given: Any) -> Any:
     return operation_of(rule).run(work, given).result
 
 
-def _of_wallet(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
-    path = names["wallet"]
-    own_keys = _listed(work, keys.list_keys, wallet=path, revoked=True)
-    few_payments = _listed(work, payments.list_payments, page=FEW, wallet=path)
-    movements = _listed(work, wallets.list_movements, page=FEW, wallet=path)
-    own = [column for column in PAYMENT.on_pages if column.section != "wallets"]
-    return {
-        "base": path_of("wallets", path),
-        "statement": filters_of(operation_of(export_statement)),
-        "keys": make_table("Keys", [_key_id(path), *KEY.listed[1:]], own_keys, "No client signs for this wallet"),
-        "payments": make_table("Payments", own, few_payments, "There are no payments yet"),
-        "movements": make_table("Deposits and withdrawals", MOVEMENT.on_pages, movements, NO_MOVEMENTS),
-    }
+async def wallet_page(visit: OperatorVisit) -> Response:
+    """The page of a wallet."""
+    path = visit.segments["wallet"]
+
+    def unit(work: Work) -> tuple[WalletRecord, dict[str, Any]]:
+        owner = wallets.require_wallet(work, path)
+        own_keys = _listed(work, keys.list_keys, wallet=path)
+        moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path)]
+        moved += _listed(work, wallets.list_movements, page=FEW, wallet=path)
+        newest = sorted(moved, key=lambda one: one.created_at, reverse=True)[: FEW.count]
+        columns = [
+            Column("What", partial(_moved, work), "long", section="payments"),
+            Column("Amount", _amount, "number"),
+            Column("Time", "created_at", "time"),
+            Column("State", partial(_standing, work), "state"),
+        ]
+        return owner, {
+            "moved": make_table("Last movements", columns, newest, "Nothing has moved yet"),
+            "keys": [(one, path_of("wallets", path, "keys", one.kid)) for one in own_keys],
+            "sessions": count_sessions(work, OF_WALLETS, owner.id, work.now),
+            "thing": WALLET.show(work, owner),
+        }
+
+    owner, found = await visit.read(unit)
+    return visit.show(
+        "wallet.html",
+        **shown_thing(visit, WALLET, found["thing"]) | found,
+        base=path_of("wallets", owner.path),
+        statement=filters_of(operation_of(export_statement)),
+        tries=visit.context.part(SignInGuard).wrong_tries(owner, visit.context.clock.now()),
+    )
 
 
-def _key_id(path: str) -> Column:
-    link = partial(path_of, "wallets", path, "keys")
-    return Column("Key id", lambda one: Cell(one.kid, "code", link(one.kid)), section="keys")
+def _amount(one: Payment | Movement) -> Cell:
+    return Cell(one.amount if isinstance(one, Movement) else one.moved, "number", unit=one.asset_code)
+
+
+def _moved(work: Work, one: Payment | Movement) -> Cell:
+    """What moved, with the page of a payment."""
+    if isinstance(one, Movement):
+        own = "" if (one.reference or "page ").startswith("page ") else f": {one.reference}"  # not that of a form
+        return Cell(f"{one.kind.capitalize()}{own}", "long")
+    note = note_of(bytes(one.metadata).decode() if one.metadata is not None else None)
+    text = f"To {_receiver(work, one.receiver or '')}" if one.direction == "outgoing" else note or "Received"
+    return Cell(text, "long", path_of("payments", one.id))
+
+
+def _standing(work: Work, one: Payment | Movement) -> Cell:
+    """The state of a payment that is not completed; for a movement the form that undoes it, while that is possible."""
+    if not isinstance(one, Movement):
+        return Cell("" if one.state == "completed" else one.state, "state")
+    if undoable_until(work, MOVEMENTS.by_id(work, one.id)):
+        return Cell("Undo", link=path_of("movements", one.id, "undo"))
+    return Cell("undone" if one.undone_by else "undoes another" if one.undoes else "")
 
 
 # Rows are an event and its delivery to one webhook, or None if it has none.
@@ -115,7 +161,7 @@ async def payment_page(visit: OperatorVisit) -> Response:
         "payment.html",
         **shown_thing(visit, PAYMENT, payment) | {"facts": facts_of(HISTORY.columns, history)},
         payment=payment,
-        metadata=_metadata(payment),
+        metadata=None if payment.metadata is None else _indented(bytes(payment.metadata)),
         moments=story_of(history, visit.context.urls),
         history=history,
         events=make_table("Events", EVENT_COLUMNS, rows, "There are none any more: they are kept 30 days"),
@@ -124,24 +170,52 @@ async def payment_page(visit: OperatorVisit) -> Response:
     )
 
 
-def _metadata(payment: Payment) -> str | None:
-    if payment.metadata is None:
-        return None
-    text = msgspec.json.format(bytes(payment.metadata), indent=2).decode()
+def _indented(json: bytes) -> str:
+    text = msgspec.json.format(json, indent=2).decode()
     return "\n".join(map(visible_text, text.splitlines()))
+
+
+# What an app does with the wallet's money, by the state of its grant.
+VERBS: Final = {"pending": "asks to pay", "expired": "asked to pay", "denied": "asked to pay", "revoked": "could pay"}
 
 
 async def grant_page(visit: OperatorVisit) -> Response:
     """The page of a grant."""
-    grant = await visit.read(lambda work: GRANT.find(work, **visit.segments))
-    shown = shown_thing(visit, GRANT, grant)
-    facts = dict(shown["facts"])
-    facts["Wallet"] = cell_of(visit.context.urls.wallet_path(grant.wallet_address or ""), "long", "wallets")
-    language, access = language_of(visit.request), msgspec.json.encode(grant.access).decode()
-    english, spending = msgspec.structs.replace(language, code="en"), spending_of(access)
-    allowed = [spending_sentence(english, spending)] if spending else []
-    allowed += other_words(english, access, None, "")
-    return visit.show("grant.html", **shown | {"facts": facts.items()}, allowed=allowed)
+
+    def unit(work: Work) -> tuple[Grant, dict[str, Any]]:
+        grant = GRANT.find(work, **visit.segments)
+        own = work.urls.wallet_path(grant.wallet_address or "")
+        spending, english = spending_under(grant), Language("en", work.now)
+        paid = _listed(work, payments.list_payments, page=FEW, grant=grant.id)
+        columns = [column for column in PAYMENT.on_pages if column.label not in {"Direction", "Wallet"}]
+        return grant, {
+            "balance": dict(facts_of(WALLET.columns, WALLET.find(work, wallet=own)))["Balance"] if own else None,
+            "base": path_of("wallets", own or ""),
+            "verb": VERBS.get(grant.state, "may pay"),
+            "what": limit_words(english, spending) if spending else None,
+            "to": _receiver(work, spending.receiver) if spending and spending.receiver else None,
+            "address": visible_url(grant.client),
+            "renews_at": _renews_at(spending, work.now),
+            "sees": sees(grant, english),
+            "paid": make_table("What it paid", columns, paid, "It has paid nothing yet"),
+        }
+
+    grant, found = await visit.read(unit)
+    return visit.show("grant.html", **shown_thing(visit, GRANT, grant), **found)
+
+
+def _renews_at(spending: Spending | None, now: int) -> int | None:
+    """When the next window of the limit begins, in microseconds UTC."""
+    interval = spending.interval if spending else None
+    index = interval.window_at(now) if interval else None
+    return interval.boundary(index + 1) if interval and index is not None and index != interval.last else None
+
+
+def _receiver(work: Work, url: str) -> str:
+    """The name of the wallet of a bill here, or the host of one elsewhere."""
+    bill_id = work.urls.resource_id("incoming-payments", url)
+    found = find_with_wallet(work, INCOMING, bill_id) if bill_id else None
+    return found[1].name if found else visible_url(url).host
 
 
 def _of_peer(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
@@ -155,14 +229,29 @@ def _of_peer(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+def _of_webhook(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
+    def sent(event_id: str) -> str | None:
+        event = find_event(work, event_id)
+        return None if event is None else _indented(encode(event_view(event)))
+
+    at = ATTEMPTS.columns[0]
+    found = _listed(work, deliveries.list_attempts, id=names["id"])
+    return {
+        "attempts": [(one, at.cell(one), sent(one.event)) for one in found],
+        "again": path_of("webhooks", names["id"], "send"),
+        "deliveries": f"{path_of('webhooks', 'deliveries')}?webhook={names['id']}",
+    }
+
+
 def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]]:
     """The page of each kind of thing that a form is about, by its path."""
     shapes = {one.form.about for one in all_operations() if one.form and one.form.about}
     pages = {one.page: partial(thing_page, shape=one) for one in shapes if one.page}
     return {
         **pages,
-        WALLET.page: partial(thing_page, shape=WALLET, template="wallet.html", more=_of_wallet),
+        WALLET.page: wallet_page,
         PEER.page: partial(thing_page, shape=PEER, template="peer.html", more=_of_peer),
+        WEBHOOK.page: partial(thing_page, shape=WEBHOOK, template="webhook.html", more=_of_webhook),
         PAYMENT.page: payment_page,
         GRANT.page: grant_page,
     }

@@ -30,7 +30,7 @@ from payres.operator.api import (
     read_filters,
     send_export,
 )
-from payres.operator.declarations import Operation, OperationForm, operation_of
+from payres.operator.declarations import Input, Operation, OperationForm, operation_of
 from payres.operator.exports import Export, export_payments
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit
 from payres.operator.services import operator_of
@@ -49,6 +49,7 @@ LABELS: Final = {
     "action": "Did what contains",
     "object": "To what contains",
     "withoutConsent": "Without consent too",
+    "canSignIn": "Owner has a password",
 }
 DAYS: Final = frozenset({"from", "to"})
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
@@ -80,6 +81,8 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         title=title,
         about=listing.about,
         also=listing.also,
+        filtered=listing.views,
+        query=request.url.query,
         new=_new(listing.page or operation.path),
         table=make_table(title, shape.on_pages, found.result, listing.none),
         filters=filters_of(operation, filters),
@@ -209,7 +212,8 @@ class OperationPage:
         self.form = form
         inputs = [one for one in operation.inputs.values() if f"{{{one.name}}}" not in form.url]
         is_choice = isinstance(form.button, Mapping)
-        self._choice = next((one.name for one in inputs if is_choice and get_origin(one.type) is Literal), None)
+        choices = (one.name for one in inputs if is_choice and (one.is_mark or get_origin(one.type) is Literal))
+        self._choice = next(choices, None)
         self._inputs = [one for one in inputs if one.name != self._choice]
 
     async def __call__(self, visit: OperatorVisit) -> Response:
@@ -231,6 +235,8 @@ class OperationPage:
         except DomainError as error:
             found = note_error(visit.request, error)
             return await self._render(visit, form, self._problems(found), found.status)
+        if isinstance(answer, Response):  # a file
+            return answer
         if self.operation.shows_secret:
             shape = self.operation.shows
             assert shape is not None
@@ -296,13 +302,16 @@ class OperationPage:
             elif one.is_several:
                 chosen = [part for part in one.choices if form.get(f"{one.name}.{part}")]
                 typed[one.name] = chosen if one.choices else text.split()
-            elif text or one.is_required or was is not None:
+            elif text or self._needs(one) or was is not None:
                 is_amount = one.kind_of_field == "amount"
                 text = typed_decimal(text, language_of(visit.request).point) if is_amount else text
                 typed[one.name] = one.typed(work, text)
         if self._choice is not None:
             typed[self._choice] = form["choice"]
         return self.operation.read(typed)
+
+    def _needs(self, one: Input) -> bool:
+        return one.is_required or one.name in self.form.needs
 
     def _subject(
         self, work: Work, visit: OperatorVisit, answer: Any = None, before: FormSubject | None = None
@@ -320,7 +329,8 @@ class OperationPage:
         name = about.name(thing) if about and thing is not None else ""
         facts = facts_of(about.on_pages, thing) if self.form.about and about else ()
         members = (about.names_of(thing) if about else {}) | dict(visit.segments)
-        return FormSubject(thing, name, facts, _filled(back, members) or ADMIN_ROOT)
+        path = _filled(back, members) if isinstance(back, str) else back(thing)
+        return FormSubject(thing, name, facts, path or ADMIN_ROOT)
 
     def _sentence(self, answer: Any, subject: FormSubject) -> str:
         """What was done; amounts in groups of digits with `:money`."""
@@ -341,6 +351,9 @@ class OperationPage:
         self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], status: int, then: Any = None
     ) -> Response:
         subject = await visit.read(lambda work: self._subject(work, visit))
+        is_over = subject.thing is not None and not problems and self.form.is_over(subject.thing)
+        if self.form.moves_money and not (self._inputs or is_over) and visit.operator.may_change:
+            form = {"choice": next(iter(self.form.buttons)), **form}  # there is nothing to fill in first
         is_looked_over = "password" in problems or (self.form.moves_money and "choice" in form and not problems)
         columns = self.form.about.columns if self.form.about and then is not None else ()
         changes = zip(facts_of(columns, subject.thing), facts_of(columns, then), strict=True)
@@ -349,8 +362,8 @@ class OperationPage:
             status,
             subject=subject,
             action=self.form,
-            will=self.form.sentences(subject.thing) or self.operation.docstring.split("\n\n"),
-            is_over=subject.thing is not None and self.form.is_over(subject.thing),
+            will=self.operation.sentences(subject.thing),
+            is_over=is_over,
             fields=self._fields(form, problems, subject.thing, language_of(visit.request).point),
             changes=[(label, before, after) for (label, before), (_, after) in changes if before != after],
             form=form,
@@ -378,7 +391,7 @@ class OperationPage:
                     options=one.choices,
                     unit=getattr(thing, "asset_code", "") if kind == "amount" else "",
                     problem=problems.get(one.name, ""),
-                    is_required=one.is_required and "is_reference" not in one.extra,
+                    is_required=self._needs(one) and "is_reference" not in one.extra,
                     longest=one.longest or 100,
                 )
             )

@@ -68,6 +68,7 @@ def page_of_payments(
     now: int,
     *,
     wallet_id: int | None = None,
+    grant_id: str | None = None,
     direction: Direction | None = None,
     state: PaymentState | None = None,
     since: int | None = None,
@@ -77,13 +78,14 @@ def page_of_payments(
     most: int | None = None,
     failure: str | None = None,
 ) -> tuple[Sequence[PaymentRecord], PageBounds]:
-    """A page, newest first. There is an index by wallet; other filters are applied to each row.
+    """A page, newest first. There are indexes by wallet and by grant; other filters are applied to each row.
 
     None matches all. Times are microseconds, amounts are in the wallet's minor unit. A counterpart is the id of a local
     wallet, or a URL prefix of a remote one.
     """
     conditions: dict[str, Any] = {
         "p.wallet_address_id = ?": wallet_id,
+        "p.grant_id = ?": grant_id,
         "p.direction = ?": direction,
         "p.created_at >= ?": since,
         "p.created_at < ?": until,

@@ -50,8 +50,12 @@ class TransferLine(EntryRecord, frozen=True):
 
 def account_name(account: str) -> str:
     """SQL for the name of an account, given its alias; the alias of its asset is `s`."""
+    return f"{account}.kind || ' ' || {_holder(account)}"
+
+
+def _holder(account: str) -> str:
     return (
-        f"{account}.kind || ' ' || CASE {account}.kind"
+        f"CASE {account}.kind"
         f" WHEN 'wallet' THEN (SELECT path FROM wallet_address WHERE account_id = {account}.id)"
         f" WHEN 'peer' THEN (SELECT name FROM peer WHERE account_id = {account}.id)"
         " ELSE s.code || ' ' || s.scale END"
@@ -136,20 +140,62 @@ def net_change(tx: Transaction, account_id: int, first: int, last: int, until: i
     return sum(amount for (amount,) in rows)  # may exceed SQLite's integers
 
 
+class NamedAccount(msgspec.Struct, frozen=True):
+    """An account that money moves into or out of. `name` is its name in the audit log: `alice`, or `USD 2`."""
+
+    id: int
+    kind: str
+    asset_id: int
+    asset_code: str
+    asset_scale: int
+    name: str
+
+    @property
+    def asset(self) -> Asset:
+        return Asset(self.asset_code, self.asset_scale)
+
+
 class MovementRecord(msgspec.Struct, frozen=True):
-    """A row of `movement` with the kind and amount of its transfer; kind is `deposit` or `withdrawal`."""
+    """A row of `movement` with the kind and amount of its transfer; kind is `deposit` or `withdrawal`. `account` is the
+    name of its account, such as `wallet alice`, undone_by the movement that undoes it."""
 
     id: str
     account_id: int
     transfer_id: int
     reference: str | None
     created_at: int
+    undoes: str | None
+    undone_by: str | None
     kind: str
     amount: int
+    account: str
+    asset_code: str
+    asset_scale: int
+
+    @property
+    def asset(self) -> Asset:
+        return Asset(self.asset_code, self.asset_scale)
 
 
+NAMED_ACCOUNTS = Table(
+    NamedAccount,
+    "account a JOIN asset s ON s.id = a.asset_id",
+    prefix="a.",
+    asset_code="s.code",
+    asset_scale="s.scale",
+    name=_holder("a"),
+)
 MOVEMENTS = Table(
-    MovementRecord, "movement m JOIN transfer t ON t.id = m.transfer_id", prefix="m.", kind="t.kind", amount="t.amount"
+    MovementRecord,
+    "movement m JOIN transfer t ON t.id = m.transfer_id JOIN account a ON a.id = m.account_id"
+    " JOIN asset s ON s.id = a.asset_id",
+    prefix="m.",
+    undone_by="(SELECT id FROM movement WHERE undoes = m.id)",
+    kind="t.kind",
+    amount="t.amount",
+    account=account_name("a"),
+    asset_code="s.code",
+    asset_scale="s.scale",
 )
 
 

@@ -7,3 +7,10 @@ WHERE t.id BETWEEN :first AND :last AND t.kind IN ('deposit', 'withdrawal') AND 
   SELECT 1 FROM movement m WHERE m.transfer_id = t.id
   AND m.account_id = iif(t.kind = 'deposit', t.credit_account_id, t.debit_account_id)
 );
+
+-- undone: each movement that undoes another is its opposite in the same account
+-- about transfers, by transfer.id
+SELECT 'movement ' || m.id || ' is not the opposite of movement ' || m.undoes FROM transfer t
+JOIN movement m ON m.transfer_id = t.id JOIN movement f ON f.id = m.undoes JOIN transfer o ON o.id = f.transfer_id
+WHERE t.id BETWEEN :first AND :last
+AND (t.debit_account_id, t.credit_account_id, t.amount) <> (o.credit_account_id, o.debit_account_id, o.amount);

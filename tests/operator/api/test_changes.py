@@ -169,6 +169,7 @@ def test_grants_are_decided_and_revoked(program: Program) -> None:
     decision = program.change("PUT", f"/grants/{grant_id}/decision", {"approve": True})
     assert (decision["grant"]["state"], decision["redirect"]) == ("approved", None)
     assert decision["grant"]["interaction"]["redirect"] == asked["interact"]["redirect"]
+    assert decision["grant"]["interaction"]["reason"] is None, "it was left out"
     assert last_change(program) == ("grant.approve", grant_id, {})
     error_of(program.ask("PUT", f"/grants/{grant_id}/decision", {"approve": False}), 409, "wrong_state")
     shown = program.get(f"/grants/{grant_id}")

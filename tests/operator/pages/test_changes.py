@@ -1,5 +1,6 @@
 """What operators do in the pages: each by a form that says what will happen."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -8,13 +9,15 @@ from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store.payments import refunds_of
 from payres.core.store.work import Work
 from payres.interledger.node import node_of
-from payres.operator import api_keys, keys
+from payres.operator import api_keys, keys, wallets
 from payres.operator.store.operators import API_KEYS
+from payres.operator.wallets import deposit
 from tests.core.payments.test_refunds import pay_from_remote
-from tests.helpers import last_segment, usd
+from tests.helpers import last_segment, usd, wait_until
 from tests.instance import Instance
 from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
 from tests.operator.pages.seed import Seeded, fill
+from tests.webhooks.endpoint import Endpoint, answering
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +34,55 @@ def open_wallet(payres: Instance, path: str, amount: str = "100.00") -> str:
 def test_grant_is_revoked(payres: Instance, ann: Browser) -> None:
     wallet = payres.wallet("alice")
     token = payres.client.grant({"type": "incoming-payment", "actions": ["create"], "identifier": wallet})
-    newest, *_ = ann.rows("/admin/grants", withoutConsent="true")
-    path = f"/admin/grants/{newest['Grant']}"
+    [newest] = payres.read(lambda work: work.execute('SELECT max(id) FROM "grant"').fetchone())
+    path = f"/admin/grants/{newest}"
+    assert f'href="{path}"' in ann.get("/admin/grants", withoutConsent="true").text
     assert f'href="{path}/revoke"' in ann.get(path).text
     assert "End a grant and all its tokens at once. What was paid stays paid." in ann.words(f"{path}/revoke")
     assert ann.send(f"{path}/revoke", choice="revoke").headers["location"] == path
     assert "There is nothing left to do here." in ann.words(f"{path}/revoke")
     assert payres.client.post("/incoming-payments", {"walletAddress": wallet}, token).status_code == 401
+
+
+@pytest.mark.parametrize(("choice", "state"), [("true", "approved"), ("false", "denied")])
+def test_deciding_in_the_owners_name_takes_a_reason(payres: Instance, ann: Browser, choice: str, state: str) -> None:
+    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": payres.wallet("alice")}
+    payres.client.request_grant(item, interact={"start": ["redirect"]})
+    [newest] = payres.read(lambda work: work.execute('SELECT max(id) FROM "grant"').fetchone())
+    path, reason = f"/admin/grants/{newest}", "She told me so on the telephone"
+    assert f'action="{path}/decision"' in ann.get(path).text
+    for without in ("", " "):
+        answer = ann.send(f"{path}/decision", choice=choice, reason=without)
+        assert (answer.status_code, 'id="reason-error"' in answer.text) == (400, True)
+    assert ann.send(f"{path}/decision", choice=choice, reason=reason).headers["location"] == path
+    words = ann.words(path)
+    assert f"State {state}" in words
+    assert f"“{reason}”" in words
+    assert ann.rows("/admin/audit-log")[0]["Details"] == f"reason {reason}"
+    assert "There is nothing left to do here." in ann.words(f"{path}/decision")
+
+
+def test_deposit_is_undone_from_the_line_after_it(payres: Instance, ann: Browser) -> None:
+    own = open_wallet(payres, "taken-back")
+    ann.send(f"{own}/deposit", choice="deposit", amount="12.50", password=PASSWORD)
+    page = ann.get(own)
+    assert "USD 12.50 were deposited; taken-back has USD 112.50" in words_of(page)
+    [undo] = re.findall(r'action="(/admin/movements/[^"]+/undo)"', page.text)
+    assert ann.http.post(undo, data=hidden_fields(page) | {"choice": "undo"}).headers["location"] == own
+    assert "USD 12.50 went back; both movements stay" in ann.words(own)
+    assert payres.balance("taken-back") == "100.00"
+    assert "There is nothing left to do here." in ann.words(undo)
+    payres.check_ledger()
+
+
+def test_undo_says_what_is_left_of_the_money(payres: Instance, ann: Browser) -> None:
+    own = open_wallet(payres, "spent", "1.00")
+    ann.send(f"{own}/deposit", choice="deposit", amount="12.50", password=PASSWORD)
+    [undo] = re.findall(r'action="(/admin/movements/[^"]+/undo)"', ann.get(own).text)
+    payres.write(lambda work: wallets.withdraw(work, "spent", "10.00"))
+    answer = ann.send(undo, choice="undo")
+    assert answer.status_code == 403
+    assert "The wallet spent has USD 3.50 free, less than USD 12.50." in words_of(answer)
 
 
 def test_key_of_a_wallet_is_revoked(payres: Instance, ann: Browser) -> None:
@@ -200,3 +245,37 @@ def test_forged_form_and_who_may_look_only_change_nothing(
         statuses = [ann.http.post(path, data=form | token).status_code for token in ({}, another)]
         assert [*statuses, browser.http.post(path, data=form | another).status_code] == [403, 403, 401]
     assert ann.rows("/admin/audit-log") == before
+
+
+def test_webhook_is_added_tested_paused_and_removed(payres: Instance, ann: Browser, endpoint: Endpoint) -> None:
+    assert 'href="/admin/new-webhook"' in ann.get("/admin/webhooks").text
+    fields = {"name": "Order book", "events": "wallet.*", "url": endpoint.url, "private": "true"}
+    made = ann.send("/admin/new-webhook", choice="add", **fields)
+    [path] = re.findall(r'<a class="button primary" href="(/admin/webhooks/[^"]+)">', made.text)
+    [secret] = re.findall(r"<textarea[^>]* readonly[^>]*>(whsec_[^<]+)</textarea>", made.text)
+    page = ann.get(path)
+    assert secret not in page.text
+    assert re.findall(r"<h1>(?:<bdi>)?([^<]+)", page.text) == ["Order book"]
+    assert "Nothing was sent yet" in page.text
+    endpoint.body = b"stored"
+    assert ann.send(f"{path}/test", choice="send").headers["location"] == path
+    assert endpoint.received[0].verified(secret)["type"] == "webhook.test"
+    assert "200 stored" in ann.words(path)
+    endpoint.answer = answering(500, 200)
+    payres.write(lambda work: deposit(work, "alice", "1.00"))
+    wait_until(lambda: "500 stored" in ann.words(path))
+    assert "It did not take the last event It was answered with 500." in ann.words(path)
+    [event] = re.findall(r'name="event" value="([^"]+)"', ann.get(path).text)
+    assert ann.send(f"{path}/send", choice="send", event=event).headers["location"] == path
+    assert endpoint.wait_for(3)[2].event["id"] == event
+    assert ann.send(f"{path}/pause", choice="pause").headers["location"] == path
+    assert "It is paused" in ann.words(path)
+    assert f'action="{path}/pause"' not in ann.get(path).text
+    assert ann.send(f"{path}/resume", choice="resume").headers["location"] == path
+    assert ann.send(f"{path}/change", choice="change", name="Books").headers["location"] == path
+    assert "Books is changed" in ann.words(path)
+    renewed = ann.send(f"{path}/secret", choice="make").text
+    assert "whsec_" in renewed
+    assert secret not in renewed
+    assert ann.send(f"{path}/remove", choice="remove").headers["location"] == "/admin/webhooks"
+    assert "The webhook Books is removed" in ann.words("/admin/webhooks")

@@ -1,0 +1,129 @@
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from payres.core.payments import ledger
+from payres.core.protocol.clock import MINUTE
+from payres.core.protocol.errors import InsufficientFunds, NotFound, WrongState
+from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.rows import AFTER_ALL, PageQuery
+from payres.core.store.server import AUDIT
+from payres.core.store.work import Work
+from payres.operator import assets, invariant_checks, movements, peers, wallets
+from payres.operator.store.entries import MOVEMENTS, MovementRecord, page_of_movements
+from tests.instance import Instance
+from tests.works import NOW, add_usd_peer, work_at
+
+OVER = NOW + movements.UNDO_MINUTES * MINUTE
+MAKE: dict[str, Callable[[Work], MovementRecord]] = {
+    "wallet.deposit": lambda tx: wallets.deposit(tx, "alice", "5.00", "invoice-17"),
+    "wallet.withdraw": lambda tx: wallets.withdraw(tx, "alice", "5.00", "invoice-17"),
+    "liquidity.deposit": lambda tx: assets.deposit_liquidity(tx, "USD", 2, "5.00"),
+    "liquidity.withdraw": lambda tx: assets.withdraw_liquidity(tx, "USD", 2, "5.00"),
+    "fees.withdraw": lambda tx: assets.withdraw_fees(tx, "USD", 2, "5.00"),
+    "peer.deposit": lambda tx: peers.deposit(tx, "bank", "5.00"),
+    "peer.withdraw": lambda tx: peers.withdraw(tx, "bank", "5.00"),
+}
+OPPOSITE = {"deposit": "withdraw", "withdraw": "deposit"}
+
+
+@pytest.fixture
+def tx(tx: Work) -> Work:
+    """Each account has ten dollars; the peer owes us nothing, and has a credit limit of ten."""
+    wallet = wallets.create_wallet(tx, "alice", "USD", 2, None, None)
+    wallets.deposit(tx, "alice", "20.00")
+    assets.deposit_liquidity(tx, "USD", 2, "10.00")
+    ledger.transfer(tx, wallet.account_id, ledger.operator_account(tx, wallet.asset_id, "fees"), 1000, "fee")
+    add_usd_peer(tx, "bank", "10.00")
+    return tx
+
+
+def balance(tx: Work, first: MovementRecord) -> int:
+    return ACCOUNTS.by_id(tx, first.account_id).balance
+
+
+@pytest.mark.parametrize("action", MAKE)
+def test_undo_makes_the_opposite_movement_and_keeps_the_first(tx: Work, action: str) -> None:
+    first = MAKE[action](tx)
+    before = balance(tx, first) - (500 if first.kind == "deposit" else -500)
+    assert movements.undoable_until(tx, first) == OVER
+    undone = movements.undo(tx, first.id)
+    assert (undone.undoes, undone.amount, undone.reference) == (first.id, 500, None)
+    assert balance(tx, first) == before
+    assert MOVEMENTS.by_id(tx, first.id).undone_by == undone.id
+    shown, _ = page_of_movements(tx, first.account_id, PageQuery(2))
+    assert [movements.MOVEMENT.columns[1].cell(movements.movement(tx, one)).text for one in shown] == [
+        f"{undone.kind}, undoes another",
+        f"{first.kind}, undone",
+    ]
+    kind, _, verb = action.partition(".")
+    entry = AUDIT.find(tx, "WHERE id < ? ORDER BY id DESC", AFTER_ALL)
+    assert entry is not None
+    assert (entry.action, entry.details) == (f"{kind}.{OPPOSITE[verb]}", {"amount": "5.00 USD", "undoes": first.id})
+    assert invariant_checks.first_broken(invariant_checks.check(tx)) is None
+
+
+def refused(tx: Work, first: MovementRecord, sentence: str) -> None:
+    before = balance(tx, first)
+    assert movements.undoable_until(tx, MOVEMENTS.by_id(tx, first.id)) is None
+    with pytest.raises((WrongState, InsufficientFunds), match=sentence):
+        movements.undo(tx, first.id)
+    assert balance(tx, first) == before
+
+
+def test_movement_is_undone_once_and_what_undoes_it_never(tx: Work) -> None:
+    first = wallets.deposit(tx, "alice", "5.00")
+    undone = movements.undo(tx, first.id)
+    refused(tx, first, "This deposit was undone already")
+    refused(tx, undone, "This withdrawal undoes another one")
+    with pytest.raises(NotFound):
+        movements.undo(tx, "0198c0de-0000-7000-8000-000000000000")
+
+
+def test_of_two_simultaneous_undos_one_wins(shared: Instance) -> None:
+    shared.create_wallet("undone", deposit="20.00")
+    first = shared.write(lambda work: wallets.deposit(work, "undone", "5.00"))
+
+    def undo(_: int) -> bool:
+        try:
+            return bool(shared.write(lambda work: movements.undo(work, first.id)))
+        except WrongState:
+            return False
+
+    with ThreadPoolExecutor(2) as threads:
+        assert sorted(threads.map(undo, range(2))) == [False, True]
+    assert shared.read(lambda work: balance(work, first)) == 2000
+
+
+@pytest.mark.parametrize("action", MAKE)
+def test_undo_ends_after_ten_minutes(tx: Work, action: str) -> None:
+    first = MAKE[action](tx)
+    assert movements.undoable_until(work_at(tx, OVER - 1), first) == OVER
+    refused(work_at(tx, OVER), first, "can be undone for 10 minutes, which are over")
+
+
+def test_undo_says_what_is_still_free(tx: Work) -> None:
+    first = wallets.deposit(tx, "alice", "5.00")
+    wallets.withdraw(tx, "alice", "12.00")
+    refused(tx, first, r"The wallet alice has USD 3\.00 free, less than USD 5\.00")
+
+
+def test_undo_puts_money_back_into_a_wallet_that_was_deactivated(tx: Work) -> None:
+    first = wallets.withdraw(tx, "alice", "5.00")
+    wallets.deactivate(tx, "alice")
+    movements.undo(tx, first.id)
+    assert balance(tx, first) == 1000
+
+
+def test_settlement_with_a_removed_peer_stays(tx: Work) -> None:
+    peers.deposit(tx, "bank", "5.00")
+    first = peers.withdraw(tx, "bank", "5.00")
+    peers.remove_peer(tx, "bank")
+    refused(tx, first, "The peer bank was removed")
+
+
+def test_reference_of_an_undone_deposit_is_not_taken_for_a_new_one(tx: Work) -> None:
+    movements.undo(tx, wallets.deposit(tx, "alice", "5.00", "invoice-17").id)
+    with pytest.raises(WrongState, match="that was undone"):
+        wallets.deposit(tx, "alice", "5.00", "invoice-17")
