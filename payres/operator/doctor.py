@@ -197,8 +197,9 @@ def _rates(work: Work) -> Iterator[Look]:
     lacking = {frozenset(pair) for pair in (*wanted, *((rate.base, rate.counter) for rate in rates))} - good
     pairs = ", ".join(sorted("/".join(sorted(pair)) for pair in lacking))
     if lacking:
-        fix = "Set one with `payres rate set`, or a service with rates_url, unless nobody is to exchange between them"
-        yield "exchange rates", f"no valid rate for {pairs}: somebody wanted it, or it has expired", WARNS, fix
+        fix = "Set one (`payres rate set`), or a service with rates_url, unless nobody is to exchange between them"
+        seen = f"no valid rate for {pairs}: somebody wanted it, or it has expired"
+        yield "exchange rates", seen, WARNS, fix, ("the page of exchange rates", "rates")
     elif len(accounts.list_codes(work)) > 1:
         yield "exchange rates", "all that somebody wanted lately are valid", False, ""
 
