@@ -227,7 +227,7 @@ def _of_webhook(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     return {
         "attempts": [(one, at.cell(one), sent(one.event)) for one in found],
         "again": path_of("webhooks", visit.segments["id"], "send"),
-        "deliveries": f"{path_of('webhooks', 'deliveries')}?webhook={names['id']}",
+        "deliveries": f"{path_of('webhooks', 'deliveries')}?webhook={visit.segments['id']}",
     }
 
 
