@@ -429,7 +429,7 @@ def test_frame_has_sections_views_a_way_back_and_one_search_box(ann: Browser, se
         ("/admin/wallets/alice/movements", "Wallets", [("/admin/wallets/alice", "alice")], []),
         ("/admin/assets/USD/2", "Currencies", [("/admin/assets", "Currencies")], ["Currencies", "Exchange rates"]),
         ("/admin/api-keys", "Programs", [], ["Webhooks", "API keys", "Exports"]),
-        ("/admin/audit-log", "Server", [], ["Backups", "Operators", "Audit log", "Settings"]),
+        ("/admin/audit-log", "Server", [], ["Backups", "Operators", "Audit log", "Ledger check", "Settings"]),
         (
             "/admin/webhooks/deliveries",
             "Programs",
