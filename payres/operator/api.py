@@ -265,6 +265,7 @@ TAGS: Final = {
     "exports": "Files for bookkeeping",
     "api-keys": "Keys of this API",
     "audit-log": "Who changed what",
+    "search": "Finding things of every kind",
     "backups": "Copies of the database",
     "events": "What has happened, as webhooks get it",
 }
@@ -303,7 +304,7 @@ def _operation(operation: Operation) -> documents.Schema:
             "operationId": operation.id,
             "summary": operation.summary,
             "tags": [operation.path.split("/")[1]],
-            "description": f"Needs the scope `{'` and `'.join(operation.scopes)}`.",
+            "description": f"Needs the scope `{'` and `'.join(operation.scopes).replace('|', '` or `')}`.",
         },
         _parameters(operation),
         operation.status,

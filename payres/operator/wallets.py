@@ -35,7 +35,7 @@ from payres.operator.declarations import (
     operation,
     said,
 )
-from payres.operator.movements import MOVEMENT, UNDO
+from payres.operator.movements import MOVEMENT
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -223,7 +223,6 @@ def create_wallet(
         "Deposit",
         WALLET,
         done="{asset_code} {amount:money} were deposited; {name} has {asset_code} {balance:money}",
-        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -244,7 +243,6 @@ def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | 
         "Withdraw",
         WALLET,
         done="{asset_code} {amount:money} were withdrawn; {name} has {asset_code} {balance:money}",
-        undo=UNDO,
         moves_money=True,
     ),
 )

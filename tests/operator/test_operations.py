@@ -161,6 +161,7 @@ CASES: Final = (
     Case("wallets.sign_out", lambda new: {"wallet": new.wallet()}, "wallet.sign_out"),
     Case("keys.list_keys", lambda new: {"wallet": new.keyed()["wallet"]}),
     Case("keys.revoke_key", lambda new: new.keyed(), "key.revoke"),
+    Case("search.search", lambda new: {"q": new.wallet()}),
     Case("grants.list_grants", lambda new: {"state": "denied"}),
     Case("grants.show_grant", lambda new: {"id": new.grant()}),
     Case("grants.decide", lambda new: {"id": new.asked(), "approve": False, "reason": "She told me so"}, "grant.deny"),

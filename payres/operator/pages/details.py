@@ -14,7 +14,7 @@ from payres.core.protocol.wire import encode
 from payres.core.store.events import find_event
 from payres.core.store.payments import INCOMING
 from payres.core.store.rows import PageQuery
-from payres.core.store.wallets import WalletRecord, find_with_wallet
+from payres.core.store.wallets import find_with_wallet
 from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.sentences import limit_words
@@ -25,7 +25,7 @@ from payres.operator.api import all_operations
 from payres.operator.declarations import operation_of
 from payres.operator.deliveries import ATTEMPTS
 from payres.operator.exports import export_statement
-from payres.operator.grants import GRANT, Grant, sees, spending_under
+from payres.operator.grants import GRANT, sees, spending_under
 from payres.operator.movements import MOVEMENT, Movement, undoable_until
 from payres.operator.pages.operations import filters_of
 from payres.operator.pages.sign_in import OperatorVisit
@@ -48,7 +48,7 @@ def _nothing(*_: object) -> dict[str, Any]:
     return {}
 
 
-Sections = Callable[[Work, Mapping[str, str]], dict[str, Any]]
+Sections = Callable[[Work, OperatorVisit], dict[str, Any]]
 
 
 async def thing_page(
@@ -57,7 +57,7 @@ async def thing_page(
     """The page of a thing: its facts, a button for each form about it that is not over, and what `more` finds."""
 
     def unit(work: Work) -> tuple[Any, dict[str, Any]]:
-        return shape.find(work, **visit.segments), more(work, visit.segments)
+        return shape.find(work, **visit.segments), more(work, visit)
 
     thing, found = await visit.read(unit)
     return visit.show(template, **shown_thing(visit, shape, thing), **found)
@@ -81,37 +81,26 @@ def _listed(work: Work, rule: Any, **given: Any) -> Any:
     return operation_of(rule).run(work, given).result
 
 
-async def wallet_page(visit: OperatorVisit) -> Response:
-    """The page of a wallet."""
+def _of_wallet(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     path = visit.segments["wallet"]
-
-    def unit(work: Work) -> tuple[WalletRecord, dict[str, Any]]:
-        owner = wallets.require_wallet(work, path)
-        own_keys = _listed(work, keys.list_keys, wallet=path)
-        moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path)]
-        moved += _listed(work, wallets.list_movements, page=FEW, wallet=path)
-        newest = sorted(moved, key=lambda one: one.created_at, reverse=True)[: FEW.count]
-        columns = [
-            Column("What", partial(_moved, work), "long", section="payments"),
-            Column("Amount", _amount, "number"),
-            Column("Time", "created_at", "time"),
-            Column("State", partial(_standing, work), "state"),
-        ]
-        return owner, {
-            "moved": make_table("Last movements", columns, newest, "Nothing has moved yet"),
-            "keys": [(one, path_of("wallets", path, "keys", one.kid)) for one in own_keys],
-            "sessions": count_sessions(work, OF_WALLETS, owner.id, work.now),
-            "thing": WALLET.show(work, owner),
-        }
-
-    owner, found = await visit.read(unit)
-    return visit.show(
-        "wallet.html",
-        **shown_thing(visit, WALLET, found["thing"]) | found,
-        base=path_of("wallets", owner.path),
-        statement=filters_of(operation_of(export_statement)),
-        tries=visit.context.part(SignInGuard).wrong_tries(owner, visit.context.clock.now()),
-    )
+    owner, own_keys = wallets.require_wallet(work, path), _listed(work, keys.list_keys, wallet=path)
+    moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path, used=True)]
+    moved += _listed(work, wallets.list_movements, page=FEW, wallet=path)
+    newest = sorted(moved, key=lambda one: one.created_at, reverse=True)[: FEW.count]
+    columns = [
+        Column("What", partial(_moved, work), "long", section="payments"),
+        Column("Amount", _amount, "number"),
+        Column("Time", "created_at", "time"),
+        Column("State", partial(_standing, work), "state"),
+    ]
+    return {
+        "base": path_of("wallets", owner.path),
+        "statement": filters_of(operation_of(export_statement)),
+        "moved": make_table("Last movements", columns, newest, "Nothing has moved yet"),
+        "keys": [(one, path_of("wallets", path, "keys", one.kid)) for one in own_keys],
+        "sessions": count_sessions(work, OF_WALLETS, owner.id, work.now),
+        "tries": partial(visit.context.part(SignInGuard).wrong_tries, owner, work.now),  # in the event loop, later
+    }
 
 
 def _amount(one: Payment | Movement) -> Cell:
@@ -159,10 +148,10 @@ async def payment_page(visit: OperatorVisit) -> Response:
     is_live = is_under_way and visit.request.query_params.get("live") == "1"
     return visit.show(
         "payment.html",
-        **shown_thing(visit, PAYMENT, payment) | {"facts": facts_of(HISTORY.columns, history)},
+        **shown_thing(visit, PAYMENT, payment) | {"facts": facts_of(HISTORY.columns[1:], history)},
         payment=payment,
         metadata=None if payment.metadata is None else _indented(bytes(payment.metadata)),
-        moments=story_of(history, visit.context.urls),
+        moments=story_of(history),
         history=history,
         events=make_table("Events", EVENT_COLUMNS, rows, "There are none any more: they are kept 30 days"),
         is_under_way=is_under_way,
@@ -176,32 +165,31 @@ def _indented(json: bytes) -> str:
 
 
 # What an app does with the wallet's money, by the state of its grant.
-VERBS: Final = {"pending": "asks to pay", "expired": "asked to pay", "denied": "asked to pay", "revoked": "could pay"}
+VERBS: Final = {
+    "pending": "asks to pay",
+    "expired": "asked to pay",
+    "denied": "asked to pay",
+    "lapsed": "could pay",
+    "revoked": "could pay",
+}
 
 
-async def grant_page(visit: OperatorVisit) -> Response:
-    """The page of a grant."""
-
-    def unit(work: Work) -> tuple[Grant, dict[str, Any]]:
-        grant = GRANT.find(work, **visit.segments)
-        own = work.urls.wallet_path(grant.wallet_address or "")
-        spending, english = spending_under(grant), Language("en", work.now)
-        paid = _listed(work, payments.list_payments, page=FEW, grant=grant.id)
-        columns = [column for column in PAYMENT.on_pages if column.label not in {"Direction", "Wallet"}]
-        return grant, {
-            "balance": dict(facts_of(WALLET.columns, WALLET.find(work, wallet=own)))["Balance"] if own else None,
-            "base": path_of("wallets", own or ""),
-            "verb": VERBS.get(grant.state, "may pay"),
-            "what": limit_words(english, spending) if spending else None,
-            "to": _receiver(work, spending.receiver) if spending and spending.receiver else None,
-            "address": visible_url(grant.client),
-            "renews_at": _renews_at(spending, work.now),
-            "sees": sees(grant, english),
-            "paid": make_table("What it paid", columns, paid, "It has paid nothing yet"),
-        }
-
-    grant, found = await visit.read(unit)
-    return visit.show("grant.html", **shown_thing(visit, GRANT, grant), **found)
+def _of_grant(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+    grant, english = GRANT.find(work, **visit.segments), Language("en", work.now)
+    own, spending = work.urls.wallet_path(grant.wallet_address or ""), spending_under(grant)
+    paid = _listed(work, payments.list_payments, page=FEW, grant=grant.id)
+    columns = [column for column in PAYMENT.on_pages if column.label not in {"Direction", "Wallet"}]
+    return {
+        "balance": dict(facts_of(WALLET.columns, WALLET.find(work, wallet=own)))["Balance"] if own else None,
+        "base": path_of("wallets", own or ""),
+        "verb": VERBS.get(grant.state, "may pay"),
+        "what": limit_words(english, spending) if spending else None,
+        "to": _receiver(work, spending.receiver) if spending and spending.receiver else None,
+        "address": visible_url(grant.client),
+        "renews_at": _renews_at(spending, work.now),
+        "sees": sees(grant, english),
+        "paid": make_table("What it paid", columns, paid, "It has paid nothing yet"),
+    }
 
 
 def _renews_at(spending: Spending | None, now: int) -> int | None:
@@ -218,8 +206,8 @@ def _receiver(work: Work, url: str) -> str:
     return found[1].name if found else visible_url(url).host
 
 
-def _of_peer(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
-    name = names["name"]
+def _of_peer(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+    name = visit.segments["name"]
     unresolved = _listed(work, list_unresolved_payments, name=name)
     settlements = _listed(work, peers.list_settlements, page=FEW, name=name)
     return {
@@ -229,17 +217,17 @@ def _of_peer(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _of_webhook(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
+def _of_webhook(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     def sent(event_id: str) -> str | None:
         event = find_event(work, event_id)
         return None if event is None else _indented(encode(event_view(event)))
 
     at = ATTEMPTS.columns[0]
-    found = _listed(work, deliveries.list_attempts, id=names["id"])
+    found = _listed(work, deliveries.list_attempts, id=visit.segments["id"])
     return {
         "attempts": [(one, at.cell(one), sent(one.event)) for one in found],
-        "again": path_of("webhooks", names["id"], "send"),
-        "deliveries": f"{path_of('webhooks', 'deliveries')}?webhook={names['id']}",
+        "again": path_of("webhooks", visit.segments["id"], "send"),
+        "deliveries": f"{path_of('webhooks', 'deliveries')}?webhook={visit.segments['id']}",
     }
 
 
@@ -249,9 +237,9 @@ def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]
     pages = {one.page: partial(thing_page, shape=one) for one in shapes if one.page}
     return {
         **pages,
-        WALLET.page: wallet_page,
+        WALLET.page: partial(thing_page, shape=WALLET, template="wallet.html", more=_of_wallet),
         PEER.page: partial(thing_page, shape=PEER, template="peer.html", more=_of_peer),
         WEBHOOK.page: partial(thing_page, shape=WEBHOOK, template="webhook.html", more=_of_webhook),
         PAYMENT.page: payment_page,
-        GRANT.page: grant_page,
+        GRANT.page: partial(thing_page, shape=GRANT, template="grant.html", more=_of_grant),
     }

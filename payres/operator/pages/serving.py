@@ -44,6 +44,7 @@ PAGES: Final[Mapping[str, Callable[..., Any]]] = {
     "/backups": server.backups_page,
     "/ledger-check": server.check_page,
     "/settings": server.settings_page,
+    "/search": overview.search_page,
 }
 
 
