@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from payres.core.protocol.clock import SystemClock
-from payres.core.protocol.errors import NotFound, WrongState
+from payres.core.protocol.errors import NotFound, Unavailable, WrongState
 from payres.core.store.work import Work
 from payres.operator.backups import make_backup
 from payres.operator.invariant_checks import ledger_scans
