@@ -554,14 +554,16 @@ create index checkout_of_payment on checkout (incoming_payment_id, changed_at);
 -- ==== Webhooks ====
 
 -- Webhooks. events are comma-separated names and patterns. Each event up to cursor was attempted once or is not wanted;
--- those that are sent again have a row in delivery. Secrets are encrypted; previous_secret also signs until
--- previous_until. last_status and last_error are of the latest attempt.
+-- those that are sent again have a row in delivery. While a webhook is paused, or disabled because it answered 410,
+-- events wait. Secrets are encrypted; previous_secret also signs until previous_until. last_status and last_error are of
+-- the latest attempt.
 create table webhook (
   id text primary key,
+  name text,
   url text not null,
   events text not null,
   is_private integer not null check (is_private in (0, 1)),
-  state text not null default 'active' check (state in ('active', 'disabled')),
+  state text not null default 'active' check (state in ('active', 'paused', 'disabled')),
   secret blob not null,
   previous_secret blob,
   previous_until integer,
@@ -599,6 +601,22 @@ create table delivery (
 create index delivery_due on delivery (webhook_id, next_at) where next_at is not null;
 create index delivery_changed on delivery (webhook_id, coalesce(last_attempt_at, next_at)) where next_at is not null;
 create index delivery_of_webhook on delivery (webhook_id, state, sequence);
+
+-- The last attempts to send events to each webhook, in the order of number. attempt counts those at the same event;
+-- answer is the beginning of the answer's body. The events may have been deleted.
+create table webhook_attempt (
+  webhook_id text not null references webhook,
+  number integer not null,
+  event text not null,
+  type text not null,
+  attempt integer not null,
+  at integer not null,
+  milliseconds integer not null,
+  status integer,
+  error text,
+  answer blob not null,
+  primary key (webhook_id, number)
+) strict, without rowid;
 
 -- ==== What pages share ====
 

@@ -63,7 +63,13 @@ SECTIONS: Mapping[str, Mapping[str, Noun]] = {
             "Connect to other Interledger servers, and settle with them.",
             "operator.peers",
         ),
-        "webhook": Noun("webhook", "Send events to your programs, and list their deliveries.", "operator.webhooks"),
+        "webhook": Noun(
+            "",
+            "Send events to your programs, and list their deliveries.",
+            "operator.webhooks operator.deliveries",
+            "ID is what `payres webhook add` printed. docs/events.md lists the events, and says how to verify their"
+            " signatures.",
+        ),
         "api-key": Noun(
             "",
             "Let programs use the operator's API.",

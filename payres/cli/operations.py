@@ -167,6 +167,8 @@ def _show(session: Session, operation: Operation, line: CommandLine, found: Any,
     else:
         assert shape is not None
         session.show(found, shape.text(found))
+    if failure := line.failure(found):
+        raise click.ClickException(failure)
 
 
 def table_text(columns: Sequence[Column], things: Sequence[Any]) -> str:

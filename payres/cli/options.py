@@ -10,7 +10,6 @@ from typing import IO, Any, Final
 import click
 
 from payres.cli.session import errors_in_sentences
-from payres.core.protocol.clock import parse_day_or_time
 
 Callback = Callable[..., None]
 FILE_HELP: Final = "The same from a file, - for stdin."
@@ -30,19 +29,6 @@ limit_option = click.option(
     metavar="N",
     help="The maximum number of rows.",
 )
-
-
-class TimeParam(click.ParamType[str]):
-    """A day or a time in UTC, as it was typed."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            parse_day_or_time(value)
-        except ValueError as error:
-            self.fail(f"{value!r}: {error}", param, ctx)
-        return str(value)
 
 
 def decimal_of(text: str) -> str:

@@ -22,11 +22,11 @@ def payment() -> None:
 
 def _refund_line(made: Refund) -> str:
     is_exact = made.asset_code == made.returned_asset_code and made.amount == made.returned
-    returned = "" if is_exact or made.state == "sending" else f" as {made.returned} {made.returned_asset_code}"
+    returned = "" if is_exact or made.state == "sending" else f" as {made.returned_asset_code} {made.returned}"
     state = "" if made.to is None else f", {made.state}"
-    why = f": {made.sent} {made.asset_code} was sent; {made.failure}" if made.failure else ""
+    why = f": {made.asset_code} {made.sent} was sent; {made.failure}" if made.failure else ""
     return (
-        f"{made.created_at}  {made.amount} {made.asset_code} from {made.receiver} to {made.payer or made.to}{returned},"
+        f"{made.created_at}  {made.asset_code} {made.amount} from {made.receiver} to {made.payer or made.to}{returned},"
         f" {made.reference}{state}{why}"
     )
 

@@ -63,4 +63,4 @@ def resolve(session: Session, packet: str, delivered: bool, returned: bool) -> N
         raise click.UsageError("Give the outcome, with either --delivered or --returned")
     outcome: Resolution = "delivered" if delivered else "returned"
     one = session.write(lambda work: unresolved_packets.resolve(work, packet, outcome))
-    session.show(one, f"Packet {one.id} with {one.amount} {one.asset_code} is recorded as {outcome}")
+    session.show(one, f"Packet {one.id} with {one.asset_code} {one.amount} is recorded as {outcome}")

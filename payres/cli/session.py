@@ -187,6 +187,10 @@ class _Steps(NamedTuple):
 
     session: Session
 
+    @property
+    def context(self) -> Environment:
+        return self.session.environment
+
     async def read(self, unit: Callable[[Work], T]) -> T:
         return self.session.read(unit)
 

@@ -126,7 +126,7 @@ def language_of(request: Request) -> Language:
 
 
 def operators_language(request: Request) -> Language:
-    """English, in the time zone that the browser has from the owners' settings, or else that of the server."""
+    """English, in the time zone that the browser has from the settings, or else that of the server."""
     return Language("en", context_of(request).clock.now(), zone_of(request))
 
 

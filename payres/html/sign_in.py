@@ -304,9 +304,10 @@ def open_session(work: Work, kind: Kind, verified: Account, browser: Browser) ->
     """A session for who has given the password of `verified`; the account knows the browser from now on.
 
     It replaces the browser's old one, which ends. Both secrets are always new, to prevent session fixation. Raises
-    SignInFailed if the password was changed while it was being checked.
+    SignInFailed if the password was changed, or the account removed, while it was being checked.
     """
-    if kind.accounts.by_id(work, verified.id).password_hash != verified.password_hash:
+    account = kind.accounts.get(work, verified.id)
+    if account is None or account.password_hash != verified.password_hash:
         raise wrong_password(kind.noun)
     if browser.session is not None:
         close_session(work, kind, browser.session)

@@ -28,7 +28,7 @@ import msgspec
 
 from payres.core.process.slots import Slots
 from payres.core.process.worker import Worker, cancel_all, retry
-from payres.core.protocol.amounts import format_decimal
+from payres.core.protocol.amounts import describe_amount
 from payres.core.protocol.clock import HOUR, MILLISECOND, MINUTE, SECOND, Clock
 from payres.core.remote.connection import FetchFailed
 from payres.core.store import payments
@@ -384,8 +384,6 @@ def _give_up(work: Work, standing: Standing) -> str:
 def _described(work: Work, standing: Standing, found: Sequence[InFlight]) -> tuple[str, str]:
     """The payment, its wallet and the amount in question; and the amount that was `found` to have arrived."""
     wallet = WALLETS.by_id(work, standing.payment.wallet_address_id)
-    amount, proved = (
-        f"{format_decimal(cost(some), wallet.asset)} {wallet.asset_code}" for some in (standing.in_flight, found)
-    )
+    amount, proved = (describe_amount(cost(some), wallet.asset) for some in (standing.in_flight, found))
     count = f"{len(standing.in_flight)} packets with {amount} were left unanswered"
     return f"payment {standing.payment.id} from wallet {wallet.path}: {count}", proved

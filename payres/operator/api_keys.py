@@ -47,12 +47,12 @@ SCOPES: Final[Mapping[str, str]] = {
     "peers:read": "see peers and unresolved packets",
     "peers:write": "add, change and remove peers, record settlements, resolve packets",
     "webhooks:read": "see webhooks and their deliveries",
-    "webhooks:write": "test, rotate and remove webhooks; with events:read, add them and replay deliveries",
+    "webhooks:write": "test, pause, rotate, remove webhooks; with events:read, add and change them, replay deliveries",
     "webhooks:private": "add webhooks on this machine or in its network",
     "events:read": "read events",
     "status:read": "see the state of the server and its money",
     "ledger:read": "read ledger entries and run the invariant checks",
-    "backup:write": "make backups in the backup directory",
+    "backup:write": "make backups in the backup directory, and list them",
     "keys:read": "see API keys",
     "keys:write": "create API keys with no more scopes than one's own that end no later, and revoke any",
     "audit:read": "read the audit log",
@@ -114,6 +114,7 @@ API_KEY: Final = Shape(
     Column("Key", "id", "code", section="api-keys"),
     Column("Name", "name", "long", titles=True),
     Column("Scopes", "scopes", "code"),
+    fact("It may", lambda one: "; ".join(map(SCOPES.__getitem__, one.scopes))),
     Column("State", "state", "state"),
     Column("Created (UTC)", "created_at", "time"),
     Column("Expires (UTC)", "expires_at", "time"),
@@ -124,7 +125,7 @@ API_KEY: Final = Shape(
     page="/api-keys/{id}",
     name=lambda one: one.name,
 )
-CREATED: Final = Shape(created, fact("Key", "key", "secret"), *API_KEY.columns)
+CREATED: Final = Shape(created, *API_KEY.columns, fact("Key", "key", "secret"), page=API_KEY.page, name=API_KEY.name)
 NONE: Final = "There are no API keys yet"
 
 

@@ -36,8 +36,8 @@ REQUIRED: Final = Parameter.empty
 # The modules that declare operations, in the order of the endpoints.
 NOUNS: Final = (
     *("wallets", "movements", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
-    *("payment_history", "webhooks"),
-    *("status", "ledger", "exports", "api_keys", "audit"),
+    *("payment_history", "webhooks", "deliveries"),
+    *("status", "ledger", "exports", "api_keys", "operators", "audit"),
 )
 # The most rows that one unit of work changes. An operation on more takes several units, and others run in between.
 ROWS_AT_ONCE: Final = 256
@@ -179,13 +179,15 @@ class CommandLine(NamedTuple):
     only commands have `limit`.
 
     It prints the answer, or with `then` the thing that the path names, as `text` formats it or with the labels of its
-    shape. The help shows each line of `example` after the name of the command.
+    shape, and fails with the `failure` of the answer. The help shows each line of `example` after the name of the
+    command.
     """
 
     words: str
     example: str = ""
     then: Shape | None = None
     text: Callable[[Any], str] | None = None
+    failure: Callable[[Any], str | None] = lambda _: None
 
 
 class OperationForm(NamedTuple):
@@ -200,8 +202,9 @@ class OperationForm(NamedTuple):
       here, though they are optional elsewhere.
     - With `changes`, the fields have the thing's present values, from its members or from this function, and only those
       that were changed are sent.
-    - A form that `moves_money` is looked over, and asks for the operator's password again. One that `presses` is a
-      button on the page itself, because what it does can be taken back. What one that `ends` something does cannot.
+    - A form that `moves_money`, or as much as that, is looked over, and asks for the operator's password again, with
+      `because` as the reason. One that `presses` is a button on the page itself, because what it does can be taken
+      back. What one that `ends` something does cannot.
     - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `back` is the
       next page, or makes its path of the thing; by default it is that of the thing.
     """
@@ -219,6 +222,7 @@ class OperationForm(NamedTuple):
     changes: bool | Callable[[Any], Mapping[str, Any]] = False
     question: str = ""
     moves_money: bool = False
+    because: str = "this moves money"
     presses: bool = False
     ends: bool = False
 

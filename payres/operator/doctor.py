@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from payres.core.process.settings import Settings, local_url, settings_file
-from payres.core.protocol.amounts import Asset, describe_amount, format_decimal
+from payres.core.protocol.amounts import Asset, describe_amount
 from payres.core.protocol.clock import DAY, SECOND, SystemClock, format_time
 from payres.core.protocol.limits import MIN_FREE_BYTES
 from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, is_loopback
@@ -168,7 +168,7 @@ def _has_money_since(work: Work, time: int) -> bool:
 
 def _liquidity(work: Work) -> Iterator[Look]:
     for code, scale, balance in status.low_liquidity(work):
-        seen = f"{format_decimal(balance, Asset(code, scale))} is left, little of what there was"
+        seen = f"{describe_amount(balance, Asset(code, scale))} is left, little of what there was"
         deposit = f"payres liquidity deposit AMOUNT --asset {code} --scale {scale}"
         fix = f"Deposit more with `{deposit}`, or exchanges into it will fail"
         yield f"liquidity {code}", seen, True, fix
@@ -226,7 +226,9 @@ def _peers(work: Work) -> Iterator[Look]:
 
 def _webhooks(work: Work) -> Iterator[Look]:
     for webhook in webhooks.list_webhooks(work):
-        if not webhook.active:
+        if webhook.state == "paused":
+            yield f"webhook {webhook.url}", "it is paused, and its events wait for 30 days", False, ""
+        elif not webhook.active:
             fix = f"When it works again: `payres webhook test {webhook.id}`. Else: `payres webhook remove {webhook.id}`"
             yield f"webhook {webhook.url}", "it answered 410 Gone and is disabled", True, fix
         elif webhook.last_error is not None:

@@ -57,7 +57,10 @@ def end_again(work: Work, found: Sequence[EndedRight]) -> Sequence[str]:
 
 
 def _end_operator(work: Work, name: str, row: EndedRow) -> None:
-    operators.replace_password(work, name, row["role"], row["hash"])
+    if row["role"] is None:
+        operators.remove_operator(work, name)
+    else:
+        operators.replace_password(work, name, row["role"], row["hash"])
 
 
 def _end_peer(work: Work, name: str, row: EndedRow) -> str | None:

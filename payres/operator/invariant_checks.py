@@ -31,6 +31,8 @@ ALL_SHARE: Final = 50
 
 log = logging.getLogger("payres.operator")
 
+Note = Callable[[int, int], object]  # gets how much is done, and of how much
+
 
 class Finding(msgspec.Struct, frozen=True):
     """The result for one invariant: how many rows of which kind were examined, and the first few breaches as text."""
@@ -102,14 +104,25 @@ class BalancesScan(Scan):
         return missed[:MAX_BREACHES]
 
 
-def check(tx: Transaction) -> Sequence[Finding]:
-    """One finding for each invariant, of the ledger first and then of the file. Only reads."""
-    return [_find(tx, list(group)) for _, group in groupby(scans(tx), key=lambda scan: scan.invariant.name)]
+def check(tx: Transaction, note: Note | None = None) -> Sequence[Finding]:
+    """One finding for each invariant, of the ledger first and then of the file. Only reads. `note` gets the numbers of
+    invariants that were checked and of all."""
+    groups = [list(group) for _, group in groupby(scans(tx), key=lambda scan: scan.invariant.name)]
+    return _find_all(tx, groups, note)
 
 
-def check_ledger(tx: Transaction) -> Sequence[Finding]:
-    """One finding for each invariant of the ledger. Only reads."""
-    return [_find(tx, [scan]) for scan in ledger_scans()]
+def check_ledger(tx: Transaction, note: Note | None = None) -> Sequence[Finding]:
+    """The same for the invariants of the ledger."""
+    return _find_all(tx, [[scan] for scan in ledger_scans()], note)
+
+
+def _find_all(tx: Transaction, groups: Sequence[Sequence[Scan]], note: Note | None) -> Sequence[Finding]:
+    found: list[Finding] = []
+    for group in groups:
+        if note is not None:
+            note(len(found), len(groups))
+        found.append(_find(tx, group))
+    return found
 
 
 def note(work: Work, findings: Sequence[Finding], checked_at: int) -> None:

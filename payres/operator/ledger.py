@@ -16,7 +16,7 @@ from payres.core.store.work import Units, Work
 from payres.operator import invariant_checks
 from payres.operator.assets import require_asset
 from payres.operator.declarations import Name, operation
-from payres.operator.invariant_checks import Finding, first_broken
+from payres.operator.invariant_checks import Finding, Note, first_broken
 from payres.operator.payments import require_payment
 from payres.operator.peers import require_peer
 from payres.operator.shapes import Shape, Time, represent
@@ -83,7 +83,12 @@ def ledger_check(findings: Sequence[Finding]) -> LedgerCheck:
 @operation("GET /ledger/check ledger:read")
 async def check(call: Units) -> LedgerCheck:
     """Check every invariant of the ledger, over one snapshot. This takes long if there are many payments."""
-    at, findings = await call.read(lambda work: (work.now, invariant_checks.check(work)))
+    return await check_noted(call)
+
+
+async def check_noted(call: Units, note: Note | None = None) -> LedgerCheck:
+    """The same; `note` gets the numbers of invariants that were checked and of all."""
+    at, findings = await call.read(lambda work: (work.now, invariant_checks.check(work, note)))
     with suppress(Unavailable):  # the findings can be shown all the same
         await call.write(partial(invariant_checks.note, findings=findings, checked_at=at))
     return ledger_check(findings)

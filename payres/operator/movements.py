@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from payres.core.payments import ledger
 from payres.core.payments.idempotency import check_reference
-from payres.core.protocol.amounts import format_decimal
+from payres.core.protocol.amounts import describe_amount, format_decimal
 from payres.core.protocol.clock import MINUTE
 from payres.core.protocol.errors import DomainError, InsufficientFunds, WrongState, require
 from payres.core.protocol.event_types import WalletEvent
@@ -161,7 +161,7 @@ def _check_free(work: Work, account: NamedAccount, amount: int) -> None:
         free, needed = (format_decimal(figure, account.asset) for figure in (lack.free, amount))
         holder, code = HOLDERS[account.kind].format(account), account.asset_code
         raise InsufficientFunds(
-            f"{holder} has {free} {code} free, less than {needed} {code}", reason=account.kind, free=free
+            f"{holder} has {code} {free} free, less than {code} {needed}", reason=account.kind, free=free
         ) from lack
 
 
@@ -174,7 +174,7 @@ def _find(
     check_reference(reference)
     found = entries.find_movement(work, account.id, reference)
     if found is not None and (found.undone_by or (found.kind, found.amount) != (kind, amount)):
-        was = f"{format_decimal(found.amount, account.asset)} {account.asset_code}"
+        was = describe_amount(found.amount, account.asset)
         over = " that was undone" if found.undone_by else ""
         raise WrongState(
             f"The reference {reference!r} is that of a {found.kind} of {was}{over}; give each movement one of its own",

@@ -24,7 +24,7 @@ from payres.operator import monitoring
 from payres.operator.backup_schedule import keep_schedule
 from payres.operator.backups import record_takeover, require_current
 from payres.operator.invariant_checks import PAUSE_SECONDS, BackgroundCheck
-from payres.operator.services import AdminHosts, OperatorServices, Readiness, operator_of
+from payres.operator.services import AdminHosts, LongWorks, OperatorServices, Readiness, operator_of
 from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.store.status import note_missing_rates
 from payres.operator.takeover import watch_base_url
@@ -43,7 +43,9 @@ async def _open(opening: Opening) -> None:
                     "the base URL is now %s: %d %s had addresses at %s; clients and keys know them by these",
                     *(opening.environment.urls.base, count, "wallet" if count == 1 else "wallets", before),
                 )
-    opening.parts[OperatorServices] = OperatorServices(hosts, Readiness(opening.database), guard)
+    long_works = LongWorks(opening.environment.clock)
+    opening.stack.push_async_callback(long_works.close)
+    opening.parts[OperatorServices] = OperatorServices(hosts, Readiness(opening.database), guard, long_works)
 
 
 def _workers(context: Context, opening: Opening) -> Iterator[Background]:

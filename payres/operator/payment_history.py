@@ -33,13 +33,13 @@ from payres.interledger.store import packets
 from payres.interledger.store.checkouts import Stage, checkouts_of
 from payres.operator import grants, ledger, refunds
 from payres.operator.declarations import CommandLine, DecimalText, OperationForm, Reference, operation, said
+from payres.operator.deliveries import EventDelivery, deliveries_of, event_delivery
 from payres.operator.grants import Grant
 from payres.operator.ledger import LedgerEntry
 from payres.operator.payments import PAYMENT, Payment, PaymentName, payment, require_payment
 from payres.operator.shapes import Cell, Shape, Time, fact, labelled, path_of, represent
 from payres.operator.store.all_payments import PaymentRecord
 from payres.operator.store.entries import EntryRecord, page_of_entries
-from payres.operator.webhooks import EventDelivery, deliveries_of, event_delivery
 
 MAX_SHOWN: Final = 100  # payers, refunds, ledger entries and packets of one payment: there may be many thousands
 OUTCOMES: Final = {

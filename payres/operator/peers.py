@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from payres.core.payments import ledger
-from payres.core.protocol.amounts import MAX_LEDGER, Asset, format_decimal
+from payres.core.protocol.amounts import MAX_LEDGER, Asset, describe_amount, format_decimal
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.identifiers import hash_secret, is_ilp_address
 from payres.core.protocol.urls import is_http_url
@@ -47,7 +47,7 @@ MAX_TOKEN_LENGTH: Final = 1000
 CREDIT: Final = "What the peer may owe us, in units of the asset: 1000.00."
 MAX_PACKET: Final = "Most in one packet, in the smallest unit: with scale 2, 10000 is 100.00"
 CreditLimit = Annotated[DecimalText, said(CREDIT)]
-Note = Annotated[str, said(max_length=MAX_NAME_LENGTH)]
+PeerNote = Annotated[str, said(max_length=MAX_NAME_LENGTH)]
 PeerToken = Annotated[Text, said(metavar="TOKEN", secret=True)]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
@@ -107,7 +107,7 @@ def peer(work: Work, record: PeerRecord) -> Peer:
 
 def describe_balance(peer: PeerRecord) -> str:
     """Who owes whom how much, in words."""
-    amount = f"{_decimal(peer, peer.balance)} {peer.asset_code}"
+    amount = describe_amount(abs(peer.balance), peer.asset)
     if peer.balance > 0:
         return f"we owe the peer {amount}"
     return f"the peer owes us {amount}" if peer.balance < 0 else "nothing is owed either way"
@@ -126,12 +126,12 @@ def _packets(peer: Peer, found: PacketSum) -> Cell:
 def _largest(peer: Peer) -> str:
     if peer.max_packet is None:
         return "any size"
-    shown = format_decimal(peer.max_packet, Asset(peer.asset_code, peer.asset_scale))
-    return f"{shown} {peer.asset_code}, which is {peer.max_packet} of its smallest unit"
+    shown = describe_amount(peer.max_packet, Asset(peer.asset_code, peer.asset_scale))
+    return f"{shown}, which is {peer.max_packet} of its smallest unit"
 
 
 def _in_asset(member: str) -> Callable[[Peer], str]:
-    return lambda one: f"{getattr(one, member)} {one.asset_code}"
+    return lambda one: f"{one.asset_code} {getattr(one, member)}"
 
 
 PEER: Final = Shape(
@@ -315,7 +315,7 @@ def change_peer(
         "Save the note", PEER, done="The note is saved", title="Note", path="/peers/{name}/note", changes=True
     ),
 )
-def write_note(work: Work, name: str, note: Note) -> PeerRecord:
+def write_note(work: Work, name: str, note: PeerNote) -> PeerRecord:
     """Write a note at a peer, such as whom to call. Only operators see it; an empty one removes it."""
     peer = require_peer(work, name)
     if note and not is_visible(note):
@@ -415,9 +415,9 @@ def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:
         ledger.set_floor(work, peer.account_id, -credit_limit)
         peers.forget_error(work, peer.id, ABOVE_LIMIT)
     except ledger.NotEnough as lack:
-        used = _decimal(peer, peer.held - peer.balance)
+        used = describe_amount(peer.held - peer.balance, peer.asset)
         raise WrongState(
-            f"The peer {peer.name} uses {used} {peer.asset_code} of its credit, packets in flight included; the limit"
+            f"The peer {peer.name} uses {used} of its credit, packets in flight included; the limit"
             " cannot be lower than that"
         ) from lack
 

@@ -23,7 +23,7 @@ from payres.core.payments.ledger import Side
 from payres.core.payments.outgoing import check_funds, check_movable, insert, pay_or_hold
 from payres.core.payments.quotes import local_terms
 from payres.core.payments.settlement import warn_of_low
-from payres.core.protocol.amounts import Offer, Terms, format_decimal
+from payres.core.protocol.amounts import Offer, Terms, describe_amount, format_decimal
 from payres.core.protocol.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState, require
 from payres.core.protocol.urls import canonical, canonical_url
 from payres.core.protocol.wire import require_amount
@@ -99,7 +99,7 @@ def plan(work: Work, wanted: WantedRefund, offered: int | None = None) -> Refund
         left, origin = came - sent_back(work, payment.id, remote=True), "payment came from other servers and"
     amount = asked if asked is not None else offered or left
     if not 0 < amount <= left:
-        most = f"Only {format_decimal(left, receiver.asset)} {receiver.asset_code}" if left > 0 else "Nothing"
+        most = f"Only {describe_amount(left, receiver.asset)}" if left > 0 else "Nothing"
         raise InvalidAmount(f"{most} of the {origin} can still be sent back", remaining=str(left))
     found = RefundPlan(wanted, payment, receiver, amount, came)
     return found if wanted.to is not None else _with_parts(work, found, amount)
@@ -172,7 +172,7 @@ def _with_parts(work: Work, found: RefundPlan, amount: int) -> RefundPlan:
             amount -= part
             parts.append((payer_id, part))
     if amount:
-        missing = f"{format_decimal(amount, receiver.asset)} {receiver.asset_code}"
+        missing = describe_amount(amount, receiver.asset)
         if found.made:
             raise WrongState(
                 f"Of what this refund has still to do, {missing} went back under another reference since; send back"

@@ -10,7 +10,8 @@ To everyone else the API does not exist. A request must pass two checks:
 
 import asyncio
 import ipaddress
-from collections.abc import Hashable
+import logging
+from collections.abc import Awaitable, Callable, Hashable
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -21,7 +22,8 @@ from starlette.types import Scope
 
 from payres.core.http.context import Context
 from payres.core.process.slots import Slots
-from payres.core.protocol.errors import DomainError
+from payres.core.protocol.clock import Clock
+from payres.core.protocol.errors import DomainError, WrongState
 from payres.core.protocol.limits import MAX_EXPORTS, MAX_EXPORTS_OF_CALLER, MIN_FREE_BYTES
 from payres.core.protocol.urls import is_loopback
 from payres.core.store.connections import free_bytes
@@ -30,6 +32,7 @@ from payres.core.store.transactions import touch
 from payres.html.sign_in import SignInGuard
 from payres.operator.volume import DailyVolume
 
+log = logging.getLogger("payres.operator")
 # Headers of proxies, any of which shows that a request was forwarded.
 FORWARDED: Final = frozenset(
     {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip"}
@@ -124,12 +127,74 @@ class Readiness:
         return None
 
 
+class LongWork(msgspec.Struct):
+    """Work of the server that takes long: who began it and when (microseconds UTC), and how far it is. `done` of
+    `total` of a step are done; `total` is 0 if that is not known. At `ended_at` it has an `outcome` or a `problem`."""
+
+    actor: str
+    began_at: int
+    step: str = ""
+    done: int = 0
+    total: int = 0
+    ended_at: int | None = None
+    outcome: Any = None
+    problem: str = ""
+
+    def note(self, step: str, done: int, total: int) -> None:
+        """Says how far it is. Threads may call it."""
+        self.step, self.done, self.total = step, done, total
+
+
+class LongWorks:
+    """The latest long work of each kind, which pages show. It goes on when nobody looks, and ends with the server."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.latest: dict[str, LongWork] = {}
+        self._clock = clock
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def run(self, kind: str, actor: str, work: Callable[[LongWork], Awaitable[Any]]) -> Any:
+        """The result of the work, whose progress is shown meanwhile. Raises what the work raises."""
+        one = self.latest[kind] = LongWork(actor, self._clock.now())
+        try:
+            one.outcome = await work(one)
+        except BaseException as error:
+            one.problem = str(error) if isinstance(error, DomainError) else "The server failed, and its log says how"
+            raise
+        finally:
+            one.ended_at = self._clock.now()
+        return one.outcome
+
+    def begin(self, kind: str, work: Callable[[], Awaitable[Any]]) -> None:
+        """Starts what will `run` a work of this kind, and for which nobody waits. Raises WrongState while one runs."""
+        if kind in self.latest and self.latest[kind].ended_at is None:
+            raise WrongState(f"A {kind} is under way already")
+        task = asyncio.create_task(self._run_alone(kind, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run_alone(self, kind: str, work: Callable[[], Awaitable[Any]]) -> None:
+        try:
+            await work()
+        except DomainError as error:
+            log.warning("a %s failed: %s", kind, error)
+        except Exception:
+            log.exception("a %s failed", kind)
+
+    async def close(self) -> None:
+        """Stops what is under way."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
 class OperatorServices(msgspec.Struct, frozen=True):
     """The services for operators' requests."""
 
     hosts: AdminHosts
     readiness: Readiness
     sign_in: SignInGuard
+    long_works: LongWorks
     volume: DailyVolume = field(default_factory=DailyVolume)
     # Reads of events, shared by streams at the same position.
     event_reads: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)

@@ -20,13 +20,17 @@ from payres.core.store.work import Work
 
 MEBIBYTE: Final = 1024 * 1024
 GIBIBYTE: Final = 1024 * MEBIBYTE
-GOOD: Final = frozenset({"active", "completed", "valid", "issued", "approved", "fulfilled", "delivered"})
-BAD: Final = frozenset({"failed", "revoked", "denied", "inactive", "disabled", "doubtful", "unresolved"})
-WAITING: Final = frozenset({"pending", "sending"})
+GOOD: Final = frozenset(
+    {"active", "completed", "valid", "issued", "approved", "fulfilled", "delivered", "checked", "holds"}
+)
+BAD: Final = frozenset(
+    {"failed", "revoked", "denied", "inactive", "disabled", "doubtful", "unresolved", "locked out", "broken"}
+)
+WAITING: Final = frozenset({"pending", "sending", "invited"})
 # What a spreadsheet would take for a formula (OWASP, CSV injection), also in full width; a number is none, though it be
 # negative.
 FORMULA: Final = re.compile(r"(?!-[0-9]+(?:\.[0-9]+)?\Z)[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-_WHOLE: Final = re.compile("[0-9]+")
+_WHOLE: Final = re.compile("((?:[^ 0-9-][^ ]* )?)([0-9]+)")  # after a currency
 _UUID: Final = re.compile("(?:[a-z]+_)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _URL: Final = re.compile(r"https?://([^/]+)/\S{24,}")
 WIDE: Final = 12  # digits
@@ -61,7 +65,7 @@ class Cell(msgspec.Struct, frozen=True):
         if self.kind == "number":
             sign, number = ("−", self.text[1:]) if self.text.startswith("-") else ("", self.text)
             whole = _WHOLE.match(number)
-            return f"{sign}{int(whole[0]):,}{number[whole.end() :]}" if whole else self.text
+            return f"{sign}{whole[1]}{int(whole[2]):,}{number[whole.end() :]}" if whole else self.text
         return f"{self.text[:10]} {self.text[11:19]} UTC" if self.kind in TIMES else visible_text(self.text)
 
     @property

@@ -49,9 +49,10 @@ class PeerStatus(Resource, frozen=True, kw_only=True):
 
 
 class WebhookStatus(Resource, frozen=True, kw_only=True):
-    """All webhooks: how many are `active` or disabled, and how many deliveries have `failed` for good."""
+    """All webhooks: how many are `active`, `paused` or `disabled`, and how many deliveries have `failed` for good."""
 
     active: int
+    paused: int
     disabled: int
     failed: int
     oldest_pending_at: Time | None
@@ -92,7 +93,7 @@ def show_status(work: Work) -> Status:
 
 def read_status(work: Work, *, is_running: bool) -> Status:
     """Reads each account and each payment of the last 24 hours. Raises OSError."""
-    path, found = work.settings.database, webhooks.list_webhooks(work)
+    path, states = work.settings.database, [one.state for one in webhooks.list_webhooks(work)]
     return Status(
         version=__version__,
         base_url=work.urls.base,
@@ -112,8 +113,9 @@ def read_status(work: Work, *, is_running: bool) -> Status:
         peers=[represent(PeerStatus, one) for one in peers.list_peers(work)],
         unresolved_packets=packets.count_unresolved(work),
         webhooks=WebhookStatus(
-            active=sum(one.active for one in found),
-            disabled=sum(not one.active for one in found),
+            active=states.count("active"),
+            paused=states.count("paused"),
+            disabled=states.count("disabled"),
             failed=webhooks.count_failed_deliveries(work),
             oldest_pending_at=format_time_if_any(webhooks.oldest_pending_event(work)),
         ),
@@ -139,7 +141,7 @@ def _ledger(found: Status) -> str:
 
 def _amounts(kind: str) -> Callable[[Status], str]:
     def amounts(found: Status) -> str:
-        return ", ".join(f"{one.balance} {one.asset_code}" for one in found.balances if one.kind == kind) or "none"
+        return ", ".join(f"{one.asset_code} {one.balance}" for one in found.balances if one.kind == kind) or "none"
 
     return amounts
 
@@ -162,7 +164,9 @@ def _peers(found: Status) -> Cell:
 
 
 def _webhooks(found: Status) -> Cell:
-    return Cell(f"{found.webhooks.active} active, {found.webhooks.disabled} disabled", link="/admin/webhooks")
+    counts = found.webhooks
+    paused = f", {counts.paused} paused" if counts.paused else ""
+    return Cell(f"{counts.active} active{paused}, {counts.disabled} disabled", link="/admin/webhooks")
 
 
 def _waiting(count: int, words: str, link: str) -> Cell:

@@ -98,7 +98,7 @@ def _peer_of(work: Work, packet: PacketRecord) -> PeerRecord:
 def _will(one: UnresolvedPacket) -> Sequence[str]:
     return [
         "Ask the operator of the peer first whether the packet was delivered; this cannot be undone.",
-        f"Delivered: the peer is owed {one.amount} {one.asset_code}, which is paid out of your liquidity.",
+        f"Delivered: the peer is owed {one.asset_code} {one.amount}, which is paid out of your liquidity.",
         "Returned: nothing is owed, and the grant of the payment gets back what it had counted for it.",
     ]
 
@@ -171,8 +171,8 @@ def _pay_out(work: Work, packet: PacketRecord, account_id: int, amount: int, kin
     except ledger.NotEnough as lack:
         free, needed = (format_decimal(figure, asset.asset) for figure in (lack.free, amount))
         raise InsufficientFunds(
-            f"It is paid out of the liquidity in {asset.code} with scale {asset.scale}, which has {free} free and"
-            f" needs {needed}",
+            f"It is paid out of the liquidity in {asset.code} with scale {asset.scale}, which has {asset.code} {free}"
+            f" free and needs {asset.code} {needed}",
             advice=f"deposit it with `payres liquidity deposit {needed} --asset {asset.code} --scale {asset.scale}`",
             reason="liquidity",
         ) from lack

@@ -1,54 +1,50 @@
-"""Webhooks: which events are sent where, secrets, tests and replays, and the deliveries that failed at first."""
+"""Webhooks: which events are sent where, pauses, secrets and tests."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import aclosing
 from functools import partial
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
-from msgspec.structs import asdict
 
-from payres.core.http.requests import ActorRequest
-from payres.core.protocol.clock import HOUR, format_time_if_any
-from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState, require
+from payres.core.http.context import Context
+from payres.core.protocol.clock import HOUR
+from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.event_types import EVENT_TYPES, WebhookEvent
-from payres.core.protocol.limits import MAX_PAGE, MAX_WEBHOOKS, ROTATION_HOURS
+from payres.core.protocol.limits import MAX_WEBHOOKS, ROTATION_HOURS
 from payres.core.protocol.urls import is_http_url
 from payres.core.protocol.wire import Resource, Text
 from payres.core.remote.ip_addresses import names_private_host
 from payres.core.store import server
-from payres.core.store.events import OUTBOX, EventRecord, events_after, find_event, last_sequence
-from payres.core.store.work import EVENTS as NEWS
-from payres.core.store.work import Units, Work
+from payres.core.store.events import EventRecord, events_after, last_sequence
+from payres.core.store.work import Environment, Units, Work
 from payres.operator.api_keys import key_of_actor, require_scopes
 from payres.operator.declarations import (
+    MAX_NAME_LENGTH,
     ROWS_AT_ONCE,
     CommandLine,
     Listing,
-    Name,
     OperationForm,
-    TimeText,
+    check_name,
     operation,
-    require_time,
     said,
 )
-from payres.operator.shapes import Column, Shape, Time, fact, represent
-from payres.webhooks.deliveries import ALL, TEST, matches, note_attempt, wants
+from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
+from payres.webhooks.deliveries import ALL, TEST, ToSend, matches, note_attempts, wants
 from payres.webhooks.sender import Attempt, Sender, WebhookTarget, new_webhook_secret, target_of
 from payres.webhooks.store import webhooks as stored
-from payres.webhooks.store.webhooks import ACTIVE_WEBHOOK, DELIVERIES, WEBHOOKS, DeliveryRecord, WebhookRecord
+from payres.webhooks.store.webhooks import ACTIVE_WEBHOOK, WEBHOOKS, WebhookRecord
 
-DeliveryState = Literal["pending", "failed", "delivered"]
+WebhookState = Literal["active", "paused", "disabled"]
 Patterns = Annotated[
     Annotated[tuple[Text, ...], Meta(max_length=100)],
     said("Only these, such as 'incoming_payment.*'.", option="--events", metavar="NAMES"),
 ]
+WebhookName = Annotated[str, said("What you call it.", max_length=MAX_NAME_LENGTH)]
 Private = Annotated[bool, said("It is on this machine or in your network; http will do.")]
-DeliveryStateFilter = Annotated[DeliveryState | UnsetType, said("Only those in this state.")]
 # The most events that are counted, so that showing a webhook stays fast.
 MOST_COUNTED: Final = 1000
-# The most deliveries of a webhook that one call replays.
-MOST_REPLAYED: Final = 10_000
 
 
 class Added(msgspec.Struct, frozen=True):
@@ -59,38 +55,22 @@ class Added(msgspec.Struct, frozen=True):
 
 
 class Webhook(Resource, frozen=True, kw_only=True):
-    """`secret` is only present when it is new. `behind` counts the matching ones of the next thousand events."""
+    """`secret` is only present when it is new. `behind` counts the matching ones of the next thousand events, `failed`
+    the events that are not sent again, up to a thousand."""
 
     id: str
+    name: str | None
     url: str
     events: list[str]
     private: bool
-    state: str
+    state: WebhookState
     created_at: Time
     behind: int
+    failed: int
     last_attempt_at: Time | None
     last_status: int | None
     last_error: str | None
     secret: str | UnsetType = UNSET
-
-
-class EventDelivery(Resource, frozen=True, kw_only=True):
-    """The delivery of an event to a webhook. `attempts` counts from the last replay on."""
-
-    webhook: str
-    state: str
-    attempts: int
-    next_attempt_at: Time | None
-    last_attempt_at: Time | None
-    last_status: int | None
-    last_error: str | None
-
-
-class Delivery(EventDelivery, frozen=True, kw_only=True):
-    """A delivery with its event."""
-
-    event: str
-    type: str
 
 
 class WebhookTest(Resource, frozen=True, kw_only=True):
@@ -102,12 +82,6 @@ class WebhookTest(Resource, frozen=True, kw_only=True):
     error: str | None
 
 
-class Replayed(Resource, frozen=True, kw_only=True):
-    """How many deliveries will be repeated."""
-
-    deliveries: int
-
-
 def webhook(work: Work, found: WebhookRecord | Added) -> Webhook:
     record, secret = (found.webhook, found.secret) if isinstance(found, Added) else (found, UNSET)
     unattempted, _ = stored.unattempted(work, record.id, record.cursor, MOST_COUNTED)
@@ -117,19 +91,9 @@ def webhook(work: Work, found: WebhookRecord | Added) -> Webhook:
         events=record.events.split(","),
         private=bool(record.is_private),
         behind=sum(wants(record, one.type) for one in unattempted),
+        failed=len(stored.failed_deliveries(work, record.id, 0, MOST_COUNTED)),
         secret=secret,
     )
-
-
-def event_delivery(record: DeliveryRecord) -> EventDelivery:
-    return represent(
-        EventDelivery, record, webhook=record.webhook_id, next_attempt_at=format_time_if_any(record.next_at)
-    )
-
-
-def delivery(work: Work, record: DeliveryRecord) -> Delivery:
-    event = OUTBOX.by_id(work, record.sequence)
-    return Delivery(**asdict(event_delivery(record)), event=event.id, type=event.type)
 
 
 def require_webhook(work: Work, id: str) -> WebhookRecord:
@@ -137,32 +101,25 @@ def require_webhook(work: Work, id: str) -> WebhookRecord:
     return require(WEBHOOKS.get(work, id), f"There is no webhook {id!r}", "`payres webhook list` shows all")
 
 
-ATTEMPT: Final = (
+LAST_ATTEMPT: Final = (
     Column("Last attempt (UTC)", "last_attempt_at", "time"),
     Column("Status", "last_status", "number"),
     Column("Error", "last_error", "long"),
 )
 WEBHOOK: Final = Shape(
     webhook,
-    Column("Webhook", "id", "code", section="webhooks"),
-    Column("URL", "url", "long"),
+    Column("URL", lambda one: Cell(one.url, "long", path_of("webhooks", one.id)), section="webhooks"),
+    Column("Name", "name", "long"),
+    Column("Webhook", "id", "code", listed="in files"),
     Column("Events", "events", "long"),
     Column("State", "state", "state"),
     Column("Behind", "behind", "number"),
-    *ATTEMPT,
+    Column("Failed", "failed", "number"),
+    *LAST_ATTEMPT,
     fact("Secret (shown once)", lambda one: one.secret or None, "secret"),
     read=require_webhook,
     page="/webhooks/{id}",
-)
-DELIVERY: Final = Shape(
-    delivery,
-    Column("Event", "event", "code"),
-    Column("Type", "type"),
-    Column("Webhook", "webhook", "code", section="webhooks"),
-    Column("State", "state", "state"),
-    Column("Attempts", "attempts", "number"),
-    *ATTEMPT,
-    Column("Next attempt (UTC)", "next_attempt_at", "time"),
+    name=lambda one: one.name or one.url,
 )
 
 
@@ -174,6 +131,8 @@ DELIVERY: Final = Shape(
         "webhooks",
         "There are no webhooks",
         "Webhooks",
+        about="A webhook tells a program of yours what happens here: a bill is paid, a payment failed. It needs an"
+        " https address that answers.",
         also=("Deliveries that failed at first", "/admin/webhooks/deliveries"),
         advice="`payres webhook add` adds one",
     ),
@@ -187,10 +146,22 @@ def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
     "POST /webhooks webhooks:write events:read",
     WEBHOOK,
     command=CommandLine("webhook add URL", "https://shop.example/payres --events 'incoming_payment.*'"),
-    form=OperationForm("Add the webhook", title="New webhook", path="/new-webhook", lists="/webhooks"),
+    form=OperationForm(
+        "Add the webhook",
+        title="New webhook",
+        path="/new-webhook",
+        lists="/webhooks",
+        will="It gets events from now on, all unless you name some. The secret that verifies them is shown once.",
+    ),
     shows_secret=True,
 )
-def add(work: Work, url: Text, events: Patterns = (), private: Private = False) -> Added:
+def add(
+    work: Work,
+    url: Annotated[Text, Meta(extra={"label": "URL"})],
+    name: WebhookName | None = None,
+    events: Patterns = (),
+    private: Private = False,
+) -> Added:
     """Send events from now on to a URL. The secret for verifying signatures is shown only once.
 
     Events are types, or prefixes followed by *. Only keys with the scope webhooks:private may add a `private` one.
@@ -198,6 +169,8 @@ def add(work: Work, url: Text, events: Patterns = (), private: Private = False) 
     key = key_of_actor(work)
     if private and key is not None:
         require_scopes(key, ["webhooks:private"])
+    if name:
+        check_name(name, "webhook's")
     _check_url(url, is_public=not (private or work.settings.allow_private_hosts))
     if len(stored.list_webhooks(work)) >= MAX_WEBHOOKS:
         raise WrongState(f"There are {MAX_WEBHOOKS} webhooks already; remove one first")
@@ -213,9 +186,10 @@ def add(work: Work, url: Text, events: Patterns = (), private: Private = False) 
         previous_until=None,
         cursor=last_sequence(work),
         created_at=work.now,
+        name=name or None,
     )
     WEBHOOKS.insert(work, webhook)
-    server.record(work, "webhook.add", webhook.id, url=url, events=webhook.events)
+    server.record(work, "webhook.add", webhook.id, url=url, events=webhook.events, name=webhook.name)
     work.changed.append(ACTIVE_WEBHOOK)
     return Added(webhook, secret)
 
@@ -226,36 +200,73 @@ def show(work: Work, id: str) -> WebhookRecord:
     return require_webhook(work, id)
 
 
+class SenderUnits(Units, Protocol):
+    """Runs units of work, and has the clock and the settings of a sender."""
+
+    @property
+    def context(self) -> Context | Environment: ...
+
+
 @operation(
-    "DELETE /webhooks/{id} webhooks:write",
+    "POST /webhooks/{id}/tests webhooks:write",
     command=CommandLine(
-        "webhook remove ID",
+        "webhook test ID",
         "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
-        text=lambda removed: f"The webhook to {removed.url} is removed",
+        text=lambda made: f"The event {made.event} was answered with {made.status or 'nothing'}",
+        failure=lambda made: made.error and f"The webhook did not accept the event: {made.error}",
     ),
     form=OperationForm(
-        "Remove",
-        WEBHOOK,
-        done="The webhook to {url} is removed",
-        title="Remove this webhook",
-        back="/webhooks",
-        ends=True,
+        "Send a test", WEBHOOK, "A test was sent; the answer is below", path="/webhooks/{id}/test", presses=True
     ),
 )
-async def remove(call: Units, id: str) -> Webhook:
-    """Remove a webhook and its deliveries. Nothing is sent there any more."""
-    removed = await call.write(partial(_begin_removal, id=id))
-    while not await call.write(partial(stored.delete_webhook, webhook_id=id, rows=ROWS_AT_ONCE)):
-        pass
-    return removed
+async def test(call: SenderUnits, id: str) -> WebhookTest:
+    """Send the event webhook.test now, and return the answer.
+
+    A webhook that was disabled, because its endpoint answered 410, continues if the endpoint accepts the test.
+    """
+    event, target = await call.write(partial(make_test, id=id))
+    async with aclosing(Sender(call.context.clock, call.context.settings.allow_private_hosts)) as sender:
+        made = await sender.send(target, event)
+    await call.write(partial(record_test, id=id, event=event, attempt=made))
+    return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
 
 
-def _begin_removal(work: Work, id: str) -> Webhook:
-    """The webhook before its removal. It is disabled from now on, also if a crash interrupts the removal."""
-    removed: Webhook = WEBHOOK.find(work, id=id)
-    WEBHOOKS.update(work, id, state="disabled")
-    server.record(work, "webhook.remove", id, url=removed.url)
-    return removed
+@operation(
+    "POST /webhooks/{id}/pause webhooks:write",
+    WEBHOOK,
+    command=CommandLine("webhook pause ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
+    form=OperationForm(
+        "Pause", WEBHOOK, "{name} is paused; its events wait", is_over=lambda one: one.state != "active", presses=True
+    ),
+)
+def pause(work: Work, id: str) -> WebhookRecord:
+    """Send a webhook nothing but tests until it is resumed. Its events wait, for 30 days."""
+    return _turn(work, id, "webhook.pause", "paused")
+
+
+@operation(
+    "DELETE /webhooks/{id}/pause webhooks:write",
+    WEBHOOK,
+    command=CommandLine("webhook resume ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
+    form=OperationForm(
+        "Resume", WEBHOOK, "{name} gets its events again", is_over=lambda one: one.state != "paused", presses=True
+    ),
+)
+def resume(work: Work, id: str) -> WebhookRecord:
+    """Send a paused webhook its events again.
+
+    Those that have waited come first.
+    """
+    work.changed.append(ACTIVE_WEBHOOK)
+    return _turn(work, id, "webhook.resume", "active")
+
+
+def _turn(work: Work, id: str, action: str, state: WebhookState) -> WebhookRecord:
+    if require_webhook(work, id).state == "disabled":
+        raise WrongState("The webhook is disabled, because it answered 410; a test that it accepts enables it")
+    WEBHOOKS.update(work, id, state=state)
+    server.record(work, action, id)
+    return require_webhook(work, id)
 
 
 @operation(
@@ -279,102 +290,59 @@ def rotate(work: Work, id: str) -> Added:
 
 
 @operation(
-    "GET /deliveries webhooks:read",
-    DELIVERY,
-    command=CommandLine("webhook deliveries [ID]", "--state failed"),
-    listing=Listing(
-        "deliveries",
-        "There are no such deliveries",
-        "Deliveries",
-        page="/webhooks/deliveries",
-        about="Events that a webhook did not accept at once, or gets again; a hundred at most.",
-    ),
+    "PATCH /webhooks/{id} webhooks:write events:read",
+    WEBHOOK,
+    command=CommandLine("webhook change ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --name 'Order book'"),
+    form=OperationForm("Change", WEBHOOK, "{name} is changed", changes=True),
 )
-def list_deliveries(
-    work: Work, webhook: Name | UnsetType = UNSET, state: DeliveryStateFilter = UNSET, limit: int = MAX_PAGE
-) -> Sequence[DeliveryRecord]:
-    """List deliveries that failed at first, or are repeated.
-
-    Events that were accepted at the first attempt are not listed.
-    """
-    found = [
-        one
-        for of in ([require_webhook(work, webhook)] if webhook else stored.list_webhooks(work))
-        for named in ((state,) if state else get_args(DeliveryState))
-        for one in stored.deliveries_of(work, of.id, named, limit)
-    ]
-    return sorted(found, key=lambda one: (one.sequence, one.webhook_id), reverse=True)[:limit]
-
-
-@operation("POST /replays webhooks:write events:read")
-async def replay(
-    call: Units,
-    event: Name | None = None,
-    webhook: Name | None = None,
-    failed: bool = False,
-    since: TimeText | None = None,
-) -> Replayed:
-    """Send an event again, or all failed ones; with `since`, those last attempted at that time or later."""
-    if bool(event) == failed or (since and not failed):
-        raise InvalidRequest("Name either an event, or failed; since is for failed only", field="event")
-    if event:
-        return await call.write(partial(_replay_event, event=event, webhook=webhook))
-    begins = require_time(since, "since") if since else 0
-    due = await call.read(partial(_failed, webhook=webhook, since=begins))
-    count = 0
-    for first in range(0, max(len(due), 1), ROWS_AT_ONCE):
-        count += await call.write(partial(_replay_failed, due=due, first=first))
-    return Replayed(deliveries=count)
-
-
-def _replay_event(work: Work, event: str, webhook: str | None) -> Replayed:
-    found = find_event(work, event)
-    if found is None or found.type == TEST:
-        raise NotFound(f"There is no event {event!r}; events are kept for 30 days")
-    due = [one.id for one in _active_webhooks(work, webhook) if webhook or wants(one, found.type)]
-    server.record(work, "webhook.replay", event, webhooks=len(due))
-    for webhook_id in due:
-        DELIVERIES.replace(work, DeliveryRecord(found.sequence, webhook_id, "pending", 0, work.now, None, None, None))
-    work.changed.append(NEWS)
-    return Replayed(deliveries=len(due))
-
-
-def _failed(work: Work, webhook: str | None, since: int) -> Sequence[tuple[int, str]]:
-    """The keys of the deliveries to replay."""
-    found = _active_webhooks(work, webhook)
-    return [key for one in found for key in stored.failed_deliveries(work, one.id, since, MOST_REPLAYED)]
-
-
-def _replay_failed(work: Work, due: Sequence[tuple[int, str]], first: int) -> int:
-    """Replays a batch, beginning at an index; the audit log has all batches as one change."""
-    if first == 0:
-        server.record(work, "webhook.replay", "failed", deliveries=len(due))
-    work.changed.append(NEWS)
-    return stored.repeat_failed(work, due[first : first + ROWS_AT_ONCE], work.now)
-
-
-@operation(form=OperationForm("Send again", WEBHOOK, done="{deliveries} events will be sent again", presses=True))
-async def replay_failed(call: Units, id: str) -> Replayed:
-    """Send again all events that have failed for a webhook."""
-    return await replay(call, webhook=id, failed=True)
+def change(
+    work: Work, id: str, name: WebhookName | UnsetType | None = UNSET, events: Patterns | UnsetType = UNSET
+) -> WebhookRecord:
+    """Give a webhook another name, or other events from now on. An empty name removes it; the URL stays."""
+    require_webhook(work, id)
+    changed: dict[str, str | None] = {}
+    if name is not UNSET:
+        changed["name"] = name or None
+    if events is not UNSET:
+        changed["events"] = _checked_patterns(events)
+    if name:
+        check_name(name, "webhook's")
+    if changed:
+        WEBHOOKS.update(work, id, **changed)
+        server.record(work, "webhook.change", id, **changed)
+    return require_webhook(work, id)
 
 
 @operation(
-    "POST /webhooks/{id}/tests webhooks:write",
+    "DELETE /webhooks/{id} webhooks:write",
+    command=CommandLine(
+        "webhook remove ID",
+        "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
+        text=lambda removed: f"The webhook to {removed.url} is removed",
+    ),
     form=OperationForm(
-        "Send a test",
+        "Remove",
         WEBHOOK,
-        done="A test was sent, and the answer was {status} {error}",
-        path="/webhooks/{id}/test",
-        presses=True,
+        "The webhook {name} is removed",
+        title="Remove this webhook",
+        back="/webhooks",
+        ends=True,
     ),
 )
-async def test(call: ActorRequest, id: str) -> WebhookTest:
-    """Send the event webhook.test now, and return the answer of the endpoint."""
-    event, target = await call.write(partial(make_test, id=id))
-    made = await call.context.part(Sender).send(target, event)
-    await call.write(partial(record_test, id=id, attempt=made))
-    return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
+async def remove(call: Units, id: str) -> Webhook:
+    """Remove a webhook and its deliveries. Nothing is sent there any more."""
+    removed = await call.write(partial(_begin_removal, id=id))
+    while not await call.write(partial(stored.delete_webhook, webhook_id=id, rows=ROWS_AT_ONCE)):
+        pass
+    return removed
+
+
+def _begin_removal(work: Work, id: str) -> Webhook:
+    """The webhook before its removal. It is disabled from now on, also if a crash interrupts the removal."""
+    removed: Webhook = WEBHOOK.find(work, id=id)
+    WEBHOOKS.update(work, id, state="disabled")
+    server.record(work, "webhook.remove", id, url=removed.url)
+    return removed
 
 
 def make_test(work: Work, id: str) -> tuple[EventRecord, WebhookTarget]:
@@ -386,42 +354,14 @@ def make_test(work: Work, id: str) -> tuple[EventRecord, WebhookTarget]:
     return event, target_of(work, webhook)
 
 
-def record_test(work: Work, id: str, attempt: Attempt) -> None:
+def record_test(work: Work, id: str, event: EventRecord, attempt: Attempt) -> None:
     """Stores the result of a test. After a success, a disabled webhook is active again, and continues where it
-    stopped."""
-    note_attempt(work, id, attempt)
-    if attempt.error is None:
+    stopped. Raises NotFound if it was removed meanwhile."""
+    is_disabled = require_webhook(work, id).state == "disabled"
+    note_attempts(work, id, [(ToSend(event), attempt)])
+    if attempt.error is None and is_disabled:
         WEBHOOKS.update(work, id, state="active")
         work.changed.append(ACTIVE_WEBHOOK)
-
-
-def deliveries_of(work: Work, event: EventRecord) -> Sequence[DeliveryRecord]:
-    """The delivery of an event to each of its webhooks; one that has not been sent is `pending`, without attempts."""
-    found = {one.webhook_id: one for one in stored.deliveries_of_event(work, event.sequence)}
-    return [
-        found.get(webhook.id) or _unstored(work, webhook, event)
-        for webhook in stored.list_webhooks(work)
-        if webhook.id in found or (wants(webhook, event.type) and webhook.created_at <= event.created_at)
-    ]
-
-
-def _unstored(work: Work, webhook: WebhookRecord, event: EventRecord) -> DeliveryRecord:
-    """The delivery of an event that the webhook accepted at the first attempt, or has not reached."""
-    state, attempts = ("delivered", 1) if stored.is_attempted(work, webhook, event) else ("pending", 0)
-    return DeliveryRecord(event.sequence, webhook.id, state, attempts, None, None, None, None)
-
-
-def _active_webhooks(work: Work, webhook: str | None) -> Sequence[WebhookRecord]:
-    """The webhook of this id, or all. Raises NotFound, and WrongState for a disabled one."""
-    if webhook is None:
-        return [one for one in stored.list_webhooks(work) if one.active]
-    found = require_webhook(work, webhook)
-    if not found.active:
-        raise WrongState(
-            "The webhook is disabled, because its endpoint answered 410; a test that it accepts enables it",
-            advice=f"`payres webhook test {webhook}` sends one",
-        )
-    return [found]
 
 
 def _check_url(url: str, is_public: bool) -> None:

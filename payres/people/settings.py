@@ -44,7 +44,7 @@ async def show(visit: OwnerVisit) -> Response:
         done=done and visit.language.say(done),
         chosen=language.chosen(visit.request),
         regions=[(visit.language.say(label), clocks[region]) for region, label in REGIONS.items()],
-        usual=visit.context.settings.time_zone.rpartition("/")[2].replace("_", " "),
+        usual=visit.context.settings.time_zone,
     )
 
 

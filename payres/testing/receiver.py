@@ -33,7 +33,7 @@ class WebhookReceiver:
         self.events: list[Event] = []
         self.refused: list[str] = []
         self.answers: list[int] = []
-        self.secret = instance.write(lambda work: webhooks.add(work, url, patterns, private=True)).secret
+        self.secret = instance.write(lambda work: webhooks.add(work, url, events=patterns, private=True)).secret
 
     def wait_for(self, kind: str, count: int = 1, seconds: float = 10) -> list[Event]:
         """Waits for `count` events of a type, such as `incoming_payment.completed`, and returns them.

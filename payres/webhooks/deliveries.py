@@ -36,6 +36,7 @@ from payres.webhooks.store.webhooks import (
     ACTIVE_WEBHOOK,
     DELIVERIES,
     WEBHOOKS,
+    AttemptRecord,
     DeliveryRecord,
     Due,
     Waiting,
@@ -131,6 +132,11 @@ class ToSend(msgspec.Struct, frozen=True):
 
     event: EventRecord
     delivery: DeliveryRecord | None = None
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt to send the event this is."""
+        return 1 if self.delivery is None else self.delivery.attempts + 1
 
     @property
     def turn(self) -> Turn:
@@ -319,17 +325,25 @@ def store_round(work: Work, found: Round, attempts: Sequence[Attempt], cursor: i
         if one.delivery is not None or attempt.error is not None:
             DELIVERIES.replace(work, _delivery(webhook.id, one, attempt))
     if attempts:
-        note_attempt(work, webhook.id, attempts[-1])
+        note_attempts(work, webhook.id, list(zip(sent, attempts, strict=True)))
     if webhook.active and any(attempt.status == GONE for attempt in attempts):
         log.warning("webhook %s answered 410 Gone and is disabled", webhook.id)
         WEBHOOKS.update(work, webhook.id, state="disabled")  # until a test succeeds
         work.emit("webhook.disabled", webhook.id, WebhookEvent(webhook=webhook.id, url=webhook.url))
 
 
-def note_attempt(work: Work, webhook_id: str, attempt: Attempt) -> None:
-    """Stores the result of the latest attempt."""
-    columns = {"last_attempt_at": attempt.at, "last_status": attempt.status, "last_error": attempt.error}
+def note_attempts(work: Work, webhook_id: str, made: Sequence[tuple[ToSend, Attempt]]) -> None:
+    """Stores the results of attempts, in their order."""
+    webhooks.add_attempts(work, webhook_id, [_kept(webhook_id, *one) for one in made])
+    _, latest = made[-1]
+    columns = {"last_attempt_at": latest.at, "last_status": latest.status, "last_error": latest.error}
     WEBHOOKS.update(work, webhook_id, **columns)
+
+
+def _kept(webhook_id: str, sent: ToSend, made: Attempt) -> AttemptRecord:
+    """The row of an attempt, before it has its number."""
+    event, result = sent.event, (made.at, made.milliseconds, made.status, made.error, made.answer)
+    return AttemptRecord(webhook_id, 0, event.id, event.type, sent.attempt, *result)
 
 
 def wants(webhook: WebhookRecord, name: str) -> bool:
@@ -344,7 +358,7 @@ def matches(pattern: str, name: str) -> bool:
 
 def _delivery(webhook_id: str, sent: ToSend, attempt: Attempt) -> DeliveryRecord:
     """The row of an event after an attempt that failed or was a retry."""
-    made = 1 if sent.delivery is None else sent.delivery.attempts + 1
+    made = sent.attempt
     if attempt.error is None:
         state, next_at = "delivered", None
     elif made > len(RETRY_PAUSES) or attempt.status == GONE:

@@ -1,5 +1,6 @@
 """Sends an event to a webhook: a POST to a guarded address, signed as in Standard Webhooks 1.0."""
 
+import asyncio
 import base64
 import hmac
 import logging
@@ -16,6 +17,7 @@ from payres.core.protocol.identifiers import base64url_decoded
 from payres.core.protocol.limits import (
     DELIVERY_SECONDS,
     MAX_DELIVERIES_OF_WEBHOOK,
+    MAX_KEPT_ANSWER_BYTES,
     MAX_RETRY_AFTER_SECONDS,
     MAX_WEBHOOKS,
 )
@@ -60,13 +62,15 @@ class WebhookTarget(msgspec.Struct, frozen=True):
 class Attempt(msgspec.Struct, frozen=True):
     """The result of an attempt: the status of the response, if any, and the error, if it failed.
 
-    `retry_after` is how many microseconds the endpoint asks to wait.
+    `retry_after` is how many microseconds the endpoint asks to wait, `answer` the beginning of the body.
     """
 
     at: int
     status: int | None
     error: str | None
     retry_after: int = 0
+    answer: bytes = b""
+    milliseconds: int = 0
 
 
 class Sender:
@@ -86,9 +90,11 @@ class Sender:
         return await self._count_and_send(target, event)
 
     async def _count_and_send(self, target: WebhookTarget, event: EventRecord) -> Attempt:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         attempt = await self._send(target, event)
         self.attempts["taken" if attempt.error is None else "failed"] += 1
-        return attempt
+        return msgspec.structs.replace(attempt, milliseconds=round((loop.time() - began) * 1000))
 
     async def _send(self, target: WebhookTarget, event: EventRecord) -> Attempt:
         now, webhook = self._clock.now(), target.webhook
@@ -102,10 +108,9 @@ class Sender:
         except Exception as fault:
             log.exception("event %s could not be sent to webhook %s", event.id, webhook.id)
             return Attempt(now, None, f"payres failed to send it: {type(fault).__name__}")
-        if 200 <= answer.status < 300:
-            return Attempt(now, answer.status, None)
         wait = _retry_after(answer.headers.get("retry-after", ""), now)
-        return Attempt(now, answer.status, f"It was answered with {answer.status}", wait)
+        failure = None if 200 <= answer.status < 300 else f"It was answered with {answer.status}"
+        return Attempt(now, answer.status, failure, wait, answer.body[:MAX_KEPT_ANSWER_BYTES])
 
     async def aclose(self) -> None:
         for client in self._clients.values():

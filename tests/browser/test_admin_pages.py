@@ -21,6 +21,7 @@ PATHS = (
     *("/payments/{outgoing}", "/payments/{failed}", "/payments?state=sending", "/payments/{incoming}/refund"),
     *("/grants/{grant}", "/grants/{grant}/revoke", "/grants/{pending}", "/grants/{pending}/decision", "/peers"),
     *("/peers/second", "/peers/second/unresolved-packets", "/assets", "/assets/USD/2", "/rates", "/new-api-key"),
+    *("/webhooks/{webhook}", "/new-webhook"),
     *("/packets/{packet}", "/webhooks", "/webhooks/deliveries", "/api-keys", "/api-keys/{api_key}", "/audit-log"),
     *("/exports", "/settings", "/wallets/nobody", "/nonsense"),
 )

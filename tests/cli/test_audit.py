@@ -60,7 +60,7 @@ OTHERS = {
     *(
         name
         for name in COMMANDS
-        if name.split()[-1] in {"list", "show", "movements", "unresolved", "check", "deliveries"}
+        if name.split()[-1] in {"list", "show", "movements", "unresolved", "check", "deliveries", "attempts"}
     ),
 }
 

@@ -87,5 +87,5 @@ def test_refund_goes_back_once(run: Run, books: Json) -> None:
     assert (first[0]["amount"], first[0]["payer"]) == ("2.00", "alice")
     assert "USD 2.00 came back from bob, under the reference r-1." in run("show", books["paid"])
     too_much = run("refund", books["bill"], "--amount", "3.01", "--reference", "r-2", fails=True)
-    assert "Only 3.00 USD of the payment can still be sent back" in too_much
+    assert "Only USD 3.00 of the payment can still be sent back" in too_much
     assert "--reference" in run("refund", books["bill"], fails=True)

@@ -65,18 +65,18 @@ def test_show_tells_people_who_owes_whom(payres: Command, as_json: AsJson) -> No
     facts = facts_of(payres("peer", "show", "first-bank"))
     assert facts == {
         "Peer": "first-bank",
-        "Standing": "the peer owes us 12.00 USD",
+        "Standing": "the peer owes us USD 12.00",
         "Balance": "-12.00",
-        "Credit limit": "1000.00 USD",
-        "It can still send": "988.00 USD",
-        "Reserved for packets from it": "0.00 USD",
+        "Credit limit": "USD 1000.00",
+        "It can still send": "USD 988.00",
+        "Reserved for packets from it": "USD 0.00",
         "In flight to it": "nothing",
         "Asset": "USD",
         "Decimals": "2",
         "Unresolved packets": "nothing",
         "Packets received": "0",
         "Packets sent": "0",
-        "Largest packet": "50.00 USD, which is 5000 of its smallest unit",
+        "Largest packet": "USD 50.00, which is 5000 of its smallest unit",
         "Repeats answers": "not known",
         "ILP address": "test.first-bank",
         "Routes": "test.first-bank",
@@ -84,7 +84,7 @@ def test_show_tells_people_who_owes_whom(payres: Command, as_json: AsJson) -> No
         "Added (UTC)": facts["Added (UTC)"],
     }
     assert as_json("peer", "show", "first-bank")["balance"] == "-12.00"
-    cells = ["first-bank", "the peer owes us 12.00 USD", "-12.00", "1000.00 USD", "USD", "nothing", "test.first-bank"]
+    cells = ["first-bank", "the peer owes us USD 12.00", "-12.00", "USD 1000.00", "USD", "nothing", "test.first-bank"]
     assert rows_of(payres("peer", "list"))[1] == cells
 
 

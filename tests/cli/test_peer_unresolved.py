@@ -192,7 +192,7 @@ def test_delivered_packet_needs_the_liquidity(payres: Command, as_json: AsJson, 
     assert len(as_json("peer", "unresolved", "bank")["packets"]) == 2
     assert payres("liquidity", "deposit", given_up, "2", "1.50").exit_code == 0
     assert payres("peer", "resolve", UNKNOWN[0], "--delivered").stdout == (
-        f"Packet {UNKNOWN[0]} with 1.50 USD is recorded as delivered\n"
+        f"Packet {UNKNOWN[0]} with USD 1.50 is recorded as delivered\n"
     )
     assert liquidity(tx, given_up) == 0
 

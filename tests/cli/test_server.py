@@ -56,7 +56,7 @@ def test_init_writes_a_file_that_changes_nothing_and_creates_the_database(as_jso
     assert database.exists()
     assert tomllib.loads(Path("payres.toml").read_text()) == {}
     assert Path("payres.toml").stat().st_mode & 0o777 == 0o600
-    assert load_settings() == Settings()
+    assert msgspec.structs.asdict(load_settings()) == msgspec.structs.asdict(Settings()) | {"origins": ()}
 
 
 def test_init_again_leaves_everything_as_it_is(payres: Command, as_json: AsJson) -> None:

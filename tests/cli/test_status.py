@@ -18,7 +18,7 @@ def test_status_shows_money_and_files(payres: Command, as_json: AsJson, database
     assert found["databaseBytes"] == database.stat().st_size
     assert found["lastDay"] == {"incomingPayments": 0, "outgoingPayments": 0, "failed": 0}
     facts = facts_of(payres("status"))
-    assert (facts["In wallets"], facts["Liquidity"], facts["Fees"]) == ("12.50 USD", "1000.00 EUR", "none")
+    assert (facts["In wallets"], facts["Liquidity"], facts["Fees"]) == ("USD 12.50", "EUR 1000.00", "none")
     assert facts["Server"].endswith("not running")
     assert facts["Last 24 hours"] == "0 incoming payments; 0 outgoing payments"
 

@@ -79,7 +79,7 @@ def test_liquidity_that_payments_were_promised_stays(tx: Work) -> None:
     assets.deposit_liquidity(tx, "EUR", 2, "10.00")
     asset = assets.require_asset(tx, "EUR", 2)
     accounts.change_account(tx, ledger.operator_account(tx, asset.id, "liquidity"), 0, 400, MAX_LEDGER)
-    with pytest.raises(DomainError, match=r"The liquidity in EUR with scale 2 has 6.00 EUR free") as refusal:
+    with pytest.raises(DomainError, match=r"The liquidity in EUR with scale 2 has EUR 6.00 free") as refusal:
         assets.withdraw_liquidity(tx, "EUR", 2, "6.01")
     assert refusal.value.code == "insufficient_funds"
     assets.withdraw_liquidity(tx, "EUR", 2, "6.00")
@@ -92,7 +92,7 @@ def test_fees_that_were_collected_are_taken_out(tx: Work) -> None:
     ledger.transfer(tx, wallet.account_id, ledger.operator_account(tx, wallet.asset_id, "fees"), 30, "fee")
     assets.withdraw_fees(tx, "USD", 2, "0.20")
     assert (balance(tx, "USD", "fees"), balance(tx, "USD", "external")) == (10, -980)
-    with pytest.raises(DomainError, match=r"has 0.10 USD free, less than 0.20 USD"):
+    with pytest.raises(DomainError, match=r"has USD 0.10 free, less than USD 0.20"):
         assets.withdraw_fees(tx, "USD", 2, "0.20")
     with pytest.raises(DomainError, match="No account is kept in XYZ"):
         assets.withdraw_fees(tx, "XYZ", 2, "1.00")

@@ -251,3 +251,22 @@ def test_reading_what_was_not_closed_changes_nothing_of_it(books: Books, ended: 
     replaced = restore_backup(ended, books.path, books.now).replaced
     assert replaced is not None
     assert len(restore(books, ended, other=replaced).ended) == len(VALID)
+
+
+@pytest.mark.parametrize(
+    ("end", "about"),
+    [
+        (lambda work: operators.remove_operator(work, "alice"), "was removed"),
+        (lambda work: operators.set_role(work, "alice", "read-only"), "the earlier password or role"),
+    ],
+)
+def test_operator_who_was_removed_or_limited_is_so_again(
+    books: Books, backup: Path, end: Callable[[Work], object], about: str
+) -> None:
+    books.write(end)
+    operators_after = books.rows("SELECT name, role, password_hash FROM operator")
+    assert [(one.name, one.about) for one in restore(books, backup).ended] == [("alice", about)]
+    assert books.rows("SELECT role FROM operator WHERE name = 'alice'") == [("full",)]
+    books.write(end)
+    restore(books, backup, carry_over=True)
+    assert books.rows("SELECT name, role, password_hash FROM operator") == operators_after

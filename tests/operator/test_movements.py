@@ -106,7 +106,7 @@ def test_undo_ends_after_ten_minutes(tx: Work, action: str) -> None:
 def test_undo_says_what_is_still_free(tx: Work) -> None:
     first = wallets.deposit(tx, "alice", "5.00")
     wallets.withdraw(tx, "alice", "12.00")
-    refused(tx, first, r"The wallet alice has 3\.00 USD free, less than 5\.00 USD")
+    refused(tx, first, r"The wallet alice has USD 3\.00 free, less than USD 5\.00")
 
 
 def test_undo_puts_money_back_into_a_wallet_that_was_deactivated(tx: Work) -> None:

@@ -4,6 +4,7 @@ refusals."""
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -15,13 +16,17 @@ from click.testing import CliRunner
 from payres.cli import main
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store.accounts import ensure_asset, set_rate
-from payres.operator import keys, peers, wallets
+from payres.core.store.events import last_sequence
+from payres.core.store.work import Work
+from payres.operator import keys, peers, wallets, webhooks
 from payres.operator.api import all_operations
 from payres.operator.declarations import Operation
+from payres.webhooks.store.webhooks import DELIVERIES, DeliveryRecord
 from tests.helpers import TIMEOUT, Json, usd
 from tests.instance import Instance
 from tests.operator.api.conftest import Program
-from tests.operator.pages.browser import PASSWORD, Browser, words_of
+from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
+from tests.webhooks.conftest import Sample
 
 Given = dict[str, Any]
 OPERATIONS: Final = {one.id: one for one in all_operations()}
@@ -81,8 +86,21 @@ class New:
 
     def webhook(self) -> str:
         url = f"https://hooks.example/{self._name('hook')}"
+        for one in self.program.get("/webhooks")["result"][2:]:  # there may be 16
+            self.program.change("DELETE", f"/webhooks/{one['id']}")
         self.made.append(self.program.post("/webhooks", {"url": url})["id"])
         return self.made[-1]
+
+    def operator(self) -> str:
+        name = self._name("operator")
+        self.browser.new_link(name)
+        return name
+
+    def signed_in(self) -> str:
+        name = self._name("operator")
+        with Browser(self.instance) as other:
+            other.follow_link(name)
+        return name
 
     def api_key(self) -> str:
         made = self.program.post("/api-keys", {"name": self._name("key"), "scopes": ["audit:read"]})
@@ -124,6 +142,9 @@ class Case(NamedTuple):
 
 
 CASES: Final = (
+    Case("operators.set_role", lambda new: {"name": new.operator(), "role": "read-only"}, "admin.role"),
+    Case("operators.sign_out", lambda new: {"name": new.signed_in()}, "admin.sign_out"),
+    Case("operators.remove_operator", lambda new: {"name": new.operator()}, "admin.remove"),
     Case(
         "wallets.open_wallet",
         lambda new: {"path": new.unused(), "asset_code": "USD", "asset_scale": 2},
@@ -164,9 +185,14 @@ CASES: Final = (
     Case("payment_history.show_payment", lambda new: {"id": new.payment()}),
     Case("webhooks.list_webhooks", lambda new: {}),
     Case("webhooks.add", lambda new: {"url": f"https://{new.unused()}.example/"}, "webhook.add"),
+    Case("webhooks.change", lambda new: _changed_webhook(new), "webhook.change"),
+    Case("webhooks.pause", lambda new: {"id": new.webhook()}, "webhook.pause"),
+    Case("webhooks.resume", lambda new: {"id": new.webhook()}, "webhook.resume"),
+    Case("webhooks.list_attempts", lambda new: {"id": new.webhook()}),
     Case("webhooks.remove", lambda new: {"id": new.webhook()}, "webhook.remove"),
     Case("webhooks.rotate", lambda new: {"id": new.webhook()}, "webhook.rotate"),
     Case("webhooks.replay_failed", lambda new: {"id": new.webhook()}, "webhook.replay"),
+    Case("webhooks.replay", lambda new: {"failed": True, "webhook": new.webhook()}, "webhook.replay"),
     Case("webhooks.list_deliveries", lambda new: {"state": "failed"}),
     Case("api_keys.revoke_api_key", lambda new: {"id": new.api_key()}, "api_key.revoke"),
     Case("audit.list_entries", lambda new: {}),
@@ -174,11 +200,15 @@ CASES: Final = (
 # Arguments besides those of a new thing, and the refusal, which is the same on each surface.
 REFUSALS: Final = (
     ("wallets.deposit", {"amount": "1.001"}, "'1.001' is not an amount of USD"),
-    ("wallets.deposit", {"amount": "0.00"}, "0.00 USD cannot be used: an amount lies from 0.01 USD to"),
+    ("wallets.deposit", {"amount": "0.00"}, "USD 0.00 cannot be used: an amount lies from USD 0.01 to"),
     ("wallets.deposit", {"amount": "1e5"}, "'1e5' is not an amount of USD"),
-    ("wallets.deposit", {"amount": "92233720368547758.08"}, "an amount lies from 0.01 USD to 92233720368547758.07 USD"),
+    (
+        "wallets.deposit",
+        {"amount": "92233720368547758.08"},
+        "an amount lies from USD 0.01 to USD 92,233,720,368,547,758.07",
+    ),
     ("wallets.deposit", {"amount": "92233720368547758.07"}, "at most 9223372036854775807"),
-    ("wallets.withdraw", {"amount": "100.01"}, "has 100.00 USD free, less than 100.01 USD"),
+    ("wallets.withdraw", {"amount": "100.01"}, "has USD 100.00 free, less than USD 100.01"),
     ("wallets.withdraw", {"wallet": "nobody"}, "There is no wallet nobody"),
     ("wallets.deactivate", {"wallet": "nobody"}, "There is no wallet nobody"),
     ("keys.revoke_key", {"kid": "other"}, " key other"),
@@ -189,11 +219,11 @@ REFUSALS: Final = (
     ("assets.set_rate", {"rate": "1e3"}, "'1e3' cannot be a rate"),
     ("assets.remove_rate", {"base": "XYZ"}, "There is no rate from XYZ to"),
     ("assets.withdraw_liquidity", {"code": "XYZ"}, "No account is kept in XYZ"),
-    ("assets.withdraw_liquidity", {"amount": "9.51"}, "has 9.50 ASSET"),
+    ("assets.withdraw_liquidity", {"amount": "9.51"}, " 9.50 free, less than ASSET"),
     ("wallets.open_wallet", {"asset_code": "usd"}, "Asset codes are written in upper case: give USD, not usd"),
     ("peers.add_peer", {"ilp_address": "peer.x"}, "Packets for peer.x are never passed on"),
     ("peers.change_peer", {"credit_limit": "-1"}, "'-1' is not an amount of USD"),
-    ("peers.withdraw", {"amount": "9.01"}, "its credit limit included, has 9.00 USD free, less than 9.01 USD"),
+    ("peers.withdraw", {"amount": "9.01"}, "its credit limit included, has USD 9.00 free, less than USD 9.01"),
     ("peers.deposit", {"amount": "0.001"}, "'0.001' is not an amount of USD"),
     ("peers.show_peer", {"name": "nobody"}, "There is no peer 'nobody'"),
     ("payment_history.show_payment", {"id": "unknown"}, "There is no payment unknown"),
@@ -206,6 +236,10 @@ def _funded(new: New) -> Given:
     asset = new.asset()
     new.program.post(f"/assets/{asset['code']}/2/liquidity/deposits", {"amount": "9.50"})
     return asset | {"amount": "9.00"}
+
+
+def _changed_webhook(new: New) -> Given:
+    return {"id": new.webhook(), "name": "Order book", "events": ("wallet.*",)}
 
 
 def _moved(new: New, amount: str) -> Given:
@@ -271,6 +305,8 @@ def by_form(new: New, operation: Operation, given: Given) -> Outcome:
     page = new.browser.get(path)
     if page.status_code != 200:
         return Outcome(None, words_of(page))
+    hidden = hidden_fields(page).items()
+    fields = {name.removeprefix("was."): value for name, value in hidden if name.startswith("was.")} | fields
     fields |= {"password": PASSWORD} if operation.form.moves_money else {}
     answer = new.browser.send(path, choice=next(iter(operation.form.buttons)), **fields)
     if operation.shows_secret and answer.status_code == 200:
@@ -411,10 +447,24 @@ FORMS: Final = [one for one in OPERATIONS.values() if one.form]
 # Things of the forms that CASES has none for.
 THINGS: Final[Mapping[str, Callable[[New], Given]]] = {
     "assets.withdraw_fees": lambda new: new.asset(),
+    "operators.renew_link": lambda new: {"name": new.operator()},
     "keys.add_key": lambda new: {"wallet": new.wallet()},
     "payments.refund": lambda new: {"id": new.payment()},
     "wallets.make_password_link": lambda new: {"wallet": new.wallet()},
     "webhooks.test": lambda new: {"id": new.webhook()},
+}
+
+
+def _leave_undelivered(work: Work, id: str) -> None:
+    work.emit("grant.denied", None, Sample(1))
+    DELIVERIES.insert(work, DeliveryRecord(last_sequence(work), id, "failed", 10, None, work.now, 500, "no"))
+
+
+# What is done with them first, so that the form is not over.
+BEFORE: Final[Mapping[str, Callable[..., object]]] = {
+    "wallets.activate": wallets.deactivate,
+    "webhooks.resume": webhooks.pause,
+    "webhooks.replay_failed": _leave_undelivered,
 }
 
 
@@ -427,8 +477,8 @@ def test_page_of_a_thing_has_a_button_for_each_form_about_it(operation: Operatio
         return  # a packet has no page but that of its form
     given = next((case.given for case in CASES if case.id == operation.id), None) or THINGS[operation.id]
     names = {name: str(value) for name, value in given(new).items()}
-    if operation.id == "wallets.activate":
-        new.instance.write(lambda work: wallets.deactivate(work, names["wallet"]))
+    if operation.id in BEFORE:
+        new.instance.write(partial(BEFORE[operation.id], **names))
     page = new.browser.get(
         "/admin" + form.about.page.format_map({key: quote(one, safe="") for key, one in names.items()})
     )

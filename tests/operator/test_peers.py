@@ -168,7 +168,7 @@ def test_credit_limit_can_fall_to_what_is_used(tx: Work) -> None:
     peers.add_peer(tx, **another())
     peers.withdraw(tx, "first-bank", "10.00")
     _prepare(tx, "first-bank", 200)
-    with pytest.raises(DomainError, match=r"uses 12\.00 USD of its credit, packets in flight included"):
+    with pytest.raises(DomainError, match=r"uses USD 12\.00 of its credit, packets in flight included"):
         peers.change_peer(tx, "first-bank", credit_limit="11.99")
     assert peers.change_peer(tx, "first-bank", credit_limit="12.00").floor == -1_200
     check_books(tx)
@@ -189,11 +189,11 @@ def test_removed_peer_is_gone_and_its_name_token_and_address_are_free(tx: Work) 
 def test_remove_says_how_to_settle_first(tx: Work) -> None:
     peers.add_peer(tx, **terms(credit_limit="10.00"))
     peers.deposit(tx, "first-bank", "12.00")
-    with pytest.raises(DomainError, match=r"We owe the peer 12\.00 USD: .*, then remove the peer") as owed:
+    with pytest.raises(DomainError, match=r"We owe the peer USD 12\.00: .*, then remove the peer") as owed:
         peers.remove_peer(tx, "first-bank")
     assert owed.value.advice == "`payres peer withdraw first-bank 12.00` records it"
     peers.withdraw(tx, "first-bank", "20.00")
-    with pytest.raises(DomainError, match=r"The peer owes us 8\.00 USD: .*, then remove the peer") as owing:
+    with pytest.raises(DomainError, match=r"The peer owes us USD 8\.00: .*, then remove the peer") as owing:
         peers.remove_peer(tx, "first-bank")
     assert owing.value.advice == "`payres peer deposit first-bank 8.00` records it"
     peers.deposit(tx, "first-bank", "8.00")

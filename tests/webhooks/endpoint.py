@@ -56,10 +56,12 @@ class Received(NamedTuple):
 
 
 class Endpoint:
-    """Keeps what it gets. `answer` says for each request with which status and headers, and may take its time."""
+    """Keeps what it gets. `answer` says for each request with which status and headers, and may take its time; all have
+    the same `body`."""
 
     def __init__(self) -> None:
         self.received: list[Received] = []
+        self.body = b""
         self.answer: Callable[[Received], tuple[int, Mapping[str, str]]] = lambda _: (200, {})
 
     @contextmanager
@@ -74,7 +76,7 @@ class Endpoint:
         received = Received(handler.path, headers, body)
         self.received.append(received)
         status, more = self.answer(received)
-        reply(handler, status, b"", **more)
+        reply(handler, status, self.body, **more)
 
     def wait_for(self, number: int) -> list[Received]:
         """The requests so far, once there are so many."""

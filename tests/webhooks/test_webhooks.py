@@ -22,6 +22,8 @@ from payres.core.protocol.event_types import EVENT_TYPES
 from payres.core.protocol.limits import (
     DELIVERY_SECONDS,
     MAX_DELIVERIES_OF_WEBHOOK,
+    MAX_KEPT_ANSWER_BYTES,
+    MAX_KEPT_ATTEMPTS,
     MAX_RETRY_AFTER_SECONDS,
     MAX_WEBHOOKS,
     ROTATION_HOURS,
@@ -30,7 +32,17 @@ from payres.core.store import events, server
 from payres.core.store.work import Work
 from payres.operator import wallets, webhooks
 from payres.operator.declarations import ROWS_AT_ONCE
-from payres.operator.webhooks import DELIVERY, WEBHOOK, list_deliveries
+from payres.operator.deliveries import (
+    ATTEMPTS,
+    DELIVERY,
+    WebhookAttempt,
+    deliveries_of,
+    list_attempts,
+    list_deliveries,
+    replay,
+    replay_failed,
+)
+from payres.operator.webhooks import WEBHOOK
 from payres.testing.clock import MovableClock
 from payres.webhooks import deliveries
 from payres.webhooks.deliveries import RETRY_PAUSES, Queue
@@ -70,7 +82,7 @@ def add(instance: Instance) -> Iterator[AddEndpoint]:
 
         def added(*patterns: str, to: Instance = instance) -> tuple[Endpoint, webhooks.Added]:
             endpoint = stack.enter_context(Endpoint().running())
-            made = to.write(lambda work: webhooks.add(work, endpoint.url, patterns, private=True))
+            made = to.write(lambda work: webhooks.add(work, endpoint.url, events=patterns, private=True))
             return endpoint, made
 
         yield added
@@ -225,7 +237,7 @@ def test_wallets_take_turns_and_a_restart_sends_nothing_twice(tx: Work) -> None:
     assert (found.cursor, turns_of(tx)) == (storm[1], [(0, of_none), (bob, other)])
     assert WEBHOOK.show(tx, found).behind == len(storm) - 2 + len(later)
     stored = [events.OUTBOX.by_id(tx, sequence) for sequence in (storm[1], storm[2], other, later[0])]
-    assert [webhooks.deliveries_of(tx, one)[0].state for one in stored] == ["delivered", "pending"] * 2
+    assert [deliveries_of(tx, one)[0].state for one in stored] == ["delivered", "pending"] * 2
     assert send_round(tx, webhook, Queue(), 4) == [storm[2], later[0], storm[3], later[1]], "after a restart"
     assert send_round(tx, webhook, Queue(), 10) == storm[4:]
     assert webhooks.require_webhook(tx, webhook.id).cursor == later[1]
@@ -260,7 +272,7 @@ def test_what_failed_or_was_replayed_while_the_clock_was_ahead_is_sent_again_at_
     webhook, ahead = webhooks.add(tx, URL).webhook, work_at(tx, NOW + 30 * DAY)
     failed, replayed, later = emit(tx, None, 3)
     send_round(ahead, webhook, Queue(), 8, *[Attempt(ahead.now, 500, "no")] * 2)
-    in_steps(webhooks.replay, ahead, events.OUTBOX.by_id(tx, replayed).id, webhook.id)
+    in_steps(replay, ahead, events.OUTBOX.by_id(tx, replayed).id, webhook.id)
     assert send_round(tx, webhook, Queue(), 8, *[Attempt(NOW, 500, "no")] * 3) == [failed, later, replayed]
     queue = Queue()
     assert send_round(tx, webhook, queue, 8) == [], "now they wait for the usual pause"
@@ -271,7 +283,7 @@ def test_what_failed_or_was_replayed_while_the_clock_was_ahead_is_sent_again_at_
 def test_event_that_is_replayed_before_its_turn_is_sent_once_and_skips_none(tx: Work) -> None:
     webhook, (alice, _) = webhooks.add(tx, URL).webhook, open_wallets(tx)
     first, second, third = emit(tx, alice, 3)
-    in_steps(webhooks.replay, tx, events.OUTBOX.by_id(tx, third).id, webhook.id)
+    in_steps(replay, tx, events.OUTBOX.by_id(tx, third).id, webhook.id)
     sent = send_round(tx, webhook, Queue(), 2)
     assert sent == [third, first]
     assert send_round(tx, webhook, Queue(), 4) == [second], "after a restart"
@@ -280,7 +292,7 @@ def test_event_that_is_replayed_before_its_turn_is_sent_once_and_skips_none(tx: 
 def test_event_that_is_replayed_before_its_turn_is_once_in_a_round(tx: Work) -> None:
     webhook = webhooks.add(tx, URL).webhook
     first, second = emit(tx, None, 2)
-    in_steps(webhooks.replay, tx, events.OUTBOX.by_id(tx, second).id, webhook.id)
+    in_steps(replay, tx, events.OUTBOX.by_id(tx, second).id, webhook.id)
     assert send_round(tx, webhook, Queue(), 8) == [second, first]
 
 
@@ -447,8 +459,118 @@ def test_endpoint_that_is_gone_gets_nothing_more_and_others_get_an_event(instanc
     other.answer = answering(200)
     assert instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id)).state == "disabled"
     gone.answer = answering(200)
-    instance.write(lambda work: webhooks.record_test(work, added.webhook.id, Attempt(NOW, 200, None)))
+    record_test(instance.write, added.webhook.id)
     gone.wait_for(2)
+
+
+def record_test(write: Callable[..., Any], webhook_id: str) -> None:
+    """A test that succeeds, as if it had been sent."""
+    event, _ = write(partial(webhooks.make_test, id=webhook_id))
+    write(partial(webhooks.record_test, id=webhook_id, event=event, attempt=Attempt(NOW, 200, None)))
+
+
+def test_events_wait_for_a_webhook_that_is_paused(instance: Instance, add: AddEndpoint) -> None:
+    endpoint, added = add()
+    endpoint.answer = answering(500, 200)
+    deposit(instance)
+    wait_until(partial(is_pending, instance, 1))
+    instance.write(partial(webhooks.pause, id=added.webhook.id))
+    other, _ = add()
+    instance.clock.advance(RETRY_PAUSES[0] / SECOND + 1)
+    deposit(instance)
+    other.wait_for(1)
+    record_test(instance.write, added.webhook.id)
+    found = instance.read(lambda work: WEBHOOK.find(work, id=added.webhook.id))
+    assert (found.state, found.behind, found.last_status) == ("paused", 1, 200)
+    assert len(endpoint.received) == 1
+    instance.write(partial(webhooks.resume, id=added.webhook.id))
+    assert len({one.event["id"] for one in endpoint.wait_for(3)}) == 2, "the retry, and the event since"
+
+
+def test_webhook_is_paused_and_resumed_unless_it_is_disabled(tx: Work) -> None:
+    webhook_id = webhooks.add(tx, URL).webhook.id
+    for _ in range(2):
+        assert webhooks.pause(tx, webhook_id).state == "paused"
+    with pytest.raises(DomainError, match="is paused"):
+        in_steps(replay, tx, None, webhook_id, failed=True)
+    assert webhooks.resume(tx, webhook_id).state == "active"
+    webhooks.pause(tx, webhook_id)
+    store.WEBHOOKS.update(tx, webhook_id, state="disabled")
+    for turn in (webhooks.pause, webhooks.resume):
+        with pytest.raises(DomainError, match="answered 410"):
+            turn(tx, webhook_id)
+    webhooks.pause(tx, other := webhooks.add(tx, URL).webhook.id)
+    assert in_steps(webhooks.remove, tx, other).state == "paused"
+
+
+def test_old_events_do_not_wait_for_a_webhook_that_is_paused(tx: Work) -> None:
+    webhooks.pause(tx, webhooks.add(tx, URL).webhook.id)
+    tx.emit("wallet.deposited", None, Sample(1))
+    events.delete_old_events(tx, NOW + 32 * DAY, [store.release_events])
+    assert events.events_after(tx, 0, 10) == []
+
+
+def test_webhook_has_a_name_and_other_events_from_a_change_on(tx: Work) -> None:
+    webhook = webhooks.add(tx, URL, events=("grant.*",), name="Order book").webhook
+    assert webhook.name == "Order book"
+    emit(tx, None)
+    named = webhooks.change(tx, webhook.id, "Books", ("wallet.*", "grant.*"))
+    assert (named.name, named.events, named.url) == ("Books", "wallet.*,grant.*", URL)
+    assert WEBHOOK.show(tx, named).behind == 1
+    assert webhooks.change(tx, webhook.id) == named
+    assert webhooks.change(tx, webhook.id, None).name is None
+    assert webhooks.change(tx, webhook.id, events=()).events == "*"
+    for wrong in ({"name": "a\u202eb"}, {"name": " "}, {"events": ("wallet.stolen",)}):
+        with pytest.raises(DomainError, match=r"printable|neither an event"):
+            webhooks.change(tx, webhook.id, **wrong)
+    with pytest.raises(DomainError, match="printable"):
+        webhooks.add(tx, URL, name="x" * 201)
+    entries = [one.details for one in server.AUDIT.list(tx, "") if one.action == "webhook.change"]
+    assert entries == [{"name": "Books", "events": "wallet.*,grant.*"}, {}, {"events": "*"}]
+
+
+def test_last_attempts_are_kept_with_what_was_answered(tx: Work) -> None:
+    webhook, other = webhooks.add(tx, URL).webhook, webhooks.add(tx, URL).webhook
+    sent = emit(tx, None, MAX_KEPT_ATTEMPTS + 2)
+    attempts = [Attempt(NOW + number, 200, None) for number in range(len(sent))]
+    send_round(tx, webhook, Queue(), len(sent), *attempts)
+    failed = Attempt(NOW, 500, "It was answered with 500", 0, "no\r\nÄ\x1b[2J".encode() + b"\xc3", 1234)
+    send_round(tx, other, Queue(), 1, failed)
+
+    def shown(webhook_id: str) -> list[WebhookAttempt]:
+        return [ATTEMPTS.show(tx, one) for one in list_attempts(tx, webhook_id)]
+
+    assert [one.sequence for one in shown(webhook.id)] == sent[:1:-1], "the latest first"
+    [first] = shown(other.id)
+    assert first == WebhookAttempt(
+        event=events.OUTBOX.by_id(tx, sent[0]).id,
+        type="wallet.deposited",
+        sequence=sent[0],
+        attempt=1,
+        at=format_time(NOW),
+        milliseconds=1234,
+        status=500,
+        error="It was answered with 500",
+        answer="no\nÄ[2J\ufffd",
+    )
+    later = work_at(tx, NOW + 6 * SECOND)
+    send_round(later, other, Queue(), 2, Attempt(later.now, 200, None), Attempt(later.now, 200, None))
+    assert [(one.sequence, one.attempt) for one in shown(other.id)] == [(sent[1], 1), (sent[0], 2), (sent[0], 1)]
+    event, _ = webhooks.make_test(tx, webhook.id)
+    webhooks.record_test(tx, webhook.id, event, Attempt(NOW, None, "No answer"))
+    assert [one.type for one in shown(webhook.id)] == ["webhook.test"] + ["wallet.deposited"] * (MAX_KEPT_ATTEMPTS - 1)
+    in_steps(webhooks.remove, tx, webhook.id)
+    assert store.list_attempts(tx, webhook.id) == []
+    with pytest.raises(DomainError, match="no webhook"):
+        webhooks.record_test(tx, webhook.id, event, Attempt(NOW, 200, None))
+
+
+async def test_no_more_of_an_answer_is_kept_than_its_beginning() -> None:
+    endpoint = Endpoint()
+    endpoint.body = b"x" * 2 * MAX_KEPT_ANSWER_BYTES
+    with endpoint.running():
+        attempt = await send(endpoint.url, MovableClock(NOW, frozen=True))
+    assert (attempt.status, attempt.answer) == (200, endpoint.body[:MAX_KEPT_ANSWER_BYTES])
 
 
 def test_two_secrets_sign_for_a_day_after_a_rotation(instance: Instance, add: AddEndpoint) -> None:
@@ -478,11 +600,11 @@ def test_replay_sends_again(instance: Instance, add: AddEndpoint) -> None:
     deposit(instance)
     [first] = endpoint.wait_for(1)
     event_id = first.event["id"]
-    assert in_steps(webhooks.replay, InSteps(instance.write), event_id).deliveries == 1
+    assert in_steps(replay, InSteps(instance.write), event_id).deliveries == 1
     assert endpoint.wait_for(2)[1].body == first.body
     wait_until(lambda: states(instance) == [("delivered", 1)])
     [other_webhook] = instance.read(lambda work: [one for one in store.list_webhooks(work) if one.url == other.url])
-    in_steps(webhooks.replay, InSteps(instance.write), event_id, other_webhook.id)
+    in_steps(replay, InSteps(instance.write), event_id, other_webhook.id)
     assert other.wait_for(1)[0].event["id"] == event_id
 
 
@@ -515,7 +637,7 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent(tx: Work) -> No
     assert not events.has_old_events(at(30), NOW + 30 * DAY)
     assert left(at(32)) == [1, 2, 3, 4], "the webhook has not been sent them"
     store.WEBHOOKS.update(at(0), added.webhook.id, cursor=4)
-    in_steps(webhooks.replay, at(0), first.id, added.webhook.id)
+    in_steps(replay, at(0), first.id, added.webhook.id)
     assert left(at(32)) == [1, 3, 4], "the first is due again"
     store.WEBHOOKS.update(at(0), added.webhook.id, state="disabled")
     assert left(at(32)) == [3, 4]
@@ -546,7 +668,7 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent(tx: Work) -> No
 )
 def test_webhook_that_makes_no_sense_is_refused(tx: Work, url: str, patterns: tuple[str, ...], says: str) -> None:
     with pytest.raises(DomainError, match=says):
-        webhooks.add(tx, url, patterns)
+        webhooks.add(tx, url, events=patterns)
 
 
 def test_disabled_webhook_is_sent_nothing_again(tx: Work) -> None:
@@ -556,17 +678,17 @@ def test_disabled_webhook_is_sent_nothing_again(tx: Work) -> None:
     failed = DeliveryRecord(event.sequence, added.webhook.id, "failed", 1, None, NOW, 410, "Gone")
     store.DELIVERIES.replace(tx, failed)
     store.WEBHOOKS.update(tx, added.webhook.id, state="disabled")
-    for replay in (
-        partial(in_steps, webhooks.replay, tx, event.id, added.webhook.id),
-        partial(in_steps, webhooks.replay_failed, tx, added.webhook.id),
+    for again in (
+        partial(in_steps, replay, tx, event.id, added.webhook.id),
+        partial(in_steps, replay_failed, tx, added.webhook.id),
     ):
-        with pytest.raises(DomainError, match="payres webhook test"):
-            replay()
-    assert in_steps(webhooks.replay, tx, failed=True).deliveries == 0
+        with pytest.raises(DomainError, match="a test that it accepts"):
+            again()
+    assert in_steps(replay, tx, failed=True).deliveries == 0
     assert [one.state for one in store.DELIVERIES.list(tx, "")] == ["failed"]
     store.WEBHOOKS.update(tx, added.webhook.id, state="active")
     later, then = (format_time(time) for time in (NOW + SECOND, NOW))
-    replayed = [in_steps(webhooks.replay, tx, failed=True, since=since).deliveries for since in (later, then, then)]
+    replayed = [in_steps(replay, tx, failed=True, since=since).deliveries for since in (later, then, then)]
     assert replayed == [0, 1, 0]
     assert [one.state for one in store.DELIVERIES.list(tx, "")] == ["pending"]
 
@@ -593,7 +715,7 @@ def test_replay_and_removal_are_short_units_that_can_be_repeated(tx: Work, actio
     webhook_id, other = add_failed(tx, LONG), add_failed(tx, 1)
     operation: Callable[..., Any] = partial(webhooks.remove, id=webhook_id)
     if action == "webhook.replay":
-        operation = partial(webhooks.replay, webhook=webhook_id, failed=True)
+        operation = partial(replay, webhook=webhook_id, failed=True)
     with savepoint(tx):
         units = InSteps(lambda unit: unit(tx))
         answer = in_steps(operation, units)
@@ -633,7 +755,7 @@ def test_webhooks_are_limited(tx: Work) -> None:
 @pytest.mark.parametrize("name", sorted(EVENT_TYPES))
 def test_patterns_name_events(tx: Work, name: str) -> None:
     def is_wanted(*patterns: str) -> bool:
-        return deliveries.wants(webhooks.add(tx, URL, patterns).webhook, name)
+        return deliveries.wants(webhooks.add(tx, URL, events=patterns).webhook, name)
 
     assert {is_wanted(), is_wanted(name), is_wanted(name.partition(".")[0] + ".*"), is_wanted("*")} == {
         name != "webhook.test"

@@ -191,7 +191,15 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     security_contact: str = ""
 
 
-def load_settings(flags: Mapping[str, object] | None = None, environment: Mapping[str, str] | None = None) -> Settings:
+class LoadedSettings(Settings, frozen=True, kw_only=True):
+    """Settings with the name and the origin of each that is set: a flag, a variable, or the path of a file."""
+
+    origins: tuple[tuple[str, str], ...]
+
+
+def load_settings(
+    flags: Mapping[str, object] | None = None, environment: Mapping[str, str] | None = None
+) -> LoadedSettings:
     """The effective settings. `settings_file` finds their file.
 
     If host or port is set but not `base_url`, it is derived from them, so that a second server needs only one setting.
@@ -199,17 +207,22 @@ def load_settings(flags: Mapping[str, object] | None = None, environment: Mappin
     """
     environ = os.environ if environment is None else environment
     values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
     for origin, found in (
         _read_file(environ),
         ("environment", _read_environment(environ)),
         ("flag", {k: v for k, v in (flags or {}).items() if v is not None}),
     ):
         values |= {name: _checked(origin, name, value) for name, value in found.items()}
+        for name in found:
+            written = {"environment": f"{PREFIX}{name.upper()}", "flag": f"--{name.replace('_', '-')}"}
+            origins[name] = written.get(origin, origin)
     if "base_url" not in values and ("port" in values or "host" in values):
         values["base_url"] = local_url(values.get("host", "127.0.0.1"), values.get("port", 8080))
+        origins["base_url"] = "host and port"
     if values.get("backup_every") and not values.get("backup_directory"):
         raise SettingsError("backup_every is set, so backup_directory must name the folder for the backups")
-    return Settings(**values)
+    return LoadedSettings(**values, origins=tuple(origins.items()))
 
 
 def settings_of_texts(texts: Mapping[str, str]) -> Settings:
@@ -249,12 +262,8 @@ def named_by(database: str) -> str | None:
 
     Raises SettingsError.
     """
-    if load_settings().database != database:
-        return "--database"
-    if f"{PREFIX}DATABASE" in os.environ:
-        return f"{PREFIX}DATABASE"
-    path, found = _read_file(os.environ)
-    return path if "database" in found else None
+    found = load_settings()
+    return dict(found.origins).get("database") if found.database == database else "--database"
 
 
 def _read_file(environment: Mapping[str, str]) -> tuple[str, Mapping[str, object]]:

@@ -84,7 +84,7 @@ def parse_decimal(text: str, asset: Asset) -> int:
 
     Raises ValueError with a sentence that names the minor unit.
     """
-    unit = f"{format_decimal(1, asset)} {asset.code}"
+    unit = describe_amount(1, asset)
     match = _DECIMAL.fullmatch(text) if len(text) <= MAX_DECIMAL_LENGTH else None
     if match is None:
         raise ValueError(f"write the amount with digits and a decimal point only; the smallest unit is {unit}")
@@ -93,7 +93,7 @@ def parse_decimal(text: str, asset: Asset) -> int:
         raise ValueError(f"the amount has {len(decimals)} decimals, but the smallest unit is {unit}")
     value = int(whole + decimals.ljust(asset.scale, "0"))
     if value > MAX_VALUE:
-        raise ValueError(f"the largest amount is {format_decimal(MAX_VALUE, asset)} {asset.code}, in units of {unit}")
+        raise ValueError(f"the largest amount is {describe_amount(MAX_VALUE, asset)}, in units of {unit}")
     return value
 
 

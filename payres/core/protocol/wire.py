@@ -12,7 +12,7 @@ from typing import Annotated, Final, Generic, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from payres.core.protocol.amounts import MAX_LEDGER, Asset, format_decimal, parse_decimal, parse_value
+from payres.core.protocol.amounts import MAX_LEDGER, Asset, describe_amount, parse_decimal, parse_value
 from payres.core.protocol.errors import InvalidAmount, InvalidRequest
 from payres.core.protocol.limits import MAX_METADATA_BYTES, MAX_METADATA_DEPTH, MAX_URL_LENGTH
 
@@ -239,8 +239,8 @@ def require_amount(text: str, asset: Asset, least: int = 1) -> int:
     except ValueError as error:
         raise InvalidAmount(f"{text!r} is not an amount of {asset.code}: {error}") from error
     if not least <= amount <= MAX_LEDGER:
-        low, high = (f"{format_decimal(bound, asset)} {asset.code}" for bound in (least, MAX_LEDGER))
-        raise InvalidAmount(f"{text} {asset.code} cannot be used: an amount lies from {low} to {high}")
+        low, high = (describe_amount(bound, asset) for bound in (least, MAX_LEDGER))
+        raise InvalidAmount(f"{asset.code} {text} cannot be used: an amount lies from {low} to {high}")
     return amount
 
 

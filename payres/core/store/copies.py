@@ -27,18 +27,21 @@ class DatabaseOpen(Exception):
 
 
 @contextmanager
-def copied(source: Path, beside: Path, pause: int = 0, still: bool = False) -> Iterator[Path]:
+def copied(
+    source: Path, beside: Path, pause: int = 0, still: bool = False, note: Callable[[int, int], object] | None = None
+) -> Iterator[Path]:
     """A copy of the committed state, under a temporary name next to `beside`; deleted after the block unless renamed.
 
     Sleeps `pause` milliseconds after every megabyte, to leave disk and CPU to a server. `still` promises that nobody
-    writes to the source; then the source is not changed and no files are created beside it. Raises sqlite3.Error,
-    OSError, DatabaseOpen if a `still` source is in use.
+    writes to the source; then the source is not changed and no files are created beside it. Otherwise `note` gets the
+    numbers of pages that were copied and of all. Raises sqlite3.Error, OSError, DatabaseOpen if a `still` source is in
+    use.
     """
     with _temporary(beside) as partial:
         if still:
             _copy_files(source, partial)
         else:
-            _copy_pages(source, partial, pause)
+            _copy_pages(source, partial, pause, note)
         yield partial
 
 
@@ -124,14 +127,19 @@ def _temporary(beside: Path) -> Iterator[Path]:
             side_file(Path(name), suffix).unlink(missing_ok=True)
 
 
-def _copy_pages(source: Path, partial: Path, pause: int) -> None:
+def _copy_pages(source: Path, partial: Path, pause: int, note: Callable[[int, int], object] | None) -> None:
+    def progress(_: int, remaining: int, total: int) -> None:
+        if note is not None:
+            note(total - remaining, total)
+        sleep(pause / 1000)
+
     with closing(_connect(source)) as reader, closing(_connect(partial)) as writer:
         writer.execute("PRAGMA journal_mode = OFF")  # an interrupted copy is deleted
         writer.execute("PRAGMA synchronous = OFF")
         # One snapshot for all steps: otherwise every commit of the server would restart the copy.
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        reader.backup(writer, pages=PAGES_PER_STEP, progress=lambda *_: sleep(pause / 1000))
+        reader.backup(writer, pages=PAGES_PER_STEP, progress=progress)
         reader.execute("COMMIT")
         writer.execute("PRAGMA journal_mode = DELETE")  # the copied header says WAL, which needs side files
 

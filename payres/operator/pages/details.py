@@ -10,6 +10,8 @@ from starlette.responses import Response
 from payres.core.grants.limits import Spending
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import note_of, visible_text, visible_url
+from payres.core.protocol.wire import encode
+from payres.core.store.events import find_event
 from payres.core.store.payments import INCOMING
 from payres.core.store.rows import PageQuery
 from payres.core.store.wallets import find_with_wallet
@@ -18,9 +20,10 @@ from payres.html.language import Language
 from payres.html.sentences import limit_words
 from payres.html.sign_in import SignInGuard
 from payres.html.store.sessions import OF_WALLETS, count_sessions
-from payres.operator import keys, payments, peers, wallets
+from payres.operator import deliveries, keys, payments, peers, wallets
 from payres.operator.api import all_operations
 from payres.operator.declarations import operation_of
+from payres.operator.deliveries import ATTEMPTS
 from payres.operator.exports import export_statement
 from payres.operator.grants import GRANT, sees, spending_under
 from payres.operator.movements import MOVEMENT, Movement, undoable_until
@@ -33,6 +36,8 @@ from payres.operator.shapes import Cell, Column, Shape, facts_of, make_table, pa
 from payres.operator.store.entries import MOVEMENTS
 from payres.operator.unresolved_packets import UNRESOLVED_PAYMENT, list_unresolved_payments
 from payres.operator.wallets import WALLET
+from payres.operator.webhooks import WEBHOOK
+from payres.webhooks.sender import event_view
 
 FEW: Final = PageQuery(10, None, "older")
 LIVE_SECONDS: Final = 5
@@ -43,7 +48,7 @@ def _nothing(*_: object) -> dict[str, Any]:
     return {}
 
 
-Sections = Callable[[Work, OperatorVisit], dict[str, Any]]
+Sections = Callable[[Work, Mapping[str, str]], dict[str, Any]]
 
 
 async def thing_page(
@@ -52,7 +57,7 @@ async def thing_page(
     """The page of a thing: its facts, a button for each form about it that is not over, and what `more` finds."""
 
     def unit(work: Work) -> tuple[Any, dict[str, Any]]:
-        return shape.find(work, **visit.segments), more(work, visit)
+        return shape.find(work, **visit.segments), more(work, visit.segments)
 
     thing, found = await visit.read(unit)
     return visit.show(template, **shown_thing(visit, shape, thing), **found)
@@ -76,8 +81,14 @@ def _listed(work: Work, rule: Any, **given: Any) -> Any:
     return operation_of(rule).run(work, given).result
 
 
-def _of_wallet(work: Work, visit: OperatorVisit) -> dict[str, Any]:
-    path = visit.segments["wallet"]
+async def wallet_page(visit: OperatorVisit) -> Response:
+    """The page of a wallet."""
+    more = partial(_of_wallet, guard=visit.context.part(SignInGuard))
+    return await thing_page(visit, WALLET, "wallet.html", more)
+
+
+def _of_wallet(work: Work, names: Mapping[str, str], guard: SignInGuard) -> dict[str, Any]:
+    path = names["wallet"]
     owner, own_keys = wallets.require_wallet(work, path), _listed(work, keys.list_keys, wallet=path)
     moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path)]
     moved += _listed(work, wallets.list_movements, page=FEW, wallet=path)
@@ -94,7 +105,7 @@ def _of_wallet(work: Work, visit: OperatorVisit) -> dict[str, Any]:
         "moved": make_table("Last movements", columns, newest, "Nothing has moved yet"),
         "keys": [(one, path_of("wallets", path, "keys", one.kid)) for one in own_keys],
         "sessions": count_sessions(work, OF_WALLETS, owner.id, work.now),
-        "tries": partial(visit.context.part(SignInGuard).wrong_tries, owner, work.now),  # in the event loop, later
+        "tries": partial(guard.wrong_tries, owner, work.now),  # in the event loop, later
     }
 
 
@@ -145,7 +156,7 @@ async def payment_page(visit: OperatorVisit) -> Response:
         "payment.html",
         **shown_thing(visit, PAYMENT, payment) | {"facts": facts_of(HISTORY.columns, history)},
         payment=payment,
-        metadata=_metadata(payment),
+        metadata=None if payment.metadata is None else _indented(bytes(payment.metadata)),
         moments=story_of(history, visit.context.urls),
         history=history,
         events=make_table("Events", EVENT_COLUMNS, rows, "There are none any more: they are kept 30 days"),
@@ -154,10 +165,8 @@ async def payment_page(visit: OperatorVisit) -> Response:
     )
 
 
-def _metadata(payment: Payment) -> str | None:
-    if payment.metadata is None:
-        return None
-    text = msgspec.json.format(bytes(payment.metadata), indent=2).decode()
+def _indented(json: bytes) -> str:
+    text = msgspec.json.format(json, indent=2).decode()
     return "\n".join(map(visible_text, text.splitlines()))
 
 
@@ -171,8 +180,8 @@ VERBS: Final = {
 }
 
 
-def _of_grant(work: Work, visit: OperatorVisit) -> dict[str, Any]:
-    grant, english = GRANT.find(work, **visit.segments), Language("en", work.now)
+def _of_grant(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
+    grant, english = GRANT.find(work, **names), Language("en", work.now)
     own, spending = work.urls.wallet_path(grant.wallet_address or ""), spending_under(grant)
     paid = _listed(work, payments.list_payments, page=FEW, grant=grant.id)
     columns = [column for column in PAYMENT.on_pages if column.label not in {"Direction", "Wallet"}]
@@ -203,8 +212,8 @@ def _receiver(work: Work, url: str) -> str:
     return found[1].name if found else visible_url(url).host
 
 
-def _of_peer(work: Work, visit: OperatorVisit) -> dict[str, Any]:
-    name = visit.segments["name"]
+def _of_peer(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
+    name = names["name"]
     unresolved = _listed(work, list_unresolved_payments, name=name)
     settlements = _listed(work, peers.list_settlements, page=FEW, name=name)
     return {
@@ -214,14 +223,29 @@ def _of_peer(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     }
 
 
+def _of_webhook(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
+    def sent(event_id: str) -> str | None:
+        event = find_event(work, event_id)
+        return None if event is None else _indented(encode(event_view(event)))
+
+    at = ATTEMPTS.columns[0]
+    found = _listed(work, deliveries.list_attempts, id=names["id"])
+    return {
+        "attempts": [(one, at.cell(one), sent(one.event)) for one in found],
+        "again": path_of("webhooks", names["id"], "send"),
+        "deliveries": f"{path_of('webhooks', 'deliveries')}?webhook={names['id']}",
+    }
+
+
 def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]]:
     """The page of each kind of thing that a form is about, by its path."""
     shapes = {one.form.about for one in all_operations() if one.form and one.form.about}
     pages = {one.page: partial(thing_page, shape=one) for one in shapes if one.page}
     return {
         **pages,
-        WALLET.page: partial(thing_page, shape=WALLET, template="wallet.html", more=_of_wallet),
+        WALLET.page: wallet_page,
         PEER.page: partial(thing_page, shape=PEER, template="peer.html", more=_of_peer),
+        WEBHOOK.page: partial(thing_page, shape=WEBHOOK, template="webhook.html", more=_of_webhook),
         PAYMENT.page: payment_page,
         GRANT.page: partial(thing_page, shape=GRANT, template="grant.html", more=_of_grant),
     }

@@ -235,6 +235,8 @@ class OperationPage:
         except DomainError as error:
             found = note_error(visit.request, error)
             return await self._render(visit, form, self._problems(found), found.status)
+        if isinstance(answer, Response):  # a file
+            return answer
         if self.operation.shows_secret:
             shape = self.operation.shows
             assert shape is not None
@@ -351,6 +353,9 @@ class OperationPage:
         self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], status: int, then: Any = None
     ) -> Response:
         subject = await visit.read(lambda work: self._subject(work, visit))
+        is_over = subject.thing is not None and not problems and self.form.is_over(subject.thing)
+        if self.form.moves_money and not (self._inputs or is_over) and visit.operator.may_change:
+            form = {"choice": next(iter(self.form.buttons)), **form}  # there is nothing to fill in first
         is_looked_over = "password" in problems or (self.form.moves_money and "choice" in form and not problems)
         columns = self.form.about.columns if self.form.about and then is not None else ()
         changes = zip(facts_of(columns, subject.thing), facts_of(columns, then), strict=True)
@@ -360,7 +365,7 @@ class OperationPage:
             subject=subject,
             action=self.form,
             will=self.operation.sentences(subject.thing),
-            is_over=subject.thing is not None and self.form.is_over(subject.thing),
+            is_over=is_over,
             fields=self._fields(form, problems, subject.thing, language_of(visit.request).point),
             changes=[(label, before, after) for (label, before), (_, after) in changes if before != after],
             form=form,

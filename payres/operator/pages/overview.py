@@ -1,4 +1,4 @@
-"""The overview: readiness, findings, balances, volume and the last changes; and the page of the settings in effect."""
+"""The overview: readiness, findings, balances, volume and the last changes."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,10 +6,8 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
-import msgspec
 from starlette.responses import Response
 
-from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset, describe_amount, format_decimal
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.urls import ADMIN_ROOT
@@ -26,10 +24,6 @@ from payres.operator.services import operator_of
 from payres.operator.shapes import Cell, CellKind, Column, facts_of, format_size, make_table, path_of
 from payres.operator.status import KINDS, STATUS, Status, read_status
 from payres.operator.volume import DAYS, Volume
-
-SECRET: Final = frozenset({"metrics_token"})
-# Replaces secrets, and URL queries, which may contain one.
-MASK: Final = "••••••••"
 
 # Facts that the page shows elsewhere, as balances and findings.
 SAID: Final = {*KINDS.values(), "Not delivered", "Unresolved", "Ledger", "Last backup", "Free on the disk"}
@@ -149,27 +143,3 @@ def _round_up(figure: int) -> int:
     """The top of an axis: at least the figure, rounded up to one digit, and even."""
     unit = max(int(10 ** (len(str(figure)) - 1)), 2)
     return max(-(-figure // unit), 1) * unit
-
-
-async def settings_page(visit: OperatorVisit) -> Response:
-    """All settings, without secrets."""
-    found = visit.context.settings
-    rows = [(field, getattr(found, field.name)) for field in msgspec.structs.fields(Settings)]
-    return visit.show("settings.html", table=make_table("Settings", SETTING_COLUMNS, rows, ""))
-
-
-def _masked(row: tuple[msgspec.structs.FieldInfo, object]) -> str:
-    """The value of a setting in words."""
-    field, value = row
-    if field.name in SECRET and value:
-        return MASK
-    text, mark, _ = (str(value).lower() if isinstance(value, bool) else str(value)).partition("?")
-    return f"{text}{mark}{MASK}" if mark else text
-
-
-# Rows are a setting and its value.
-SETTING_COLUMNS: Final = (
-    Column("Setting", lambda row: row[0].name, "code"),
-    Column("Value", _masked, "code"),
-    Column("From", lambda row: "default" if row[1] == row[0].default else "set"),
-)

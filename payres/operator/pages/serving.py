@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,7 +20,8 @@ from payres.html.html import load_templates, serve_page
 from payres.html.visits import Form
 from payres.operator.api import all_operations
 from payres.operator.exports import export_ledger, export_payments, export_statement
-from payres.operator.pages import overview
+from payres.operator.operators import MAY_LOOK, require_change
+from payres.operator.pages import overview, server
 from payres.operator.pages.details import thing_pages
 from payres.operator.pages.operations import OperationPage, exports_page, send_file, show_list
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit, Page
@@ -41,7 +43,9 @@ PAGES: Final[Mapping[str, Callable[..., Any]]] = {
     "/exports": exports_page,
     "/exports/payments": partial(send_file, rule=export_payments),
     "/exports/ledger": partial(send_file, rule=export_ledger),
-    "/settings": overview.settings_page,
+    "/backups": server.backups_page,
+    "/ledger-check": server.check_page,
+    "/settings": server.settings_page,
 }
 
 
@@ -85,8 +89,12 @@ async def _answer(request: Request, page: Page) -> Response:
 
 
 async def _carry_out(visit: OperatorVisit, form: Form, page: Page) -> Response:
+    if page is server.settings_page and form.get("choice") == "zone":
+        return await server.choose_zone(visit, form)
     if not isinstance(page, OperationPage):
         raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
     if not visit.operator.may_change:
-        raise InsufficientAccess("You may look at everything and change nothing", reason="action")
-    return await page.act(visit, form)
+        raise InsufficientAccess(MAY_LOOK, reason="action")
+    # Each unit asks again: the role may have changed meanwhile.
+    authentic = partial(require_change, session=visit.session)
+    return await page.act(msgspec.structs.replace(visit, authenticate=authentic), form)

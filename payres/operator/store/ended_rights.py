@@ -66,10 +66,11 @@ FROM main.wallet_address w {_SAME_WALLET}
 WHERE w.password_hash NOTNULL AND o.password_hash NOTNULL AND w.password_hash <> o.password_hash
   AND EXISTS (SELECT 1 FROM since WHERE object = w.path AND action = 'wallet.set_password') ORDER BY w.path""",
     "operator": f"""{_SINCE}
-SELECT p.name name, 'the earlier password or role' about, o.password_hash hash, o.role role
-FROM main.operator p JOIN old.operator o ON o.name = p.name
-WHERE (p.password_hash IS NOT o.password_hash OR p.role <> o.role)
-  AND EXISTS (SELECT 1 FROM since WHERE object = p.name AND action IN ('admin.link', 'admin.set_password'))
+SELECT p.name name, iif(o.id IS NULL, 'was removed', 'the earlier password or role') about, o.password_hash hash,
+  o.role role
+FROM main.operator p LEFT JOIN old.operator o ON o.name = p.name
+WHERE (p.password_hash IS NOT o.password_hash OR p.role IS NOT o.role) AND EXISTS (SELECT 1 FROM since
+  WHERE object = p.name AND action IN ('admin.link', 'admin.set_password', 'admin.role', 'admin.remove'))
 ORDER BY p.name""",
     "wallet": f"""{_SINCE}
 SELECT w.path name, 'was deactivated' about FROM main.wallet_address w {_SAME_WALLET}
@@ -85,7 +86,7 @@ WHERE p.removed_at IS NULL AND o.removed_at IS NULL AND p.incoming_token_hash <>
   AND EXISTS (SELECT 1 FROM since WHERE object = p.name AND action = 'peer.change') ORDER BY p.name""",
     "webhook": f"""{_SINCE}
 SELECT h.id name, h.url about FROM main.webhook h LEFT JOIN old.webhook o ON o.id = h.id
-WHERE h.state = 'active' AND (o.state = 'disabled'
+WHERE h.state <> 'disabled' AND (o.state = 'disabled'
   OR o.id IS NULL AND EXISTS (SELECT 1 FROM since WHERE object = h.id AND action = 'webhook.remove'))
 ORDER BY h.id""",
 }

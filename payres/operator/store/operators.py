@@ -1,7 +1,7 @@
 """SQL of the operators who use the admin pages, and of the keys of programs that use the operator's API."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -9,7 +9,7 @@ from payres.core.protocol.clock import DAY, HOUR, MINUTE
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table, insert_row, json_column
 from payres.core.store.work import Transaction
-from payres.html.store.sessions import Kind
+from payres.html.store.sessions import BROWSER_LIFETIME, Kind
 
 
 class OperatorRecord(msgspec.Struct, frozen=True):
@@ -39,6 +39,30 @@ FORMS = Rule("operator_form", "used_at", "id", after=DAY)  # longer than a sessi
 
 def find_operator(tx: Transaction, name: str) -> OperatorRecord | None:
     return OPERATORS.find(tx, "WHERE name = ?", name)
+
+
+class OperatorAccess(NamedTuple):
+    """Until when a link is valid, the number of valid sessions, and when a known browser last signed in, if any."""
+
+    link_expires_at: int | None
+    sessions: int
+    last_sign_in_at: int | None
+
+
+def access_of(tx: Transaction, operator_id: int, now: int) -> OperatorAccess:
+    """What an operator can sign in with, and the browsers."""
+    found = tx.execute(
+        "SELECT (SELECT expires_at FROM password_link WHERE operator_id = :id AND expires_at > :now),"
+        " (SELECT count(*) FROM session WHERE operator_id = :id AND expires_at > :now),"
+        " (SELECT max(expires_at) - :lifetime FROM known_browser WHERE operator_id = :id)",
+        {"id": operator_id, "now": now, "lifetime": BROWSER_LIFETIME},
+    )
+    return OperatorAccess(*found.fetchone())
+
+
+def delete_operator(tx: Transaction, operator_id: int) -> None:
+    """Deletes an operator whose access has ended."""
+    tx.execute("DELETE FROM operator WHERE id = ?", (operator_id,))
 
 
 def put_operator(tx: Transaction, name: str, role: str, password_hash: str | None, now: int) -> None:

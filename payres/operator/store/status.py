@@ -56,6 +56,13 @@ def last_backup(tx: Transaction, now: int) -> int | None:
     return find_number(tx, f"SELECT created_at {backups} ORDER BY id DESC LIMIT 1", now)
 
 
+def maker_of_backup(tx: Transaction, path: str) -> str | None:
+    """Who made the backup with this path, if the audit log says so."""
+    sql = "SELECT actor FROM audit WHERE action = 'database.backup' AND object = ? ORDER BY id DESC LIMIT 1"
+    row = tx.execute(sql, (path,)).fetchone()
+    return None if row is None else str(row[0])
+
+
 def last_restore(tx: Transaction) -> int | None:
     """When the database was last restored."""
     return find_number(tx, _LAST_TIME, "database.restore")

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from payres.core.protocol.clock import HOUR, lasts
-from payres.core.protocol.limits import ROTATION_HOURS
+from payres.core.protocol.limits import MAX_KEPT_ATTEMPTS, ROTATION_HOURS
 from payres.core.store import server
 from payres.core.store.events import EventRecord
 from payres.core.store.rows import Table, find_number, number
@@ -32,6 +32,7 @@ class WebhookRecord(msgspec.Struct, frozen=True):
     last_attempt_at: int | None = None
     last_status: int | None = None
     last_error: str | None = None
+    name: str | None = None
 
     @property
     def active(self) -> bool:
@@ -49,6 +50,22 @@ class DeliveryRecord(msgspec.Struct, frozen=True):
     last_attempt_at: int | None
     last_status: int | None
     last_error: str | None
+
+
+class AttemptRecord(msgspec.Struct, frozen=True):
+    """A row of `webhook_attempt`. event is an id; attempt counts from the last replay on; answer is the beginning of a
+    body."""
+
+    webhook_id: str
+    number: int
+    event: str
+    type: str
+    attempt: int
+    at: int
+    milliseconds: int
+    status: int | None
+    error: str | None
+    answer: bytes
 
 
 class Waiting(NamedTuple):
@@ -69,6 +86,7 @@ class Due(NamedTuple):
 
 WEBHOOKS = Table(WebhookRecord, "webhook")
 DELIVERIES = Table(DeliveryRecord, "delivery")
+ATTEMPTS = Table(AttemptRecord, "webhook_attempt")
 
 
 def list_webhooks(tx: Transaction) -> Sequence[WebhookRecord]:
@@ -80,7 +98,7 @@ def delete_webhook(tx: Transaction, webhook_id: str, rows: int) -> bool:
     """Deletes up to `rows` rows of each table of the webhook's, and the webhook if none are left. Whether it is
     deleted."""
     is_last = True
-    for table, key in (("delivery", "sequence"), ("webhook_turn", "wallet_address_id")):
+    for table, key in (("delivery", "sequence"), ("webhook_turn", "wallet_address_id"), ("webhook_attempt", "number")):
         of_webhook = f"SELECT {key} FROM {table} WHERE webhook_id = ? LIMIT ?"
         found = tx.execute(of_webhook, (webhook_id, rows + 1)).fetchall()
         gone = [(one, webhook_id) for (one,) in found[:rows]]
@@ -121,6 +139,21 @@ def advance(tx: Transaction, webhook_id: str, cursor: int, ahead: Mapping[int, i
     passed = "SELECT webhook_id, wallet_address_id FROM webhook_turn WHERE webhook_id = ? AND cursor <= ? LIMIT ?"
     gone = tx.execute(passed, (webhook_id, cursor, rows)).fetchall()
     tx.executemany("DELETE FROM webhook_turn WHERE webhook_id = ? AND wallet_address_id = ?", gone)
+
+
+def list_attempts(tx: Transaction, webhook_id: str) -> Sequence[AttemptRecord]:
+    """The attempts that are kept, latest first."""
+    return ATTEMPTS.list(tx, "WHERE webhook_id = ? ORDER BY number DESC", webhook_id)
+
+
+def add_attempts(tx: Transaction, webhook_id: str, made: Sequence[AttemptRecord]) -> None:
+    """Stores attempts in their order, whose numbers follow those before, and deletes those that are not kept."""
+    last = number(tx, "SELECT max(number) FROM webhook_attempt WHERE webhook_id = ?", webhook_id)
+    kept = made[-MAX_KEPT_ATTEMPTS:]
+    for count, one in enumerate(kept, start=last + 1):
+        ATTEMPTS.insert(tx, msgspec.structs.replace(one, number=count))
+    passed = last + len(kept) - MAX_KEPT_ATTEMPTS
+    tx.execute("DELETE FROM webhook_attempt WHERE webhook_id = ? AND number <= ?", (webhook_id, passed))
 
 
 def signing_secrets(tx: Transaction, webhook: WebhookRecord, now: int) -> Sequence[str]:

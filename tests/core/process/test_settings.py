@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from payres.core.process.settings import Settings, SettingsError, load_settings
+from payres.core.process.settings import LoadedSettings, Settings, SettingsError, load_settings
 
 FIELDS = [field.name for field in msgspec.structs.fields(Settings)]
 
@@ -17,8 +17,23 @@ def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def load(flags: dict[str, object] | None = None, environment: dict[str, str] | None = None) -> Settings:
+def load(flags: dict[str, object] | None = None, environment: dict[str, str] | None = None) -> LoadedSettings:
     return load_settings(flags, environment or {})
+
+
+def test_each_setting_that_is_set_has_its_origin(tmp_path: Path) -> None:
+    file = tmp_path / "other.toml"
+    file.write_text("port = 1\nquote_lifetime = 77\nname = 'A'\n")
+    environment = {"PAYRES_CONFIG": str(file), "PAYRES_PORT": "2", "PAYRES_NAME": "B"}
+    assert dict(load({"port": 3, "host": None}, environment).origins) == {
+        "port": "--port",
+        "quote_lifetime": str(file),
+        "name": "PAYRES_NAME",
+        "base_url": "host and port",
+    }
+    (tmp_path / "payres.toml").write_text("base_url = 'https://pay.example'\n")
+    assert load({"base_url": "https://other.example"}).origins == (("base_url", "--base-url"),)
+    assert load().origins == (("base_url", "payres.toml"),)
 
 
 HOSTS = "must be IP addresses, networks and host names"

@@ -67,16 +67,16 @@ def test_parse_decimal_reads_what_people_write(text: str, asset: Asset, value: i
 
 
 NO_AMOUNTS = {
-    "smallest unit is 0.01 USD": (("", USD),),
-    "has 3 decimals, but the smallest unit is 0.01 USD": (("1.005", USD),),
+    "smallest unit is USD 0.01": (("", USD),),
+    "has 3 decimals, but the smallest unit is USD 0.01": (("1.005", USD),),
     "has 3 decimals": (("1.000", USD),),
-    "has 1 decimals, but the smallest unit is 1 JPY": (("1.0", JPY),),
+    "has 1 decimals, but the smallest unit is JPY 1": (("1.0", JPY),),
     "digits and a decimal point only": (
         *(("-1", USD), ("+1", USD), ("1e3", USD), (" 1", USD), ("1 000", USD), ("1,000.00", USD), (".5", USD)),
         *(("5.", USD), ("\u0661", USD), ("1" * 100_000, USD)),
         *(("1,000", Asset("KWD", 3)), ("1’000", USD), ("1\n2", USD), ("12\n", USD)),
     ),
-    "largest amount is 184467440737095516.15 USD": (("184467440737095516.16", USD),),
+    "largest amount is USD 184,467,440,737,095,516.15": (("184467440737095516.16", USD),),
 }
 
 

@@ -406,3 +406,19 @@ def test_connections_that_open_a_fresh_file_at_once_all_succeed(tmp_path: Path) 
         for thread in [threads.submit(open_each) for _ in range(together)]:
             thread.result()
     assert found == [NEWEST] * rounds * together
+
+
+def test_webhooks_stay_as_they_were_and_may_be_paused_then(path: str) -> None:
+    row = ("hook", "https://a.example", "*", 0, "disabled", b"s", None, None, 7, 1, 2, 410, "Gone")
+    columns = (
+        "id, url, events, is_private, state, secret, previous_secret, previous_until, cursor, created_at,"
+        " last_attempt_at, last_status, last_error"
+    )
+    with plain(path) as connection:
+        make_version(connection, 29)
+        connection.execute(f"INSERT INTO webhook ({columns}) VALUES ({', '.join('?' * len(row))})", row)
+        connection.execute("INSERT INTO webhook_turn (webhook_id, wallet_address_id, cursor) VALUES ('hook', 0, 9)")
+    with closing(connect_writer(path)) as connection:
+        assert connection.execute(f"SELECT {columns}, name FROM webhook").fetchall() == [(*row, None)]
+        assert connection.execute("SELECT webhook_id FROM webhook_turn").fetchall() == [("hook",)]
+        connection.execute("UPDATE webhook SET state = 'paused'")

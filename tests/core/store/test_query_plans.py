@@ -52,6 +52,7 @@ VALUES: dict[Any, Any] = {
     Iterable[int]: [1],
     Mapping[int, int]: {1: 1},
     webhooks.WebhookRecord: webhooks.WebhookRecord("1", "", "*", 0, "active", b"", None, None, 1, 1),
+    Sequence[webhooks.AttemptRecord]: [webhooks.AttemptRecord("1", 0, "1", "", 1, 1, 1, None, None, b"")],
     events.EventRecord: events.EventRecord(1, "wallet.deposited", None, b"{}", 1),
     Cause: {},
     sessions.Kind: operators.OF_OPERATORS,

@@ -93,7 +93,7 @@ def test_reference_makes_a_movement_once(program: Program, wallet: str, kind: st
     for way, other in (("deposits", body | {"amount": "6.00"}), ("withdrawals", body)):
         details = error_of(program.ask("POST", f"{path}/{way}", other), 409, "wrong_state")
         assert details["reference"] == "transfer-1"
-        assert f"is that of a deposit of 5.00 {code}" in details["hint"]
+        assert f"is that of a deposit of {code} 5.00" in details["hint"]
     assert len(program.audited()) == changes
     out = program.post(f"{path}/withdrawals", {"amount": "2"})
     assert program.get(f"{path}/movements", first=2)["result"] == [out, first]

@@ -220,6 +220,13 @@ def test_webhook_from_its_beginning_to_its_end(payres: Instance, program: Progra
     tested = program.post(f"{path}/tests", {})
     assert (tested["status"], tested["error"]) == (200, None)
     assert endpoint.wait_for(2)[1].event["id"] == tested["event"]
+    assert [(one["type"], one["status"], one["answer"]) for one in program.get(f"{path}/attempts")["result"]] == [
+        ("webhook.test", 200, ""),
+        ("wallet.deposited", 200, ""),
+    ]
+    assert program.post(f"{path}/pause", {})["state"] == "paused"
+    assert program.change("DELETE", f"{path}/pause")["state"] == "active"
+    assert program.change("PATCH", path, {"name": "Books"})["name"] == "Books"
     other = program.post(f"{path}/secrets", {})["secret"]
     assert other != secret
     program.post("/replays", {"event": endpoint.received[0].event["id"]})

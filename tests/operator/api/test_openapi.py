@@ -19,7 +19,7 @@ IDS = {
     "assets": "deposit_liquidity list_assets list_liquidity list_rates remove_rate set_fee set_rate withdraw_fees"
     " withdraw_liquidity",
     "audit": "list_entries",
-    "backups": "make",
+    "backups": "list_backups make",
     "events": "read",
     "exports": "export_ledger export_payments export_statement",
     "grants": "decide list_grants revoke show_grant",
@@ -33,7 +33,7 @@ IDS = {
     "unresolved_payments": "list_unresolved_payments",
     "wallets": "change_wallet deposit list_movements make_password_link open_wallet page_of_wallets set_password"
     " show_wallet sign_out unlock withdraw",
-    "webhooks": "add list_deliveries list_webhooks remove replay rotate show test",
+    "webhooks": "add change list_attempts list_deliveries list_webhooks pause remove replay resume rotate show test",
 }
 
 

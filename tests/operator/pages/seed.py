@@ -14,6 +14,8 @@ from payres.interledger.settlement import end_remote
 from payres.interledger.store.packets import PacketRecord
 from payres.operator import api_keys, assets, keys, wallets, webhooks
 from payres.operator.wallets import require_wallet
+from payres.webhooks.deliveries import ToSend, note_attempts
+from payres.webhooks.sender import Attempt
 from payres.webhooks.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord
 from tests.helpers import last_segment, usd
 from tests.instance import Instance
@@ -32,6 +34,7 @@ class Seeded(NamedTuple):
     packet: str
     grant: str
     api_key: str
+    webhook: str
     kid: str
     pending: str = ""
 
@@ -49,10 +52,10 @@ def fill(instance: Instance) -> Seeded:
         assets.set_rate(work, "EUR", "USD", "1.08")
         keys.add_key(work, "alice", jwk_from_public_bytes("key-of-alice", bytes(range(32))), "Phone <b>of Alice</b>")
         paid = OUTGOING.by_id(work, outgoing)
-        _leave_undelivered(work, paid)
+        webhook = _leave_undelivered(work, paid)
         api_key = api_keys.create_api_key(work, "Order book <i>", ["payments:read", "wallets:read"], None)
         failed, packet = _give_up(work)
-        return Seeded(incoming, outgoing, failed, packet, paid.grant_id or "", api_key.id, "key-of-alice")
+        return Seeded(incoming, outgoing, failed, packet, paid.grant_id or "", api_key.id, webhook, "key-of-alice")
 
     seeded = instance.write(unit)
     asked = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": instance.wallet("alice")}
@@ -71,13 +74,16 @@ def _pay(instance: Instance) -> tuple[str, str]:
     return last_segment(incoming["id"]), last_segment(paid["id"])
 
 
-def _leave_undelivered(work: Work, paid: OutgoingRecord) -> None:
-    """A webhook that is gone, which did not accept the events of a payment."""
+def _leave_undelivered(work: Work, paid: OutgoingRecord) -> str:
+    """The id of a webhook that is gone, which did not accept the events of a payment."""
     webhook = webhooks.add(work, "https://hooks.example/" + "a-long-path/" * 5).webhook
     error = f"it answered 410 {HOSTILE}"
     for event in events.events_of(work, paid.id, [paid.created_at]):
         DELIVERIES.replace(work, DeliveryRecord(event.sequence, webhook.id, "failed", 12, None, work.now, 410, error))
+        attempt = Attempt(work.now, 410, error, 0, f"{HOSTILE}\n{'long' * 100}".encode(), 15_000)
+        note_attempts(work, webhook.id, [(ToSend(event), attempt), (ToSend(event), Attempt(work.now, 204, None))])
     WEBHOOKS.update(work, webhook.id, state="disabled")
+    return webhook.id
 
 
 def _give_up(work: Work) -> tuple[str, str]:

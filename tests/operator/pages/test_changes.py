@@ -12,11 +12,13 @@ from payres.core.store.work import Work
 from payres.interledger.node import node_of
 from payres.operator import api_keys, keys, wallets
 from payres.operator.store.operators import API_KEYS
+from payres.operator.wallets import deposit
 from tests.core.payments.test_refunds import pay_from_remote
-from tests.helpers import TIMEOUT, last_segment, sign_in_token, usd
+from tests.helpers import TIMEOUT, last_segment, sign_in_token, usd, wait_until
 from tests.instance import Instance
 from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
 from tests.operator.pages.seed import Seeded, fill
+from tests.webhooks.endpoint import Endpoint, answering
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,7 @@ def test_undo_says_what_is_left_of_the_money(payres: Instance, ann: Browser) -> 
     payres.write(lambda work: wallets.withdraw(work, "spent", "10.00"))
     answer = ann.send(undo, choice="undo")
     assert answer.status_code == 403
-    assert "The wallet spent has 3.50 USD free, less than 12.50 USD." in words_of(answer)
+    assert "The wallet spent has USD 3.50 free, less than USD 12.50." in words_of(answer)
 
 
 def test_wallet_says_that_its_owner_is_locked_out_until_it_is_unlocked(ann: Browser, payres: Instance) -> None:
@@ -192,7 +194,7 @@ def test_passwords_in_forms_that_move_money_are_guesses_too(payres: Instance, br
 def test_packet_is_resolved_as_delivered(payres: Instance, ann: Browser, seeded: Seeded) -> None:
     path = f"/admin/packets/{seeded.packet}"
     assert f'href="{path}"' in ann.get("/admin/peers/second/unresolved-packets").text
-    assert "Delivered: the peer is owed 5.00 USD, which is paid out of your liquidity." in ann.words(path)
+    assert "Delivered: the peer is owed USD 5.00, which is paid out of your liquidity." in ann.words(path)
     assert "Your password, because this moves money" in words_of(ann.send(path, choice="delivered")), "it moves money"
     answer = ann.send(path, choice="delivered", password=PASSWORD)
     assert (answer.status_code, answer.headers["location"]) == (303, "/admin/peers/second")
@@ -274,3 +276,37 @@ def test_forged_form_and_who_may_look_only_change_nothing(
         statuses = [ann.http.post(path, data=form | token).status_code for token in ({}, another)]
         assert [*statuses, browser.http.post(path, data=form | another).status_code] == [403, 403, 401]
     assert ann.rows("/admin/audit-log") == before
+
+
+def test_webhook_is_added_tested_paused_and_removed(payres: Instance, ann: Browser, endpoint: Endpoint) -> None:
+    assert 'href="/admin/new-webhook"' in ann.get("/admin/webhooks").text
+    fields = {"name": "Order book", "events": "wallet.*", "url": endpoint.url, "private": "true"}
+    made = ann.send("/admin/new-webhook", choice="add", **fields)
+    [path] = re.findall(r'<a class="button primary" href="(/admin/webhooks/[^"]+)">', made.text)
+    [secret] = re.findall(r"<textarea[^>]* readonly[^>]*>(whsec_[^<]+)</textarea>", made.text)
+    page = ann.get(path)
+    assert secret not in page.text
+    assert re.findall(r"<h1>(?:<bdi>)?([^<]+)", page.text) == ["Order book"]
+    assert "Nothing was sent yet" in page.text
+    endpoint.body = b"stored"
+    assert ann.send(f"{path}/test", choice="send").headers["location"] == path
+    assert endpoint.received[0].verified(secret)["type"] == "webhook.test"
+    assert "200 stored" in ann.words(path)
+    endpoint.answer = answering(500, 200)
+    payres.write(lambda work: deposit(work, "alice", "1.00"))
+    wait_until(lambda: "500 stored" in ann.words(path))
+    assert "It did not take the last event It was answered with 500." in ann.words(path)
+    [event] = re.findall(r'name="event" value="([^"]+)"', ann.get(path).text)
+    assert ann.send(f"{path}/send", choice="send", event=event).headers["location"] == path
+    assert endpoint.wait_for(3)[2].event["id"] == event
+    assert ann.send(f"{path}/pause", choice="pause").headers["location"] == path
+    assert "It is paused" in ann.words(path)
+    assert f'action="{path}/pause"' not in ann.get(path).text
+    assert ann.send(f"{path}/resume", choice="resume").headers["location"] == path
+    assert ann.send(f"{path}/change", choice="change", name="Books").headers["location"] == path
+    assert "Books is changed" in ann.words(path)
+    renewed = ann.send(f"{path}/secret", choice="make").text
+    assert "whsec_" in renewed
+    assert secret not in renewed
+    assert ann.send(f"{path}/remove", choice="remove").headers["location"] == "/admin/webhooks"
+    assert "The webhook Books is removed" in ann.words("/admin/webhooks")

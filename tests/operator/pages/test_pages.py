@@ -46,7 +46,7 @@ def paths(seeded: Seeded) -> list[str]:
         *("/admin/wallets/savings%2Fof-a-wallet-with-a-long-path", "/admin/payments", "/admin/grants", "/admin/peers"),
         *(f"/admin/payments/{one}" for one in (seeded.incoming, seeded.outgoing, seeded.failed)),
         *("/admin/payments?state=sending", f"/admin/grants/{seeded.grant}", "/admin/peers/second", "/admin/api-keys"),
-        *("/admin/audit-log", "/admin/settings", "/admin/exports"),
+        *("/admin/audit-log", "/admin/settings", "/admin/exports", f"/admin/webhooks/{seeded.webhook}"),
     ]
 
 
@@ -153,6 +153,17 @@ def test_settings_are_those_in_effect_and_secrets_are_masked(ann: Browser) -> No
     assert shown["rates_url"] == ("http://127.0.0.1:9/rates?••••••••", "set")
     assert shown["signature_max_age"] == ("300", "default")
     assert shown["allow_private_hosts"] == ("true", "set")
+
+
+def test_operator_chooses_a_time_zone(payres: Instance) -> None:
+    with Browser(payres) as browser:
+        browser.follow_link("zoe", read_only=True)
+        assert browser.send("/admin/settings", choice="zone", zone="Asia/Kathmandu").status_code == 303
+        assert browser.http.cookies["payres_zone"].strip('"') == "Asia/Kathmandu"
+        assert '<option value="Asia/Kathmandu" selected>' in browser.get("/admin/settings").text
+        browser.send("/admin/settings", choice="zone", zone="")
+        assert "selected" not in browser.get("/admin/settings").text
+        assert browser.send("/admin/settings", choice="else").status_code == 400
 
 
 def test_overview_shows_money_volume_and_what_needs_attention(ann: Browser, payres: Instance, seeded: Seeded) -> None:
@@ -554,8 +565,8 @@ def test_text_that_begins_like_a_formula_is_written_as_text(start: str) -> None:
     [
         ("1234567", "1,234,567"),
         ("-1234567.89", "−1,234,567.89"),
-        ("1234567.89 EUR to receive", "1,234,567.89 EUR to receive"),
-        ("1234567 JPY", "1,234,567 JPY"),
+        ("EUR 1234567.89 to receive", "EUR 1,234,567.89 to receive"),
+        ("JPY 1234567", "JPY 1,234,567"),
         ("no limit", "no limit"),
         ("", ""),
     ],

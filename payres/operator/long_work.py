@@ -1,0 +1,163 @@
+"""What the server does for operators while they do other things: backups and ledger checks begun in the pages, and the
+backups that it keeps.
+
+Files of backups have every secret of the server: only operators who may do everything download them, after their
+password. The API only lists them, since a key would then be worth more than all of its scopes.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from starlette.responses import Response
+
+from payres.core.http.requests import ActorRequest
+from payres.core.protocol.clock import SECOND, format_time
+from payres.core.protocol.errors import Unavailable, require
+from payres.core.protocol.wire import Resource
+from payres.core.store import server
+from payres.core.store.work import Work
+from payres.operator.api import send_export
+from payres.operator.backup_schedule import made_in, make_in_folder, require_folder
+from payres.operator.declarations import Listing, OperationForm, operation
+from payres.operator.ledger import check_noted
+from payres.operator.services import operator_of
+from payres.operator.shapes import Column, Shape, Time, format_size
+from payres.operator.store import status
+
+BROKEN: Final = ".broken"
+PART_BYTES: Final = 256 * 1024
+NONE: Final = "There are no backups in the folder yet"
+SECRETS: Final = (
+    "The file has every secret of this server: money, owners' and operators' passwords as hashes, keys, tokens. Whoever"
+    " has it can put up this server elsewhere. Store it as you would store the keys to a safe."
+)
+
+
+class KeptBackup(Resource, frozen=True, kw_only=True):
+    """`state` is `checked`, or `broken` for a copy whose check found a fault. `actor` made it, as in the audit log."""
+
+    name: str
+    made_at: Time
+    bytes: int
+    state: str
+    actor: str | None
+
+
+def kept_backup(work: Work, file: Path) -> KeptBackup:
+    name, is_broken = file.name, file.suffix == BROKEN
+    stamp = name.removesuffix(BROKEN).removesuffix(Path(work.settings.database).suffix).rpartition("-")[2]
+    made_at = int(datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * SECOND
+    return KeptBackup(
+        name=name,
+        made_at=format_time(made_at),
+        bytes=file.stat().st_size,
+        state="broken" if is_broken else "checked",
+        actor=status.maker_of_backup(work, str(file)),
+    )
+
+
+def require_backup(work: Work, name: str) -> Path:
+    """The file of one of the listed backups. Raises NotFound."""
+    found = next((one for one in list_backups(work) if one.name == name), None)
+    return require(found, f"There is no backup {name} in the folder any more")
+
+
+BACKUP: Final = Shape(
+    kept_backup,
+    Column("Made (UTC)", "made_at", "time"),
+    Column("State", "state", "state"),
+    Column("By", lambda one: "the schedule" if one.actor == "server" else one.actor),
+    Column("Size", lambda one: format_size(one.bytes)),
+    Column("Download", "name", "code", section="backups"),
+    read=require_backup,
+    name=lambda one: one.name,
+)
+
+
+@operation("GET /backups backup:write", BACKUP, listing=Listing("backups", NONE), noun="backups")
+def list_backups(work: Work) -> Sequence[Path]:
+    """List the backups in the directory of the setting backup_directory, newest first."""
+    folder, database = work.settings.backup_directory, Path(work.settings.database)
+    found = [one for suffix in ("", BROKEN) for one in made_in(Path(folder), database, suffix)] if folder else []
+    return sorted((one for one in found if one.is_file() and not one.is_symlink()), reverse=True)
+
+
+@operation(form=OperationForm("Make one now", path="/backups/make", back="/backups", done="A backup is being made"))
+async def begin_backup(call: ActorRequest) -> None:
+    """Make a verified backup in the folder. You may leave the page."""
+    require_folder(call.context.settings)
+    actor, background = await _in_background(call)
+    make = partial(make_in_folder, call.context, background.write, actor)
+    operator_of(call.context).long_works.begin("backup", make)
+
+
+@operation(form=OperationForm("Check now", path="/ledger-check/check", back="/ledger-check", done="The check began"))
+async def begin_check(call: ActorRequest) -> None:
+    """Check every invariant of the ledger. You may leave the page."""
+    works = operator_of(call.context).long_works
+    actor, background = await _in_background(call)
+    works.begin(
+        "check", lambda: works.run("check", actor, lambda one: check_noted(background, partial(one.note, "Checking")))
+    )
+
+
+async def _in_background(call: ActorRequest) -> tuple[str, ActorRequest]:
+    """The actor of a request, and what runs units in the actor's name, also after the actor has signed out."""
+    actor = await call.read(lambda work: work.actor)
+    return actor, ActorRequest(call.request, lambda _: actor)
+
+
+class BackupFile:
+    """A backup that is sent in parts. Each part opens the file, so that an answer that ends early leaves none open."""
+
+    media_type = "application/vnd.sqlite3"
+
+    def __init__(self, file: Path) -> None:
+        self.name, _, self.form = file.name.partition(".")
+        self.length = file.stat().st_size
+        self._file = file
+        self._sent = 0
+
+    @property
+    def done(self) -> bool:
+        return self._sent >= self.length
+
+    def encoded(self, _: Work) -> bytes:
+        """The next bytes. Raises Unavailable if the file was removed meanwhile."""
+        try:
+            with self._file.open("rb") as file:
+                file.seek(self._sent)
+                part = file.read(PART_BYTES)
+        except OSError as error:
+            raise Unavailable(f"The backup cannot be read any more: {error}") from error
+        if not part and not self.done:
+            raise Unavailable("The backup has become shorter")
+        self._sent += len(part)
+        return part
+
+
+@operation(
+    form=OperationForm(
+        "Download",
+        BACKUP,
+        title="Download a backup",
+        path="/backups/{name}",
+        back="/backups",
+        will=SECRETS,
+        moves_money=True,
+        because="the file has every secret",
+    )
+)
+async def download(call: ActorRequest, name: str) -> Response:
+    """Download a backup."""
+
+    def unit(work: Work) -> tuple[str, BackupFile]:
+        file = BackupFile(require_backup(work, name))
+        server.record(work, "backup.download", name)
+        return work.actor, file
+
+    actor, file = await call.write(unit)
+    return await send_export(call, file, actor)
