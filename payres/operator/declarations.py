@@ -37,7 +37,7 @@ REQUIRED: Final = Parameter.empty
 NOUNS: Final = (
     *("wallets", "movements", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
     *("payment_history", "webhooks", "deliveries"),
-    *("status", "ledger", "exports", "api_keys", "operators", "audit"),
+    *("status", "ledger", "exports", "api_keys", "operators", "audit", "search"),
 )
 # The most rows that one unit of work changes. An operation on more takes several units, and others run in between.
 ROWS_AT_ONCE: Final = 256
@@ -161,7 +161,8 @@ class Listing(NamedTuple):
     `advice` for a shell if it is empty.
 
     With a `title` the list is also a page, at the path of the endpoint or at `page`; `{name}` in the title stands for a
-    segment of the path. `views` are queries that are often wanted, by name, and `also` is a link to another list.
+    segment of the path. `views` are queries that are often wanted, by name, and `also` is a link to another list. The
+    page has the mark `narrowed` set unless its query says otherwise.
     """
 
     member: str
@@ -172,6 +173,7 @@ class Listing(NamedTuple):
     views: Mapping[str, str] = {}
     also: tuple[str, str] | None = None
     advice: str = ""
+    narrowed: str = ""
 
 
 class CommandLine(NamedTuple):
@@ -263,10 +265,11 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     Written as `@operation(...)` above the rule, whose parameters besides the unit of work, the call and the page are
     its inputs. `shows` makes the struct of the answer of what the rule returns.
 
-    The `request` of an endpoint is a method, a path, and the scopes that a key needs. Inputs that are not in the path
-    are members of the body, or of the query of a GET or DELETE; `page: PageQuery` makes it a paged list. An answer that
-    `shows_secret` is not stored for an Idempotency-Key. `stream` answers requests that accept its `media_types`. `noun`
-    is the first part of the id, by default the name of the module.
+    The `request` of an endpoint is a method, a path, and the scopes that a key needs, or of several with `|` between
+    them one. Inputs that are not in the path are members of the body, or of the query of a GET or DELETE; `page:
+    PageQuery` makes it a paged list. An answer that `shows_secret` is not stored for an Idempotency-Key. `stream`
+    answers requests that accept its `media_types`. `noun` is the first part of the id, by default the name of the
+    module.
     """
 
     request: str = ""

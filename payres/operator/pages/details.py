@@ -90,7 +90,7 @@ async def wallet_page(visit: OperatorVisit) -> Response:
 def _of_wallet(work: Work, names: Mapping[str, str], guard: SignInGuard) -> dict[str, Any]:
     path = names["wallet"]
     owner, own_keys = wallets.require_wallet(work, path), _listed(work, keys.list_keys, wallet=path)
-    moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path)]
+    moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path, used=True)]
     moved += _listed(work, wallets.list_movements, page=FEW, wallet=path)
     newest = sorted(moved, key=lambda one: one.created_at, reverse=True)[: FEW.count]
     columns = [
@@ -154,10 +154,10 @@ async def payment_page(visit: OperatorVisit) -> Response:
     is_live = is_under_way and visit.request.query_params.get("live") == "1"
     return visit.show(
         "payment.html",
-        **shown_thing(visit, PAYMENT, payment) | {"facts": facts_of(HISTORY.columns, history)},
+        **shown_thing(visit, PAYMENT, payment) | {"facts": facts_of(HISTORY.columns[1:], history)},
         payment=payment,
         metadata=None if payment.metadata is None else _indented(bytes(payment.metadata)),
-        moments=story_of(history, visit.context.urls),
+        moments=story_of(history),
         history=history,
         events=make_table("Events", EVENT_COLUMNS, rows, "There are none any more: they are kept 30 days"),
         is_under_way=is_under_way,
@@ -223,17 +223,17 @@ def _of_peer(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _of_webhook(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
+def _of_webhook(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     def sent(event_id: str) -> str | None:
         event = find_event(work, event_id)
         return None if event is None else _indented(encode(event_view(event)))
 
     at = ATTEMPTS.columns[0]
-    found = _listed(work, deliveries.list_attempts, id=names["id"])
+    found = _listed(work, deliveries.list_attempts, id=visit.segments["id"])
     return {
         "attempts": [(one, at.cell(one), sent(one.event)) for one in found],
-        "again": path_of("webhooks", names["id"], "send"),
-        "deliveries": f"{path_of('webhooks', 'deliveries')}?webhook={names['id']}",
+        "again": path_of("webhooks", visit.segments["id"], "send"),
+        "deliveries": f"{path_of('webhooks', 'deliveries')}?webhook={visit.segments['id']}",
     }
 
 

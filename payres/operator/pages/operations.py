@@ -50,6 +50,7 @@ LABELS: Final = {
     "object": "To what contains",
     "withoutConsent": "Without consent too",
     "canSignIn": "Owner has a password",
+    "used": "Without prices only looked at",
 }
 DAYS: Final = frozenset({"from", "to"})
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
@@ -69,7 +70,8 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
     if non_empty != parameters:  # forms send empty fields
         return redirect(_url(visit, non_empty))
     filters = read_filters(request, operation, (FORMAT,))
-    given = operation_parameters(request, operation, filters)
+    narrowed = ({listing.narrowed: "true"} if listing.narrowed else {}) | filters
+    given = operation_parameters(request, operation, narrowed)
     found = await visit.read(partial(operation.run, given=given))
     count = given["page"].count if operation.is_paged else DEFAULT_PAGE
     title = listing.title.format(**visit.segments)
@@ -85,7 +87,7 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         query=request.url.query,
         new=_new(listing.page or operation.path),
         table=make_table(title, shape.on_pages, found.result, listing.none),
-        filters=filters_of(operation, filters),
+        filters=filters_of(operation, narrowed),
         is_filtered=bool(filters),
         counts=COUNTS if operation.is_paged else (),
         count=count,
@@ -140,7 +142,7 @@ def filters_of(operation: Operation, given: Mapping[str, str] = {}) -> Sequence[
             continue
         name = operation.wire_names[one.name]
         options = ["true", "false"] if one.is_mark else [*one.choices]
-        default = one.default if isinstance(one.default, str) else ""
+        default = "false" if one.is_mark else one.default if isinstance(one.default, str) else ""
         value = given.get(name) or default
         found.append(Filter(name, LABELS.get(name, name.capitalize()), value, options, name in DAYS, not default))
     return found
