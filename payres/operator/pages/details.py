@@ -48,7 +48,7 @@ def _nothing(*_: object) -> dict[str, Any]:
     return {}
 
 
-Sections = Callable[[Work, Mapping[str, str]], dict[str, Any]]
+Sections = Callable[[Work, OperatorVisit], dict[str, Any]]
 
 
 async def thing_page(
@@ -57,7 +57,7 @@ async def thing_page(
     """The page of a thing: its facts, a button for each form about it that is not over, and what `more` finds."""
 
     def unit(work: Work) -> tuple[Any, dict[str, Any]]:
-        return shape.find(work, **visit.segments), more(work, visit.segments)
+        return shape.find(work, **visit.segments), more(work, visit)
 
     thing, found = await visit.read(unit)
     return visit.show(template, **shown_thing(visit, shape, thing), **found)
@@ -81,14 +81,8 @@ def _listed(work: Work, rule: Any, **given: Any) -> Any:
     return operation_of(rule).run(work, given).result
 
 
-async def wallet_page(visit: OperatorVisit) -> Response:
-    """The page of a wallet."""
-    more = partial(_of_wallet, guard=visit.context.part(SignInGuard))
-    return await thing_page(visit, WALLET, "wallet.html", more)
-
-
-def _of_wallet(work: Work, names: Mapping[str, str], guard: SignInGuard) -> dict[str, Any]:
-    path = names["wallet"]
+def _of_wallet(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+    path = visit.segments["wallet"]
     owner, own_keys = wallets.require_wallet(work, path), _listed(work, keys.list_keys, wallet=path)
     moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path, used=True)]
     moved += _listed(work, wallets.list_movements, page=FEW, wallet=path)
@@ -105,7 +99,7 @@ def _of_wallet(work: Work, names: Mapping[str, str], guard: SignInGuard) -> dict
         "moved": make_table("Last movements", columns, newest, "Nothing has moved yet"),
         "keys": [(one, path_of("wallets", path, "keys", one.kid)) for one in own_keys],
         "sessions": count_sessions(work, OF_WALLETS, owner.id, work.now),
-        "tries": partial(guard.wrong_tries, owner, work.now),  # in the event loop, later
+        "tries": partial(visit.context.part(SignInGuard).wrong_tries, owner, work.now),  # in the event loop, later
     }
 
 
@@ -180,8 +174,8 @@ VERBS: Final = {
 }
 
 
-def _of_grant(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
-    grant, english = GRANT.find(work, **names), Language("en", work.now)
+def _of_grant(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+    grant, english = GRANT.find(work, **visit.segments), Language("en", work.now)
     own, spending = work.urls.wallet_path(grant.wallet_address or ""), spending_under(grant)
     paid = _listed(work, payments.list_payments, page=FEW, grant=grant.id)
     columns = [column for column in PAYMENT.on_pages if column.label not in {"Direction", "Wallet"}]
@@ -212,8 +206,8 @@ def _receiver(work: Work, url: str) -> str:
     return found[1].name if found else visible_url(url).host
 
 
-def _of_peer(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
-    name = names["name"]
+def _of_peer(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+    name = visit.segments["name"]
     unresolved = _listed(work, list_unresolved_payments, name=name)
     settlements = _listed(work, peers.list_settlements, page=FEW, name=name)
     return {
@@ -243,7 +237,7 @@ def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]
     pages = {one.page: partial(thing_page, shape=one) for one in shapes if one.page}
     return {
         **pages,
-        WALLET.page: wallet_page,
+        WALLET.page: partial(thing_page, shape=WALLET, template="wallet.html", more=_of_wallet),
         PEER.page: partial(thing_page, shape=PEER, template="peer.html", more=_of_peer),
         WEBHOOK.page: partial(thing_page, shape=WEBHOOK, template="webhook.html", more=_of_webhook),
         PAYMENT.page: payment_page,
