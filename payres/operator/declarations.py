@@ -14,7 +14,19 @@ from functools import cached_property, partial
 from importlib import import_module
 from inspect import Parameter, getdoc, iscoroutinefunction, signature
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 from urllib.parse import quote
 
 import msgspec
@@ -28,7 +40,7 @@ from payres.core.protocol.errors import InvalidRequest
 from payres.core.protocol.visible import is_visible
 from payres.core.protocol.wire import AssetCode, Body, List, Page, broken_rule
 from payres.core.store.representations import page_of
-from payres.core.store.work import Environment, Work
+from payres.core.store.work import Environment, Units, Work
 from payres.operator.shapes import Shape
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,6 +97,13 @@ DecimalText = Annotated[
 Sum = Annotated[DecimalText, said("Such as 100.00, in units of the asset.")]
 Currency = Annotated[AssetCode, Meta(examples=["USD"])]
 TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"], extra={"is_day": True})]
+
+
+class Call(Units, Protocol):
+    """A request with an actor, such as ActorRequest, which commands need not load; `context` is that of the server."""
+
+    @property
+    def context(self) -> Any: ...
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

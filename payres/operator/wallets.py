@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from payres.core.http.requests import ActorRequest
 from payres.core.payments import ledger
 from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.clock import format_time
@@ -24,6 +23,7 @@ from payres.html.store.sessions import OF_WALLETS, delete_sessions, end_access
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import (
+    Call,
     CommandLine,
     Currency,
     Listing,
@@ -304,7 +304,7 @@ def activate(work: Work, wallet: WalletName) -> WalletRecord:
 
 @operation("PUT /wallets/{wallet}/password wallets:write")
 async def set_password(
-    call: ActorRequest,
+    call: Call,
     wallet: str,
     password: Annotated[str, Meta(min_length=MIN_PASSWORD_LENGTH, max_length=MAX_PASSWORD_LENGTH)],
     forget_browsers: bool = False,
