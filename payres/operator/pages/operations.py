@@ -52,7 +52,6 @@ LABELS: Final = {
     "canSignIn": "Owner has a password",
     "used": "Without prices only looked at",
 }
-DAYS: Final = frozenset({"from", "to"})
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 ONCE: Final = "once"  # the field with the form's id, which makes it run once
 WAS: Final = "was."  # before the name of a field: the value that it had when the form was opened
@@ -89,8 +88,7 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         table=make_table(title, shape.on_pages, found.result, listing.none),
         filters=filters_of(operation, narrowed),
         is_filtered=bool(filters),
-        counts=COUNTS if operation.is_paged else (),
-        count=count,
+        rows=[_rows(count)] if operation.is_paged else [],
         is_resized=count != DEFAULT_PAGE,
         csv=_url(visit, non_empty | {FORMAT: "csv"}),
         all=request.scope["raw_path"].decode("ascii"),
@@ -104,16 +102,27 @@ def _new(path: str) -> tuple[str, str] | None:
     return next(((one.heading, ADMIN_ROOT + one.url) for one in forms), None)
 
 
-class Filter(NamedTuple):
-    """A query parameter. `options` are its values, none if it can be any text. `optional`: it may be empty; false if
-    it has a default."""
+class Field(NamedTuple):
+    """A field of a form: `kind` is that of its input, `unit` stands before an amount, `unchosen` in place of no choice.
+    `was` is the value that it had when the form was opened, and None if it is sent in any case."""
 
     name: str
     label: str
+    kind: str
     value: str
-    options: Sequence[str]
-    is_day: bool
-    optional: bool
+    options: Collection[str] = ()
+    words: str = ""
+    was: str | None = None
+    unit: str = ""
+    unchosen: str = ""
+    problem: str = ""
+    is_required: bool = False
+    longest: int = 100
+
+
+def _rows(count: int) -> Field:
+    """The choice of how many rows a page has."""
+    return Field("first", "Rows", "choice", str(count), dict.fromkeys(map(str, (*COUNTS, count))), is_required=True)
 
 
 def _newer_and_older(
@@ -134,17 +143,17 @@ def _newer_and_older(
     return pages
 
 
-def filters_of(operation: Operation, given: Mapping[str, str] = {}) -> Sequence[Filter]:
+def filters_of(operation: Operation, given: Mapping[str, str] = {}) -> list[Field]:
     """The form fields of the parameters of a query."""
     found = []
     for one in operation.inputs.values() if operation.struct else ():
         if one.name in operation.segments or one.name == "limit":
             continue
         name = operation.wire_names[one.name]
-        options = ["true", "false"] if one.is_mark else [*one.choices]
+        kind, options = ("choice", ("true", "false")) if one.is_mark else (one.kind_of_field, one.choices)
         default = "false" if one.is_mark else one.default if isinstance(one.default, str) else ""
-        value = given.get(name) or default
-        found.append(Filter(name, LABELS.get(name, name.capitalize()), value, options, name in DAYS, not default))
+        field = Field(name, LABELS.get(name, name.capitalize()), kind, given.get(name) or default, options)
+        found.append(field._replace(unchosen="any", is_required=bool(default), longest=one.longest or field.longest))
     return found
 
 
@@ -164,23 +173,6 @@ async def send_file(visit: OperatorVisit, rule: Callable[..., Export]) -> Respon
     filters = {name: value for name, value in read_filters(request, operation).items() if value}
     export = rule(**operation_parameters(request, operation, filters))
     return await send_export(visit, export, visit.operator.actor)
-
-
-class Field(NamedTuple):
-    """A field of a form: `kind` is that of its input, `unit` stands before an amount, `was` is the value that it had
-    when the form was opened, and None if it is sent in any case."""
-
-    name: str
-    label: str
-    words: str
-    kind: str
-    value: str
-    was: str | None
-    options: Collection[str]
-    unit: str
-    problem: str
-    is_required: bool
-    longest: int
 
 
 class FormSubject(NamedTuple):
