@@ -1,4 +1,4 @@
-"""The pages of one wallet, payment, grant or peer."""
+"""The pages of one wallet, payment, grant, peer or currency."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -8,22 +8,26 @@ import msgspec
 from starlette.responses import Response
 
 from payres.core.grants.limits import Spending
+from payres.core.protocol.amounts import Fee, fee_on
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import note_of, visible_text, visible_url
 from payres.core.protocol.wire import encode
 from payres.core.store.events import find_event
 from payres.core.store.payments import INCOMING
 from payres.core.store.rows import PageQuery
-from payres.core.store.wallets import WalletRecord, find_with_wallet
+from payres.core.store.server import AUDIT
+from payres.core.store.wallets import find_with_wallet
 from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.sentences import limit_words
 from payres.html.sign_in import SignInGuard
 from payres.html.store.sessions import OF_WALLETS, count_sessions
-from payres.operator import deliveries, keys, payments, peers, wallets
+from payres.operator import assets, audit, deliveries, keys, payments, peers, wallets
 from payres.operator.api import all_operations
+from payres.operator.assets import ASSET, RATE, Asset
 from payres.operator.declarations import operation_of
 from payres.operator.deliveries import ATTEMPTS
+from payres.operator.doctor import lacking_rates
 from payres.operator.exports import export_statement
 from payres.operator.grants import GRANT, Grant, sees, spending_under
 from payres.operator.movements import MOVEMENT, Movement, undoable_until
@@ -31,49 +35,42 @@ from payres.operator.pages.operations import filters_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.payment_history import HISTORY, show_payment, story_of
 from payres.operator.payments import PAYMENT, Payment
-from payres.operator.peers import PEER
+from payres.operator.peers import PEER, Peer
 from payres.operator.shapes import Cell, Column, Shape, facts_of, make_table, path_of
 from payres.operator.store.entries import MOVEMENTS
-from payres.operator.unresolved_packets import UNRESOLVED_PAYMENT, list_unresolved_payments
-from payres.operator.wallets import WALLET
-from payres.operator.webhooks import WEBHOOK
+from payres.operator.store.status import ledger_sums
+from payres.operator.unresolved_packets import list_unresolved, list_unresolved_payments, to_compare
+from payres.operator.wallets import WALLET, Wallet
+from payres.operator.webhooks import WEBHOOK, Webhook
 from payres.webhooks.sender import event_view
 
 FEW: Final = PageQuery(10, None, "older")
 LIVE_SECONDS: Final = 5
-KNOWN: Final = "The outcome of each packet is known"
-
-
-def _nothing(*_: object) -> dict[str, Any]:
-    return {}
-
-
-Sections = Callable[[Work, Mapping[str, str]], dict[str, Any]]
 
 
 async def thing_page(
-    visit: OperatorVisit, shape: Shape, template: str = "thing.html", more: Sections = _nothing
+    visit: OperatorVisit,
+    shape: Shape,
+    template: str = "thing.html",
+    more: Callable[[Work, OperatorVisit, Any], dict[str, Any]] = lambda *_: {},
 ) -> Response:
     """The page of a thing: its facts, a button for each form about it that is not over, and what `more` finds."""
 
-    def unit(work: Work) -> tuple[Any, dict[str, Any]]:
-        return shape.find(work, **visit.segments), more(work, visit.segments)
+    def unit(work: Work) -> dict[str, Any]:
+        thing = shape.find(work, **visit.segments)
+        about = [(one, one.form) for one in all_operations() if one.form and one.form.about is shape]
+        about = sorted((one for one in about if not one[1].is_over(thing)), key=lambda one: not one[1].moves_money)
+        urls = [f"{ADMIN_ROOT}{form.url_of(visit.segments)}" for _, form in about]
+        shown = {
+            "title": shape.name(thing),
+            "facts": facts_of(shape.columns, thing),
+            "forms": [(form, url) for (_, form), url in zip(about, urls, strict=True)],
+            "will": {url: one.sentences(thing) for (one, _), url in zip(about, urls, strict=True)},
+            "thing": thing,
+        }
+        return shown | more(work, visit, thing)
 
-    thing, found = await visit.read(unit)
-    return visit.show(template, **shown_thing(visit, shape, thing), **found)
-
-
-def shown_thing(visit: OperatorVisit, shape: Shape, thing: Any) -> dict[str, Any]:
-    """The values of the template of a thing: its heading, facts, the forms with their URLs, and what each will do."""
-    about = [one for one in all_operations() if one.form and one.form.about is shape and not one.form.is_over(thing)]
-    urls = [f"{ADMIN_ROOT}{one.form.url_of(visit.segments)}" for one in about if one.form]
-    return {
-        "title": shape.name(thing),
-        "facts": facts_of(shape.columns, thing),
-        "forms": [(one.form, url) for one, url in zip(about, urls, strict=True)],
-        "will": {url: one.sentences(thing) for one, url in zip(about, urls, strict=True)},
-        "thing": thing,
-    }
+    return visit.show(template, **await visit.read(unit))
 
 
 def _listed(work: Work, rule: Any, **given: Any) -> Any:
@@ -81,37 +78,27 @@ def _listed(work: Work, rule: Any, **given: Any) -> Any:
     return operation_of(rule).run(work, given).result
 
 
-async def wallet_page(visit: OperatorVisit) -> Response:
-    """The page of a wallet."""
-    path = visit.segments["wallet"]
-
-    def unit(work: Work) -> tuple[WalletRecord, dict[str, Any]]:
-        owner = wallets.require_wallet(work, path)
-        own_keys = _listed(work, keys.list_keys, wallet=path)
-        moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path)]
-        moved += _listed(work, wallets.list_movements, page=FEW, wallet=path)
-        newest = sorted(moved, key=lambda one: one.created_at, reverse=True)[: FEW.count]
-        columns = [
-            Column("What", partial(_moved, work), "long", section="payments"),
-            Column("Amount", _amount, "number"),
-            Column("Time", "created_at", "time"),
-            Column("State", partial(_standing, work), "state"),
-        ]
-        return owner, {
-            "moved": make_table("Last movements", columns, newest, "Nothing has moved yet"),
-            "keys": [(one, path_of("wallets", path, "keys", one.kid)) for one in own_keys],
-            "sessions": count_sessions(work, OF_WALLETS, owner.id, work.now),
-            "thing": WALLET.show(work, owner),
-        }
-
-    owner, found = await visit.read(unit)
-    return visit.show(
-        "wallet.html",
-        **shown_thing(visit, WALLET, found["thing"]) | found,
-        base=path_of("wallets", owner.path),
-        statement=filters_of(operation_of(export_statement)),
-        tries=visit.context.part(SignInGuard).wrong_tries(owner, visit.context.clock.now()),
-    )
+def _of_wallet(work: Work, visit: OperatorVisit, thing: Wallet) -> dict[str, Any]:
+    path, owner = thing.path, wallets.require_wallet(work, thing.path)
+    moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path)]
+    moved += _listed(work, wallets.list_movements, page=FEW, wallet=path)
+    newest = sorted(moved, key=lambda one: one.created_at, reverse=True)[: FEW.count]
+    columns = [
+        Column("What", partial(_moved, work), "long", section="payments"),
+        Column("Amount", _amount, "number"),
+        Column("Time", "created_at", "time"),
+        Column("State", partial(_standing, work), "state"),
+    ]
+    return {
+        "moved": make_table("Last movements", columns, newest, "Nothing has moved yet"),
+        "keys": [
+            (one, path_of("wallets", path, "keys", one.kid)) for one in _listed(work, keys.list_keys, wallet=path)
+        ],
+        "sessions": count_sessions(work, OF_WALLETS, owner.id, work.now),
+        "base": path_of("wallets", path),
+        "statement": filters_of(operation_of(export_statement)),
+        "tries": visit.context.part(SignInGuard).wrong_tries(owner, work.now),
+    }
 
 
 def _amount(one: Payment | Movement) -> Cell:
@@ -150,24 +137,20 @@ EVENT_COLUMNS: Final = (
 )
 
 
-async def payment_page(visit: OperatorVisit) -> Response:
-    """The page of a payment."""
-    history = await visit.read(partial(operation_of(show_payment).run, given={"id": visit.segments["id"]}))
-    payment = history.payment
+def _of_payment(work: Work, visit: OperatorVisit, payment: Payment) -> dict[str, Any]:
+    history = operation_of(show_payment).run(work, {"id": payment.id})
     is_under_way = payment.state == "sending"
     rows = [(event, one) for event in history.events for one in event.deliveries or (None,)]
     is_live = is_under_way and visit.request.query_params.get("live") == "1"
-    return visit.show(
-        "payment.html",
-        **shown_thing(visit, PAYMENT, payment) | {"facts": facts_of(HISTORY.columns, history)},
-        payment=payment,
-        metadata=None if payment.metadata is None else _indented(bytes(payment.metadata)),
-        moments=story_of(history, visit.context.urls),
-        history=history,
-        events=make_table("Events", EVENT_COLUMNS, rows, "There are none any more: they are kept 30 days"),
-        is_under_way=is_under_way,
-        refresh=LIVE_SECONDS if is_live else None,
-    )
+    return {
+        "facts": facts_of(HISTORY.columns, history),
+        "metadata": None if payment.metadata is None else _indented(bytes(payment.metadata)),
+        "moments": story_of(history, work.urls),
+        "history": history,
+        "events": make_table("Events", EVENT_COLUMNS, rows, "There are none any more: they are kept 30 days"),
+        "is_under_way": is_under_way,
+        "refresh": LIVE_SECONDS if is_live else None,
+    }
 
 
 def _indented(json: bytes) -> str:
@@ -179,29 +162,22 @@ def _indented(json: bytes) -> str:
 VERBS: Final = {"pending": "asks to pay", "expired": "asked to pay", "denied": "asked to pay", "revoked": "could pay"}
 
 
-async def grant_page(visit: OperatorVisit) -> Response:
-    """The page of a grant."""
-
-    def unit(work: Work) -> tuple[Grant, dict[str, Any]]:
-        grant = GRANT.find(work, **visit.segments)
-        own = work.urls.wallet_path(grant.wallet_address or "")
-        spending, english = spending_under(grant), Language("en", work.now)
-        paid = _listed(work, payments.list_payments, page=FEW, grant=grant.id)
-        columns = [column for column in PAYMENT.on_pages if column.label not in {"Direction", "Wallet"}]
-        return grant, {
-            "balance": dict(facts_of(WALLET.columns, WALLET.find(work, wallet=own)))["Balance"] if own else None,
-            "base": path_of("wallets", own or ""),
-            "verb": VERBS.get(grant.state, "may pay"),
-            "what": limit_words(english, spending) if spending else None,
-            "to": _receiver(work, spending.receiver) if spending and spending.receiver else None,
-            "address": visible_url(grant.client),
-            "renews_at": _renews_at(spending, work.now),
-            "sees": sees(grant, english),
-            "paid": make_table("What it paid", columns, paid, "It has paid nothing yet"),
-        }
-
-    grant, found = await visit.read(unit)
-    return visit.show("grant.html", **shown_thing(visit, GRANT, grant), **found)
+def _of_grant(work: Work, visit: OperatorVisit, grant: Grant) -> dict[str, Any]:
+    own = work.urls.wallet_path(grant.wallet_address or "")
+    spending, english = spending_under(grant), Language("en", work.now)
+    paid = _listed(work, payments.list_payments, page=FEW, grant=grant.id)
+    columns = [column for column in PAYMENT.on_pages if column.label not in {"Direction", "Wallet"}]
+    return {
+        "balance": dict(facts_of(WALLET.columns, WALLET.find(work, wallet=own)))["Balance"] if own else None,
+        "base": path_of("wallets", own or ""),
+        "verb": VERBS.get(grant.state, "may pay"),
+        "what": limit_words(english, spending) if spending else None,
+        "to": _receiver(work, spending.receiver) if spending and spending.receiver else None,
+        "address": visible_url(grant.client),
+        "renews_at": _renews_at(spending, work.now),
+        "sees": sees(grant, english),
+        "paid": make_table("What it paid", columns, paid, "It has paid nothing yet"),
+    }
 
 
 def _renews_at(spending: Spending | None, now: int) -> int | None:
@@ -218,40 +194,65 @@ def _receiver(work: Work, url: str) -> str:
     return found[1].name if found else visible_url(url).host
 
 
-def _of_peer(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
-    name = names["name"]
-    unresolved = _listed(work, list_unresolved_payments, name=name)
+def _of_peer(work: Work, visit: OperatorVisit, peer: Peer) -> dict[str, Any]:
+    name = peer.name
+    record, columns = peers.require_peer(work, name), [*MOVEMENT.on_pages, Column("By", partial(_moved_by, work))]
     settlements = _listed(work, peers.list_settlements, page=FEW, name=name)
     return {
-        "packets": path_of("peers", name, "unresolved-packets"),
-        "unresolved": make_table("Unresolved payments", UNRESOLVED_PAYMENT.on_pages, unresolved, KNOWN),
-        "settlements": make_table("Settlements", MOVEMENT.on_pages, settlements, "Nothing was settled yet"),
+        "record": record,
+        "address": visible_url,
+        "amount": Column("Amount", "amount", "number").cell,
+        "packets": _listed(work, list_unresolved, name=name),
+        "unresolved": [(one, to_compare(one)) for one in _listed(work, list_unresolved_payments, name=name)],
+        "settlements": make_table("Settlements", columns, settlements, "Nothing was settled yet"),
+        "refusal": peers.unsettled(work, record),
     }
 
 
-def _of_webhook(work: Work, names: Mapping[str, str]) -> dict[str, Any]:
+def _moved_by(work: Work, one: Movement) -> str:
+    """Who recorded it, as the next entry of the audit log says."""
+    found = AUDIT.find(work, "WHERE id > ? ORDER BY id LIMIT 1", one.id)
+    entry = audit.ENTRY.show(work, found) if found else None
+    return audit.told(entry)[0].text if entry and entry.created_at == one.created_at else ""
+
+
+def _of_asset(work: Work, visit: OperatorVisit, asset: Asset) -> dict[str, Any]:
+    record = assets.require_asset(work, asset.asset_code, asset.asset_scale)
+    rates = [one for one in _listed(work, assets.list_rates) if record.code in {one.base, one.counter}]
+    moved = _listed(work, assets.list_liquidity, page=FEW, code=record.code, scale=record.scale)
+    return {
+        "record": record,
+        "fee": partial(fee_on, fee=Fee(record.fee_fixed, record.fee_basis_points)),
+        "sums": ledger_sums(work),
+        "lacking": lacking_rates(work),
+        "rates": make_table("Rates", RATE.on_pages, rates, "No rate of it is set"),
+        "moved": make_table("Liquidity in and out", MOVEMENT.on_pages, moved, "Nothing was deposited yet"),
+    }
+
+
+def _of_webhook(work: Work, visit: OperatorVisit, webhook: Webhook) -> dict[str, Any]:
     def sent(event_id: str) -> str | None:
         event = find_event(work, event_id)
         return None if event is None else _indented(encode(event_view(event)))
 
     at = ATTEMPTS.columns[0]
-    found = _listed(work, deliveries.list_attempts, id=names["id"])
+    found = _listed(work, deliveries.list_attempts, id=webhook.id)
     return {
         "attempts": [(one, at.cell(one), sent(one.event)) for one in found],
-        "again": path_of("webhooks", names["id"], "send"),
-        "deliveries": f"{path_of('webhooks', 'deliveries')}?webhook={names['id']}",
+        "again": path_of("webhooks", webhook.id, "send"),
+        "deliveries": f"{path_of('webhooks', 'deliveries')}?webhook={webhook.id}",
     }
 
 
 def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]]:
     """The page of each kind of thing that a form is about, by its path."""
     shapes = {one.form.about for one in all_operations() if one.form and one.form.about}
-    pages = {one.page: partial(thing_page, shape=one) for one in shapes if one.page}
-    return {
-        **pages,
-        WALLET.page: wallet_page,
-        PEER.page: partial(thing_page, shape=PEER, template="peer.html", more=_of_peer),
-        WEBHOOK.page: partial(thing_page, shape=WEBHOOK, template="webhook.html", more=_of_webhook),
-        PAYMENT.page: payment_page,
-        GRANT.page: grant_page,
+    own: Mapping[Shape, dict[str, Any]] = {
+        WALLET: {"template": "wallet.html", "more": _of_wallet},
+        PEER: {"template": "peer.html", "more": _of_peer},
+        ASSET: {"template": "asset.html", "more": _of_asset},
+        WEBHOOK: {"template": "webhook.html", "more": _of_webhook},
+        PAYMENT: {"template": "payment.html", "more": _of_payment},
+        GRANT: {"template": "grant.html", "more": _of_grant},
     }
+    return {one.page: partial(thing_page, shape=one, **own.get(one, {})) for one in shapes if one.page}

@@ -51,6 +51,8 @@ LABELS: Final = {
     "withoutConsent": "Without consent too",
     "canSignIn": "Owner has a password",
 }
+# Labels of fields that are no English words.
+FIELDS: Final = {"ilp_address": "ILP address", "url": "URL", "asset_scale": "Decimals", "max_packet": "Largest packet"}
 DAYS: Final = frozenset({"from", "to"})
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 ONCE: Final = "once"  # the field with the form's id, which makes it run once
@@ -352,7 +354,7 @@ class OperationPage:
     ) -> Response:
         subject = await visit.read(lambda work: self._subject(work, visit))
         is_over = subject.thing is not None and not problems and self.form.is_over(subject.thing)
-        if self.form.moves_money and not (self._inputs or is_over) and visit.operator.may_change:
+        if self.form.moves_money and not (self._inputs or self.form.question or is_over) and visit.operator.may_change:
             form = {"choice": next(iter(self.form.buttons)), **form}  # there is nothing to fill in first
         is_looked_over = "password" in problems or (self.form.moves_money and "choice" in form and not problems)
         columns = self.form.about.columns if self.form.about and then is not None else ()
@@ -375,7 +377,7 @@ class OperationPage:
         present = {} if thing is None else self.form.present(thing)
         found = []
         for one in self._inputs:
-            kind, label = one.kind_of_field, one.name.rstrip("_").replace("_", " ").capitalize()
+            kind, derived = one.kind_of_field, one.name.rstrip("_").replace("_", " ").capitalize()
             text = _text(present[one.name]) if one.name in present else None
             text = text.replace(".", point) if text and kind == "amount" else text
             was = form.get(f"{WAS}{one.name}", text) if self.operation.method == "PATCH" else None
@@ -383,7 +385,7 @@ class OperationPage:
             found.append(
                 Field(
                     name=one.name,
-                    label=one.extra.get("label", label),
+                    label=one.extra.get("label") or FIELDS.get(one.name, derived),
                     words=one.words,
                     kind=kind,
                     value="" if kind == "secret" else value,
