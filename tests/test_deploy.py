@@ -193,7 +193,7 @@ def test_peering_example_makes_our_token_then_adds_the_peer_with_theirs(tmp_path
     ours = tmp_path / "tokens" / "from-second"
     assert (ours.stat().st_mode & 0o777, len(ours.read_text().strip())) == (0o600, 44)
     (tmp_path / "tokens" / "to-second").write_text("theirs\n")
-    assert "Credit limit                  1000.00 USD\n" in run()
+    assert "Credit limit                  USD 1000.00\n" in run()
     assert list((tmp_path / "tokens").iterdir()) == []
 
 

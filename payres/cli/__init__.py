@@ -44,6 +44,7 @@ SECTIONS: Mapping[str, Mapping[str, Noun]] = {
             "REF is the id of a grant, or the URL that the client sends its user to (`interact.redirect`).",
         ),
         "key": Noun("key", "Manage the public keys that clients sign with.", "operator.keys"),
+        "search": Noun("", "Find wallets, payments, grants, keys and changes.", "operator.search"),
     },
     "Currencies": {
         "asset": Noun("", "Show the currencies in use, with their fees and liquidity.", "operator.assets"),
@@ -178,8 +179,11 @@ def _load(name: str) -> click.Command:
     if noun.operations:
         from payres.cli.operations import commands_of
 
-        assert isinstance(command, Group)
-        command.commands = {**command.commands, **commands_of(noun.operations.split(), name)}
+        found = commands_of(noun.operations.split(), name)
+        if name in found:
+            command = found[name]
+        elif isinstance(command, Group):
+            command.commands = {**command.commands, **found}
     command.help = f"{noun.line}\n\n{cleandoc(command.help or '')}"
     return command
 

@@ -29,9 +29,10 @@ scale_option = click.option(
 
 
 def commands_of(modules: Sequence[str], group: str) -> Mapping[str, click.Command]:
-    """The commands of a group that are declared in these modules, by name."""
+    """The commands of a group that are declared in these modules, by name; or the one that has the group's name."""
     found = [(one, one.command) for one in declared(*modules) if one.command]
-    return {line.words.split()[1]: _command(one, line) for one, line in found if line.words.split()[0] == group}
+    made = [_command(one, line) for one, line in found if line.words.split()[0] == group]
+    return {str(one.name): one for one in made}
 
 
 def _command(operation: Operation, line: CommandLine) -> click.Command:
@@ -64,7 +65,7 @@ def _command(operation: Operation, line: CommandLine) -> click.Command:
     said = [f"{word.strip('[]')}: {one.words}" for one, word in zip(arguments, capitals, strict=True) if one.words]
     kind = AssetCommand if is_of_asset else Command
     text = "\n\n".join([operation.docstring, *said])
-    return kind(words[1], callback=found, params=params, help=text, example=example)
+    return kind(name.split()[-1], callback=found, params=params, help=text, example=example)
 
 
 class AssetCommand(Command):

@@ -334,7 +334,7 @@ def _introduced(found: Sequence[JsonObject], consent: str, pages: str) -> Sequen
     """What a newcomer needs: what the addresses are, how to sign in, and what to try."""
     if not found:
         return ["There are no demo wallets: this database has other wallets", pages]
-    line = "  {walletAddress}  {balance} {assetCode}, password {password}"
+    line = "  {walletAddress}  {assetCode} {balance}, password {password}"
     return [
         "Wallet addresses:",
         *(line.format(**one) for one in found),

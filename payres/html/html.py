@@ -8,6 +8,7 @@ Content-Security-Policy; no other script runs. The headers of pages forbid frami
 import base64
 import hashlib
 import logging
+import re
 import string
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache, partial
@@ -126,7 +127,7 @@ def language_of(request: Request) -> Language:
 
 
 def operators_language(request: Request) -> Language:
-    """English, in the time zone that the browser has from the settings, or else that of the server."""
+    """English, in the time zone that this browser has chosen, or else that of the server."""
     return Language("en", context_of(request).clock.now(), zone_of(request))
 
 
@@ -176,8 +177,14 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"capital": _capital, "ended": ended}
+    found.filters |= {"capital": _capital, "ended": ended, "with_marks": _with_marks}
     return found
+
+
+def _with_marks(text: str, part: str) -> Markup:
+    """The text with each place of a part of it marked, in any case of its letters."""
+    pieces = re.split(f"({re.escape(part)})", text, flags=re.IGNORECASE) if part else [text]
+    return Markup("").join(Markup("<mark>{}</mark>").format(one) if n % 2 else one for n, one in enumerate(pieces))
 
 
 def _capital(text: str) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import asdict
@@ -42,7 +42,7 @@ from payres.openapi import documents
 from payres.operator import api_keys
 from payres.operator.api_keys import SCOPES
 from payres.operator.declarations import Operation, declared, operation
-from payres.operator.exports import MEDIA_TYPES, Export
+from payres.operator.exports import MEDIA_TYPES, Export, Format
 from payres.operator.services import operator_of
 from payres.operator.store.operators import API_KEYS, ApiKeyRecord
 
@@ -199,37 +199,22 @@ async def _answer_in_steps(
         return answer
 
 
-class SentFile(Protocol):
-    """A file that is sent in parts, one with each step until it is `done`. Its length in bytes may not be known."""
-
-    name: str
-    form: Any
-    media_type: str
-
-    @property
-    def length(self) -> int | None: ...
-    @property
-    def done(self) -> bool: ...
-    def encoded(self, work: Work) -> bytes: ...
-
-
-async def send_export(call: ActorRequest, export: SentFile, actor: str) -> Response:
+async def send_export(call: ActorRequest, export: Export, actor: str) -> Response:
     """The answer. Raises TooManyRequests, and the errors of the export's first step, before a byte is sent."""
     parts = _parts(call, export, actor)
     first = await anext(parts)
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
     headers |= attachment(export.name, export.form)
-    headers |= {} if export.length is None else {"Content-Length": str(export.length)}
-    return Stream(parts, export.media_type, headers, first=first, seconds=EXPORT_SECONDS)
+    return Stream(parts, MEDIA_TYPES[export.form], headers, first=first, seconds=EXPORT_SECONDS)
 
 
-def attachment(name: str, form: str) -> dict[str, str]:
+def attachment(name: str, form: Format) -> dict[str, str]:
     """The header that makes browsers save a file under this name."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return {"Content-Disposition": f'attachment; filename="{plain}.{form}"'}
 
 
-async def _parts(call: ActorRequest, export: SentFile, actor: str) -> AsyncGenerator[bytes]:
+async def _parts(call: ActorRequest, export: Export, actor: str) -> AsyncGenerator[bytes]:
     slots = operator_of(call.context).export_slots
     if not slots.try_take(actor):
         raise too_many(
@@ -237,13 +222,13 @@ async def _parts(call: ActorRequest, export: SentFile, actor: str) -> AsyncGener
         )
     gone = asyncio.ensure_future(_wait_until_gone(call.request))
     try:
-        yield await call.read(export.encoded)
+        yield (await call.read(export.text)).encode()  # encoded on the unit's thread and not on the event loop's
         while not (export.done or gone.done()):
             try:
-                part = await call.read(export.encoded)
+                lines = await call.read(export.text)
             except DomainError as error:
                 raise CutShort(str(error)) from error
-            yield part
+            yield lines.encode()
         if gone.done():
             raise CutShort("the client has gone")
     finally:
@@ -280,6 +265,7 @@ TAGS: Final = {
     "exports": "Files for bookkeeping",
     "api-keys": "Keys of this API",
     "audit-log": "Who changed what",
+    "search": "Finding things of every kind",
     "backups": "Copies of the database",
     "events": "What has happened, as webhooks get it",
 }
@@ -318,7 +304,7 @@ def _operation(operation: Operation) -> documents.Schema:
             "operationId": operation.id,
             "summary": operation.summary,
             "tags": [operation.path.split("/")[1]],
-            "description": f"Needs the scope `{'` and `'.join(operation.scopes)}`.",
+            "description": f"Needs the scope `{'` and `'.join(operation.scopes).replace('|', '` or `')}`.",
         },
         _parameters(operation),
         operation.status,

@@ -230,10 +230,10 @@ def key_of_actor(work: Work) -> ApiKeyRecord | None:
 
 
 def require_scopes(key: ApiKeyRecord, scopes: Iterable[str]) -> None:
-    """Raises InsufficientAccess, naming the first missing scope."""
+    """Raises InsufficientAccess, naming the first missing scope, or those of which the key has none."""
     for one in scopes:
-        if one not in key.scopes:
-            sentence = f"The API key lacks the scope {one}; create one that has it"
+        if not {*one.split("|")} & {*key.scopes}:
+            sentence = f"The API key lacks the scope {one.replace('|', ' or ')}; create one that has it"
             raise InsufficientAccess(sentence, reason="scope", scope=one)
 
 

@@ -31,7 +31,7 @@ from payres.operator.declarations import (
     operation,
     said,
 )
-from payres.operator.movements import MOVEMENT, UNDO
+from payres.operator.movements import MOVEMENT
 from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -297,7 +297,6 @@ def list_liquidity(work: Work, code: str, scale: Scale, page: PageQuery) -> tupl
         "Deposit liquidity",
         ASSET,
         done="{asset_code} {amount:money} were deposited; the liquidity is {asset_code} {liquidity:money}",
-        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -320,7 +319,6 @@ def deposit_liquidity(
         "Withdraw liquidity",
         ASSET,
         done="{asset_code} {amount:money} were withdrawn; the liquidity is {asset_code} {liquidity:money}",
-        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -341,7 +339,6 @@ def withdraw_liquidity(
         ASSET,
         done="{asset_code} {amount:money} were withdrawn; {asset_code} {fees:money} of fees are left",
         path="/assets/{code}/{scale}/withdraw-fees",
-        undo=UNDO,
         moves_money=True,
     ),
 )

@@ -6,7 +6,6 @@ import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -19,6 +18,7 @@ from payres.core.store.copies import (
     LOGS,
     SIDE_FILES,
     DatabaseOpen,
+    StepNote,
     change,
     compare,
     copied,
@@ -38,7 +38,6 @@ from payres.core.store.migrations import (
 from payres.core.store.server import LostCommits, has_log, remove_token, remove_token_if_complete
 from payres.core.store.work import Transaction, Work
 from payres.html.store.sessions import end_all
-from payres.operator import invariant_checks
 from payres.operator.invariant_checks import check_ledger, first_broken
 from payres.operator.store import status
 from payres.operator.store.ended_rights import EndedRight, ended_rights, is_same_database
@@ -49,10 +48,6 @@ AFTER_TAKEOVER = (
     "Leave this one stopped. To take payments here again, stop that one, and put a `payres backup` of this database in"
     " place with `payres restore`: docs/how-to/backup.md"
 )
-
-
-# Gets the step that is being done, how much of it is done, and of how much; 0 if that is not known.
-NoteStep = Callable[[str, int, int], object]
 
 
 class BackupError(Exception):
@@ -96,7 +91,7 @@ def shown(database: str, made: Backup) -> MadeBackup:
 
 
 def make_backup(
-    database: Path, destination: Path, overwrite: bool, now: int, note: NoteStep = lambda *_: None
+    database: Path, destination: Path, overwrite: bool, now: int, note: StepNote = lambda *_: None
 ) -> Backup:
     """Copies the database, verifies the copy and renames it to its final name. In a directory, the name is made of the
     time.
@@ -107,17 +102,17 @@ def make_backup(
     # Reading it applies the write-ahead log beside this path, which may belong to another hard link of the file.
     check_not_linked(str(database))
     _require_free(database, target, overwrite)
-    with copied(database, beside=target, pause=PAUSE_MILLISECONDS, note=partial(note, "Copying")) as copy:
-        change(copy, remove_token)
+    with copied(database, beside=target, pause=PAUSE_MILLISECONDS, note=note) as partial:
+        change(partial, remove_token)
         note("Checking the file", 0, 0)
-        version, fault = examine(copy, partial(_verify, note=partial(note, "Checking the ledger")))
+        version, fault = examine(partial, lambda tx: _verify(tx, note))
         if fault is not None:
             broken = side_file(target, ".broken")
-            rename(copy, broken)
+            rename(partial, broken)
             raise BackupError(f"{database} is not sound: {fault}. There is no backup; {broken} is a copy to look into")
         _require_free(database, target, overwrite)  # again, because copying may have taken minutes
-        checked_at = None if examine(copy, is_outdated) else now
-        rename(copy, target)
+        checked_at = None if examine(partial, is_outdated) else now
+        rename(partial, target)
         return Backup(target, version, target.stat().st_size, checked_at)
 
 
@@ -174,14 +169,14 @@ def restore_backup(
             if os.path.lexists(name):
                 raise BackupError(f"{name} exists already; try again in a second")
         try:
-            with copied(source, beside=database, still=True) as copy:
-                version, fault = examine(copy, _verify)
-                if fault is None and examine(copy, is_outdated):
-                    migrate_copy(copy)
-                    _, fault = examine(copy, _verify)
+            with copied(source, beside=database, still=True) as partial:
+                version, fault = examine(partial, _verify)
+                if fault is None and examine(partial, is_outdated):
+                    migrate_copy(partial)
+                    _, fault = examine(partial, _verify)
                 if fault is not None:
                     raise BackupError(f"The backup is not sound: {fault}. Nothing was replaced; try another backup")
-                comparison = _compare(copy, source, compare_with or database, now)
+                comparison = _compare(partial, source, compare_with or database, now)
                 if compare_with is not None and comparison.unknown is not None:
                     raise BackupError(f"{comparison.unknown}. Nothing was replaced")
 
@@ -191,8 +186,8 @@ def restore_backup(
                     if finish is not None:
                         finish(tx, comparison)
 
-                change(copy, last_changes)
-                was_there = _put_in_place(database, copy, replaced)
+                change(partial, last_changes)
+                was_there = _put_in_place(database, partial, replaced)
         except (sqlite3.Error, UnusableDatabase) as error:
             raise BackupError(f"{source} cannot be restored: {error}") from error
         except DatabaseOpen as error:
@@ -276,7 +271,7 @@ def _require_replaceable(source: Path, database: Path) -> None:
         raise BackupError(f"{database} belongs to another user; run this as that user, for example with `sudo -u`")
 
 
-def _verify(tx: sqlite3.Connection, note: invariant_checks.Note | None = None) -> tuple[int, str | None]:
+def _verify(tx: sqlite3.Connection, note: StepNote = lambda *_: None) -> tuple[int, str | None]:
     """The schema version of a database, and what is wrong with it.
 
     The ledger of an older version is not checked. Raises UnusableDatabase if it is not a payres database.

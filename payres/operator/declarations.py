@@ -14,7 +14,19 @@ from functools import cached_property, partial
 from importlib import import_module
 from inspect import Parameter, getdoc, iscoroutinefunction, signature
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 from urllib.parse import quote
 
 import msgspec
@@ -28,7 +40,7 @@ from payres.core.protocol.errors import InvalidRequest
 from payres.core.protocol.visible import is_visible
 from payres.core.protocol.wire import AssetCode, Body, List, Page, broken_rule
 from payres.core.store.representations import page_of
-from payres.core.store.work import Environment, Work
+from payres.core.store.work import Environment, Units, Work
 from payres.operator.shapes import Shape
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,7 +49,7 @@ REQUIRED: Final = Parameter.empty
 NOUNS: Final = (
     *("wallets", "movements", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
     *("payment_history", "webhooks", "deliveries"),
-    *("status", "ledger", "exports", "api_keys", "operators", "audit"),
+    *("status", "ledger", "exports", "api_keys", "operators", "audit", "search"),
 )
 # The most rows that one unit of work changes. An operation on more takes several units, and others run in between.
 ROWS_AT_ONCE: Final = 256
@@ -85,6 +97,13 @@ DecimalText = Annotated[
 Sum = Annotated[DecimalText, said("Such as 100.00, in units of the asset.")]
 Currency = Annotated[AssetCode, Meta(examples=["USD"], extra={"label": "Currency"})]
 TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"], extra={"is_day": True})]
+
+
+class Call(Units, Protocol):
+    """A request with an actor, such as ActorRequest, which commands need not load; `context` is that of the server."""
+
+    @property
+    def context(self) -> Any: ...
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -161,7 +180,8 @@ class Listing(NamedTuple):
     `advice` for a shell if it is empty.
 
     With a `title` the list is also a page, at the path of the endpoint or at `page`; `{name}` in the title stands for a
-    segment of the path. `views` are queries that are often wanted, by name, and `also` is a link to another list.
+    segment of the path. `views` are queries that are often wanted, by name, and `also` is a link to another list. The
+    page has the mark `narrowed` set unless its query says otherwise.
     """
 
     member: str
@@ -172,6 +192,7 @@ class Listing(NamedTuple):
     views: Mapping[str, str] = {}
     also: tuple[str, str] | None = None
     advice: str = ""
+    narrowed: str = ""
 
 
 class CommandLine(NamedTuple):
@@ -205,9 +226,8 @@ class OperationForm(NamedTuple):
     - A form that `moves_money`, or as much as that, is looked over, and asks for the operator's password again, with
       `because` as the reason. One that `presses` is a button on the page itself, because what it does can be taken
       back. What one that `ends` something does cannot.
-    - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `undo` is the
-      path of the form that takes it back, and `back` the next page, or makes its path of the thing; by default it is
-      that of the thing.
+    - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `back` is the
+      next page, or makes its path of the thing; by default it is that of the thing.
     """
 
     button: str | Mapping[str, str]
@@ -222,7 +242,6 @@ class OperationForm(NamedTuple):
     is_over: Callable[[Any], object] = lambda _: False
     changes: bool | Callable[[Any], Mapping[str, Any]] = False
     question: str = ""
-    undo: str = ""
     moves_money: bool = False
     because: str = "this moves money"
     presses: bool = False
@@ -265,10 +284,11 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     Written as `@operation(...)` above the rule, whose parameters besides the unit of work, the call and the page are
     its inputs. `shows` makes the struct of the answer of what the rule returns.
 
-    The `request` of an endpoint is a method, a path, and the scopes that a key needs. Inputs that are not in the path
-    are members of the body, or of the query of a GET or DELETE; `page: PageQuery` makes it a paged list. An answer that
-    `shows_secret` is not stored for an Idempotency-Key. `stream` answers requests that accept its `media_types`. `noun`
-    is the first part of the id, by default the name of the module.
+    The `request` of an endpoint is a method, a path, and the scopes that a key needs, or of several with `|` between
+    them one. Inputs that are not in the path are members of the body, or of the query of a GET or DELETE; `page:
+    PageQuery` makes it a paged list. An answer that `shows_secret` is not stored for an Idempotency-Key. `stream`
+    answers requests that accept its `media_types`. `noun` is the first part of the id, by default the name of the
+    module.
     """
 
     request: str = ""

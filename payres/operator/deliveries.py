@@ -98,7 +98,7 @@ def delivery(work: Work, record: DeliveryRecord) -> Delivery:
 
 ATTEMPTS: Final = Shape(
     webhook_attempt,
-    Column("At (UTC)", "at", "time"),
+    Column("At (UTC)", "at", "second"),
     Column("Event", "event", "code"),
     Column("Type", "type"),
     Column("Attempt", "attempt", "number"),

@@ -202,8 +202,9 @@ def lacking_rates(work: Work) -> Sequence[Sequence[str]]:
 def _rates(work: Work) -> Iterator[Look]:
     pairs = ", ".join(map("/".join, lacking_rates(work)))
     if pairs:
-        fix = "Set one with `payres rate set`, or a service with rates_url, unless nobody is to exchange between them"
-        yield "exchange rates", f"no valid rate for {pairs}: somebody wanted it, or it has expired", WARNS, fix
+        fix = "Set one (`payres rate set`), or a service with rates_url, unless nobody is to exchange between them"
+        seen = f"no valid rate for {pairs}: somebody wanted it, or it has expired"
+        yield "exchange rates", seen, WARNS, fix, ("the page of exchange rates", "rates")
     elif len(accounts.list_codes(work)) > 1:
         yield "exchange rates", "all that somebody wanted lately are valid", False, ""
 
@@ -231,17 +232,15 @@ def _peers(work: Work) -> Iterator[Look]:
 
 def _webhooks(work: Work) -> Iterator[Look]:
     for webhook in webhooks.list_webhooks(work):
+        subject, page = f"webhook {webhook.name or webhook.url}", ("webhooks", webhook.id)
         if webhook.state == "paused":
-            yield f"webhook {webhook.url}", "it is paused, and its events wait for 30 days", False, ""
+            yield subject, "it is paused, and its events wait for 30 days", False, ""
         elif not webhook.active:
             fix = f"When it works again: `payres webhook test {webhook.id}`. Else: `payres webhook remove {webhook.id}`"
-            yield f"webhook {webhook.url}", "it answered 410 Gone and is disabled", True, fix
+            yield subject, "it answered 410 Gone and is disabled", True, fix, ("its page sends a test", *page)
         elif webhook.last_error is not None:
-            fix = (
-                f"`payres webhook deliveries` lists what it did not accept, `payres webhook test {webhook.id}` tries it"
-            )
-            page = "The page of deliveries", "webhooks", "deliveries"
-            yield f"webhook {webhook.url}", f"the last attempt failed: {webhook.last_error}", True, fix, page
+            fix = f"`payres webhook attempts {webhook.id}` has the answers, `payres webhook test {webhook.id}` tries it"
+            yield subject, f"the last attempt failed: {webhook.last_error}", True, fix, ("Its page", *page)
     failed = webhooks.count_failed_deliveries(work)
     if failed:
         fix = "When the webhooks work again: `payres webhook replay --failed`"

@@ -66,13 +66,10 @@ class Export:
     `columns` are the names of all members of a row, in order; `part` is the progress, from 0 to 1.
     """
 
-    length = None  # in bytes
-
     def __init__(self, name: str, columns: Sequence[str], walk: Callable[[Work], Walk], form: Format) -> None:
         self.name = name
         self.columns = columns
         self.form = form
-        self.media_type = MEDIA_TYPES[form]
         self.part = 0.0
         self._begin = walk
         self._walk: Walk | None = None
@@ -89,10 +86,6 @@ class Export:
         else:
             rows, self.part = self._walk.send(work)
         return rows
-
-    def encoded(self, work: Work) -> bytes:
-        """The next rows as bytes."""
-        return self.text(work).encode()
 
     def text(self, work: Work) -> str:
         """The next rows as text. CSV (RFC 4180) begins with a heading, and a text of several lines takes several."""

@@ -243,7 +243,10 @@ GRANT: Final = Shape(
     "GET /grants grants:read",
     GRANT,
     command=CommandLine("grant list", "--state pending"),
-    listing=Listing("grants", "There are no such grants", "Grants"),
+    listing=Listing(
+        *("grants", "There are no such grants", "Grants"),
+        views={"All": "", "Waiting": "state=pending", "In use": "state=issued"},
+    ),
 )
 def list_grants(
     work: Work,

@@ -17,6 +17,7 @@ import msgspec
 
 from payres.core.payments.ledger import LedgerBroken
 from payres.core.process.worker import Worker
+from payres.core.store.copies import StepNote
 from payres.core.store.database import Database
 from payres.core.store.work import Transaction, Work
 from payres.operator.store import invariants, status
@@ -30,8 +31,6 @@ RECENT_SHARE: Final = 100  # checking recent rows takes at most one part in this
 ALL_SHARE: Final = 50
 
 log = logging.getLogger("payres.operator")
-
-Note = Callable[[int, int], object]  # gets how much is done, and of how much
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -104,25 +103,22 @@ class BalancesScan(Scan):
         return missed[:MAX_BREACHES]
 
 
-def check(tx: Transaction, note: Note | None = None) -> Sequence[Finding]:
-    """One finding for each invariant, of the ledger first and then of the file. Only reads. `note` gets the numbers of
-    invariants that were checked and of all."""
-    groups = [list(group) for _, group in groupby(scans(tx), key=lambda scan: scan.invariant.name)]
-    return _find_all(tx, groups, note)
+def check(tx: Transaction, note: StepNote = lambda *_: None) -> Sequence[Finding]:
+    """One finding for each invariant, of the ledger first and then of the file. Only reads."""
+    return _find_all(tx, scans(tx), note)
 
 
-def check_ledger(tx: Transaction, note: Note | None = None) -> Sequence[Finding]:
-    """The same for the invariants of the ledger."""
-    return _find_all(tx, [[scan] for scan in ledger_scans()], note)
+def check_ledger(tx: Transaction, note: StepNote = lambda *_: None) -> Sequence[Finding]:
+    """One finding for each invariant of the ledger. Only reads."""
+    return _find_all(tx, ledger_scans(), note)
 
 
-def _find_all(tx: Transaction, groups: Sequence[Sequence[Scan]], note: Note | None) -> Sequence[Finding]:
-    found: list[Finding] = []
+def _find_all(tx: Transaction, found: Sequence[Scan], note: StepNote) -> Sequence[Finding]:
+    findings, groups = list[Finding](), [list(group) for _, group in groupby(found, lambda scan: scan.invariant.name)]
     for group in groups:
-        if note is not None:
-            note(len(found), len(groups))
-        found.append(_find(tx, group))
-    return found
+        note("Checking the ledger", len(findings), len(groups))
+        findings.append(_find(tx, group))
+    return findings
 
 
 def note(work: Work, findings: Sequence[Finding], checked_at: int) -> None:

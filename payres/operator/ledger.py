@@ -11,12 +11,13 @@ from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.errors import InvalidRequest, Unavailable, require
 from payres.core.protocol.wire import Resource
 from payres.core.store import accounts
+from payres.core.store.copies import StepNote
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Units, Work
 from payres.operator import invariant_checks
 from payres.operator.assets import require_asset
 from payres.operator.declarations import Name, operation
-from payres.operator.invariant_checks import Finding, Note, first_broken
+from payres.operator.invariant_checks import Finding, first_broken
 from payres.operator.payments import require_payment
 from payres.operator.peers import require_peer
 from payres.operator.shapes import Shape, Time, represent
@@ -83,11 +84,11 @@ def ledger_check(findings: Sequence[Finding]) -> LedgerCheck:
 @operation("GET /ledger/check ledger:read")
 async def check(call: Units) -> LedgerCheck:
     """Check every invariant of the ledger, over one snapshot. This takes long if there are many payments."""
-    return await check_noted(call)
+    return await check_noted(call, lambda *_: None)
 
 
-async def check_noted(call: Units, note: Note | None = None) -> LedgerCheck:
-    """The same; `note` gets the numbers of invariants that were checked and of all."""
+async def check_noted(call: Units, note: StepNote) -> LedgerCheck:
+    """The same, with its progress."""
     at, findings = await call.read(lambda work: (work.now, invariant_checks.check(work, note)))
     with suppress(Unavailable):  # the findings can be shown all the same
         await call.write(partial(invariant_checks.note, findings=findings, checked_at=at))

@@ -11,15 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 
 from payres.core.http.requests import ActorRequest
 from payres.core.protocol.clock import SECOND, format_time
-from payres.core.protocol.errors import Unavailable, require
+from payres.core.protocol.errors import require
 from payres.core.protocol.wire import Resource
 from payres.core.store import server
 from payres.core.store.work import Work
-from payres.operator.api import send_export
 from payres.operator.backup_schedule import made_in, make_in_folder, require_folder
 from payres.operator.declarations import Listing, OperationForm, operation
 from payres.operator.ledger import check_noted
@@ -28,7 +27,6 @@ from payres.operator.shapes import Column, Shape, Time, format_size
 from payres.operator.store import status
 
 BROKEN: Final = ".broken"
-PART_BYTES: Final = 256 * 1024
 NONE: Final = "There are no backups in the folder yet"
 SECRETS: Final = (
     "The file has every secret of this server: money, owners' and operators' passwords as hashes, keys, tokens. Whoever"
@@ -67,11 +65,11 @@ def require_backup(work: Work, name: str) -> Path:
 
 BACKUP: Final = Shape(
     kept_backup,
+    Column("File", "name", "code", section="backups"),
     Column("Made (UTC)", "made_at", "time"),
     Column("State", "state", "state"),
-    Column("By", lambda one: "the schedule" if one.actor == "server" else one.actor),
+    Column("By", lambda one: "the schedule" if one.actor == "server" else (one.actor or "").partition(":")[2]),
     Column("Size", lambda one: format_size(one.bytes)),
-    Column("Download", "name", "code", section="backups"),
     read=require_backup,
     name=lambda one: one.name,
 )
@@ -99,44 +97,13 @@ async def begin_check(call: ActorRequest) -> None:
     """Check every invariant of the ledger. You may leave the page."""
     works = operator_of(call.context).long_works
     actor, background = await _in_background(call)
-    works.begin(
-        "check", lambda: works.run("check", actor, lambda one: check_noted(background, partial(one.note, "Checking")))
-    )
+    works.begin("check", lambda: works.run("check", actor, lambda one: check_noted(background, one.note)))
 
 
 async def _in_background(call: ActorRequest) -> tuple[str, ActorRequest]:
     """The actor of a request, and what runs units in the actor's name, also after the actor has signed out."""
     actor = await call.read(lambda work: work.actor)
     return actor, ActorRequest(call.request, lambda _: actor)
-
-
-class BackupFile:
-    """A backup that is sent in parts. Each part opens the file, so that an answer that ends early leaves none open."""
-
-    media_type = "application/vnd.sqlite3"
-
-    def __init__(self, file: Path) -> None:
-        self.name, _, self.form = file.name.partition(".")
-        self.length = file.stat().st_size
-        self._file = file
-        self._sent = 0
-
-    @property
-    def done(self) -> bool:
-        return self._sent >= self.length
-
-    def encoded(self, _: Work) -> bytes:
-        """The next bytes. Raises Unavailable if the file was removed meanwhile."""
-        try:
-            with self._file.open("rb") as file:
-                file.seek(self._sent)
-                part = file.read(PART_BYTES)
-        except OSError as error:
-            raise Unavailable(f"The backup cannot be read any more: {error}") from error
-        if not part and not self.done:
-            raise Unavailable("The backup has become shorter")
-        self._sent += len(part)
-        return part
 
 
 @operation(
@@ -154,10 +121,9 @@ class BackupFile:
 async def download(call: ActorRequest, name: str) -> Response:
     """Download a backup."""
 
-    def unit(work: Work) -> tuple[str, BackupFile]:
-        file = BackupFile(require_backup(work, name))
+    def unit(work: Work) -> Path:
         server.record(work, "backup.download", name)
-        return work.actor, file
+        return require_backup(work, name)
 
-    actor, file = await call.write(unit)
-    return await send_export(call, file, actor)
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return FileResponse(await call.write(unit), headers=headers, media_type="application/vnd.sqlite3", filename=name)

@@ -62,7 +62,9 @@ class Movement(Resource, frozen=True, kw_only=True):
 
 
 def movement(work: Work, record: MovementRecord) -> Movement:
-    return represent(Movement, record, amount=format_decimal(record.amount, record.asset))
+    account = NAMED_ACCOUNTS.by_id(work, record.account_id)
+    shown = {"account": f"{account.kind} {account.name}", "amount": format_decimal(record.amount, account.asset)}
+    return represent(Movement, record, **shown, asset_code=account.asset_code, asset_scale=account.asset_scale)
 
 
 def _what(one: Movement) -> str:
@@ -90,8 +92,8 @@ MOVEMENT: Final = Shape(
     Column("Reference", "reference", "long"),
     read=require_movement,
     name=lambda one: one.account.partition(" ")[2],
+    undo="/movements/{id}/undo",
 )
-UNDO: Final = "/movements/{id}/undo"
 
 
 def move(work: Work, account_id: int, kind: MovementKind, text: str, reference: str | None = None) -> MovementRecord:
@@ -113,7 +115,7 @@ def move(work: Work, account_id: int, kind: MovementKind, text: str, reference: 
         MOVEMENT,
         done="{asset_code} {amount:money} went back; both movements stay",
         will=f"The opposite is made, and both stay: for {UNDO_MINUTES} minutes, and while the money is there.",
-        path=UNDO,
+        path=MOVEMENT.undo,
         back=_page,
         is_over=lambda one: one.undoes or one.undone_by,
         presses=True,
@@ -183,34 +185,20 @@ def _find(
     return found
 
 
-def _make(
-    work: Work,
-    account: NamedAccount,
-    kind: MovementKind,
-    amount: int,
-    reference: str | None = None,
-    undoes: str | None = None,
-) -> MovementRecord:
+def _make(work: Work, account: NamedAccount, kind: MovementKind, amount: int, **about: str | None) -> MovementRecord:
+    """Moves the amount; `about` is the reference, or the movement that this one undoes."""
     external = ledger.operator_account(work, account.asset_id, "external")
     if kind == "withdrawal":
         _check_free(work, account, amount)
     sides = (external, account.id) if kind == "deposit" else (account.id, external)
-    moved = ledger.transfer(work, *sides, amount, kind)
+    moved, movement_id = ledger.transfer(work, *sides, amount, kind), work.new_id()
     warn_of_low(work, moved.low)
-    movement_id = work.new_id()
-    MOVEMENTS.create(
-        work,
-        id=movement_id,
-        account_id=account.id,
-        transfer_id=moved.id,
-        reference=reference,
-        created_at=work.now,
-        undoes=undoes,
-    )
+    columns = {"account_id": account.id, "transfer_id": moved.id, "created_at": work.now}
+    MOVEMENTS.create(work, id=movement_id, **columns, **about)
     shown, action = f"{format_decimal(amount, account.asset)} {account.asset_code}", f"{account.kind}.{ACTIONS[kind]}"
-    server.record(work, action, account.name, amount=shown, reference=reference, undoes=undoes)
+    server.record(work, action, account.name, amount=shown, **about)
     if account.kind == "wallet":
-        _emit(work, account, kind, amount, reference)
+        _emit(work, account, kind, amount, about.get("reference"))
     elif account.kind == "liquidity":
         ledger.watch(work, account.id)
     return MOVEMENTS.by_id(work, movement_id)

@@ -9,24 +9,21 @@ from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 from payres.core.process.settings import local_url
-from payres.core.protocol.clock import format_time
-from payres.core.protocol.errors import InsufficientAccess, WrongState, require
+from payres.core.protocol.clock import format_time, format_time_if_any
+from payres.core.protocol.errors import WrongState, require
 from payres.core.protocol.urls import LINK_PATH, is_loopback
 from payres.core.protocol.wire import Resource
 from payres.core.store import server
 from payres.core.store.work import Work
 from payres.html import sign_in
 from payres.html.store.sessions import delete_sessions, end_access
-from payres.operator.declarations import CommandLine, Listing, Name, OperationForm, check_name, operation, said
+from payres.operator.declarations import CommandLine, Listing, OperationForm, check_name, operation, said
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store import operators
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord, find_operator
 
 Role = Annotated[Literal["full", "read-only"], said("full may do everything, read-only may look at everything.")]
 ACCESS: Final = "this is about who may do what"
-LET_IN: Final = "It sets a password, works once, and for 15 minutes. Hand it over yourself."
-MAY_LOOK: Final = "You may look at everything and change nothing"
-NONE: Final = "Nobody can sign in to the pages yet: `payres admin link` lets the first one in"
 ReadOnly = Annotated[bool, said("The operator can see everything and change nothing.")]
 
 
@@ -35,6 +32,10 @@ class ShownLink(Resource, frozen=True, kw_only=True):
     role: str
     url: str
     expires_at: str
+
+
+def shown_link(_: Work, made: ShownLink) -> ShownLink:
+    return made
 
 
 class Operator(Resource, frozen=True, kw_only=True):
@@ -51,9 +52,14 @@ class Operator(Resource, frozen=True, kw_only=True):
 
 def operator(work: Work, record: OperatorRecord) -> Operator:
     until, sessions, last = operators.access_of(work, record.id, work.now)
-    state = "active" if record.password_hash else "invited" if until else "locked out"
-    shown = {"state": state, "link_expires_at": until and format_time(until), "sessions": sessions}
-    return represent(Operator, record, **shown, last_sign_in_at=last and format_time(last))
+    return represent(
+        Operator,
+        record,
+        state="active" if record.password_hash else "invited" if until else "locked out",
+        link_expires_at=format_time_if_any(until),
+        sessions=sessions,
+        last_sign_in_at=format_time_if_any(last),
+    )
 
 
 def require_operator(work: Work, name: str) -> OperatorRecord:
@@ -73,7 +79,7 @@ OPERATOR: Final = Shape(
     page="/operators/{name}",
 )
 LINK: Final = Shape(
-    lambda _, made: made,
+    shown_link,
     fact("Link", "url", "secret"),
     Column("Role", "role"),
     Column("Works until (UTC)", "expires_at", "time"),
@@ -85,8 +91,12 @@ LINK: Final = Shape(
     shows=OPERATOR,
     command=CommandLine("admin list"),
     listing=Listing(
-        *("operators", NONE, "Operators", "/operators"),
-        "Who may use these pages. If nobody can sign in any more, `payres admin link` on the server helps.",
+        "operators",
+        "Nobody can sign in to the pages yet",
+        "Operators",
+        page="/operators",
+        about="Who may use these pages. If nobody can sign in, `payres admin link` on the server lets somebody in.",
+        advice="`payres admin link` lets the first one in",
     ),
 )
 def list_operators(work: Work) -> Sequence[OperatorRecord]:
@@ -94,7 +104,20 @@ def list_operators(work: Work) -> Sequence[OperatorRecord]:
     return OPERATORS.list(work, "ORDER BY name")
 
 
-@operation(command=CommandLine("admin link", "--name ann", text=lambda made: str(made.url)))
+@operation(
+    shows=LINK,
+    command=CommandLine("admin link", "--name ann", text=lambda made: str(made.url)),
+    form=OperationForm(
+        "Make the link",
+        title="New operator",
+        path="/new-operator",
+        lists="/operators",
+        will="You get a link to hand over yourself. It sets a password, works once, and for 15 minutes.",
+        moves_money=True,
+        because=ACCESS,
+    ),
+    shows_secret=True,
+)
 def make_link(
     work: Work,
     name: Annotated[str, said("The operator's name, as in the audit log.")] = "admin",
@@ -106,6 +129,9 @@ def make_link(
     out.
     """
     check_name(name, "sign-in")
+    known = find_operator(work, name)
+    if known is not None and known.password_hash and is_page(work):
+        raise WrongState(f"{name} can sign in already: remove that operator first", field="name")
     role = "read-only" if read_only else "full"
     operator = _replace(work, name, role, None)
     secret, expires_at = sign_in.make_link(work, OF_OPERATORS, operator.id)
@@ -122,56 +148,10 @@ def make_link(
 
 
 @operation(
-    shows=LINK,
-    form=OperationForm(
-        "Make the link",
-        title="New operator",
-        path="/new-operator",
-        lists="/operators",
-        will=LET_IN,
-        moves_money=True,
-        because=ACCESS,
-    ),
-    shows_secret=True,
-)
-def add_operator(work: Work, name: Name, role: Role) -> ShownLink:
-    """Let somebody in who is no operator yet. The audit log shows the name."""
-    if find_operator(work, name) is not None:
-        raise WrongState(f"There is an operator {name} already, whose page makes a new link", field="name")
-    return make_link(work, name, role == "read-only")
-
-
-@operation(
-    shows=LINK,
-    form=OperationForm(
-        "Make the link",
-        OPERATOR,
-        title="New link",
-        path="/operators/{name}/link",
-        will=[LET_IN, "The password ends now, and every browser is signed out."],
-        moves_money=True,
-        because=ACCESS,
-    ),
-    shows_secret=True,
-)
-def renew_link(work: Work, name: str) -> ShownLink:
-    """Make a new link for an operator, who keeps the role."""
-    found = require_operator(work, name)
-    _require_another(work, found)
-    return make_link(work, name, found.role == "read-only")
-
-
-@operation(
     shows=OPERATOR,
     command=CommandLine("admin role NAME ROLE", "ann read-only"),
     form=OperationForm(
-        "Change the role",
-        OPERATOR,
-        "{name} is {role} now",
-        path="/operators/{name}/role",
-        changes=True,
-        moves_money=True,
-        because=ACCESS,
+        "Change the role", OPERATOR, "{name} is {role} now", changes=True, moves_money=True, because=ACCESS
     ),
 )
 def set_role(work: Work, name: str, role: Role) -> OperatorRecord:
@@ -191,7 +171,6 @@ def set_role(work: Work, name: str, role: Role) -> OperatorRecord:
         "Sign out everywhere",
         OPERATOR,
         "{name} is signed out in every browser",
-        path="/operators/{name}/sign-out",
         is_over=lambda one: not one.sessions,
         presses=True,
     ),
@@ -212,7 +191,6 @@ def sign_out(work: Work, name: str) -> OperatorRecord:
         "{name} is no operator any more",
         "Remove this operator",
         back="/operators",
-        will="Sessions, links and the password end. What was done in this name stays in the audit log.",
         ends=True,
     ),
 )
@@ -229,19 +207,14 @@ def remove_operator(work: Work, name: str) -> Operator:
 
 def _require_another(work: Work, leaving: OperatorRecord) -> None:
     """Raises WrongState in the pages if nobody else could do everything there. Who has a shell can make a link."""
-    others = [one for one in OPERATORS.list(work, "WHERE id <> ?", leaving.id) if one.may_change and one.password_hash]
-    if not others and work.actor.startswith("page:"):
+    others = OPERATORS.list(work, "WHERE id <> ? AND role = 'full' AND password_hash NOTNULL", leaving.id)
+    if not others and is_page(work):
         raise WrongState(f"{leaving.name} is the last who may do everything here: let somebody else in first")
 
 
-def require_change(work: Work, session: str) -> str:
-    """Who is signed in, as the audit log names the actor. Raises SignInFailed for a session that has ended, and
-    InsufficientAccess for who may look only."""
-    actor = sign_in.authenticate(work, OF_OPERATORS, session)
-    found = find_operator(work, actor.partition(":")[2])
-    if found is None or not found.may_change:
-        raise InsufficientAccess(MAY_LOOK, reason="action")
-    return actor
+def is_page(work: Work) -> bool:
+    """Whether an operator acts in the pages, and not at a shell."""
+    return work.actor.startswith("page:")
 
 
 def set_password(work: Work, operator: OperatorRecord, password_hash: str) -> None:

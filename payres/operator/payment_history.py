@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Annotated, Final, NamedTuple
 
 from payres.core.http.requests import ActorRequest
 from payres.core.protocol.amounts import Asset, Offer, format_decimal
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.identifiers import moment_of
-from payres.core.protocol.urls import Urls
 from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import List, Resource, Text
 from payres.core.store import events, payments
@@ -31,12 +31,14 @@ from payres.html.sentences import ended
 from payres.interledger.node import node_of
 from payres.interledger.store import packets
 from payres.interledger.store.checkouts import Stage, checkouts_of
+from payres.interledger.store.peers import find_peer
 from payres.operator import grants, ledger, refunds
 from payres.operator.declarations import CommandLine, DecimalText, OperationForm, Reference, operation, said
 from payres.operator.deliveries import EventDelivery, deliveries_of, event_delivery
 from payres.operator.grants import Grant
 from payres.operator.ledger import LedgerEntry
 from payres.operator.payments import PAYMENT, Payment, PaymentName, payment, require_payment
+from payres.operator.peers import Peer, peer
 from payres.operator.shapes import Cell, Shape, Time, fact, labelled, path_of, represent
 from payres.operator.store.all_payments import PaymentRecord
 from payres.operator.store.entries import EntryRecord, page_of_entries
@@ -146,7 +148,7 @@ class PaymentHistory(Resource, frozen=True, kw_only=True):
     """A payment with what led to it and what followed; of payers, checkouts, refunds, ledger entries and packets, the
     newest hundred.
 
-    `payers` are the outgoing payments here that paid an incoming one.
+    `payers` are the outgoing payments here that paid an incoming one, `rejecting` the peers that rejected a packet.
     """
 
     payment: Payment
@@ -158,6 +160,7 @@ class PaymentHistory(Resource, frozen=True, kw_only=True):
     entries: list[LedgerEntry]
     has_earlier_entries: bool
     packets: list[Packet]
+    rejecting: list[Peer]
     refunds: list[Refund]
     events: list[PaymentEvent]
 
@@ -168,6 +171,7 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
     sent, wanted = OUTGOING.get(work, record.id), INCOMING.get(work, record.id)
     entries, bounds = page_of_entries(work, PageQuery(MAX_SHOWN, None, "older"), payment=record)
     newest = packets.newest_of_payment(work, record.id, MAX_SHOWN) if sent else []
+    rejecting = {name for one, name in newest if one.state == "rejected"}
     sent_back = payments.refunds_of(work, record.direction, record.id, MAX_SHOWN)
     return PaymentHistory(
         payment=payment(work, record),
@@ -182,6 +186,7 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
             represent(Packet, one, peer=peer, source_amount=str(one.source_amount), amount=str(one.amount))
             for one, peer in reversed(newest)
         ],
+        rejecting=[peer(work, one) for name in sorted(rejecting) if (one := find_peer(work, name))],
         refunds=[shown_refund(work, one) for one in sent_back],
         events=[
             represent(
@@ -366,19 +371,29 @@ def show_payment(work: Work, id: PaymentName) -> PaymentRecord:
     return require_payment(work, id)
 
 
-def story_of(history: PaymentHistory, urls: Urls | None = None) -> Sequence[Moment]:
+def story_of(history: PaymentHistory) -> Sequence[Moment]:
     """The moments, oldest first; at the same time, causes before their effects."""
     payment = history.payment
     moments = [
         *_agreed(history),
-        _begun(payment, urls),
+        _begun(payment),
         *(_moment(one.changed_at, _sentence_of(one)) for one in history.checkouts),
-        *map(_packet, history.packets),
+        *(_packet(payment, one) for one in history.packets),
+        *(_error(one) for one in history.rejecting if (one.last_error_at or "") >= payment.created_at),
         *map(_entry, history.entries),
         *_ended(history),
         *(_refund(payment, one) for one in history.refunds),
     ]
-    return sorted(moments, key=lambda one: one.at.text)  # a stable sort, which keeps the order at one time
+    moments.sort(key=lambda one: one.at.text)  # a stable sort, which keeps the order at one time
+    return [_folded([*same]) for _, same in groupby(moments, key=lambda one: one.said)]
+
+
+def _folded(same: Sequence[Moment]) -> Moment:
+    """The first of moments with the same sentence, which says how many they were, and when the last was."""
+    if len(same) == 1:
+        return same[0]
+    times = Cell(f" This was {len(same)} times, the last at ")
+    return Moment(same[0].at, [*same[0].said, times, same[-1].at, Cell(".")])
 
 
 def _agreed(history: PaymentHistory) -> Iterator[Moment]:
@@ -394,25 +409,33 @@ def _agreed(history: PaymentHistory) -> Iterator[Moment]:
         yield _moment(quote.created_at, f"{leaves}, and {quote.receive.text} arrives.")
 
 
-def _begun(payment: Payment, urls: Urls | None) -> Moment:
+def _begun(payment: Payment) -> Moment:
     wallet = _link("wallets", payment.wallet, payment.wallet)
     amount = "any amount" if payment.amount is None else f"{payment.asset_code} {payment.amount}"
     if payment.direction == "incoming":
         asked = f"The client {payment.client} asked for {amount}, to be paid into "
         return _moment(payment.created_at, asked, wallet, ".")
     url = payment.receiver or ""
-    own = urls and urls.resource_id("incoming-payments", url)
-    receiver = _link("payments", own, url) if own else url  # a payment of this server has a page
+    here = payment.receiver_wallet
+    receiver = _link("payments", url.rpartition("/")[2], here) if here else url
     refunded = payment.refund_of
     why: list[Cell | str] = [] if refunded is None else [", as a refund of ", _link("payments", refunded, "a payment")]
     begun = f"The payment began: at most {amount} from "
     return _moment(payment.created_at, begun, wallet, " to ", receiver, *why, ".")
 
 
-def _packet(packet: Packet) -> Moment:
-    sent = f"A packet of {packet.source_amount} in the smallest unit went to the peer "
+def _packet(payment: Payment, packet: Packet) -> Moment:
+    amount = format_decimal(int(packet.source_amount), Asset(payment.asset_code, payment.asset_scale))
     peer = _link("peers", packet.peer, packet.peer)
+    sent = f"A packet of {payment.asset_code} {amount} went to the peer "
     return _moment(format_time(moment_of(packet.id)), sent, peer, f". {OUTCOMES[packet.state]}")
+
+
+def _error(peer: Peer) -> Moment:
+    """The last error of a peer that rejected packets, and who owes whom now."""
+    limit = f"it may owe us {peer.asset_code} {peer.credit_limit}. What is owed is settled on its page."
+    said = f": {peer.last_error}. Now {peer.standing}; {limit}"
+    return _moment(peer.last_error_at or "", _link("peers", peer.name, f"The peer {peer.name}"), said)
 
 
 def _entry(entry: LedgerEntry) -> Moment:

@@ -8,6 +8,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.errors import InvalidRequest, require
+from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import Resource, Text, require_amount
 from payres.core.store import payments
 from payres.core.store.accounts import ASSETS, AssetRecord
@@ -36,8 +37,9 @@ PaymentName = Annotated[str, said(typed=lambda work, text: text.rpartition("/")[
 
 class Payment(Resource, frozen=True, kw_only=True):
     """`amount` is what an incoming payment requests, null for any, or the most that an outgoing one may debit; `moved`
-    is what was received or sent. `refunded` was sent back or is held for that, or came back. `refundOf` is the id of
-    the incoming payment that an outgoing one refunds to a wallet address; `grant` is an id too."""
+    is what was received or sent. `receiverWallet` is the path of the receiver's wallet, if that is here. `refunded` was
+    sent back or is held for that, or came back. `refundOf` is the id of the incoming payment that an outgoing one
+    refunds to a wallet address; `grant` is an id too."""
 
     id: str
     direction: Direction
@@ -51,6 +53,7 @@ class Payment(Resource, frozen=True, kw_only=True):
     asset_code: str
     asset_scale: int
     receiver: str | None
+    receiver_wallet: str | None
     grant: str | None
     refund_of: str | None
     failure: str | None
@@ -75,6 +78,7 @@ def payment(work: Work, record: PaymentRecord) -> Payment:
         refunded=format_decimal(refunded, wallet.asset),
         asset_code=wallet.asset_code,
         asset_scale=wallet.asset_scale,
+        receiver_wallet=_receiver_wallet(work, record),
         grant=record.grant_id,
         refund_of=_refund_of(work, record),
         metadata=None if record.metadata is None else Raw(record.metadata.encode()),
@@ -98,11 +102,10 @@ def _moved_of_all(one: Payment) -> Cell:
 
 
 def _what(one: Payment) -> str:
-    """Who pays whom: `alice pays pay.example`, `alice pays …0c1f8d11` for a receiver here, or `bob is paid`."""
-    if one.direction == "incoming":
+    """Who pays whom: `alice pays bob`, `alice pays pay.example`, or `bob is paid`."""
+    if one.receiver is None:
         return f"{one.wallet} is paid"
-    (here, _), (there, rest) = (url.split("://")[-1].split("/", 1) for url in (one.wallet_address, f"{one.receiver}/"))
-    return f"{one.wallet} pays {there if there != here else Cell(rest.split('/')[-2]).brief}"
+    return f"{one.wallet} pays {one.receiver_wallet or visible_url(one.receiver).host}"
 
 
 PAYMENT: Final = Shape(
@@ -135,6 +138,7 @@ PAYMENT: Final = Shape(
         "There are no such payments",
         "Payments",
         about="The amount is what a payment has received or sent, and of how much if not all.",
+        narrowed="used",
     ),
 )
 def list_payments(
@@ -152,6 +156,7 @@ def list_payments(
     max_: Annotated[DecimalText | UnsetType, said("Received or sent at most this amount; needs --wallet.")] = UNSET,
     reason: Annotated[Name | UnsetType, said("Failed with this text in the reason.")] = UNSET,
     grant: Annotated[Name | UnsetType, said("Only those that this grant paid.", metavar="ID")] = UNSET,
+    used: Annotated[bool, said("None without an amount that received nothing: a price that was looked at.")] = False,
 ) -> tuple[Sequence[PaymentRecord], PageBounds]:
     """List payments, newest first.
 
@@ -174,7 +179,14 @@ def list_payments(
         most=_amount(max_, asset, "max"),
         failure=reason or None,
         grant_id=grant or None,
+        used=used or None,
     )
+
+
+def _receiver_wallet(work: Work, record: PaymentRecord) -> str | None:
+    identifier = work.urls.resource_id("incoming-payments", record.receiver or "")
+    found = payments.INCOMING.get(work, identifier) if identifier else None
+    return WALLETS.by_id(work, found.wallet_address_id).path if found else None
 
 
 def _refund_of(work: Work, record: PaymentRecord) -> str | None:

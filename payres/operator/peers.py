@@ -39,7 +39,7 @@ from payres.operator.declarations import (
     operation,
     said,
 )
-from payres.operator.movements import MOVEMENT, UNDO
+from payres.operator.movements import MOVEMENT
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -387,7 +387,6 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[M
         done="{asset_code} {amount:money} came in: {standing}",
         title="They paid us",
         path="/peers/{name}/deposit",
-        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -407,7 +406,6 @@ def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = No
         done="{asset_code} {amount:money} went out: {standing}",
         title="We paid them",
         path="/peers/{name}/withdraw",
-        undo=UNDO,
         moves_money=True,
     ),
 )

@@ -120,7 +120,8 @@ class Shape:
     """How operators see things of one kind: `show` turns a record of the store into the struct of an answer.
 
     `read` finds the record by the names in the path of an endpoint or of its `page`, whose heading is its `name`. The
-    first of these names is the `member` of the struct, if that is called otherwise.
+    first of these names is the `member` of the struct, if that is called otherwise. `undo` is the path of the form that
+    takes back what made it.
     """
 
     def __init__(
@@ -131,12 +132,14 @@ class Shape:
         page: str = "",
         name: Callable[[Any], str] | None = None,
         member: str = "",
+        undo: str = "",
     ) -> None:
         self.show = show
         self.columns = columns
         self.read = read
         self.page = page
         self.member = member
+        self.undo = undo
         self.name = name or (lambda thing: columns[0].cell(thing).text)
 
     @property

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from payres.core.http.requests import ActorRequest
 from payres.core.payments import ledger
 from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.clock import format_time
@@ -24,6 +23,7 @@ from payres.html.store.sessions import OF_WALLETS, delete_sessions, end_access
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import (
+    Call,
     CommandLine,
     Currency,
     Listing,
@@ -35,7 +35,7 @@ from payres.operator.declarations import (
     operation,
     said,
 )
-from payres.operator.movements import MOVEMENT, UNDO
+from payres.operator.movements import MOVEMENT
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -223,7 +223,6 @@ def create_wallet(
         "Deposit",
         WALLET,
         done="{asset_code} {amount:money} were deposited; {name} has {asset_code} {balance:money}",
-        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -244,7 +243,6 @@ def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | 
         "Withdraw",
         WALLET,
         done="{asset_code} {amount:money} were withdrawn; {name} has {asset_code} {balance:money}",
-        undo=UNDO,
         moves_money=True,
     ),
 )
@@ -306,7 +304,7 @@ def activate(work: Work, wallet: WalletName) -> WalletRecord:
 
 @operation("PUT /wallets/{wallet}/password wallets:write")
 async def set_password(
-    call: ActorRequest,
+    call: Call,
     wallet: str,
     password: Annotated[str, Meta(min_length=MIN_PASSWORD_LENGTH, max_length=MAX_PASSWORD_LENGTH)],
     forget_browsers: bool = False,

@@ -109,7 +109,7 @@ LAST_ATTEMPT: Final = (
 WEBHOOK: Final = Shape(
     webhook,
     Column("URL", lambda one: Cell(one.url, "long", path_of("webhooks", one.id)), section="webhooks"),
-    Column("Name", "name", "long"),
+    Column("Name", "name", "long", titles=True),
     Column("Webhook", "id", "code", listed="in files"),
     Column("Events", "events", "long"),
     Column("State", "state", "state"),

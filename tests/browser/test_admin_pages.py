@@ -23,7 +23,16 @@ PATHS = (
     *("/peers/second", "/peers/second/unresolved-packets", "/assets", "/assets/USD/2", "/rates", "/new-api-key"),
     *("/webhooks/{webhook}", "/new-webhook"),
     *("/packets/{packet}", "/webhooks", "/webhooks/deliveries", "/api-keys", "/api-keys/{api_key}", "/audit-log"),
-    *("/exports", "/settings", "/wallets/nobody", "/nonsense"),
+    *(
+        "/search",
+        "/search?q=alice",
+        "/search?q=script&kind=payments",
+        "/search?q=nothing+of+this",
+        "/exports",
+        "/settings",
+        "/wallets/nobody",
+        "/nonsense",
+    ),
 )
 
 

@@ -49,7 +49,10 @@ def test_name_that_cannot_be_is_refused(payres: Command, tx: Work) -> None:
 
 
 def test_operators_are_listed_limited_signed_out_and_removed(payres: Command, as_json: AsJson, tx: Work) -> None:
-    assert "Nobody can sign in to the pages yet: `payres admin link`" in payres("admin", "list").stdout
+    assert (
+        "Nobody can sign in to the pages yet; `payres admin link` lets the first one in"
+        in payres("admin", "list").stdout
+    )
     for name in ("ann", "ben"):
         payres("admin", "link", "--name", name)
     heading, ann, ben = rows_of(payres("admin", "list"))

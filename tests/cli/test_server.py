@@ -245,8 +245,8 @@ def test_serve_demo_opens_wallets_once_and_tells_newcomers_what_to_do(payres: Co
             text = [process.stdout.readline() for _ in range(8)]
             consent = httpx2.get(text[5].split()[-1], timeout=TIMEOUT, headers={"Accept": "text/html"})
         assert text[0].startswith(f"payres {__version__} serves http://127.0.0.1:")
-        assert text[2].endswith("/alice  1000.00 USD, password alice-demo\n")
-        assert text[3].endswith("/bob  0.00 USD, password bob-demo\n")
+        assert text[2].endswith("/alice  USD 1000.00, password alice-demo\n")
+        assert text[3].endswith("/bob  USD 0.00, password bob-demo\n")
         base_url = text[0].split()[3]
         assert text[4] == f"Their owners sign in at {base_url}/account\n"
         assert (consent.status_code, "Demo shop" in consent.text) == (200, True)

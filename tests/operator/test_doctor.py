@@ -21,6 +21,7 @@ from payres.operator.doctor import Diagnosis, examine
 from payres.operator.part import store_missing_rates
 from payres.operator.store import status
 from payres.operator.store.status import note_check
+from payres.webhooks.store.webhooks import list_webhooks
 from tests.works import add_usd_peer, work_at
 
 NOW = 1_700_000_000_000_000
@@ -116,12 +117,14 @@ def test_page_of_a_finding_stands_for_a_command(work: Work) -> None:
     peer(f"UPDATE peer SET last_error = 'No answer', last_error_at = {NOW}")(work)
     webhook("last_error = 'It was answered with 500'")(work)
     paged = {subject: one for subject, one in found(work).items() if one.page is not None}
-    assert {one.page[1:] for one in paged.values() if one.page} == {("peers", "bank"), ("webhooks", "deliveries")}
+    [hook] = list_webhooks(work)
+    assert {one.page[1:] for one in paged.values() if one.page} == {("peers", "bank"), ("webhooks", hook.id)}
     assert all(one.fix is not None and one.fix.split("`")[1].startswith("payres ") for one in paged.values())
 
 
-def test_webhooks_and_peers_that_are_well_need_nothing(work: Work) -> None:
-    webhook("last_error = NULL")(work)
+@pytest.mark.parametrize("values", ["last_error = NULL", "state = 'paused', last_error = 'It was answered with 500'"])
+def test_webhooks_and_peers_that_are_well_need_nothing(work: Work, values: str) -> None:
+    webhook(values)(work)
     add_usd_peer(work, "bank", "10.00")
     assets.deposit_liquidity(work, "USD", 2, "100.00")
     assert broken(work) == set()

@@ -1,5 +1,4 @@
 import asyncio
-import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -8,11 +7,11 @@ import httpx2
 import pytest
 
 from payres.core.protocol.clock import SystemClock
-from payres.core.protocol.errors import NotFound, Unavailable, WrongState
+from payres.core.protocol.errors import NotFound, WrongState
 from payres.core.store.work import Work
 from payres.operator.backups import make_backup
 from payres.operator.invariant_checks import ledger_scans
-from payres.operator.long_work import PART_BYTES, BackupFile, list_backups, require_backup
+from payres.operator.long_work import list_backups, require_backup
 from payres.operator.services import LongWork, LongWorks, operator_of
 from tests.helpers import TIMEOUT
 from tests.instance import Instance, run_instance
@@ -66,23 +65,6 @@ def test_backup_that_a_program_asked_for_is_listed_with_it(program: Program) -> 
 
 def test_without_a_folder_there_are_no_backups(tx: Work) -> None:
     assert list_backups(tx) == []
-
-
-def test_file_is_sent_in_parts_and_ends_if_it_is_cut_or_removed(tx: Work, tmp_path: Path) -> None:
-    path = tmp_path / "payres-20260101T000000Z.db"
-    content = os.urandom(2 * PART_BYTES + 1)
-    path.write_bytes(content)
-    file, parts = BackupFile(path), list[bytes]()
-    while not file.done:
-        parts.append(file.encoded(tx))
-    assert (b"".join(parts), len(parts), file.length) == (content, 3, len(content))
-    file = BackupFile(path)
-    os.truncate(path, 0)
-    with pytest.raises(Unavailable, match="has become shorter"):
-        file.encoded(tx)
-    path.unlink()
-    with pytest.raises(Unavailable, match="cannot be read any more"):
-        file.encoded(tx)
 
 
 def test_backup_says_how_far_it_is(instance: Instance, tmp_path: Path) -> None:

@@ -161,6 +161,7 @@ CASES: Final = (
     Case("wallets.sign_out", lambda new: {"wallet": new.wallet()}, "wallet.sign_out"),
     Case("keys.list_keys", lambda new: {"wallet": new.keyed()["wallet"]}),
     Case("keys.revoke_key", lambda new: new.keyed(), "key.revoke"),
+    Case("search.search", lambda new: {"q": new.wallet()}),
     Case("grants.list_grants", lambda new: {"state": "denied"}),
     Case("grants.show_grant", lambda new: {"id": new.grant()}),
     Case("grants.decide", lambda new: {"id": new.asked(), "approve": False, "reason": "She told me so"}, "grant.deny"),
@@ -344,7 +345,7 @@ def test_each_operation_of_several_surfaces_is_in_the_table() -> None:
     are none; and links, which differ each time."""
     derived = {one.id for one in OPERATIONS.values() if len(surfaces(one)) > 1}
     others = {"unresolved_packets.resolve", "assets.withdraw_fees", "payments.refund", "wallets.make_password_link"}
-    others |= {"webhooks.test", "api_keys.create_api_key", "keys.add_key"}
+    others |= {"operators.make_link", "webhooks.test", "api_keys.create_api_key", "keys.add_key"}
     others |= {f"exports.export_{what}" for what in ("payments", "ledger", "statement")}
     assert derived - others <= {one.id for one in CASES}
 
@@ -447,7 +448,6 @@ FORMS: Final = [one for one in OPERATIONS.values() if one.form]
 # Things of the forms that CASES has none for.
 THINGS: Final[Mapping[str, Callable[[New], Given]]] = {
     "assets.withdraw_fees": lambda new: new.asset(),
-    "operators.renew_link": lambda new: {"name": new.operator()},
     "keys.add_key": lambda new: {"wallet": new.wallet()},
     "payments.refund": lambda new: {"id": new.payment()},
     "wallets.make_password_link": lambda new: {"wallet": new.wallet()},

@@ -84,6 +84,18 @@ def test_new_password_ends_what_the_old_one_opened_in_this_wallet_only(tx: Work,
     assert sessions.knows_browser(tx, sessions.OF_WALLETS, b"b", bob.id, NOW)
 
 
+def test_signing_out_leaves_the_password_and_the_browsers_that_are_known(tx: Work) -> None:
+    alice, bob = open_wallet(tx, password="old words"), open_wallet(tx, "bob")
+    for name, wallet in ((b"a", alice), (b"c", alice), (b"b", bob)):
+        sessions.insert_session(tx, sessions.OF_WALLETS, name, wallet.id, NOW)
+        sessions.insert_browser(tx, sessions.OF_WALLETS, name, wallet.id, NOW)
+    assert sessions.count_sessions(tx, sessions.OF_WALLETS, alice.id, NOW) == 2
+    assert verify_password(wallets.sign_out(tx, "alice"), "old words")
+    counts = [sessions.count_sessions(tx, sessions.OF_WALLETS, one.id, NOW) for one in (alice, bob)]
+    assert counts == [0, 1]
+    assert sessions.knows_browser(tx, sessions.OF_WALLETS, b"a", alice.id, NOW)
+
+
 def test_wrong_passwords_count_since_the_wallet_was_unlocked_or_got_a_password(tx: Work) -> None:
     assert open_wallet(tx).unlocked_at is None
     assert wallets.unlock(tx, "alice").unlocked_at == NOW

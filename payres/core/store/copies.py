@@ -15,6 +15,7 @@ from time import sleep
 from typing import BinaryIO, TypeVar
 
 T = TypeVar("T")
+StepNote = Callable[[str, int, int], object]  # gets the step, how much of it is done, and of how much
 
 PAGES_PER_STEP = 256
 LOGS = ("-wal", "-journal")  # an unclosed database is incomplete without its log
@@ -28,14 +29,13 @@ class DatabaseOpen(Exception):
 
 @contextmanager
 def copied(
-    source: Path, beside: Path, pause: int = 0, still: bool = False, note: Callable[[int, int], object] | None = None
+    source: Path, beside: Path, pause: int = 0, still: bool = False, note: StepNote = lambda *_: None
 ) -> Iterator[Path]:
     """A copy of the committed state, under a temporary name next to `beside`; deleted after the block unless renamed.
 
     Sleeps `pause` milliseconds after every megabyte, to leave disk and CPU to a server. `still` promises that nobody
-    writes to the source; then the source is not changed and no files are created beside it. Otherwise `note` gets the
-    numbers of pages that were copied and of all. Raises sqlite3.Error, OSError, DatabaseOpen if a `still` source is in
-    use.
+    writes to the source; then the source is not changed and no files are created beside it. Raises sqlite3.Error,
+    OSError, DatabaseOpen if a `still` source is in use.
     """
     with _temporary(beside) as partial:
         if still:
@@ -127,10 +127,9 @@ def _temporary(beside: Path) -> Iterator[Path]:
             side_file(Path(name), suffix).unlink(missing_ok=True)
 
 
-def _copy_pages(source: Path, partial: Path, pause: int, note: Callable[[int, int], object] | None) -> None:
-    def progress(_: int, remaining: int, total: int) -> None:
-        if note is not None:
-            note(total - remaining, total)
+def _copy_pages(source: Path, partial: Path, pause: int, note: StepNote) -> None:
+    def progress(_: int, left: int, pages: int) -> None:
+        note("Copying", pages - left, pages)
         sleep(pause / 1000)
 
     with closing(_connect(source)) as reader, closing(_connect(partial)) as writer:

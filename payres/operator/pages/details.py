@@ -24,53 +24,57 @@ from payres.html.sign_in import SignInGuard
 from payres.html.store.sessions import OF_WALLETS, count_sessions
 from payres.operator import assets, audit, deliveries, keys, payments, peers, wallets
 from payres.operator.api import all_operations
-from payres.operator.assets import ASSET, RATE, Asset
+from payres.operator.assets import ASSET
 from payres.operator.declarations import operation_of
 from payres.operator.deliveries import ATTEMPTS
 from payres.operator.doctor import lacking_rates
 from payres.operator.exports import export_statement
-from payres.operator.grants import GRANT, Grant, sees, spending_under
+from payres.operator.grants import GRANT, sees, spending_under
 from payres.operator.movements import MOVEMENT, Movement, undoable_until
 from payres.operator.pages.operations import filters_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.payment_history import HISTORY, show_payment, story_of
 from payres.operator.payments import PAYMENT, Payment
-from payres.operator.peers import PEER, Peer
+from payres.operator.peers import PEER
 from payres.operator.shapes import Cell, Column, Shape, facts_of, make_table, path_of
 from payres.operator.store.entries import MOVEMENTS
 from payres.operator.store.status import ledger_sums
 from payres.operator.unresolved_packets import list_unresolved, list_unresolved_payments, to_compare
-from payres.operator.wallets import WALLET, Wallet
-from payres.operator.webhooks import WEBHOOK, Webhook
+from payres.operator.wallets import WALLET
+from payres.operator.webhooks import WEBHOOK
 from payres.webhooks.sender import event_view
 
 FEW: Final = PageQuery(10, None, "older")
 LIVE_SECONDS: Final = 5
 
 
+def _nothing(*_: object) -> dict[str, Any]:
+    return {}
+
+
+Sections = Callable[[Work, OperatorVisit], dict[str, Any]]
+
+
 async def thing_page(
-    visit: OperatorVisit,
-    shape: Shape,
-    template: str = "thing.html",
-    more: Callable[[Work, OperatorVisit, Any], dict[str, Any]] = lambda *_: {},
+    visit: OperatorVisit, shape: Shape, template: str = "thing.html", more: Sections = _nothing
 ) -> Response:
     """The page of a thing: its facts, a button for each form about it that is not over, and what `more` finds."""
 
-    def unit(work: Work) -> dict[str, Any]:
-        thing = shape.find(work, **visit.segments)
-        about = [(one, one.form) for one in all_operations() if one.form and one.form.about is shape]
-        about = sorted((one for one in about if not one[1].is_over(thing)), key=lambda one: not one[1].moves_money)
-        urls = [f"{ADMIN_ROOT}{form.url_of(visit.segments)}" for _, form in about]
-        shown = {
-            "title": shape.name(thing),
-            "facts": facts_of(shape.columns, thing),
-            "forms": [(form, url) for (_, form), url in zip(about, urls, strict=True)],
-            "will": {url: one.sentences(thing) for (one, _), url in zip(about, urls, strict=True)},
-            "thing": thing,
-        }
-        return shown | more(work, visit, thing)
+    def unit(work: Work) -> tuple[Any, dict[str, Any]]:
+        return shape.find(work, **visit.segments), more(work, visit)
 
-    return visit.show(template, **await visit.read(unit))
+    thing, found = await visit.read(unit)
+    about = [(one, one.form) for one in all_operations() if one.form and one.form.about is shape]
+    about = sorted((one for one in about if not one[1].is_over(thing)), key=lambda one: not one[1].moves_money)
+    urls = [f"{ADMIN_ROOT}{form.url_of(visit.segments)}" for _, form in about]
+    shown = {
+        "title": shape.name(thing),
+        "facts": facts_of(shape.columns, thing),
+        "forms": [(form, url) for (_, form), url in zip(about, urls, strict=True)],
+        "will": {url: one.sentences(thing) for (one, _), url in zip(about, urls, strict=True)},
+        "thing": thing,
+    }
+    return visit.show(template, **shown | found)
 
 
 def _listed(work: Work, rule: Any, **given: Any) -> Any:
@@ -78,9 +82,10 @@ def _listed(work: Work, rule: Any, **given: Any) -> Any:
     return operation_of(rule).run(work, given).result
 
 
-def _of_wallet(work: Work, visit: OperatorVisit, thing: Wallet) -> dict[str, Any]:
-    path, owner = thing.path, wallets.require_wallet(work, thing.path)
-    moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path)]
+def _of_wallet(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+    path = visit.segments["wallet"]
+    owner, own_keys = wallets.require_wallet(work, path), _listed(work, keys.list_keys, wallet=path)
+    moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path, used=True)]
     moved += _listed(work, wallets.list_movements, page=FEW, wallet=path)
     newest = sorted(moved, key=lambda one: one.created_at, reverse=True)[: FEW.count]
     columns = [
@@ -90,14 +95,12 @@ def _of_wallet(work: Work, visit: OperatorVisit, thing: Wallet) -> dict[str, Any
         Column("State", partial(_standing, work), "state"),
     ]
     return {
-        "moved": make_table("Last movements", columns, newest, "Nothing has moved yet"),
-        "keys": [
-            (one, path_of("wallets", path, "keys", one.kid)) for one in _listed(work, keys.list_keys, wallet=path)
-        ],
-        "sessions": count_sessions(work, OF_WALLETS, owner.id, work.now),
-        "base": path_of("wallets", path),
+        "base": path_of("wallets", owner.path),
         "statement": filters_of(operation_of(export_statement)),
-        "tries": visit.context.part(SignInGuard).wrong_tries(owner, work.now),
+        "moved": make_table("Last movements", columns, newest, "Nothing has moved yet"),
+        "keys": [(one, path_of("wallets", path, "keys", one.kid)) for one in own_keys],
+        "sessions": count_sessions(work, OF_WALLETS, owner.id, work.now),
+        "tries": partial(visit.context.part(SignInGuard).wrong_tries, owner, work.now),  # in the event loop, later
     }
 
 
@@ -137,15 +140,16 @@ EVENT_COLUMNS: Final = (
 )
 
 
-def _of_payment(work: Work, visit: OperatorVisit, payment: Payment) -> dict[str, Any]:
-    history = operation_of(show_payment).run(work, {"id": payment.id})
+def _of_payment(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+    history = operation_of(show_payment).run(work, {"id": visit.segments["id"]})
+    payment = history.payment
     is_under_way = payment.state == "sending"
     rows = [(event, one) for event in history.events for one in event.deliveries or (None,)]
     is_live = is_under_way and visit.request.query_params.get("live") == "1"
     return {
-        "facts": facts_of(HISTORY.columns, history),
+        "facts": facts_of(HISTORY.columns[1:], history),
         "metadata": None if payment.metadata is None else _indented(bytes(payment.metadata)),
-        "moments": story_of(history, work.urls),
+        "moments": story_of(history),
         "history": history,
         "events": make_table("Events", EVENT_COLUMNS, rows, "There are none any more: they are kept 30 days"),
         "is_under_way": is_under_way,
@@ -159,12 +163,18 @@ def _indented(json: bytes) -> str:
 
 
 # What an app does with the wallet's money, by the state of its grant.
-VERBS: Final = {"pending": "asks to pay", "expired": "asked to pay", "denied": "asked to pay", "revoked": "could pay"}
+VERBS: Final = {
+    "pending": "asks to pay",
+    "expired": "asked to pay",
+    "denied": "asked to pay",
+    "lapsed": "could pay",
+    "revoked": "could pay",
+}
 
 
-def _of_grant(work: Work, visit: OperatorVisit, grant: Grant) -> dict[str, Any]:
-    own = work.urls.wallet_path(grant.wallet_address or "")
-    spending, english = spending_under(grant), Language("en", work.now)
+def _of_grant(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+    grant, english = GRANT.find(work, **visit.segments), Language("en", work.now)
+    own, spending = work.urls.wallet_path(grant.wallet_address or ""), spending_under(grant)
     paid = _listed(work, payments.list_payments, page=FEW, grant=grant.id)
     columns = [column for column in PAYMENT.on_pages if column.label not in {"Direction", "Wallet"}]
     return {
@@ -194,8 +204,8 @@ def _receiver(work: Work, url: str) -> str:
     return found[1].name if found else visible_url(url).host
 
 
-def _of_peer(work: Work, visit: OperatorVisit, peer: Peer) -> dict[str, Any]:
-    name = peer.name
+def _of_peer(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+    name = visit.segments["name"]
     record, columns = peers.require_peer(work, name), [*MOVEMENT.on_pages, Column("By", partial(_moved_by, work))]
     settlements = _listed(work, peers.list_settlements, page=FEW, name=name)
     return {
@@ -216,8 +226,8 @@ def _moved_by(work: Work, one: Movement) -> str:
     return audit.told(entry)[0].text if entry and entry.created_at == one.created_at else ""
 
 
-def _of_asset(work: Work, visit: OperatorVisit, asset: Asset) -> dict[str, Any]:
-    record = assets.require_asset(work, asset.asset_code, asset.asset_scale)
+def _of_asset(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+    record = assets.require_asset(work, visit.segments["code"], int(visit.segments["scale"]))
     rates = [one for one in _listed(work, assets.list_rates) if record.code in {one.base, one.counter}]
     moved = _listed(work, assets.list_liquidity, page=FEW, code=record.code, scale=record.scale)
     return {
@@ -225,34 +235,35 @@ def _of_asset(work: Work, visit: OperatorVisit, asset: Asset) -> dict[str, Any]:
         "fee": partial(fee_on, fee=Fee(record.fee_fixed, record.fee_basis_points)),
         "sums": ledger_sums(work),
         "lacking": lacking_rates(work),
-        "rates": make_table("Rates", RATE.on_pages, rates, "No rate of it is set"),
+        "rates": make_table("Rates", assets.RATE.on_pages, rates, "No rate of it is set"),
         "moved": make_table("Liquidity in and out", MOVEMENT.on_pages, moved, "Nothing was deposited yet"),
     }
 
 
-def _of_webhook(work: Work, visit: OperatorVisit, webhook: Webhook) -> dict[str, Any]:
+def _of_webhook(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     def sent(event_id: str) -> str | None:
         event = find_event(work, event_id)
         return None if event is None else _indented(encode(event_view(event)))
 
     at = ATTEMPTS.columns[0]
-    found = _listed(work, deliveries.list_attempts, id=webhook.id)
+    found = _listed(work, deliveries.list_attempts, id=visit.segments["id"])
     return {
         "attempts": [(one, at.cell(one), sent(one.event)) for one in found],
-        "again": path_of("webhooks", webhook.id, "send"),
-        "deliveries": f"{path_of('webhooks', 'deliveries')}?webhook={webhook.id}",
+        "again": path_of("webhooks", visit.segments["id"], "send"),
+        "deliveries": f"{path_of('webhooks', 'deliveries')}?webhook={visit.segments['id']}",
     }
 
 
 def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]]:
     """The page of each kind of thing that a form is about, by its path."""
     shapes = {one.form.about for one in all_operations() if one.form and one.form.about}
-    own: Mapping[Shape, dict[str, Any]] = {
-        WALLET: {"template": "wallet.html", "more": _of_wallet},
-        PEER: {"template": "peer.html", "more": _of_peer},
-        ASSET: {"template": "asset.html", "more": _of_asset},
-        WEBHOOK: {"template": "webhook.html", "more": _of_webhook},
-        PAYMENT: {"template": "payment.html", "more": _of_payment},
-        GRANT: {"template": "grant.html", "more": _of_grant},
+    pages = {one.page: partial(thing_page, shape=one) for one in shapes if one.page}
+    return {
+        **pages,
+        WALLET.page: partial(thing_page, shape=WALLET, template="wallet.html", more=_of_wallet),
+        PEER.page: partial(thing_page, shape=PEER, template="peer.html", more=_of_peer),
+        WEBHOOK.page: partial(thing_page, shape=WEBHOOK, template="webhook.html", more=_of_webhook),
+        ASSET.page: partial(thing_page, shape=ASSET, template="asset.html", more=_of_asset),
+        PAYMENT.page: partial(thing_page, shape=PAYMENT, template="payment.html", more=_of_payment),
+        GRANT.page: partial(thing_page, shape=GRANT, template="grant.html", more=_of_grant),
     }
-    return {one.page: partial(thing_page, shape=one, **own.get(one, {})) for one in shapes if one.page}

@@ -50,6 +50,7 @@ LABELS: Final = {
     "object": "To what contains",
     "withoutConsent": "Without consent too",
     "canSignIn": "Owner has a password",
+    "used": "Without prices only looked at",
 }
 # Labels of fields that are no English words.
 FIELDS: Final = {"ilp_address": "ILP address", "url": "URL", "asset_scale": "Decimals", "max_packet": "Largest packet"}
@@ -71,7 +72,8 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
     if non_empty != parameters:  # forms send empty fields
         return redirect(_url(visit, non_empty))
     filters = read_filters(request, operation, (FORMAT,))
-    given = operation_parameters(request, operation, filters)
+    narrowed = ({listing.narrowed: "true"} if listing.narrowed else {}) | filters
+    given = operation_parameters(request, operation, narrowed)
     found = await visit.read(partial(operation.run, given=given))
     count = given["page"].count if operation.is_paged else DEFAULT_PAGE
     title = listing.title.format(**visit.segments)
@@ -87,7 +89,7 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         query=request.url.query,
         new=_new(listing.page or operation.path),
         table=make_table(title, shape.on_pages, found.result, listing.none),
-        filters=filters_of(operation, filters),
+        filters=filters_of(operation, narrowed),
         is_filtered=bool(filters),
         counts=COUNTS if operation.is_paged else (),
         count=count,
@@ -142,7 +144,7 @@ def filters_of(operation: Operation, given: Mapping[str, str] = {}) -> Sequence[
             continue
         name = operation.wire_names[one.name]
         options = ["true", "false"] if one.is_mark else [*one.choices]
-        default = one.default if isinstance(one.default, str) else ""
+        default = "false" if one.is_mark else one.default if isinstance(one.default, str) else ""
         value = given.get(name) or default
         found.append(Filter(name, LABELS.get(name, name.capitalize()), value, options, name in DAYS, not default))
     return found
@@ -243,7 +245,9 @@ class OperationPage:
             shape = self.operation.shows
             assert shape is not None
             return visit.show("made.html", subject=subject, action=self.form, facts=facts_of(shape.columns, answer))
-        say(visit, Done(self._sentence(answer, subject), _filled(self.form.undo, _members(answer))))
+        undo = self.operation.shows.undo if self.operation.shows else ""
+        undo = _filled(undo, _members(answer)) if undo != self.form.path else ""
+        say(visit, Done(self._sentence(answer, subject), undo))
         return redirect(subject.back)
 
     async def _carry_out(self, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:

@@ -1,5 +1,6 @@
 """The pages of the server itself: its backups, the ledger check, and the settings in effect."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,16 +14,16 @@ from payres.core.store.connections import free_bytes
 from payres.html.html import redirect
 from payres.html.language import chosen, clocks, set_zone
 from payres.html.visits import Form
-from payres.operator.long_work import BACKUP, NONE, list_backups
+from payres.operator.declarations import operation_of
+from payres.operator.long_work import BACKUP, NONE, begin_backup, begin_check, list_backups
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.services import operator_of
-from payres.operator.shapes import Cell, Column, Fact, format_size, make_table
+from payres.operator.shapes import Cell, Column, DataTable, format_size, make_table
 
 REFRESH_SECONDS: Final = 5
 SECRET: Final = frozenset({"metrics_token"})
 # Replaces secrets, and URL queries, which may contain one.
 MASK: Final = "••••••••"
-NOT_YET: Final = "Nobody has begun one here since the server started"
 CHECK_COLUMNS: Final = (
     Column("Must hold", "claim", "long"),
     Column("State", lambda one: "holds" if one.holds else "broken", "state"),
@@ -33,41 +34,48 @@ CHECK_COLUMNS: Final = (
 
 async def backups_page(visit: OperatorVisit) -> Response:
     """The backups in the folder, how far one is that is being made, and the schedule."""
-    kept, facts = await visit.read(
+    kept, schedule = await visit.read(
         lambda work: ([BACKUP.show(work, one) for one in list_backups(work)], _schedule(work.settings))
     )
-    facts.append(("Kept here", Cell(f"{len(kept)}, together {format_size(sum(one.bytes for one in kept))}")))
-    return _show(visit, "backup", "backups.html", make_table("Backups", BACKUP.on_pages, kept, NONE), facts)
+    about = "A file holds everything, secrets too; a download asks for your password. `payres restore` brings one back."
+    table = make_table("Backups", BACKUP.on_pages, kept, NONE)
+    return _show(visit, "backup", begin_backup, table, [about, schedule])
 
 
-def _schedule(settings: Settings) -> list[Fact]:
-    every, folder = settings.backup_every, settings.backup_directory
-    pause = f"every {every // 3600} hours" if every % 3600 == 0 else f"every {every} seconds"
-    facts = [("Made", Cell(pause if every else "only when asked"))]
-    facts += [("The schedule keeps", Cell(f"the last {settings.backup_keep}"))] if every else []
-    if folder and Path(folder).is_dir():
-        facts.append(("Into", Cell(f"{folder}, {format_size(free_bytes(Path(folder)))} free", "long")))
-    return facts
+def _schedule(settings: Settings) -> str:
+    made, folder = "Backups are made only when asked for", Path(settings.backup_directory)
+    if settings.backup_every:
+        made = f"One is made every {settings.backup_every / 3600:g} hours, and the last {settings.backup_keep} are kept"
+    if settings.backup_directory and folder.is_dir():
+        made += f", in `{folder}` with {format_size(free_bytes(folder))} free"
+    return (
+        f"{made}. The settings `backup_directory`, `backup_every` and `backup_keep` say so: to change them, edit"
+        " `payres.toml` or the environment and start the server again."
+    )
 
 
 async def check_page(visit: OperatorVisit) -> Response:
     """What the last check that was begun here has found, and how far one is that is under way."""
     latest = operator_of(visit.context).long_works.latest.get("check")
     checks = latest.outcome.checks if latest and latest.outcome else ()
-    return _show(visit, "check", "ledger_check.html", make_table("Checks", CHECK_COLUMNS, checks, NOT_YET), [])
+    table = make_table("Ledger check", CHECK_COLUMNS, checks, "Nobody has begun one here since the server started")
+    about = "The server also checks by itself all the time, and takes no payments when something does not hold."
+    return _show(visit, "check", begin_check, table, [about])
 
 
-def _show(visit: OperatorVisit, kind: str, template: str, table: Any, facts: list[Fact]) -> Response:
-    """A page that looks again by itself while a long work of this kind is under way."""
+def _show(
+    visit: OperatorVisit, kind: str, rule: Callable[..., Any], table: DataTable, about: Sequence[str]
+) -> Response:
+    """A page that looks again by itself while a long work of this kind, which the rule begins, is under way."""
     latest = operator_of(visit.context).long_works.latest.get(kind)
     is_running = latest is not None and latest.ended_at is None
     return visit.show(
-        template,
+        "long_work.html",
         table=table,
-        facts=facts,
+        about=about,
+        form=operation_of(rule).form,
         latest=latest,
         since=latest and Cell(format_time(latest.began_at), "time"),
-        until=latest and latest.ended_at and Cell(format_time(latest.ended_at), "time"),
         is_running=is_running,
         refresh=REFRESH_SECONDS if is_running else None,
     )

@@ -8,23 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-import msgspec
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.core.http.routing import Handler, Route
-from payres.core.protocol.errors import InsufficientAccess, InvalidRequest, nothing_here
+from payres.core.protocol.errors import InvalidRequest, nothing_here
 from payres.core.protocol.urls import ADMIN_API, ADMIN_ROOT
 from payres.html.html import load_templates, serve_page
 from payres.html.visits import Form
 from payres.operator.api import all_operations
 from payres.operator.exports import export_ledger, export_payments, export_statement
-from payres.operator.operators import MAY_LOOK, require_change
 from payres.operator.pages import overview, server
 from payres.operator.pages.details import thing_pages
 from payres.operator.pages.operations import OperationPage, exports_page, send_file, show_list
-from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit, Page
+from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit, Page, may_only_look
 
 
 class PageConvertor(StringConvertor):
@@ -46,6 +44,7 @@ PAGES: Final[Mapping[str, Callable[..., Any]]] = {
     "/backups": server.backups_page,
     "/ledger-check": server.check_page,
     "/settings": server.settings_page,
+    "/search": overview.search_page,
 }
 
 
@@ -94,7 +93,5 @@ async def _carry_out(visit: OperatorVisit, form: Form, page: Page) -> Response:
     if not isinstance(page, OperationPage):
         raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
     if not visit.operator.may_change:
-        raise InsufficientAccess(MAY_LOOK, reason="action")
-    # Each unit asks again: the role may have changed meanwhile.
-    authentic = partial(require_change, session=visit.session)
-    return await page.act(msgspec.structs.replace(visit, authenticate=authentic), form)
+        raise may_only_look()
+    return await page.act(visit, form)

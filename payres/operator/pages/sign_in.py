@@ -1,7 +1,6 @@
 """Signing in to the operator's pages, by a link that sets a password or by name and password."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -11,7 +10,7 @@ from starlette.responses import Response
 from payres import __version__
 from payres.core.http.context import Context, context_of
 from payres.core.http.error_answers import note_error
-from payres.core.protocol.errors import DomainError
+from payres.core.protocol.errors import DomainError, InsufficientAccess
 from payres.core.protocol.limits import MIN_PASSWORD_LENGTH
 from payres.core.store.work import Work
 from payres.html.forms import Cookies, check_sign_in, render_sign_in
@@ -28,7 +27,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     **{name: {name: f"/{name.lower()}"} for name in ("Wallets", "Payments", "Grants", "Peers")},
     "Currencies": {"Currencies": "/assets", "Exchange rates": "/rates"},
     "Programs": {"Webhooks": "/webhooks", "API keys": "/api-keys", "Exports": "/exports"},
-    "Server": {"Backups": "/backups", "Operators": "/operators", "Audit log": "/audit-log", "Settings": "/settings"},
+    "Server": {"Backups": "/backups", "Operators": "/operators", "Audit log": "/audit-log"}
+    | {"Ledger check": "/ledger-check", "Settings": "/settings"},
 }
 WRONG: Final = "This name and this password do not belong together"
 
@@ -81,7 +81,14 @@ class OperatorSignIn(SignIn[OperatorVisit]):
             return OPERATORS.by_id(work, found.account_id) if found else None
 
         operator = await context_of(request).database.read(unit)
-        authentic = partial(authenticate, kind=OF_OPERATORS, session=session)
+
+        def authentic(work: Work) -> str:
+            actor = authenticate(work, OF_OPERATORS, session)
+            is_limited = operator and operator.may_change and not OPERATORS.by_id(work, operator.id).may_change
+            if request.method == "POST" and is_limited:  # since the request began
+                raise may_only_look()
+            return actor
+
         return OperatorVisit(request, authentic, session, operator) if operator else None
 
     def show_sign_in(self, request: Request, error: DomainError | None, name: str | None) -> Response:
@@ -94,6 +101,11 @@ class OperatorSignIn(SignIn[OperatorVisit]):
             note_error(request, error)
         values = {"problem": error and str(error), "name": account.name, "least": MIN_PASSWORD_LENGTH}
         return render_sign_in(request, "admin/link.html", values, error.status if error else 200)
+
+
+def may_only_look() -> InsufficientAccess:
+    """The error for an operator whose role allows no changes."""
+    return InsufficientAccess("You may look at everything and change nothing", reason="action")
 
 
 OPERATOR_SIGN_IN: Final = OperatorSignIn()

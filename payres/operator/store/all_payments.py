@@ -77,6 +77,7 @@ def page_of_payments(
     least: int | None = None,
     most: int | None = None,
     failure: str | None = None,
+    used: bool | None = None,
 ) -> tuple[Sequence[PaymentRecord], PageBounds]:
     """A page, newest first. There are indexes by wallet and by grant; other filters are applied to each row.
 
@@ -93,6 +94,7 @@ def page_of_payments(
         "p.moved >= ?": least,
         "p.moved <= ?": most,
         "instr(lower(p.failure), lower(?)) > 0": failure,
+        "(p.direction = 'outgoing' OR p.amount IS NOT NULL OR p.moved > 0) = ?": used,
         **_state_conditions(state, now),
     }
     given = {condition: value for condition, value in conditions.items() if value is not None}

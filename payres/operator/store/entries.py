@@ -156,8 +156,8 @@ class NamedAccount(msgspec.Struct, frozen=True):
 
 
 class MovementRecord(msgspec.Struct, frozen=True):
-    """A row of `movement` with the kind and amount of its transfer; kind is `deposit` or `withdrawal`. `account` is the
-    name of its account, such as `wallet alice`, undone_by the movement that undoes it."""
+    """A row of `movement` with the kind and amount of its transfer; kind is `deposit` or `withdrawal`. undone_by is the
+    movement that undoes it."""
 
     id: str
     account_id: int
@@ -168,13 +168,6 @@ class MovementRecord(msgspec.Struct, frozen=True):
     undone_by: str | None
     kind: str
     amount: int
-    account: str
-    asset_code: str
-    asset_scale: int
-
-    @property
-    def asset(self) -> Asset:
-        return Asset(self.asset_code, self.asset_scale)
 
 
 NAMED_ACCOUNTS = Table(
@@ -187,15 +180,11 @@ NAMED_ACCOUNTS = Table(
 )
 MOVEMENTS = Table(
     MovementRecord,
-    "movement m JOIN transfer t ON t.id = m.transfer_id JOIN account a ON a.id = m.account_id"
-    " JOIN asset s ON s.id = a.asset_id",
+    "movement m JOIN transfer t ON t.id = m.transfer_id",
     prefix="m.",
     undone_by="(SELECT id FROM movement WHERE undoes = m.id)",
     kind="t.kind",
     amount="t.amount",
-    account=account_name("a"),
-    asset_code="s.code",
-    asset_scale="s.scale",
 )
 
 

@@ -21,7 +21,7 @@ from payres.core.store.rows import PageQuery, Table, first_row_from, page_of_wal
 from payres.core.store.work import Transaction
 from payres.html.store import sessions
 from payres.interledger.store import checkouts, packets, peers
-from payres.operator.store import all_payments, entries, operators
+from payres.operator.store import all_payments, entries, operators, search
 from payres.operator.store.all_payments import PaymentRecord
 from payres.people.store import activity
 from payres.webhooks.store import webhooks
@@ -32,7 +32,7 @@ WITH_QUERIES = {
     "interledger": ("packets", "peers"),
     "html": ("sessions",),
     "webhooks": ("webhooks",),
-    "operator": ("entries", "operators"),
+    "operator": ("entries", "operators", "search"),
     "people": ("activity",),
 }
 MODULES = [import_module(f"payres.{part}.store.{name}") for part, names in WITH_QUERIES.items() for name in names]
@@ -85,7 +85,7 @@ OTHERS = {
     *("payments.payers_of", "all_payments.payments_in_order", "peers.outgoing_token", "sessions.end_all"),
     *("payments.delivered_here", "payments.open_parts", "payments.refunds_of"),
     *("wallets.count_wallets", "wallets.find_with_wallet", "events.delete_old_events"),
-    *("webhooks.release_events", "webhooks.count_failed_deliveries", "packets.count_unresolved"),
+    *("search.find_newest", "webhooks.release_events", "webhooks.count_failed_deliveries", "packets.count_unresolved"),
 }
 
 
@@ -132,11 +132,19 @@ PAYMENT_PAGES: dict[str, Query] = {
         dict[str, Any](),
         {"wallet_id": 1, "counterpart": 1, "state": "pending", "least": 1, "most": 2},
         {"counterpart": "https://a.example", "state": "failed", "failure": "x", "direction": "outgoing"},
-        {"state": "expired", "since": 1, "until": 2, "counterpart": 1},
+        {"state": "expired", "since": 1, "until": 2, "counterpart": 1, "used": True},
     )
 } | {
     "payments_in_order": call(all_payments.payments_in_order, "1", "2", 0, 9, None, 5),
     "payments_in_order, wallet_id": call(all_payments.payments_in_order, "1", "2", 0, 9, 1, 5),
+}
+SEARCHES: dict[str, Query] = {
+    f"find_newest of {name}": call(search.find_newest, table, conditions, 5)
+    for name, table, conditions in (
+        ("payments", all_payments.PAYMENTS, [search.contains(["p.id", "p.receiver"], ["1"]), search.worth(1, 1)]),
+        ("grants", search.GRANTS_OF_CLIENTS, [search.contains(["c.identity"], ["1", "2"]), search.of_wallets([1])]),
+        ("changes", server.AUDIT, [search.contains(["object", "details"], ["1"])]),
+    )
 }
 ASKED_FOR = asked_for()
 QUERIES: dict[str, Query] = (
@@ -300,6 +308,14 @@ def test_page_of_payments_is_walked_in_its_order(connection: RecordingConnection
             assert plan[0] == "MERGE (UNION ALL)"
         if "wallet_id" in name:
             assert [step for step in plan if "_payment_of_wallet (wallet_address_id=? AND id" in step][1:], plan
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_search_walks_the_newest_rows_along_their_key(connection: RecordingConnection, name: str) -> None:
+    for sql, plan in plans(connection, SEARCHES[name]).items():
+        assert not [step for step in plan if "B-TREE" in step or "AUTOMATIC" in step or step.startswith("SCAN")], plan
+        walks = [step for step in plan if step.startswith("SEARCH") and ("(id>?" in step or "grant_id>?" in step)]
+        assert sql.count("OFFSET") or len(walks) == (2 if "payments" in name else 1), plan
 
 
 def test_entries_of_a_payment_are_walked_in_an_index(connection: RecordingConnection) -> None:

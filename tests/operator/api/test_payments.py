@@ -59,12 +59,15 @@ def test_payments_are_found_by_what_they_are(program: Program, shop: Shop) -> No
     assert listed(program, wallet=shop.path, counterpart=shop.payer) == [ids[1], ids[0]]
     assert listed(program, counterpart=program.instance.wallet(shop.path)) == paid[::-1]
     assert listed(program, counterpart="https://nobody.example/") == []
+    looked_at = id_of(shop.bill())
+    assert listed(program, wallet=shop.path, first="1") == [looked_at]
+    assert listed(program, wallet=shop.path, used="true") == ids[::-1], "it asks for nothing, and has nothing"
     made = program.get(f"/payments/{ids[1]}")["payment"]["createdAt"]
     assert listed(program, wallet=shop.path, to=made) == ids[:1]
     assert listed(program, wallet=shop.path, **{"from": "2100-01-01T00:00:00Z"}) == []
     assert listed(program, wallet=shop.payer, state="failed", reason="gone") == []
-    page = program.get("/payments", wallet=shop.path, first=1)
-    rest = program.get("/payments", wallet=shop.path, cursor=page["pagination"]["endCursor"])
+    page = program.get("/payments", wallet=shop.path, used="true", first=1)
+    rest = program.get("/payments", wallet=shop.path, used="true", cursor=page["pagination"]["endCursor"])
     assert [one["id"] for one in page["result"] + rest["result"]] == ids[::-1]
 
 

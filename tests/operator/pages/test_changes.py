@@ -3,6 +3,7 @@
 import re
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx2
 import pytest
 
 from payres.core.signatures.jwk import jwk_from_public_bytes
@@ -13,7 +14,7 @@ from payres.operator import api_keys, keys, wallets
 from payres.operator.store.operators import API_KEYS
 from payres.operator.wallets import deposit
 from tests.core.payments.test_refunds import pay_from_remote
-from tests.helpers import last_segment, usd, wait_until
+from tests.helpers import TIMEOUT, last_segment, sign_in_token, usd, wait_until
 from tests.instance import Instance
 from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
 from tests.operator.pages.seed import Seeded, fill
@@ -84,6 +85,36 @@ def test_undo_says_what_is_left_of_the_money(payres: Instance, ann: Browser) -> 
     answer = ann.send(undo, choice="undo")
     assert answer.status_code == 403
     assert "The wallet spent has USD 3.50 free, less than USD 12.50." in words_of(answer)
+
+
+def test_wallet_says_that_its_owner_is_locked_out_until_it_is_unlocked(ann: Browser, payres: Instance) -> None:
+    payres.create_wallet("erin", password=PASSWORD)
+    with httpx2.Client(base_url=payres.base_url, timeout=TIMEOUT) as http:
+        for _ in range(5):
+            form = {"choice": "sign-in", "wallet": "erin", "password": "wrong", "csrf": sign_in_token(http, "/account")}
+            assert http.post("/account", data=form).status_code == 401
+    words = ann.words("/admin/wallets/erin")
+    assert re.search(r"Wrong tries locked until \d\d:\d\d 5 in 15 minutes, from 1 address ", words)
+    assert ann.send("/admin/wallets/erin/unlock", choice="unlock").status_code == 303
+    assert "Wrong tries" not in ann.words("/admin/wallets/erin")
+
+
+def test_wallets_without_a_password_and_inactive_ones_are_one_press_away(ann: Browser, payres: Instance) -> None:
+    for path in ("new", "known", "shut"):
+        payres.create_wallet(path, password=PASSWORD if path == "known" else None)
+    payres.write(lambda work: wallets.deactivate(work, "shut"))
+    page = ann.get("/admin/wallets").text
+    found = {name: re.search(rf'href="/admin/wallets([^"]*)"[^>]*>{name}<', page) for name in wallets.VIEWS}
+    listed = {
+        name: {row["Wallet"] for row in ann.rows(f"/admin/wallets{match[1]}")} & {"new", "known", "shut"}
+        for name, match in found.items()
+        if match
+    }
+    assert listed == {
+        "All": {"new", "known", "shut"},
+        "No password yet": {"new", "shut"},
+        "Deactivated": {"shut"},
+    }
 
 
 def test_key_of_a_wallet_is_revoked(payres: Instance, ann: Browser) -> None:

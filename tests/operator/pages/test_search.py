@@ -1,0 +1,65 @@
+"""The page of the search, as operators read it."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.instance import Instance, run_instance
+from tests.operator.pages.browser import Browser
+from tests.operator.pages.seed import HOSTILE, Seeded, fill
+
+
+@pytest.fixture(scope="module")
+def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with run_instance(tmp_path_factory.mktemp("pages") / "payres.db") as instance:
+        yield instance
+
+
+@pytest.fixture(scope="module")
+def seeded(payres: Instance) -> Seeded:
+    return fill(payres)
+
+
+def marked(ann: Browser, text: str) -> set[str]:
+    """The words that the page marks."""
+    return set(re.findall("<mark>(.*?)</mark>", ann.get("/admin/search", q=text).text))
+
+
+def test_kinds_have_their_rows_and_a_view_each(ann: Browser, seeded: Seeded) -> None:
+    page = ann.get("/admin/search", q="ALICE").text
+    assert re.findall(r"<h2>(.*?)</h2>", page) == ["Wallets", "Payments", "Grants", "Changes"]
+    kinds = re.findall(r'href="/admin/search\?q=ALICE&amp;kind=(\w+)"', page)
+    assert kinds[:2] == ["wallets", "payments"]
+    assert 'href="/admin/wallets/alice"' in page
+    words = ann.words("/admin/search", q="ALICE", kind="grants")
+    assert "for “ALICE” All " in words
+    assert re.findall(r"<h2>(.*?)</h2>", ann.get("/admin/search", q="ALICE", kind="grants").text) == ["Grants"]
+    assert marked(ann, "ALICE") == {"alice", "Alice"}
+
+
+def test_id_leads_to_its_thing(ann: Browser, seeded: Seeded) -> None:
+    page = ann.get("/admin/search", q=f"https://elsewhere.example/outgoing-payments/{seeded.outgoing}").text
+    assert re.findall(r"<h2>(.*?)</h2>", page) == ["Payments"]
+    assert f'href="/admin/payments/{seeded.outgoing}"' in page
+    assert marked(ann, seeded.outgoing[-6:]) == {seeded.outgoing[-6:]}
+
+
+def test_nothing_is_said_kindly(ann: Browser, seeded: Seeded) -> None:
+    assert ann.words("/admin/search").startswith("Search Names, addresses, amounts, ")
+    assert ann.words("/admin/search", q=" \t\u200b").startswith("Search Names, ")
+    assert ann.words("/admin/search", q="zzz", kind="payments").startswith("No results for “zzz” Names, ")
+    assert ann.words("/admin/search", q="alice", kind="nonsense") == ann.words("/admin/search", q="alice")
+
+
+@pytest.mark.parametrize("text", [HOSTILE, "<mark>", "&lt;", '"><b>', "'", "%", "_", "\u202e", "\x00", "a" * 10_000])
+def test_hostile_text_is_text(ann: Browser, seeded: Seeded, text: str) -> None:
+    page = ann.get("/admin/search", q=text)
+    assert page.status_code == 200
+    shown = page.text.replace("<mark>", "").replace("</mark>", "")
+    assert not re.search(r"<script|<img|<b>(?!<bdi>)|[\u202a-\u202e\u2066-\u2069\x00]", shown)
+    assert len(shown) < 60_000
+
+
+def test_only_who_is_signed_in_searches(browser: Browser, payres: Instance) -> None:
+    assert browser.get("/admin/search", q="alice").status_code == 401
