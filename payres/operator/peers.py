@@ -359,7 +359,7 @@ def unsettled(work: Work, peer: PeerRecord) -> WrongState | None:
     unresolved, _ = packets.count_and_sum(work, peer.id, "doubtful")
     if unresolved:
         return WrongState(
-            f"{unresolved} packets to the peer {name} are unresolved: resolve them, then remove the peer",
+            f"Some packets to the peer {name} are unresolved: resolve them, then remove the peer",
             advice=f"`payres peer unresolved {name}` lists them, and `payres peer resolve` resolves each",
         )
     if peer.balance:

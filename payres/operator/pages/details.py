@@ -48,20 +48,15 @@ FEW: Final = PageQuery(10, None, "older")
 LIVE_SECONDS: Final = 5
 
 
-def _nothing(*_: object) -> dict[str, Any]:
-    return {}
-
-
 Sections = Callable[[Work, OperatorVisit], dict[str, Any]]
 
 
-async def thing_page(
-    visit: OperatorVisit, shape: Shape, template: str = "thing.html", more: Sections = _nothing
-) -> Response:
-    """The page of a thing: its facts, a button for each form about it that is not over, and what `more` finds."""
+async def thing_page(visit: OperatorVisit, shape: Shape, more: Sections | None = None) -> Response:
+    """The page of a thing: its facts, and a button for each form about it that is not over. With what `more` finds, it
+    has a template of its own, named as its section."""
 
     def unit(work: Work) -> tuple[Any, dict[str, Any]]:
-        return shape.find(work, **visit.segments), more(work, visit)
+        return shape.find(work, **visit.segments), more(work, visit) if more else {}
 
     thing, found = await visit.read(unit)
     about = [(one, one.form) for one in all_operations() if one.form and one.form.about is shape]
@@ -74,7 +69,8 @@ async def thing_page(
         "will": {url: one.sentences(thing) for (one, _), url in zip(about, urls, strict=True)},
         "thing": thing,
     }
-    return visit.show(template, **shown | found)
+    section = shape.page.split("/")[1]
+    return visit.show(f"{section.removesuffix('s')}.html" if more else "thing.html", **shown | found)
 
 
 def _listed(work: Work, rule: Any, **given: Any) -> Any:
@@ -143,16 +139,14 @@ EVENT_COLUMNS: Final = (
 def _of_payment(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     history = operation_of(show_payment).run(work, {"id": visit.segments["id"]})
     payment = history.payment
-    is_under_way = payment.state == "sending"
     rows = [(event, one) for event in history.events for one in event.deliveries or (None,)]
-    is_live = is_under_way and visit.request.query_params.get("live") == "1"
+    is_live = payment.state == "sending" and visit.request.query_params.get("live") == "1"
     return {
         "facts": facts_of(HISTORY.columns[1:], history),
         "metadata": None if payment.metadata is None else _indented(bytes(payment.metadata)),
         "moments": story_of(history),
         "history": history,
         "events": make_table("Events", EVENT_COLUMNS, rows, "There are none any more: they are kept 30 days"),
-        "is_under_way": is_under_way,
         "refresh": LIVE_SECONDS if is_live else None,
     }
 
@@ -163,13 +157,7 @@ def _indented(json: bytes) -> str:
 
 
 # What an app does with the wallet's money, by the state of its grant.
-VERBS: Final = {
-    "pending": "asks to pay",
-    "expired": "asked to pay",
-    "denied": "asked to pay",
-    "lapsed": "could pay",
-    "revoked": "could pay",
-}
+VERBS: Final = dict.fromkeys(("expired", "denied"), "asked to pay") | dict.fromkeys(("lapsed", "revoked"), "could pay")
 
 
 def _of_grant(work: Work, visit: OperatorVisit) -> dict[str, Any]:
@@ -180,7 +168,7 @@ def _of_grant(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     return {
         "balance": dict(facts_of(WALLET.columns, WALLET.find(work, wallet=own)))["Balance"] if own else None,
         "base": path_of("wallets", own or ""),
-        "verb": VERBS.get(grant.state, "may pay"),
+        "verb": "asks to pay" if grant.state == "pending" else VERBS.get(grant.state, "may pay"),
         "what": limit_words(english, spending) if spending else None,
         "to": _receiver(work, spending.receiver) if spending and spending.receiver else None,
         "address": visible_url(grant.client),
@@ -257,13 +245,6 @@ def _of_webhook(work: Work, visit: OperatorVisit) -> dict[str, Any]:
 def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]]:
     """The page of each kind of thing that a form is about, by its path."""
     shapes = {one.form.about for one in all_operations() if one.form and one.form.about}
-    pages = {one.page: partial(thing_page, shape=one) for one in shapes if one.page}
-    return {
-        **pages,
-        WALLET.page: partial(thing_page, shape=WALLET, template="wallet.html", more=_of_wallet),
-        PEER.page: partial(thing_page, shape=PEER, template="peer.html", more=_of_peer),
-        WEBHOOK.page: partial(thing_page, shape=WEBHOOK, template="webhook.html", more=_of_webhook),
-        ASSET.page: partial(thing_page, shape=ASSET, template="asset.html", more=_of_asset),
-        PAYMENT.page: partial(thing_page, shape=PAYMENT, template="payment.html", more=_of_payment),
-        GRANT.page: partial(thing_page, shape=GRANT, template="grant.html", more=_of_grant),
-    }
+    money = {WALLET: _of_wallet, PEER: _of_peer, ASSET: _of_asset, PAYMENT: _of_payment}
+    more = money | {GRANT: _of_grant, WEBHOOK: _of_webhook}
+    return {one.page: partial(thing_page, shape=one, more=more.get(one)) for one in shapes if one.page}

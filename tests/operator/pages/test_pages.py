@@ -143,7 +143,7 @@ def test_peer_has_its_unresolved_packets(ann: Browser, seeded: Seeded) -> None:
     assert "counts 0.00 if none of these arrived, 5.00 if all did. The payment USD 5.00, expired " in words
     assert f'href="/admin/payments/{seeded.failed}">The payment</a>' in ann.get("/admin/peers/second").text
     assert "It arrived" in words
-    assert "Not yet: 1 packets to the peer second are unresolved" in words
+    assert "Not yet: Some packets to the peer second are unresolved" in words
     assert '<a href="/admin/peers/second/unresolved-packets">Each packet</a>' in ann.get("/admin/peers/second").text
     [packet] = ann.rows("/admin/peers/second/unresolved-packets")
     assert (packet["Packet"], packet["Payment"], packet["Amount"]) == (seeded.packet, seeded.failed, "USD 5.00")
