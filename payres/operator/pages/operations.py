@@ -304,8 +304,7 @@ class OperationPage:
             if "is_reference" in one.extra:
                 typed[one.name] = text or f"page {form.get(ONCE, '')}"
             elif one.is_several:
-                chosen = [part for part in one.choices if form.get(f"{one.name}.{part}")]
-                typed[one.name] = chosen if one.choices else text.split()
+                typed[one.name] = _chosen(one, form) if one.choices else text.split()
             elif text or self._needs(one) or was is not None:
                 is_amount = one.kind_of_field == "amount"
                 text = typed_decimal(text, language_of(visit.request).point) if is_amount else text
@@ -384,6 +383,7 @@ class OperationPage:
             text = text.replace(".", point) if text and kind == "amount" else text
             was = form.get(f"{WAS}{one.name}", text) if self.operation.method == "PATCH" else None
             value = form.get(one.name, text or (one.default if isinstance(one.default, str) else ""))
+            value = " ".join(_chosen(one, form)) if kind == "choices" and form else value
             found.append(
                 Field(
                     name=one.name,
@@ -428,6 +428,11 @@ def _filled(path: str, members: Mapping[str, Any]) -> str:
     """The path of a page, with these in place of its placeholders."""
     parts = path.split("/")[1:]
     return path_of(*(str(members[part[1:-1]]) if part.startswith("{") else part for part in parts)) if path else ""
+
+
+def _chosen(one: Input, form: Form) -> list[str]:
+    """The boxes that are ticked."""
+    return [part for part in one.choices if form.get(f"{one.name}.{part}")]
 
 
 def _lines(text: str | None) -> str | None:
