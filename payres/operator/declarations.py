@@ -417,6 +417,8 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
         try:
             return msgspec.convert(value, self.inputs[name].kind, strict=False)
         except msgspec.ValidationError as error:
+            if self.inputs[name].type is int and not str(value).lstrip("-").isdecimal():
+                raise InvalidRequest(f"{value!r} is not a whole number", field=self.wire_names[name]) from error
             raise broken_rule(error, self.wire_names[name]) from error
 
     @cached_property
