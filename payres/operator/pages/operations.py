@@ -285,7 +285,8 @@ class OperationPage:
 
         then = None
         if self.operation.is_async:
-            await visit.read(partial(self._given, visit, form))
+            given = await visit.read(partial(self._given, visit, form))
+            await visit.read(lambda work: self.form.plan(work, **given))
         else:
             try:
                 await visit.write(unit)
