@@ -73,7 +73,7 @@ OPERATOR: Final = Shape(
     Column("Role", "role"),
     Column("State", "state", "state"),
     Column("Link until (UTC)", "link_expires_at", "time"),
-    Column("Browsers signed in", "sessions", "number"),
+    Column("Browsers signed in", lambda one: one.sessions or None),
     Column("Last sign-in (UTC)", "last_sign_in_at", "time"),
     read=require_operator,
     page="/operators/{name}",

@@ -23,7 +23,7 @@ from starlette.types import Scope
 from payres.core.http.context import Context
 from payres.core.process.slots import Slots
 from payres.core.protocol.clock import Clock
-from payres.core.protocol.errors import DomainError, WrongState
+from payres.core.protocol.errors import DomainError, Unavailable, WrongState
 from payres.core.protocol.limits import MAX_EXPORTS, MAX_EXPORTS_OF_CALLER, MIN_FREE_BYTES
 from payres.core.protocol.urls import is_loopback
 from payres.core.store.connections import free_bytes
@@ -139,10 +139,13 @@ class LongWork(msgspec.Struct):
     ended_at: int | None = None
     outcome: Any = None
     problem: str = ""
+    is_stopped: bool = False
 
     def note(self, step: str, done: int, total: int) -> None:
-        """Says how far it is. Threads may call it."""
+        """Says how far it is. Threads may call it. Raises Unavailable if the work is to end."""
         self.step, self.done, self.total = step, done, total
+        if self.is_stopped:
+            raise Unavailable("The server was stopped meanwhile")
 
 
 class LongWorks:
@@ -151,7 +154,7 @@ class LongWorks:
     def __init__(self, clock: Clock) -> None:
         self.latest: dict[str, LongWork] = {}
         self._clock = clock
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
 
     async def run(self, kind: str, actor: str, work: Callable[[LongWork], Awaitable[Any]]) -> Any:
         """The result of the work, whose progress is shown meanwhile. Raises what the work raises."""
@@ -169,20 +172,19 @@ class LongWorks:
         """Starts what will `run` a work of this kind, and for which nobody waits. Raises WrongState while one runs."""
         if kind in self.latest and self.latest[kind].ended_at is None:
             raise WrongState(f"A {kind} is under way already")
-        task = asyncio.create_task(self._run_alone(kind, work))
+        task = asyncio.ensure_future(work())
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._end)
 
-    async def _run_alone(self, kind: str, work: Callable[[], Awaitable[Any]]) -> None:
-        try:
-            await work()
-        except DomainError as error:
-            log.warning("a %s failed: %s", kind, error)
-        except Exception:
-            log.exception("a %s failed", kind)
+    def _end(self, task: "asyncio.Future[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("%s", error, exc_info=None if isinstance(error, DomainError) else error)
 
     async def close(self) -> None:
-        """Stops what is under way."""
+        """Stops what is under way, also on threads, for which a server that ends waits."""
+        for one in self.latest.values():
+            one.is_stopped = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

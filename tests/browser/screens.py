@@ -1,6 +1,7 @@
 """A page as people see it: wide and narrow, light and dark, read out loud."""
 
 from pathlib import Path
+from typing import Any
 
 from playwright.async_api import Page, ViewportSize
 
@@ -27,7 +28,7 @@ async def check(page: Page, url: str = "", narrow: int = 320) -> None:
     await page.emulate_media(color_scheme="light")
 
 
-async def breaches(page: Page, **options: list[str]) -> list[str]:
+async def breaches(page: Page, **options: Any) -> list[str]:
     """What axe finds wrong."""
     found = await page.evaluate(RUN, options)
     return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found]

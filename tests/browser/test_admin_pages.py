@@ -1,13 +1,15 @@
 """The operator's pages as people see them: wide and narrow, light and dark, by keyboard, and with a screen reader."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
 from playwright.async_api import Page, ViewportSize, expect
 
 from payres.operator import operators
+from payres.operator.services import LongWork, operator_of
 from tests.browser.conftest import PASSWORD, OpenPage
-from tests.browser.screens import AXE, check
+from tests.browser.screens import AXE, breaches, check
 from tests.instance import Instance, run_instance
 from tests.operator.pages.seed import Seeded, fill
 
@@ -30,15 +32,16 @@ PATHS = (
         "/search?q=nothing+of+this",
         "/exports",
         "/settings",
-        "/wallets/nobody",
-        "/nonsense",
     ),
+    *("/wallets/nobody", "/nonsense", "/operators", "/operators/ann", "/operators/ann/change", "/operators/ann/remove"),
+    *("/new-operator", "/backups", "/ledger-check"),
 )
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    with run_instance(tmp_path_factory.mktemp("admin") / "payres.db") as instance:
+    folder = tmp_path_factory.mktemp("admin")
+    with run_instance(folder / "payres.db", backup_directory=str(folder)) as instance:
         yield instance
 
 
@@ -183,3 +186,34 @@ async def test_deposit_is_made_by_keyboard_alone(server: Instance, seeded: Seede
     await expect(page.get_by_role("status")).to_contain_text("5.00")
     await expect(page.get_by_text("by keyboard")).to_be_visible()
     assert (before, server.balance("bob")) == ("1025.00", "1030.00")
+
+
+async def test_backup_is_made_and_downloaded_by_keyboard_alone(server: Instance, open_page: OpenPage) -> None:
+    page = await open_page(java_script_enabled=True)
+    await page.context.add_init_script(path=AXE)
+    await sign_in(page, server, "eve")
+    await page.goto(f"{server.base_url}/admin/backups")
+    await page.get_by_role("button", name="Make one now").press("Enter")
+    made = page.get_by_role("link", name=re.compile(r"payres-\w+Z\.db"))
+    await expect(made).to_be_visible()  # the page looks again by itself
+    await made.press("Enter")
+    await expect(page.get_by_label("Your password, because the file has every secret")).to_be_focused()
+    await check(page)
+    await page.keyboard.type(PASSWORD)
+    async with page.expect_download() as started:
+        await page.keyboard.press("Enter")
+    download = await started.value
+    assert re.fullmatch(r"payres-\w+Z\.db", download.suggested_filename)
+    assert (await download.path()).read_bytes().startswith(b"SQLite format 3\0")
+
+
+async def test_page_says_how_far_a_backup_is(server: Instance, open_page: OpenPage) -> None:
+    page, works = await open_page(java_script_enabled=True), operator_of(server.context).long_works.latest
+    await page.context.add_init_script(path=AXE)
+    await sign_in(page, server, "fay")
+    works["backup"] = LongWork("page:fay", server.clock.now(), "Copying", 132, 212)
+    await page.goto(f"{server.base_url}/admin/backups")
+    await expect(page.get_by_role("status")).to_contain_text("62 % of this step")
+    # The page may be left, and looks again only while the backup is made.
+    assert await breaches(page, rules={"meta-refresh": {"enabled": False}}) == []
+    del works["backup"]

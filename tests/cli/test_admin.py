@@ -56,7 +56,7 @@ def test_operators_are_listed_limited_signed_out_and_removed(payres: Command, as
     for name in ("ann", "ben"):
         payres("admin", "link", "--name", name)
     heading, ann, ben = rows_of(payres("admin", "list"))
-    assert heading == ["Name", "Role", "State", "Link until (UTC)", "Browsers signed in"]
+    assert heading == ["Name", "Role", "State", "Link until (UTC)"]
     assert (ann[:3], ben[:3]) == (["ann", "full", "invited"], ["ben", "full", "invited"])
     assert as_json("admin", "role", "ben", "read-only")["role"] == "read-only"
     assert as_json("admin", "sign-out", "ben")["sessions"] == 0

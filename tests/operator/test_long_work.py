@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from payres.core.protocol.clock import SystemClock
-from payres.core.protocol.errors import NotFound, WrongState
+from payres.core.protocol.errors import NotFound, Unavailable, WrongState
 from payres.core.store.work import Work
 from payres.operator.backups import make_backup
 from payres.operator.invariant_checks import ledger_scans
@@ -77,6 +77,13 @@ def test_backup_says_how_far_it_is(instance: Instance, tmp_path: Path) -> None:
     assert [one for one in said if one[0] == "Checking the ledger"] == [
         ("Checking the ledger", done, count) for done in range(count)
     ]
+
+
+def test_backup_ends_and_leaves_nothing_when_the_server_stops(tmp_path: Path, instance: Instance) -> None:
+    work = LongWork("page:ann", 0, is_stopped=True)
+    with pytest.raises(Unavailable, match="The server was stopped meanwhile"):
+        make_backup(tmp_path / "payres.db", tmp_path / "copy.db", False, 0, work.note)
+    assert list(tmp_path.glob("copy*")) == []
 
 
 def test_work_of_a_kind_runs_once_at_a_time_and_says_why_it_failed() -> None:

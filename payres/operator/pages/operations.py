@@ -356,7 +356,8 @@ class OperationPage:
     ) -> Response:
         subject = await visit.read(lambda work: self._subject(work, visit))
         is_over = subject.thing is not None and self.form.is_over(subject.thing)
-        if self.form.moves_money and not (self._inputs or self.form.question or is_over) and visit.operator.may_change:
+        is_plain = not (self._inputs or is_over) and len(self.form.buttons) == 1
+        if self.form.moves_money and is_plain and visit.operator.may_change:
             form = {"choice": next(iter(self.form.buttons)), **form}  # there is nothing to fill in first
         is_looked_over = "password" in problems or (self.form.moves_money and "choice" in form and not problems)
         columns = self.form.about.columns if self.form.about and then is not None else ()

@@ -1,7 +1,7 @@
 """SQL of the operators who use the admin pages, and of the keys of programs that use the operator's API."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -41,23 +41,16 @@ def find_operator(tx: Transaction, name: str) -> OperatorRecord | None:
     return OPERATORS.find(tx, "WHERE name = ?", name)
 
 
-class OperatorAccess(NamedTuple):
-    """Until when a link is valid, the number of valid sessions, and when a known browser last signed in, if any."""
-
-    link_expires_at: int | None
-    sessions: int
-    last_sign_in_at: int | None
-
-
-def access_of(tx: Transaction, operator_id: int, now: int) -> OperatorAccess:
-    """What an operator can sign in with, and the browsers."""
+def access_of(tx: Transaction, operator_id: int, now: int) -> tuple[int | None, int, int | None]:
+    """Until when an operator's link is valid, the number of valid sessions, and when a known browser last signed in."""
     found = tx.execute(
         "SELECT (SELECT expires_at FROM password_link WHERE operator_id = :id AND expires_at > :now),"
         " (SELECT count(*) FROM session WHERE operator_id = :id AND expires_at > :now),"
         " (SELECT max(expires_at) - :lifetime FROM known_browser WHERE operator_id = :id)",
         {"id": operator_id, "now": now, "lifetime": BROWSER_LIFETIME},
     )
-    return OperatorAccess(*found.fetchone())
+    until, sessions, last = found.fetchone()
+    return until, sessions, last
 
 
 def delete_operator(tx: Transaction, operator_id: int) -> None:

@@ -194,6 +194,7 @@ def test_passwords_in_forms_that_move_money_are_guesses_too(payres: Instance, br
 def test_packet_is_resolved_as_delivered(payres: Instance, ann: Browser, seeded: Seeded) -> None:
     path = f"/admin/packets/{seeded.packet}"
     assert f'href="{path}"' in ann.get("/admin/peers/second/unresolved-packets").text
+    assert "Your password" not in ann.words(path), "the outcome is chosen first"
     assert "Delivered: the peer is owed USD 5.00, which is paid out of your liquidity." in ann.words(path)
     assert "Your password, because this moves money" in words_of(ann.send(path, choice="delivered")), "it moves money"
     answer = ann.send(path, choice="delivered", password=PASSWORD)
