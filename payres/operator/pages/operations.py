@@ -105,8 +105,8 @@ def _new(path: str) -> tuple[str, str] | None:
 
 
 class Field(NamedTuple):
-    """A field of a form: `kind` is that of its input, `unit` stands before an amount, `unchosen` in place of no choice.
-    `was` is the value that it had when the form was opened, and None if it is sent in any case."""
+    """A field of a form: `kind` is that of its input, `unit` stands before an amount. `was` is the value that it had
+    when the form was opened, and None if it is sent in any case."""
 
     name: str
     label: str
@@ -116,7 +116,6 @@ class Field(NamedTuple):
     words: str = ""
     was: str | None = None
     unit: str = ""
-    unchosen: str = ""
     problem: str = ""
     is_required: bool = False
     longest: int = 100
@@ -155,7 +154,7 @@ def filters_of(operation: Operation, given: Mapping[str, str] = {}) -> list[Fiel
         kind, options = ("choice", ("true", "false")) if one.is_mark else (one.kind_of_field, one.choices)
         default = "false" if one.is_mark else one.default if isinstance(one.default, str) else ""
         field = Field(name, LABELS.get(name, name.capitalize()), kind, given.get(name) or default, options)
-        found.append(field._replace(unchosen="any", is_required=bool(default), longest=one.longest or field.longest))
+        found.append(field._replace(is_required=bool(default), longest=one.longest or field.longest))
     return found
 
 
@@ -233,11 +232,10 @@ class OperationPage:
             return await self._render(visit, form, self._problems(found), found.status)
         if isinstance(answer, Response):  # a file
             return answer
-        if self.operation.shows_secret:
-            shape = self.operation.shows
-            assert shape is not None
+        shape = self.operation.shows
+        if shape and self.operation.shows_secret:
             return visit.show("made.html", subject=subject, action=self.form, facts=facts_of(shape.columns, answer))
-        undo = self.operation.shows.undo if self.operation.shows else ""
+        undo = shape.undo if shape else ""
         undo = _filled(undo, _members(answer)) if undo != self.form.path else ""
         say(visit, Done(self._sentence(answer, subject), undo))
         return redirect(subject.back)
