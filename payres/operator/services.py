@@ -64,8 +64,7 @@ class AdminHosts:
 
     def _is_good_address(self, text: str, *, is_forwarded: bool) -> bool:
         address = _address(text)
-        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-            address = address.ipv4_mapped
+        address = getattr(address, "ipv4_mapped", None) or address
         if address is None:
             return False
         is_here = address.is_loopback and not is_forwarded

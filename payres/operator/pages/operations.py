@@ -134,14 +134,13 @@ def _newer_and_older(
         return []
     shared = {name: value for name, value in parameters.items() if name not in PAGE_PARAMETERS}
     pagination, cursor = found.pagination, parameters.get("cursor", "")
-    pages = []
-    if pagination.has_previous_page:
-        newer = {"last": str(count), "cursor": pagination.start_cursor or cursor}
-        pages.append(("Newer", _url(visit, shared | newer)))
-    if pagination.has_next_page:
-        older = {"first": str(count), "cursor": pagination.end_cursor or cursor}
-        pages.append(("Older", _url(visit, shared | older)))
-    return pages
+    newer = ("Newer", "last", pagination.start_cursor, pagination.has_previous_page)
+    older = ("Older", "first", pagination.end_cursor, pagination.has_next_page)
+    return [
+        (label, _url(visit, shared | {name: str(count), "cursor": end or cursor}))
+        for label, name, end, is_there in (newer, older)
+        if is_there
+    ]
 
 
 def filters_of(operation: Operation, given: Mapping[str, str] = {}) -> list[Field]:
