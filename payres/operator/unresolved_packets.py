@@ -136,7 +136,7 @@ def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacke
         PACKET,
         path="/packets/{id}",
         title="Resolve a packet",
-        done="The packet is recorded as {outcome}",
+        done="The packet of {asset_code} {amount:money} is recorded as {outcome}",
         back="/peers/{peer}",
         question="What happened to it?",
         moves_money=True,
