@@ -31,6 +31,7 @@ from payres.operator.volume import DAYS, Volume
 SAID: Final = {*KINDS.values(), "Not delivered", "Unresolved", "Ledger", "Last backup", "Free on the disk"}
 # Where what the doctor finds is put right, by the first word of its subject.
 PLACES: Final = {"backup": "backups", "exchange": "assets", "liquidity": "assets", "webhook": "webhooks"}
+COMMAND: Final = re.compile("`[^`]*`")
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 LIVE_SECONDS: Final = 30
@@ -103,15 +104,12 @@ def _health(status: Status, language: Language) -> str:
 
 def _attention(found: doctor.Diagnosis, language: Language) -> dict[str, Any]:
     """A finding with the page where it is put right, whose words stand in place of the first command in its advice."""
-    words = TIME.sub(lambda match: language.stamp(match[0]), found.seen)
-    steps = [
-        Cell(part, "code" if place % 2 else "text") for place, part in enumerate(ended(found.fix or "").split("`"))
-    ]
+    words, advice = TIME.sub(lambda match: language.stamp(match[0]), found.seen), ended(found.fix or "")
     if found.page is not None:
-        steps[1] = Cell(found.page[0])
+        advice = COMMAND.sub(found.page[0], advice, count=1)
     names = found.page[1:] if found.page else filter(None, [PLACES.get(found.subject.partition(" ")[0])])
     tone = "warn" if found.warning else "bad"
-    return {"subject": found.subject, "seen": words, "advice": steps, "link": path_of(*names), "tone": tone}
+    return {"subject": found.subject, "seen": words, "advice": advice, "link": path_of(*names), "tone": tone}
 
 
 def pair_chart(asset: Asset, volume: Volume, language: Language) -> dict[str, Any]:
