@@ -75,6 +75,7 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
     given = operation_parameters(request, operation, narrowed)
     found = await visit.read(partial(operation.run, given=given))
     count = given["page"].count if operation.is_paged else DEFAULT_PAGE
+    rows = Field("first", "Rows", "choice", str(count), dict.fromkeys(map(str, (*COUNTS, count))), is_required=True)
     title = listing.title.format(**visit.segments)
     if non_empty.get(FORMAT) == "csv":
         table = make_table(title, shape.listed, found.result, listing.none)
@@ -90,7 +91,7 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         table=make_table(title, shape.on_pages, found.result, listing.none),
         filters=filters_of(operation, narrowed),
         is_filtered=bool(filters),
-        rows=[_rows(count)] if operation.is_paged else [],
+        rows=[rows] if operation.is_paged else [],
         is_resized=count != DEFAULT_PAGE,
         csv=_url(visit, non_empty | {FORMAT: "csv"}),
         all=request.scope["raw_path"].decode("ascii"),
@@ -119,11 +120,6 @@ class Field(NamedTuple):
     problem: str = ""
     is_required: bool = False
     longest: int = 100
-
-
-def _rows(count: int) -> Field:
-    """The choice of how many rows a page has."""
-    return Field("first", "Rows", "choice", str(count), dict.fromkeys(map(str, (*COUNTS, count))), is_required=True)
 
 
 def _newer_and_older(

@@ -83,14 +83,13 @@ def _read_database(work: Work, language: Language) -> dict[str, Any]:
         if one.kind == "wallet":
             count = f"{one.accounts:,} wallet{'' if one.accounts == 1 else 's'}"
             row["wallets"] = Cell(count, link=path_of("assets", asset.code, str(asset.scale)))
+    changes = operation_of(audit.list_entries).run(work, {"page": CHANGES})
     return {
         "health": _health(status, language),
         "findings": [_attention(one, language) for one in doctor.examine(work) if one.fix],
         "assets": assets,
         "balances": make_table("Balances", BALANCE_COLUMNS, balances.values(), "There are no wallets yet"),
-        "changes": [
-            (one, audit.told(one)) for one in operation_of(audit.list_entries).run(work, {"page": CHANGES}).result
-        ],
+        "changes": [(one, audit.told(one)) for one in changes.result],
         "facts": [(label, cell) for label, cell in facts_of(STATUS.columns, status) if label not in SAID],
     }
 
@@ -115,10 +114,8 @@ def _attention(found: doctor.Diagnosis, language: Language) -> dict[str, Any]:
 def pair_chart(asset: Asset, volume: Volume, language: Language) -> dict[str, Any]:
     """Two bars for each day on one scale, with a table of the days on which there was something."""
     flows = [volume.received.get(asset, [0] * DAYS), volume.paid.get(asset, [0] * DAYS)]
-    top, names = (
-        _round_up(max(map(max, flows))),
-        [language.short_date((volume.first_day + n) * DAY) for n in range(DAYS)],
-    )
+    top = _round_up(highest := max(map(max, flows)))
+    names = [language.short_date((volume.first_day + n) * DAY) for n in range(DAYS)]
     bars, rows = [], []
     for place, (day, *figures) in enumerate(zip(names, *flows, strict=True)):
         for n, figure in enumerate(figures):
@@ -135,7 +132,7 @@ def pair_chart(asset: Asset, volume: Volume, language: Language) -> dict[str, An
         "height": HEIGHT,
         "scale": [format_decimal(figure, asset) for figure in (top, top // 2, 0)],
         "days": [names[(DAYS - 1) * part // 3] for part in range(4)],
-        "highest": describe_amount(max(map(max, flows)), asset),
+        "highest": describe_amount(highest, asset),
         "table": make_table(f"{asset.code} received and sent a day", columns, reversed(rows), ""),
     }
 
