@@ -11,7 +11,7 @@ To everyone else the API does not exist. A request must pass two checks:
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -22,6 +22,7 @@ from starlette.types import Scope
 
 from payres.core.http.context import Context
 from payres.core.process.slots import Slots
+from payres.core.process.worker import cancel_all
 from payres.core.protocol.clock import Clock
 from payres.core.protocol.errors import DomainError, Unavailable, WrongState
 from payres.core.protocol.limits import MAX_EXPORTS, MAX_EXPORTS_OF_CALLER, MIN_FREE_BYTES
@@ -152,7 +153,7 @@ class LongWorks:
     def __init__(self, clock: Clock) -> None:
         self.latest: dict[str, LongWork] = {}
         self._clock = clock
-        self._tasks: set[asyncio.Future[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, kind: str, actor: str, work: Callable[[LongWork], Awaitable[Any]]) -> Any:
         """The result of the work, whose progress is shown meanwhile. Raises what the work raises."""
@@ -166,15 +167,15 @@ class LongWorks:
             one.ended_at = self._clock.now()
         return one.outcome
 
-    def begin(self, kind: str, work: Callable[[], Awaitable[Any]]) -> None:
+    def begin(self, kind: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Starts what will `run` a work of this kind, and for which nobody waits. Raises WrongState while one runs."""
         if kind in self.latest and self.latest[kind].ended_at is None:
             raise WrongState(f"A {kind} is under way already")
-        task = asyncio.ensure_future(work())
+        task = asyncio.create_task(work())
         self._tasks.add(task)
         task.add_done_callback(self._end)
 
-    def _end(self, task: "asyncio.Future[Any]") -> None:
+    def _end(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("%s", error, exc_info=None if isinstance(error, DomainError) else error)
@@ -183,9 +184,7 @@ class LongWorks:
         """Stops what is under way, also on threads, for which a server that ends waits."""
         for one in self.latest.values():
             one.is_stopped = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_all(self._tasks)
 
 
 class OperatorServices(msgspec.Struct, frozen=True):
