@@ -63,7 +63,7 @@ FORM: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
     """A page of an operation's list."""
-    request, listing, shape = visit.request, operation.listing, operation.shows
+    request, listing, shape, path = visit.request, operation.listing, operation.shows, _url(visit, {})
     assert listing is not None
     assert shape is not None
     parameters = dict(request.query_params)
@@ -85,8 +85,8 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         title=title,
         about=listing.about,
         also=listing.also,
-        filtered=listing.views,
-        query=request.url.query,
+        views=[(name, f"{path}?{query}".rstrip("?")) for name, query in listing.views.items()],
+        here=f"{path}?{request.url.query}".rstrip("?"),
         new=_new(listing.page or operation.path),
         table=make_table(title, shape.on_pages, found.result, listing.none),
         filters=filters_of(operation, narrowed),
@@ -94,7 +94,7 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         rows=[rows] if operation.is_paged else [],
         is_resized=count != DEFAULT_PAGE,
         csv=_url(visit, non_empty | {FORMAT: "csv"}),
-        all=request.scope["raw_path"].decode("ascii"),
+        all=path,
         beside=_newer_and_older(visit, non_empty, found, count),
     )
 

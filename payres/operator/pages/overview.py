@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -58,10 +59,13 @@ async def page(visit: OperatorVisit) -> Response:
     assets: Mapping[str, Asset] = found["assets"]
     busy = [name for name, asset in assets.items() if asset in volume.paid]
     shown = next((name for name in (asked.get("currency"), *busy, *assets) if name in assets), None)
+    links = {name: f"{ADMIN_ROOT}?{urlencode({'currency': name})}" for name in assets}
     return visit.show(
         "overview.html",
         problem=await services.readiness.problem(),
         shown=shown,
+        currencies=[*links.items()],
+        here=links.get(shown or "", f"{ADMIN_ROOT}?currency="),
         chart=pair_chart(assets[shown], volume, language) if shown else None,
         is_counted=volume.complete,
         new=[(one.form, ADMIN_ROOT + one.form.url) for one in all_operations() if one.form and one.form.lists],
@@ -150,19 +154,20 @@ async def search_page(visit: OperatorVisit) -> Response:
     found = await visit.read(partial(search, q=text))
     things = {name: rows for name in SEARCHED if (rows := getattr(found, name))}
     number, kind = sum(map(len, things.values())), asked.get("kind")
-    kinds = []
+    kinds, everything = [], f"{ADMIN_ROOT}/search?{urlencode({'q': text})}"
     for name, rows in things.items():
         label, _, shape, _ = SEARCHED[name]
         shown = rows if kind == name else [] if kind in things else rows[:FEW]
         count = f"{label} {len(rows)}{' and more' if name in found.more else ''}"
-        kinds.append((name, count, make_table(label, shape.on_pages, shown, ""), len(shown) < len(rows)))
+        table, url = make_table(label, shape.on_pages, shown, ""), f"{everything}&kind={name}"
+        kinds.append((table, count, url, len(shown) < len(rows)))
     counted = f"{'More than ' if found.more else ''}{number or 'No'} result{'' if number == 1 else 's'}"
     return visit.show(
         "search.html",
         searched=text,
         heading=f"{counted} for “{text}”" if text else "Search",
-        number=number,
         kinds=kinds,
-        kind=kind if kind in things else None,
+        views=[(f"All {number}", everything), *((count, url) for _, count, url, _ in kinds)] if len(kinds) > 1 else [],
+        here=f"{everything}&kind={kind}" if kind in things else everything,
         is_cut=kind in found.more,
     )

@@ -23,12 +23,12 @@ from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRec
 
 # The sections of the pages, each with the paths of its views, the first of which it leads to.
 SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
-    "Overview": {"Overview": ""},
-    **{name: {name: f"/{name.lower()}"} for name in ("Wallets", "Payments", "Grants", "Peers")},
-    "Currencies": {"Currencies": "/assets", "Exchange rates": "/rates"},
-    "Programs": {"Webhooks": "/webhooks", "API keys": "/api-keys", "Exports": "/exports"},
-    "Server": {"Backups": "/backups", "Operators": "/operators", "Audit log": "/audit-log"}
-    | {"Ledger check": "/ledger-check", "Settings": "/settings"},
+    "Overview": {"Overview": "/admin"},
+    **{name: {name: f"/admin/{name.lower()}"} for name in ("Wallets", "Payments", "Grants", "Peers")},
+    "Currencies": {"Currencies": "/admin/assets", "Exchange rates": "/admin/rates"},
+    "Programs": {"Webhooks": "/admin/webhooks", "API keys": "/admin/api-keys", "Exports": "/admin/exports"},
+    "Server": {"Backups": "/admin/backups", "Operators": "/admin/operators", "Audit log": "/admin/audit-log"}
+    | {"Ledger check": "/admin/ledger-check", "Settings": "/admin/settings"},
 }
 WRONG: Final = "This name and this password do not belong together"
 
@@ -42,13 +42,14 @@ class OperatorVisit(Visit, frozen=True):
         """Renders a template below admin/; the path selects the section and the view. Below these, `trail` leads back:
         to the view, or to the thing that has the page."""
         _, root, *names = self.request.scope["raw_path"].decode("ascii").rstrip("/").split("/")
-        view = "".join(f"/{name}" for name in names[:1])
+        view = "/".join(["", root, *names[:1]])
         found = ((one, name) for one, views in SECTIONS.items() for name, path in views.items() if path == view)
         section, name = next(found, ("", ""))
-        trail = (name, f"/{root}{view}") if len(names) > 1 and name else None
-        own = names[1:3] if view in {"/assets", "/rates"} else names[1:2]  # what a thing is called in its path
+        trail = (name, view) if len(names) > 1 and name else None
+        # What a thing is called in its path.
+        own = names[1:3] if view in {"/admin/assets", "/admin/rates"} else names[1:2]
         if trail and len(names) > 1 + len(own):
-            trail = unquote(" ".join(own)), "/".join([trail[1], *own])
+            trail = unquote(" ".join(own)), "/".join([view, *own])
         common = {"operator": self.operator, "csrf": csrf_token(self.session), "refresh": None, "new": None}
         common["done"] = operator_of(self.context).said.pop(self.session, None)
         common |= {"sections": SECTIONS, "section": section, "view": view, "trail": trail, "searched": ""}

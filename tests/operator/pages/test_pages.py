@@ -229,7 +229,7 @@ def test_chart_has_a_view_for_each_currency_and_no_axis_without_figures(ann: Bro
     empty = ann.get("/admin", currency="EUR")
     assert "Nothing yet: no EUR was paid or received." in words_of(empty)
     assert '<svg class="chart"' not in empty.text
-    assert 'href="/admin?live=1&amp;currency=EUR"' in empty.text
+    assert 'href="/admin?currency=EUR&amp;live=1"' in empty.text
     assert ann.words("/admin", currency="XXX") == ann.words("/admin")
 
 
