@@ -31,6 +31,7 @@ MovementKind = Literal["deposit", "withdrawal"]
 
 ACTIONS: Final[Mapping[str, str]] = {"deposit": "deposit", "withdrawal": "withdraw"}
 EVENTS: Final[Mapping[str, str]] = {"deposit": "wallet.deposited", "withdrawal": "wallet.withdrawn"}
+SETTLED: Final[Mapping[str, str]] = {"deposit": "they paid us", "withdrawal": "we paid them"}
 OPPOSITES: Final[Mapping[str, MovementKind]] = {"deposit": "withdrawal", "withdrawal": "deposit"}
 # Accounts in sentences, by kind.
 HOLDERS: Final = {
@@ -67,7 +68,13 @@ def movement(work: Work, record: MovementRecord) -> Movement:
 
 
 def _what(one: Movement) -> str:
-    return f"{one.kind}, undone" if one.undone_by else f"{one.kind}, undoes another" if one.undoes else one.kind
+    kind = SETTLED[one.kind] if one.account.startswith("peer ") else one.kind
+    return f"{kind}, undone" if one.undone_by else f"{kind}, undoes another" if one.undoes else kind
+
+
+def own_reference(one: Movement) -> str | None:
+    """The reference that somebody gave; without one, a form's own id is used."""
+    return None if (one.reference or "").startswith("page ") else one.reference
 
 
 def require_movement(work: Work, id: str) -> MovementRecord:
@@ -87,7 +94,8 @@ MOVEMENT: Final = Shape(
     Column("What", _what),
     Column("Amount", "amount", "number"),
     Column("Asset", "asset_code", listed="in files"),
-    Column("Reference", "reference", "long"),
+    Column("Reference", "reference", "long", listed="in files"),
+    Column("Reference", own_reference, "long", listed="on pages"),
     read=require_movement,
     name=lambda one: one.account.partition(" ")[2],
     undo="/movements/{id}/undo",
