@@ -156,7 +156,13 @@ def list_api_keys(work: Work) -> Sequence[ApiKeyRecord]:
         '"Order book" --scope payments:read --scope wallets:read',
         text=lambda created: str(created.key),
     ),
-    form=OperationForm("Make the key", title="New API key", path="/new-api-key", lists="/api-keys"),
+    form=OperationForm(
+        "Make the key",
+        title="New API key",
+        path="/new-api-key",
+        lists="/api-keys",
+        will="The key is shown once. Let it do no more than its program needs.",
+    ),
     shows_secret=True,
 )
 def create_api_key(work: Work, name: Name, scopes: Scopes, expires_at: Expiry | None = None) -> CreatedApiKey:
