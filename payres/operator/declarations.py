@@ -95,7 +95,7 @@ DecimalText = Annotated[
     str, Meta(max_length=MAX_DECIMAL_LENGTH, examples=["100.00"], extra={"metavar": "AMOUNT", "is_amount": True})
 ]
 Sum = Annotated[DecimalText, said("Such as 100.00, in units of the asset.")]
-Currency = Annotated[AssetCode, Meta(examples=["USD"])]
+Currency = Annotated[AssetCode, Meta(examples=["USD"], extra={"label": "Currency"})]
 TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"], extra={"is_day": True})]
 
 

@@ -31,7 +31,6 @@ MovementKind = Literal["deposit", "withdrawal"]
 
 ACTIONS: Final[Mapping[str, str]] = {"deposit": "deposit", "withdrawal": "withdraw"}
 EVENTS: Final[Mapping[str, str]] = {"deposit": "wallet.deposited", "withdrawal": "wallet.withdrawn"}
-SETTLED: Final[Mapping[str, str]] = {"deposit": "they paid us", "withdrawal": "we paid them"}
 OPPOSITES: Final[Mapping[str, MovementKind]] = {"deposit": "withdrawal", "withdrawal": "deposit"}
 # Accounts in sentences, by kind.
 HOLDERS: Final = {
@@ -40,6 +39,7 @@ HOLDERS: Final = {
     "liquidity": "The liquidity in {0.asset_code} with scale {0.asset_scale}",
     "fees": "The fees account in {0.asset_code} with scale {0.asset_scale}",
 }
+SETTLED: Final = {"deposit": "They paid us", "withdrawal": "We paid them"}
 UNDO_MINUTES: Final = 10
 
 

@@ -260,7 +260,6 @@ UNRESOLVED_PAYMENT: Final = Shape(
     Column("Payment", "payment", "code", section="payments"),
     Column("Direction", "direction"),
     Column("Wallet", "wallet", "long", section="wallets"),
-    Column("Receiver", "receiver", "long", listed="on pages"),
     Column("Forwarded to", "forwarded_to", "long", section="peers"),
     Column("Packets", "packets", "number"),
     Column("Amount", "amount", "number"),

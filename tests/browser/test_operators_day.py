@@ -323,7 +323,7 @@ async def finds_a_payment_and_sends_it_back(day: Operator, server: Instance) -> 
     await day.fill(amount="5")
     await day.press("Look it over", "Refund?")
     await day.look_over("USD 5", "broken cup", then="bob is paid")
-    await day.was_told("USD 5.00 went back")
+    await day.was_told("USD 5.00 of USD 25.00 went back")
     assert server.balance("alice") == "980.00"
 
 
@@ -365,7 +365,7 @@ async def settles_with_a_peer(day: Operator) -> None:
     await day.press("Look it over", "They paid us?")
     await day.look_over("EUR 15", "we owe the peer EUR 15.00", then="north")
     await day.was_told("EUR 15.00 came in: we owe the peer EUR 15.00")
-    await expect(day.page.get_by_role("table", name="Settlements")).to_contain_text("they paid us")
+    await expect(day.page.get_by_role("table", name="Settlements")).to_contain_text("They paid us")
     await day.follow("Peers")
     await day.follow("second")
     await day.follow("Each packet", "Unresolved packets of second")

@@ -52,6 +52,8 @@ LABELS: Final = {
     "canSignIn": "Owner has a password",
     "used": "Without prices only looked at",
 }
+# Labels of fields that are no English words.
+FIELDS: Final = {"ilp_address": "ILP address", "url": "URL", "asset_scale": "Decimals", "max_packet": "Largest packet"}
 DAYS: Final = frozenset({"from", "to"})
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 ONCE: Final = "once"  # the field with the form's id, which makes it run once
@@ -381,7 +383,7 @@ class OperationPage:
         present = {} if thing is None else self.form.present(thing)
         found = []
         for one in self._inputs:
-            kind, label = one.kind_of_field, one.name.rstrip("_").replace("_", " ").capitalize()
+            kind, derived = one.kind_of_field, one.name.rstrip("_").replace("_", " ").capitalize()
             text = _text(present[one.name]) if one.name in present else None
             text = text.replace(".", point) if text and kind == "amount" else text
             was = form.get(f"{WAS}{one.name}", text) if self.operation.method == "PATCH" else None
@@ -390,7 +392,7 @@ class OperationPage:
             found.append(
                 Field(
                     name=one.name,
-                    label=one.extra.get("label", label),
+                    label=one.extra.get("label") or FIELDS.get(one.name, derived),
                     words=one.words,
                     kind=kind,
                     value="" if kind == "secret" else value,
