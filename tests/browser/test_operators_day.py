@@ -467,9 +467,10 @@ async def makes_a_key(day: Operator) -> None:
 async def takes_a_backup(day: Operator, server: Instance) -> None:
     await day.follow("Server", "Backups")
     await day.press("Make one now", "Backups")
+    await day.follow("Operators")  # a page that shows how far it is can be left
     works = operator_of(server.context).long_works
     wait_until(lambda: works.latest["backup"].ended_at is not None)
-    await day.page.reload()
+    await day.follow("Backups")
     await day.go(day.page.get_by_role("table").get_by_role("link"), "Download a backup?")
     await day.fill(password=PASSWORD)
     async with day.page.expect_download() as download:
