@@ -59,11 +59,7 @@ SECTIONS: Mapping[str, Mapping[str, Noun]] = {
         "fee": Noun("", "Set the fees for sending; withdraw collected fees.", "operator.assets"),
     },
     "Other servers and programs": {
-        "peer": Noun(
-            "peer",
-            "Connect to other Interledger servers, and settle with them.",
-            "operator.peers",
-        ),
+        "peer": Noun("peer", "Connect to other Interledger servers, and settle with them.", "operator.peers"),
         "webhook": Noun(
             "",
             "Send events to your programs, and list their deliveries.",

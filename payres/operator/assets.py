@@ -166,11 +166,7 @@ RATE: Final = Shape(
     "GET /assets assets:read",
     ASSET,
     command=CommandLine("asset list"),
-    listing=Listing(
-        "assets",
-        "There are no assets yet; the first wallet makes one",
-        "Currencies",
-    ),
+    listing=Listing("assets", "There are no assets yet; the first wallet makes one", "Currencies"),
 )
 def list_assets(work: Work) -> Sequence[AssetRecord]:
     """List the assets that accounts are kept in.

@@ -222,8 +222,7 @@ GRANT: Final = Shape(
     Column("Spent", lambda one: (found := one.spending) and _money(found.debit, found.debit_asset_code), "number"),
     Column("Left", _left, "number"),
     Column(
-        *("Consent until (UTC)", lambda one: (found := _undecided(one)) and found.expires_at, "time"),
-        listed="in files",
+        *("Consent until (UTC)", lambda one: (found := _undecided(one)) and found.expires_at, "time"), listed="in files"
     ),
     fact("Access", _access, "long"),
     fact("Interval", _interval, "code"),

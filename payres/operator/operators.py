@@ -186,12 +186,7 @@ def sign_out(work: Work, name: str) -> OperatorRecord:
 @operation(
     command=CommandLine("admin remove NAME", "ann", text=lambda one: f"{one.name} is no operator any more"),
     form=OperationForm(
-        "Remove",
-        OPERATOR,
-        "{name} is no operator any more",
-        "Remove this operator",
-        back="/operators",
-        ends=True,
+        "Remove", OPERATOR, "{name} is no operator any more", "Remove this operator", back="/operators", ends=True
     ),
 )
 def remove_operator(work: Work, name: str) -> Operator:

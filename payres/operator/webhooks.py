@@ -321,12 +321,7 @@ def change(
         text=lambda removed: f"The webhook to {removed.url} is removed",
     ),
     form=OperationForm(
-        "Remove",
-        WEBHOOK,
-        "The webhook {name} is removed",
-        title="Remove this webhook",
-        back="/webhooks",
-        ends=True,
+        "Remove", WEBHOOK, "The webhook {name} is removed", title="Remove this webhook", back="/webhooks", ends=True
     ),
 )
 async def remove(call: Units, id: str) -> Webhook:
