@@ -100,10 +100,6 @@ def api_key(work: Work, record: ApiKeyRecord) -> ApiKey:
     )
 
 
-def created(_: Work, made: CreatedApiKey) -> CreatedApiKey:
-    return made
-
-
 def require_api_key(work: Work, id: str) -> ApiKeyRecord:
     """Raises NotFound."""
     return require(API_KEYS.get(work, id), f"There is no API key {id}", "`payres api-key list` shows all")
@@ -125,7 +121,7 @@ API_KEY: Final = Shape(
     page="/api-keys/{id}",
     name=lambda one: one.name,
 )
-CREATED: Final = Shape(created, *API_KEY.columns, fact("Key", "key", "secret"), page=API_KEY.page, name=API_KEY.name)
+CREATED: Final = Shape(None, *API_KEY.columns, fact("Key", "key", "secret"), page=API_KEY.page, name=API_KEY.name)
 NONE: Final = "There are no API keys yet"
 
 

@@ -422,7 +422,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def answer_type(self) -> Any:
         """The struct of the answer."""
-        if self.shows is None:
+        if self.shows is None or self.shows.show is None:
             return self.hints["return"]
         shown: Any = get_type_hints(self.shows.show)["return"]
         many: Any = Page if self.is_paged else List
@@ -431,7 +431,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     def run(self, work: Work, given: Mapping[str, Any]) -> Any:
         """Calls the rule, and returns its result in the form of the answer."""
         found = self.function(work, **given)
-        if self.shows is None:
+        if self.shows is None or self.shows.show is None:
             return found
         show = partial(self.shows.show, work)
         if self.is_paged:

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Annotated, Final, Literal, get_args
 
 from msgspec import UNSET, UnsetType
-from msgspec.structs import asdict
 
 from payres.core.protocol.clock import format_time_if_any
 from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState
@@ -86,14 +85,12 @@ def webhook_attempt(_: Work, record: AttemptRecord) -> WebhookAttempt:
 
 
 def event_delivery(record: DeliveryRecord) -> EventDelivery:
-    return represent(
-        EventDelivery, record, webhook=record.webhook_id, next_attempt_at=format_time_if_any(record.next_at)
-    )
+    return represent(EventDelivery, record, next_attempt_at=format_time_if_any(record.next_at))
 
 
 def delivery(work: Work, record: DeliveryRecord) -> Delivery:
     event = OUTBOX.by_id(work, record.sequence)
-    return Delivery(**asdict(event_delivery(record)), event=event.id, type=event.type)
+    return represent(Delivery, record, event, event=event.id, next_attempt_at=format_time_if_any(record.next_at))
 
 
 ATTEMPTS: Final = Shape(

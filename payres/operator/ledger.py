@@ -63,16 +63,7 @@ class LedgerCheck(Resource, frozen=True, kw_only=True):
 
 
 def ledger_entry(work: Work, record: EntryRecord) -> LedgerEntry:
-    return represent(
-        LedgerEntry,
-        record,
-        id=str(record.id),
-        amount=format_decimal(record.amount, record.asset),
-        outgoing_payment=record.outgoing_payment_id,
-        incoming_payment=record.incoming_payment_id,
-        packet=record.packet_id,
-        refund=record.refund_id,
-    )
+    return represent(LedgerEntry, record, id=str(record.id), amount=format_decimal(record.amount, record.asset))
 
 
 def ledger_check(findings: Sequence[Finding]) -> LedgerCheck:

@@ -62,8 +62,8 @@ class Movement(Resource, frozen=True, kw_only=True):
 
 def movement(work: Work, record: MovementRecord) -> Movement:
     account = NAMED_ACCOUNTS.by_id(work, record.account_id)
-    shown = {"account": f"{account.kind} {account.name}", "amount": format_decimal(record.amount, account.asset)}
-    return represent(Movement, record, **shown, asset_code=account.asset_code, asset_scale=account.asset_scale)
+    amount = format_decimal(record.amount, account.asset)
+    return represent(Movement, record, account, account=f"{account.kind} {account.name}", amount=amount)
 
 
 def _what(one: Movement) -> str:

@@ -255,15 +255,12 @@ def shown_refund(work: Work, record: RefundRecord) -> Refund:
     return represent(
         Refund,
         record,
-        incoming_payment=record.incoming_payment_id,
-        outgoing_payment=record.outgoing_payment_id,
-        return_payment=record.return_payment_id,
+        receiver,
         receiver=receiver.path,
         payer=payer.path if payer else None,
         to=record.wallet_address,
         amount=format_decimal(record.amount, receiver.asset),
         sent=format_decimal(record.counted, receiver.asset),
-        asset_code=receiver.asset_code,
         returned=format_decimal(record.returned, returned),
         returned_asset_code=returned.code,
     )

@@ -69,6 +69,7 @@ def payment(work: Work, record: PaymentRecord) -> Payment:
     return represent(
         Payment,
         record,
+        wallet,
         state=record.state_at(work.now),
         wallet=wallet.path,
         wallet_address=work.urls.wallet(wallet.path),
@@ -76,10 +77,7 @@ def payment(work: Work, record: PaymentRecord) -> Payment:
         amount=None if record.amount is None else format_decimal(int(record.amount), wallet.asset),
         moved=format_decimal(record.moved, wallet.asset),
         refunded=format_decimal(refunded, wallet.asset),
-        asset_code=wallet.asset_code,
-        asset_scale=wallet.asset_scale,
         receiver_wallet=_receiver_wallet(work, record),
-        grant=record.grant_id,
         refund_of=_refund_of(work, record),
         metadata=None if record.metadata is None else Raw(record.metadata.encode()),
     )

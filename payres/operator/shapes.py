@@ -117,7 +117,8 @@ class Column(NamedTuple):
 
 
 class Shape:
-    """How operators see things of one kind: `show` turns a record of the store into the struct of an answer.
+    """How operators see things of one kind: `show` turns a record of the store into the struct of an answer; None if
+    rules return the struct.
 
     `read` finds the record by the names in the path of an endpoint or of its `page`, whose heading is its `name`. The
     first of these names is the `member` of the struct, if that is called otherwise. `undo` is the path of the form that
@@ -126,7 +127,7 @@ class Shape:
 
     def __init__(
         self,
-        show: Callable[[Work, Any], Any],
+        show: Callable[[Work, Any], Any] | None,
         *columns: Column,
         read: Callable[..., Any] | None = None,
         page: str = "",
@@ -134,7 +135,7 @@ class Shape:
         member: str = "",
         undo: str = "",
     ) -> None:
-        self.show = show
+        self.show: Any = show
         self.columns = columns
         self.read = read
         self.page = page
@@ -175,12 +176,12 @@ class Shape:
         return labelled(*((label, cell.printed) for label, cell in facts_of(columns, thing) if cell.text))
 
 
-def represent(struct: type[R], record: object, **made: Any) -> R:
-    """A struct from a record: the members in `made`, and the others from the record's fields of the same names; those
-    that are a `Time` as texts."""
+def represent(struct: type[R], *records: object, **made: Any) -> R:
+    """A struct from records: the members in `made`, and the others from the first record with a field of the same name,
+    or of the name and `_id`; those that are a `Time` as texts."""
     for name, is_time in _members(struct).items():
         if name not in made:
-            value = getattr(record, name)
+            value = next(getattr(one, key) for one in records for key in (name, f"{name}_id") if hasattr(one, key))
             made[name] = format_time(value) if is_time and value is not None else value
     return struct(**made)
 

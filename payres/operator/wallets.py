@@ -111,13 +111,7 @@ WALLET: Final = Shape(
 )
 
 
-def password_link(_: Work, made: PasswordLink) -> PasswordLink:
-    return made
-
-
-LINK: Final = Shape(password_link, fact("Link", "url", "secret"), fact("Works once, until (UTC)", "expires_at", "time"))
-
-
+LINK: Final = Shape(None, fact("Link", "url", "secret"), fact("Works once, until (UTC)", "expires_at", "time"))
 VIEWS: Final = {"All": "", "No password yet": "canSignIn=false", "Deactivated": "state=inactive"}
 
 
