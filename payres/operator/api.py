@@ -142,18 +142,13 @@ def operation_parameters(request: Request, operation: Operation, filters: Mappin
     if operation.is_paged:
         given["page"] = page_query(request, numbers=True)
     if not operation.takes_json and operation.struct is not None:
-        given |= asdict(_query(filters, operation.struct))
+        try:
+            given |= asdict(msgspec.convert(filters, operation.struct, strict=False))
+        except msgspec.ValidationError as error:
+            raise broken_rule(error, "query") from error
     elif filters:
         raise InvalidRequest(f"There is no parameter {next(iter(filters))} here", field=next(iter(filters)))
     return given
-
-
-def _query(parameters: Mapping[str, str], kind: type[msgspec.Struct]) -> msgspec.Struct:
-    """The struct of the parameters of a query. Raises InvalidRequest, naming the parameter that breaks a rule."""
-    try:
-        return msgspec.convert(parameters, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise broken_rule(error, "query") from error
 
 
 def _keyed(request: Request, operation: Operation, call: ApiCall, body: bytes) -> KeyedRequest | None:

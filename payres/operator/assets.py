@@ -140,11 +140,8 @@ ASSET: Final = Shape(
 
 def require_rate(work: Work, base: str, counter: str) -> RateRecord:
     """Raises NotFound."""
-    return require(
-        accounts.find_rate(work, base, counter),
-        f"There is no rate from {base} to {counter}",
-        "`payres rate list` shows all",
-    )
+    found = accounts.find_rate(work, base, counter)
+    return require(found, f"There is no rate from {base} to {counter}", "`payres rate list` shows all")
 
 
 def _rate_in_words(one: Rate) -> Cell:
@@ -214,7 +211,7 @@ def set_fee(work: Work, code: str, scale: Scale, fixed: FixedFee = "0", basis_po
     except ValueError as error:
         raise InvalidRequest(f"This fee cannot be set: {error}", field="basis_points") from error
     ASSETS.update(work, found.id, fee_fixed=fee.fixed, fee_basis_points=fee.basis_points)
-    server.record(work, "fee.set", asset_name(found), fixed=fixed, basisPoints=basis_points)
+    server.record(work, "fee.set", f"{code} {scale}", fixed=fixed, basisPoints=basis_points)
     return ASSETS.by_id(work, found.id)
 
 
@@ -344,11 +341,6 @@ def withdraw_fees(
     """Withdraw collected fees."""
     account_id = ledger.operator_account(work, require_asset(work, code, scale).id, "fees")
     return movements.move(work, account_id, "withdrawal", amount, reference)
-
-
-def asset_name(asset: AssetRecord) -> str:
-    """The asset as the audit log names it, such as `USD 2`."""
-    return f"{asset.code} {asset.scale}"
 
 
 def _warn_of_unused_rate(work: Work, base: str, counter: str) -> None:

@@ -44,10 +44,8 @@ def _object(entry: AuditEntry) -> Cell:
 
 def _details(entry: AuditEntry) -> str:
     """The details of an entry in one line."""
-    said = (
-        (name, value if isinstance(value, str) else encode(value).decode()) for name, value in entry.details.items()
-    )
-    return ", ".join(f"{name} {value}" for name, value in said)
+    said = entry.details.items()
+    return ", ".join(f"{name} {value if isinstance(value, str) else encode(value).decode()}" for name, value in said)
 
 
 # How verbs and nouns of actions are told; other verbs are regular.

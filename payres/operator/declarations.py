@@ -126,7 +126,6 @@ class Input(NamedTuple):
     def of(cls, name: str, kind: Any, default: Any) -> "Input":
         plain, metas = _reduced(kind)
         extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
-
         words = next((meta.description for meta in reversed(metas) if meta.description), "")
         return cls(name, kind, default, plain, words, extra, metas)
 
@@ -147,7 +146,6 @@ class Input(NamedTuple):
 
     @property
     def is_mark(self) -> bool:
-        """Whether it is a flag."""
         return self.type is bool
 
     def typed(self, work: Work | Environment, text: Any) -> Any:
@@ -167,7 +165,6 @@ class Input(NamedTuple):
 
     @property
     def kind_of_field(self) -> str:
-        """What kind of field it is in a form."""
         if self.is_several:
             return "choices" if self.choices else "lines"
         kinds = {"mark": self.is_mark, "choice": self.choices, "whole": self.type is int}
@@ -274,10 +271,6 @@ class OperationForm(NamedTuple):
         return asdict(thing) if self.changes else {}
 
 
-def _nothing() -> None:
-    """Stands for the rule until it is known."""
-
-
 class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     """A rule with its declaration: an endpoint if it has a `request`, a `command`, a page with a list or a `form`.
 
@@ -300,7 +293,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     shows_secret: bool = False
     stream: Callable[..., Any] | None = None
     media_types: Sequence[str] = ()
-    function: Callable[..., Any] = _nothing
+    function: Any = None  # the rule, once it is known
 
     def __call__(self, function: F) -> F:
         """Declares the rule."""
@@ -350,7 +343,6 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def status(self) -> int:
-        """The HTTP status of success."""
         return 201 if self.method == "POST" else 200
 
     @property
@@ -405,19 +397,18 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def decoder(self) -> msgspec.json.Decoder[Any]:
-        """Decodes a body."""
         return msgspec.json.Decoder(self.struct or Body)
 
     def read(self, typed: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of what was typed in a command or a form, where a number is a text. Raises InvalidRequest, in
         the words of the API, for one that breaks a bound of its type."""
-        return {name: self._value(name, value) for name, value in typed.items()}
-
-    def _value(self, name: str, value: Any) -> Any:
-        try:
-            return msgspec.convert(value, self.inputs[name].kind, strict=False)
-        except msgspec.ValidationError as error:
-            raise broken_rule(error, self.wire_names[name]) from error
+        arguments = {}
+        for name, value in typed.items():
+            try:
+                arguments[name] = msgspec.convert(value, self.inputs[name].kind, strict=False)
+            except msgspec.ValidationError as error:
+                raise broken_rule(error, self.wire_names[name]) from error
+        return arguments
 
     @cached_property
     def answer_type(self) -> Any:

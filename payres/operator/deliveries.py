@@ -258,8 +258,6 @@ def _active_webhooks(work: Work, webhook: str | None) -> Sequence[WebhookRecord]
     if found.state == "paused":
         raise WrongState("The webhook is paused and gets nothing", advice=f"`payres webhook resume {webhook}` goes on")
     if not found.active:
-        raise WrongState(
-            "The webhook is disabled, because its endpoint answered 410; a test that it accepts enables it",
-            advice=f"`payres webhook test {webhook}` sends one",
-        )
+        sentence = "The webhook is disabled, because its endpoint answered 410; a test that it accepts enables it"
+        raise WrongState(sentence, advice=f"`payres webhook test {webhook}` sends one")
     return [found]

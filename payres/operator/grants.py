@@ -48,15 +48,10 @@ def named_grant(work: Work, ref: str) -> str:
 GrantName = Annotated[str, said(typed=named_grant)]
 GrantStateFilter = Annotated[GrantState | UnsetType, said("Only grants in this state.")]
 WithoutConsent = Annotated[bool, said("Also grants that need no owner's consent.", option="--all")]
-MAX_REASON_LENGTH: Final = 140
+MAX_REASON: Final = 140
 DecisionReason = Annotated[
     str,
-    said(
-        "The owner and the audit log get this sentence.",
-        label="How you know",
-        min_length=1,
-        max_length=MAX_REASON_LENGTH,
-    ),
+    said("The owner and the audit log get this sentence.", label="How you know", min_length=1, max_length=MAX_REASON),
 ]
 REFUSED: Final = frozenset({"denied", "expired", "lapsed"})  # states in which a grant has never permitted anything
 
@@ -290,8 +285,8 @@ def decide(work: Work, id: str, approve: bool, reason: DecisionReason | None = N
 
     Raises WrongState if it is already decided, InvalidInteraction if it has expired.
     """
-    if reason is not None and not (len(reason) <= MAX_REASON_LENGTH and reason.strip() and is_visible(reason)):
-        raise InvalidRequest(f"A reason has 1 to {MAX_REASON_LENGTH} printable characters", field="reason")
+    if reason is not None and not (len(reason) <= MAX_REASON and reason.strip() and is_visible(reason)):
+        raise InvalidRequest(f"A reason has 1 to {MAX_REASON} printable characters", field="reason")
     record, interaction = require_grant(work, id), grants.interaction_of_grant(work, id)
     if interaction is None:
         raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")

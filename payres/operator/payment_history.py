@@ -301,16 +301,12 @@ class Moment(NamedTuple):
     said: Sequence[Cell]
 
 
-def is_above_zero(amount: str) -> bool:
-    return bool(amount.strip("0."))
-
-
 def _sum(direction: str, member: str) -> Callable[[PaymentHistory], str | None]:
     """A member for payments of one direction only; the refunded amount only if there is one."""
 
     def said(one: PaymentHistory) -> str | None:
         found = getattr(one.payment, member) if one.payment.direction == direction else None
-        is_said = found is not None and (member != "refunded" or is_above_zero(found))
+        is_said = found is not None and (member != "refunded" or found.strip("0."))
         return f"{one.payment.asset_code} {found}" if is_said else None
 
     return said
@@ -486,15 +482,9 @@ def _moment(at: str, *said: Cell | str) -> Moment:
 
 def _list_checkouts(work: Work, payment: IncomingRecord) -> list[Checkout]:
     """The newest of an incoming payment, oldest first."""
-    asset = WALLETS.by_id(work, payment.wallet_address_id).asset
+    wallet = WALLETS.by_id(work, payment.wallet_address_id)
     return [
-        represent(
-            Checkout,
-            one,
-            amount=format_decimal(one.amount, asset),
-            asset_code=asset.code,
-            changed_at=format_time(one.changed_at),
-        )
+        represent(Checkout, one, wallet, amount=format_decimal(one.amount, wallet.asset))
         for one in reversed(checkouts_of(work, payment.id, MAX_SHOWN))
     ]
 

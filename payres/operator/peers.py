@@ -348,16 +348,15 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
         )
     unresolved, _ = packets.count_and_sum(work, peer.id, "doubtful")
     if unresolved:
-        raise WrongState(
-            f"{unresolved} packets to the peer {name} are unresolved: resolve them, then remove the peer",
-            advice=f"`payres peer unresolved {name}` lists them, and `payres peer resolve` resolves each",
-        )
+        advice = f"`payres peer unresolved {name}` lists them, and `payres peer resolve` resolves each"
+        sentence = f"{unresolved} packets to the peer {name} are unresolved: resolve them, then remove the peer"
+        raise WrongState(sentence, advice=advice)
     if peer.balance:
-        command = f"payres peer {'withdraw' if peer.balance > 0 else 'deposit'} {name} {_decimal(peer, peer.balance)}"
+        owed, verb = format_decimal(abs(peer.balance), peer.asset), "withdraw" if peer.balance > 0 else "deposit"
         settle = "pay that, then record it" if peer.balance > 0 else "when that has been paid, record it"
         who = describe_balance(peer)
         sentence = f"{who[0].upper()}{who[1:]}: {settle}, then remove the peer"
-        raise WrongState(sentence, advice=f"`{command}` records it")
+        raise WrongState(sentence, advice=f"`payres peer {verb} {name} {owed}` records it")
     PEERS.update(work, peer.id, removed_at=work.now)
     server.record(work, "peer.remove", name)
     return peer
@@ -426,21 +425,16 @@ def _change_routes(work: Work, peer: PeerRecord, add: Sequence[str], remove: Seq
     _check_routes(work, add)
     for prefix in remove:
         if not peers.delete_route(work, peer.id, prefix):
-            raise InvalidRequest(
-                f"The peer {peer.name} has no route {prefix!r}",
-                advice=f"`payres peer show {peer.name}` lists its routes",
-                field="routes",
-            )
+            advice = f"`payres peer show {peer.name}` lists its routes"
+            raise InvalidRequest(f"The peer {peer.name} has no route {prefix!r}", advice=advice, field="routes")
     for prefix in add:
         peers.add_route(work, peer.id, prefix)
 
 
 def _check_peer_name(work: Work, name: str) -> None:
     if not _NAME.fullmatch(name):
-        raise InvalidRequest(
-            f"{name!r} cannot be a peer's name: use 1 to 64 letters, digits and - . _ ~, such as first-bank",
-            field="name",
-        )
+        sentence = f"{name!r} cannot be a peer's name: use 1 to 64 letters, digits and - . _ ~, such as first-bank"
+        raise InvalidRequest(sentence, field="name")
     if peers.find_peer(work, name) is not None:
         raise WrongState(f"There is a peer {name} already; choose another name", name=name)
 
@@ -449,10 +443,8 @@ def _check_address(work: Work, address: str) -> None:
     if not is_ilp_address(address):
         raise InvalidRequest(f"{address!r} is not an ILP address such as test.first-bank", field="ilp_address")
     if address == work.settings.ilp_address:
-        raise InvalidRequest(
-            f"{address} is this server's own ILP address; a peer has another (see the setting ilp_address)",
-            field="ilp_address",
-        )
+        sentence = f"{address} is this server's own ILP address; a peer has another (see the setting ilp_address)"
+        raise InvalidRequest(sentence, field="ilp_address")
     _check_scheme(address, "ilp_address")
 
 
@@ -515,7 +507,3 @@ def _check_token(which: str, token: str) -> None:
             " without spaces",
             field=f"{which}_token",
         )
-
-
-def _decimal(peer: PeerRecord, amount: int) -> str:
-    return format_decimal(abs(amount), peer.asset)

@@ -107,13 +107,16 @@ class Column(NamedTuple):
     titles: bool = False
 
     def cell(self, thing: Any) -> Cell:
-        """The value of a thing in this column."""
+        """The value of a thing in this column: empty for None; for a list, its texts separated by spaces."""
         found = attrgetter(self.value)(thing) if isinstance(self.value, str) else self.value(thing)
         if isinstance(found, Cell):
             return found
-        cell = cell_of(found, self.kind, self.section)
+        if found is None or found == "":
+            return Cell("", "text" if self.kind in TIMES else self.kind)
+        text = " ".join(found) if isinstance(found, list | tuple) else str(found)
         is_amount = self.kind == "number" and isinstance(found, str) and isinstance(self.value, str)
-        return msgspec.structs.replace(cell, unit=getattr(thing, "asset_code", "")) if is_amount else cell
+        unit = getattr(thing, "asset_code", "") if is_amount else ""
+        return Cell(text, self.kind, path_of(self.section, text) if self.section else None, unit)
 
 
 class Shape:
@@ -200,15 +203,6 @@ def fact(label: str, value: str | Callable[[Any], Any], kind: CellKind = "text",
 def facts_of(columns: Iterable[Column], thing: Any) -> list[Fact]:
     """The labels and values of one thing."""
     return [(column.label, column.cell(thing)) for column in columns]
-
-
-def cell_of(value: object, kind: CellKind = "text", section: str | None = None) -> Cell:
-    """The cell of a value: empty for None; for a list, its texts separated by spaces. With a `section`, it links to the
-    page there."""
-    if value is None or value == "":
-        return Cell("", "text" if kind in TIMES else kind)
-    text = " ".join(value) if isinstance(value, list | tuple) else str(value)
-    return Cell(text, kind, path_of(section, text) if section else None)
 
 
 def path_of(*names: str) -> str:
