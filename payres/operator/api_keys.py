@@ -28,7 +28,6 @@ from payres.operator.declarations import (
     said,
 )
 from payres.operator.shapes import Column, Shape, Time, fact, represent
-from payres.operator.store import operators
 from payres.operator.store.operators import API_KEYS, ApiKeyRecord
 
 # The scopes of keys; each endpoint needs one of them.
@@ -141,17 +140,13 @@ def list_api_keys(work: Work) -> Sequence[ApiKeyRecord]:
 
     With their scopes and their last use.
     """
-    return operators.list_api_keys(work)
+    return API_KEYS.list(work, "ORDER BY id DESC")
 
 
 @operation(
     "POST /api-keys keys:write",
     CREATED,
-    command=CommandLine(
-        "api-key create NAME",
-        '"Order book" --scope payments:read --scope wallets:read',
-        text=lambda created: str(created.key),
-    ),
+    command=CommandLine("api-key create NAME", '"Order book" --scope payments:read --scope wallets:read', text="{key}"),
     form=OperationForm("Make the key", title="New API key", path="/new-api-key", lists="/api-keys"),
     shows_secret=True,
 )
@@ -188,7 +183,7 @@ def create_api_key(work: Work, name: Name, scopes: Scopes, expires_at: Expiry | 
 @operation(
     "DELETE /api-keys/{id} keys:write",
     API_KEY,
-    command=CommandLine("api-key revoke ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
+    command=CommandLine("api-key revoke ID"),
     form=OperationForm(
         "Revoke the key", API_KEY, done="The key {name} is revoked", is_over=lambda key: key.revoked_at, ends=True
     ),
@@ -201,7 +196,7 @@ def revoke_api_key(work: Work, id: KeyId, keep_made: KeepMade = False) -> ApiKey
             API_KEYS.update(work, key.id, revoked_at=work.now)
             server.record(work, "api_key.revoke", key.id)
         if not keep_made:
-            keys += operators.keys_made_with(work, key.id)  # the loop reaches them too
+            keys += API_KEYS.list(work, "WHERE made_by = ? ORDER BY id", key.id)  # the loop reaches them too
     return require_api_key(work, id)
 
 

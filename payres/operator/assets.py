@@ -229,9 +229,7 @@ def list_rates(work: Work) -> Sequence[RateRecord]:
 @operation(
     "PUT /rates/{base}/{counter} assets:write",
     RATE,
-    command=CommandLine(
-        "rate set BASE COUNTER RATE", "USD EUR 0.92", text=lambda rate: f"1 {rate.base} buys {rate.rate} {rate.counter}"
-    ),
+    command=CommandLine("rate set BASE COUNTER RATE", "USD EUR 0.92", text="1 {base} buys {rate} {counter}"),
     form=OperationForm(
         "Set the rate", done="1 {base} buys {rate} {counter}", title="Set a rate", path="/set-rate", lists="/rates"
     ),
@@ -257,11 +255,7 @@ def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord
 
 @operation(
     "DELETE /rates/{base}/{counter} assets:write",
-    command=CommandLine(
-        "rate remove BASE COUNTER",
-        "USD EUR",
-        text=lambda removed: f"The rate from {removed.base} to {removed.counter} is removed",
-    ),
+    command=CommandLine("rate remove BASE COUNTER", "USD EUR", text="The rate from {base} to {counter} is removed"),
     form=OperationForm(
         "Remove the rate", RATE, done="The rate from {base} to {counter} is removed", back="/rates", ends=True
     ),

@@ -99,7 +99,6 @@ ENTRY: Final = Shape(
         "Audit log",
         about="What operators changed, with the command, the API or these pages.",
     ),
-    noun="audit",
 )
 def list_entries(
     work: Work,

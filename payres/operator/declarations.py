@@ -196,15 +196,15 @@ class CommandLine(NamedTuple):
     """A command: its `words` name its arguments in capitals, in the order of the inputs; the others are options, and
     only commands have `limit`.
 
-    It prints the answer, or with `then` the thing that the path names, as `text` formats it or with the labels of its
-    shape, and fails with the `failure` of the answer. The help shows each line of `example` after the name of the
-    command.
+    It prints the answer, or with `then` the thing that the path names: as `text`, which has its members in braces or
+    formats it, or with the labels of its shape; and fails with the `failure` of the answer. The help shows each line of
+    `example` after the name of the command.
     """
 
     words: str
     example: str = ""
     then: Shape | None = None
-    text: Callable[[Any], str] | None = None
+    text: str | Callable[[Any], str] = ""
     failure: Callable[[Any], str | None] = lambda _: None
 
 

@@ -119,7 +119,7 @@ DELIVERY: Final = Shape(
 @operation(
     "GET /webhooks/{id}/attempts webhooks:read",
     ATTEMPTS,
-    command=CommandLine("webhook attempts ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
+    command=CommandLine("webhook attempts ID"),
     listing=Listing("attempts", "Nothing was sent yet"),
     noun="webhooks",
 )
@@ -165,7 +165,7 @@ def list_deliveries(
     command=CommandLine(
         "webhook replay [EVENT]",
         "evt_0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11\n--failed --since 2026-11-20T00:00:00Z",
-        text=lambda made: f"To be sent again: {made.deliveries}. The server sends them within seconds",
+        text="To be sent again: {deliveries}. The server sends them within seconds",
     ),
     noun="webhooks",
 )

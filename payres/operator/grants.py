@@ -300,7 +300,7 @@ def _decided(word: str, decision: GrantDecision) -> str:
     return f"{word}\nredirect  {redirect}"
 
 
-@operation(command=CommandLine("grant approve REF", "0198c0de-...", text=partial(_decided, "approved")))
+@operation(command=CommandLine("grant approve REF", text=partial(_decided, "approved")))
 def approve(work: Work, id: GrantName, reason: DecisionReason | None = None) -> GrantDecision:
     """Consent to a grant in the owner's name.
 
@@ -310,7 +310,7 @@ def approve(work: Work, id: GrantName, reason: DecisionReason | None = None) -> 
     return decide(work, id, True, reason)
 
 
-@operation(command=CommandLine("grant deny REF", "0198c0de-...", text=partial(_decided, "denied")))
+@operation(command=CommandLine("grant deny REF", text=partial(_decided, "denied")))
 def deny(work: Work, id: GrantName, reason: DecisionReason | None = None) -> GrantDecision:
     """Refuse a grant in the owner's name.
 
@@ -323,7 +323,7 @@ def deny(work: Work, id: GrantName, reason: DecisionReason | None = None) -> Gra
 @operation(
     "DELETE /grants/{id} grants:write",
     GRANT,
-    command=CommandLine("grant revoke REF", "0198c0de-..."),
+    command=CommandLine("grant revoke REF"),
     form=OperationForm(
         "Revoke the grant", GRANT, done="The grant is revoked", is_over=lambda grant: grant.ended_at, ends=True
     ),

@@ -72,9 +72,8 @@ KEY: Final = Shape(
 @operation(
     "GET /wallets/{wallet}/keys wallets:read",
     KEY,
-    command=CommandLine("key list PATH", "alice"),
+    command=CommandLine("key list PATH"),
     listing=Listing("keys", "The wallet has no keys", advice="`payres key generate` makes one"),
-    noun="keys",
 )
 def list_keys(work: Work, wallet: WalletName, revoked: Revoked = False) -> Sequence[KeyRecord]:
     """List the public keys of a wallet."""
@@ -91,7 +90,6 @@ def _read_jwk(_: object, text: str) -> object:
 @operation(
     "POST /wallets/{wallet}/keys wallets:write",
     KEY,
-    noun="keys",
     form=OperationForm(
         "Add the key",
         WALLET,
@@ -143,7 +141,6 @@ def add_key(
         is_over=lambda key: key.revoked_at,
         ends=True,
     ),
-    noun="keys",
 )
 def revoke_key(work: Work, wallet: WalletName, kid: str) -> KeyRecord:
     """Revoke a key. Requests that are signed with it are refused from now on, and jwks.json does not have it."""

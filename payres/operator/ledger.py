@@ -89,7 +89,7 @@ async def check_noted(call: Units, note: StepNote) -> LedgerCheck:
 ENTRY: Final = Shape(ledger_entry)
 
 
-@operation("GET /ledger/entries ledger:read", ENTRY, noun="ledger")
+@operation("GET /ledger/entries ledger:read", ENTRY)
 def list_entries(
     work: Work, page: PageQuery, payment: Name | UnsetType = UNSET, account: AccountName | UnsetType = UNSET
 ) -> tuple[Sequence[EntryRecord], PageBounds]:

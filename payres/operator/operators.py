@@ -102,7 +102,7 @@ def list_operators(work: Work) -> Sequence[OperatorRecord]:
 
 @operation(
     shows=LINK,
-    command=CommandLine("admin link", "--name ann", text=lambda made: str(made.url)),
+    command=CommandLine("admin link", "--name ann", text="{url}"),
     form=OperationForm(
         "Make the link",
         title="New operator",
@@ -180,7 +180,7 @@ def sign_out(work: Work, name: str) -> OperatorRecord:
 
 
 @operation(
-    command=CommandLine("admin remove NAME", "ann", text=lambda one: f"{one.name} is no operator any more"),
+    command=CommandLine("admin remove NAME", "ann", text="{name} is no operator any more"),
     form=OperationForm(
         "Remove", OPERATOR, "{name} is no operator any more", "Remove this operator", back="/operators", ends=True
     ),

@@ -350,12 +350,7 @@ def _event_line(event: PaymentEvent) -> str:
     return f"Event {event.sequence}, {event.type}{sent}."
 
 
-@operation(
-    "GET /payments/{id} payments:read",
-    HISTORY,
-    command=CommandLine("payment show ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", text=_text),
-    noun="payment_history",
-)
+@operation("GET /payments/{id} payments:read", HISTORY, command=CommandLine("payment show ID", text=_text))
 def show_payment(work: Work, id: PaymentName) -> PaymentRecord:
     """Show a payment with its history.
 

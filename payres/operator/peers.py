@@ -328,7 +328,7 @@ def write_note(work: Work, name: str, note: PeerNote) -> PeerRecord:
 @operation(
     "DELETE /peers/{name} peers:write",
     PEER,
-    command=CommandLine("peer remove NAME", "first-bank", text=lambda removed: f"The peer {removed.name} is removed"),
+    command=CommandLine("peer remove NAME", "first-bank", text="The peer {name} is removed"),
     form=OperationForm(
         "Remove", PEER, done="{name} is no peer any more", title="End this peering", back="/peers", ends=True
     ),

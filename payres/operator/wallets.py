@@ -160,7 +160,7 @@ def open_wallet(
     return create_wallet(work, path, asset_code, asset_scale, public_name, None)
 
 
-@operation("GET /wallets/{wallet} wallets:read", WALLET, command=CommandLine("wallet show PATH", "alice"))
+@operation("GET /wallets/{wallet} wallets:read", WALLET, command=CommandLine("wallet show PATH"))
 def show_wallet(work: Work, wallet: WalletName) -> WalletRecord:
     """Show a wallet: its address, its balance, its state."""
     return require_wallet(work, wallet)
@@ -248,7 +248,7 @@ def withdraw(work: Work, wallet: WalletName, amount: Sum, reference: Reference |
 @operation(
     "GET /wallets/{wallet}/movements wallets:read",
     MOVEMENT,
-    command=CommandLine("wallet movements PATH", "alice"),
+    command=CommandLine("wallet movements PATH"),
     listing=Listing("movements", "There are no deposits or withdrawals yet", "Deposits and withdrawals of {wallet}"),
 )
 def list_movements(work: Work, wallet: WalletName, page: PageQuery) -> tuple[Sequence[MovementRecord], PageBounds]:
@@ -274,7 +274,7 @@ def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRec
 
 @operation(
     shows=WALLET,
-    command=CommandLine("wallet deactivate PATH", "alice"),
+    command=CommandLine("wallet deactivate PATH"),
     form=OperationForm(
         "Deactivate", WALLET, done="{name} is inactive", is_over=lambda one: one.state != "active", ends=True
     ),
@@ -286,7 +286,7 @@ def deactivate(work: Work, wallet: WalletName) -> WalletRecord:
 
 @operation(
     shows=WALLET,
-    command=CommandLine("wallet activate PATH", "alice"),
+    command=CommandLine("wallet activate PATH"),
     form=OperationForm(
         "Activate", WALLET, done="{name} is active again", is_over=lambda one: one.state == "active", presses=True
     ),
@@ -327,7 +327,7 @@ def store_password(work: Work, path: str, password_hash: str, forget_browsers: b
 @operation(
     "POST /wallets/{wallet}/password-links wallets:write",
     shows=LINK,
-    command=CommandLine("wallet reset-link PATH", "alice", text=lambda made: str(made.url)),
+    command=CommandLine("wallet reset-link PATH", text="{url}"),
     shows_secret=True,
     form=OperationForm("Make a password link", WALLET, title="Password link", path="/wallets/{wallet}/password-link"),
 )
@@ -348,7 +348,7 @@ def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
 @operation(
     "DELETE /wallets/{wallet}/lockout wallets:write",
     WALLET,
-    command=CommandLine("wallet unlock PATH", "alice"),
+    command=CommandLine("wallet unlock PATH"),
     form=OperationForm("Unlock", WALLET, done="{name} is unlocked", presses=True),
 )
 def unlock(work: Work, wallet: WalletName) -> WalletRecord:
@@ -359,7 +359,7 @@ def unlock(work: Work, wallet: WalletName) -> WalletRecord:
 @operation(
     "DELETE /wallets/{wallet}/sessions wallets:write",
     WALLET,
-    command=CommandLine("wallet sign-out PATH", "alice"),
+    command=CommandLine("wallet sign-out PATH"),
     form=OperationForm(
         "Sign out everywhere",
         WALLET,

@@ -99,13 +99,3 @@ class ApiKeyRecord(msgspec.Struct, frozen=True):
 
 
 API_KEYS = Table(ApiKeyRecord, "api_key", scopes=json_column("scopes"))
-
-
-def list_api_keys(tx: Transaction) -> Sequence[ApiKeyRecord]:
-    """All keys, newest first."""
-    return API_KEYS.list(tx, "ORDER BY id DESC")
-
-
-def keys_made_with(tx: Transaction, key_id: str) -> Sequence[ApiKeyRecord]:
-    """The keys created with this one."""
-    return API_KEYS.list(tx, "WHERE made_by = ? ORDER BY id", key_id)
