@@ -280,12 +280,7 @@ def list_liquidity(work: Work, code: str, scale: Scale, page: PageQuery) -> tupl
     "POST /assets/{code}/{scale}/liquidity/deposits liquidity:write",
     MOVEMENT,
     command=CommandLine("liquidity deposit CODE SCALE AMOUNT", "1000.00 --asset EUR --scale 2", then=ASSET),
-    form=OperationForm(
-        "Deposit liquidity",
-        ASSET,
-        done="{asset_code} {amount:money} were deposited; the liquidity is {asset_code} {liquidity:money}",
-        moves_money=True,
-    ),
+    form=movements.form("Deposit liquidity", ASSET, "were deposited; the liquidity is {asset_code} {liquidity:money}"),
 )
 def deposit_liquidity(
     work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
@@ -302,12 +297,7 @@ def deposit_liquidity(
     "POST /assets/{code}/{scale}/liquidity/withdrawals liquidity:write",
     MOVEMENT,
     command=CommandLine("liquidity withdraw CODE SCALE AMOUNT", "250.00 --asset EUR --scale 2", then=ASSET),
-    form=OperationForm(
-        "Withdraw liquidity",
-        ASSET,
-        done="{asset_code} {amount:money} were withdrawn; the liquidity is {asset_code} {liquidity:money}",
-        moves_money=True,
-    ),
+    form=movements.form("Withdraw liquidity", ASSET, "were withdrawn; the liquidity is {asset_code} {liquidity:money}"),
 )
 def withdraw_liquidity(
     work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
@@ -321,12 +311,11 @@ def withdraw_liquidity(
     "POST /assets/{code}/{scale}/fees/withdrawals liquidity:write",
     MOVEMENT,
     command=CommandLine("fee withdraw CODE SCALE AMOUNT", "12.50 --asset USD --scale 2", then=ASSET),
-    form=OperationForm(
+    form=movements.form(
         "Withdraw fees",
         ASSET,
-        done="{asset_code} {amount:money} were withdrawn; {asset_code} {fees:money} of fees are left",
+        "were withdrawn; {asset_code} {fees:money} of fees are left",
         path="/assets/{code}/{scale}/withdraw-fees",
-        moves_money=True,
     ),
 )
 def withdraw_fees(

@@ -5,7 +5,7 @@ however often it is requested. For ten minutes a movement can be undone: the opp
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import UNSET
 
@@ -92,6 +92,11 @@ MOVEMENT: Final = Shape(
     name=lambda one: one.account.partition(" ")[2],
     undo="/movements/{id}/undo",
 )
+
+
+def form(button: str, about: Shape, done: str, **others: Any) -> OperationForm:
+    """The form of an operation that moves an amount; `done` goes on after the amount."""
+    return OperationForm(button, about, f"{{asset_code}} {{amount:money}} {done}", moves_money=True, **others)
 
 
 def move(work: Work, account_id: int, kind: MovementKind, text: str, reference: str | None = None) -> MovementRecord:

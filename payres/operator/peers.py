@@ -372,14 +372,7 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[M
     "POST /peers/{name}/deposits peers:write",
     MOVEMENT,
     command=CommandLine("peer deposit NAME AMOUNT", "first-bank 100.00", then=PEER),
-    form=OperationForm(
-        "Record it",
-        PEER,
-        done="{asset_code} {amount:money} came in: {standing}",
-        title="They paid us",
-        path="/peers/{name}/deposit",
-        moves_money=True,
-    ),
+    form=movements.form("Record it", PEER, "came in: {standing}", title="They paid us", path="/peers/{name}/deposit"),
 )
 def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Record what the peer paid us outside of payres. The peer then owes us less, or we owe it more."""
@@ -391,14 +384,7 @@ def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = No
     "POST /peers/{name}/withdrawals peers:write",
     MOVEMENT,
     command=CommandLine("peer withdraw NAME AMOUNT", "first-bank 100.00", then=PEER),
-    form=OperationForm(
-        "Record it",
-        PEER,
-        done="{asset_code} {amount:money} went out: {standing}",
-        title="We paid them",
-        path="/peers/{name}/withdraw",
-        moves_money=True,
-    ),
+    form=movements.form("Record it", PEER, "went out: {standing}", title="We paid them", path="/peers/{name}/withdraw"),
 )
 def withdraw(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Record what we paid the peer outside of payres.

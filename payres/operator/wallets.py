@@ -213,12 +213,7 @@ def create_wallet(
     "POST /wallets/{wallet}/deposits wallets:fund",
     MOVEMENT,
     command=CommandLine("wallet deposit PATH AMOUNT", "alice 100.00 --reference invoice-17", then=WALLET),
-    form=OperationForm(
-        "Deposit",
-        WALLET,
-        done="{asset_code} {amount:money} were deposited; {name} has {asset_code} {balance:money}",
-        moves_money=True,
-    ),
+    form=movements.form("Deposit", WALLET, "were deposited; {name} has {asset_code} {balance:money}"),
 )
 def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Put money into a wallet. Record only what has really come from outside."""
@@ -233,12 +228,7 @@ def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | 
     "POST /wallets/{wallet}/withdrawals wallets:fund",
     MOVEMENT,
     command=CommandLine("wallet withdraw PATH AMOUNT", "alice 100.00 --reference invoice-17", then=WALLET),
-    form=OperationForm(
-        "Withdraw",
-        WALLET,
-        done="{asset_code} {amount:money} were withdrawn; {name} has {asset_code} {balance:money}",
-        moves_money=True,
-    ),
+    form=movements.form("Withdraw", WALLET, "were withdrawn; {name} has {asset_code} {balance:money}"),
 )
 def withdraw(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Take money out of a wallet. Record only what has really gone outside."""
