@@ -106,7 +106,6 @@ def _run(operation: Operation, line: CommandLine, options: Sequence[Input], sess
 
 
 def _unit(operation: Operation, line: CommandLine, given: Mapping[str, Any], work: Work) -> Any:
-    """The unit whose result the command prints."""
     arguments = _arguments(work, operation, given)
     page = {"page": PageQuery(given["limit"])} if operation.is_paged else {}
     found = operation.run(work, arguments | page)

@@ -67,7 +67,6 @@ def admin_endpoints() -> Sequence[Operation]:
 
 
 def admin_routes() -> Sequence[Route]:
-    """The routes of the operator's API."""
     by_path: dict[str, list[Operation]] = {}
     for one in admin_endpoints():
         by_path.setdefault(one.path, []).append(one)
@@ -274,7 +273,6 @@ def read(base_url: str) -> msgspec.Raw:
 
 
 def admin_document(base_url: str) -> dict[str, Any]:
-    """The document of the server at a base URL."""
     return documents.document(
         "The operator's API of payres",
         "Scopes: " + "; ".join(f"`{scope}`: {what}" for scope, what in SCOPES.items()) + ".",

@@ -296,7 +296,6 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     function: Any = None  # the rule, once it is known
 
     def __call__(self, function: F) -> F:
-        """Declares the rule."""
         _DECLARED[function] = msgspec.structs.replace(self, function=function)
         return function
 
@@ -412,7 +411,6 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def answer_type(self) -> Any:
-        """The struct of the answer."""
         if self.shows is None or self.shows.show is None:
             return self.hints["return"]
         shown: Any = get_type_hints(self.shows.show)["return"]
@@ -444,7 +442,6 @@ def declared(*modules: str) -> Sequence[Operation]:
 
 
 def operation_of(function: Callable[..., Any]) -> Operation:
-    """The operation that the rule is declared as."""
     return _DECLARED[function]
 
 

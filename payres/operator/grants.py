@@ -108,7 +108,6 @@ class GrantDecision(Resource, frozen=True, kw_only=True):
 
 
 def grant(work: Work, record: GrantRecord) -> Grant:
-    """The struct of a grant, with what it has spent and has left."""
     found = grants.interaction_of_grant(work, record.id)
     owner = None if record.wallet_address_id is None else WALLETS.by_id(work, record.wallet_address_id)
     state = state_of(record, found, work.now)

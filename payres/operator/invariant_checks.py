@@ -128,7 +128,6 @@ def note(work: Work, findings: Sequence[Finding], checked_at: int) -> None:
 
 
 def first_broken(findings: Sequence[Finding]) -> Finding | None:
-    """The first invariant that does not hold, or None."""
     return next((finding for finding in findings if not finding.holds), None)
 
 

@@ -76,7 +76,6 @@ def require_movement(work: Work, id: str) -> MovementRecord:
 
 
 def _page(one: Movement) -> str:
-    """The page of the account."""
     kind, *names = one.account.split(" ")
     return path_of({"wallet": "wallets", "peer": "peers"}.get(kind, "assets"), *names)
 
@@ -173,7 +172,6 @@ def _check_free(work: Work, account: NamedAccount, amount: int) -> None:
 def _find(
     work: Work, account: NamedAccount, kind: MovementKind, amount: int, reference: str | None
 ) -> MovementRecord | None:
-    """The movement with this reference, if there is one."""
     if reference is None:
         return None
     check_reference(reference)
@@ -181,9 +179,9 @@ def _find(
     if found is not None and (found.undone_by or (found.kind, found.amount) != (kind, amount)):
         was = describe_amount(found.amount, account.asset)
         over = " that was undone" if found.undone_by else ""
+        whose = f"that of a {found.kind} of {was}{over}"
         raise WrongState(
-            f"The reference {reference!r} is that of a {found.kind} of {was}{over}; give each movement one of its own",
-            reference=reference,
+            f"The reference {reference!r} is {whose}; give each movement one of its own", reference=reference
         )
     return found
 

@@ -385,7 +385,6 @@ def _folded(same: Sequence[Moment]) -> Moment:
 
 
 def _agreed(history: PaymentHistory) -> Iterator[Moment]:
-    """The moments of the grant and the quote."""
     grant, quote = history.grant, history.quote
     if grant is not None:
         asked = f"The client {grant.client} asked for "

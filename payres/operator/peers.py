@@ -18,7 +18,7 @@ from payres.core.protocol.visible import is_visible
 from payres.core.protocol.wire import Resource, Scale, Text, require_amount
 from payres.core.remote.ip_addresses import names_private_host
 from payres.core.store import server
-from payres.core.store.accounts import ACCOUNTS, ASSETS
+from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
@@ -278,28 +278,23 @@ def change_peer(
     The asset and the address of a peer cannot be changed: remove the peer and add it again.
     """
     peer = require_peer(work, name)
-    columns: dict[str, Any] = {"max_packet": peer.max_packet}
+    columns: dict[str, Any] = {"max_packet": peer.max_packet if max_packet is None else max_packet or None}
     if url is not None:
         _check_url(work, url)
         columns["url"] = url
-    if max_packet is not None:
-        columns["max_packet"] = max_packet or None
     if outgoing_token is not None:
         columns["outgoing_token"] = _encrypted_token(work, outgoing_token)
     if incoming_token is not None:
         columns["incoming_token_hash"] = _hashed_token(work, incoming_token, peer.id)
     PEERS.update(work, peer.id, **columns)
     tokens = {"outgoing": outgoing_token, "incoming": incoming_token}
-    limit = None
-    if credit_limit is not None:
-        limit = require_amount(credit_limit, ASSETS.by_id(work, peer.asset_id).asset, least=0)
-        _set_credit_limit(work, peer, limit)
+    limit = None if credit_limit is None else _set_credit_limit(work, peer, credit_limit)
     _change_routes(work, peer, add_routes, remove_routes)
     changed = {
         "url": url,
         "tokens": [which for which, token in tokens.items() if token] or None,
         "maxPacket": max_packet,
-        "creditLimit": None if limit is None else format_decimal(limit, peer.asset),
+        "creditLimit": limit,
         "addRoutes": add_routes or None,
         "removeRoutes": remove_routes or None,
     }
@@ -395,9 +390,11 @@ def withdraw(work: Work, name: str, amount: Sum, reference: Reference | None = N
     return movements.move(work, require_peer(work, name).account_id, "withdrawal", amount, reference)
 
 
-def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:
+def _set_credit_limit(work: Work, peer: PeerRecord, text: str) -> str:
+    """Returns the limit with all its decimals."""
+    limit = require_amount(text, peer.asset, least=0)
     try:
-        ledger.set_floor(work, peer.account_id, -credit_limit)
+        ledger.set_floor(work, peer.account_id, -limit)
         peers.forget_error(work, peer.id, ABOVE_LIMIT)
     except ledger.NotEnough as lack:
         used = describe_amount(peer.held - peer.balance, peer.asset)
@@ -405,6 +402,7 @@ def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:
             f"The peer {peer.name} uses {used} of its credit, packets in flight included; the limit"
             " cannot be lower than that"
         ) from lack
+    return format_decimal(limit, peer.asset)
 
 
 def _change_routes(work: Work, peer: PeerRecord, add: Sequence[str], remove: Sequence[str]) -> None:

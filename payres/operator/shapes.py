@@ -201,7 +201,6 @@ def fact(label: str, value: str | Callable[[Any], Any], kind: CellKind = "text",
 
 
 def facts_of(columns: Iterable[Column], thing: Any) -> list[Fact]:
-    """The labels and values of one thing."""
     return [(column.label, column.cell(thing)) for column in columns]
 
 
@@ -246,7 +245,6 @@ class DataTable(NamedTuple):
 
 
 def make_table(name: str, columns: Sequence[Column], records: Iterable[Any], none: str) -> DataTable:
-    """The table of these records."""
     return DataTable(name, columns, [[column.cell(one) for column in columns] for one in records], none)
 
 
