@@ -57,6 +57,7 @@ FIGURES = {
 
 # The files that take longest, waiting ones and busy ones in turn: workers take a file at a time, in this order.
 LONGEST = (
+    "browser/test_operators_day.py",
     "browser/test_account_pages.py",
     "openapi/test_schemathesis.py",
     "crash/test_faults.py",

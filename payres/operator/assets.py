@@ -116,10 +116,11 @@ def require_asset(work: Work, code: str, scale: int) -> AssetRecord:
 
 def _costs(one: Asset) -> str:
     """The cost of sending; a share is rounded up, so it is at least one smallest unit."""
-    said = f"{one.fee.fixed} + {one.fee.basis_points} basis points"
     unit = amounts.Asset(one.asset_code, one.asset_scale)
-    least = format_decimal(parse_decimal(one.fee.fixed, unit) + 1, unit)
-    return f"{said}, at least {least}" if one.fee.basis_points else said
+    fixed = parse_decimal(one.fee.fixed, unit)
+    share = f"{one.fee.basis_points / 100:g} % of the amount, at least {format_decimal(fixed + 1, unit)}"
+    parts = {one.fee.fixed: fixed, share: one.fee.basis_points}
+    return " and ".join(words for words, figure in parts.items() if figure) or "nothing"
 
 
 def _linked(one: Asset) -> Cell:
@@ -272,8 +273,7 @@ def remove_rate(work: Work, base: str, counter: str) -> RemovedRate:
 def list_liquidity(work: Work, code: str, scale: Scale, page: PageQuery) -> tuple[Sequence[MovementRecord], PageBounds]:
     """List deposits into the liquidity of an asset, and withdrawals."""
     found = find_operator_account(work, require_asset(work, code, scale).id, "liquidity")
-    account = require(found, f"The liquidity in {code} with scale {scale} has not been used yet")
-    return page_of_movements(work, account.id, page)
+    return page_of_movements(work, found.id if found else 0, page)
 
 
 @operation(

@@ -95,7 +95,7 @@ DecimalText = Annotated[
     str, Meta(max_length=MAX_DECIMAL_LENGTH, examples=["100.00"], extra={"metavar": "AMOUNT", "is_amount": True})
 ]
 Sum = Annotated[DecimalText, said("Such as 100.00, in units of the asset.")]
-Currency = Annotated[AssetCode, Meta(examples=["USD"])]
+Currency = Annotated[AssetCode, Meta(examples=["USD"], extra={"label": "Currency"})]
 TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"], extra={"is_day": True})]
 
 
@@ -221,8 +221,9 @@ class OperationForm(NamedTuple):
     - With `changes`, the fields have the thing's present values, from its members or from this function, and only those
       that were changed are sent.
     - A form that `moves_money`, or as much as that, is looked over, and asks for the operator's password again, with
-      `because` as the reason. One that `presses` is a button on the page itself, because what it does can be taken
-      back. What one that `ends` something does cannot.
+      `because` as the reason; before that, `plan` raises what an operation of several units refuses. One that
+      `presses` is a button on the page itself, because what it does can be taken back. What one that `ends` something
+      does cannot.
     - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `back` is the
       next page, or makes its path of the thing; by default it is that of the thing.
     """
@@ -241,6 +242,7 @@ class OperationForm(NamedTuple):
     question: str = ""
     moves_money: bool = False
     because: str = "this moves money"
+    plan: Callable[..., object] = lambda _, **given: None
     presses: bool = False
     ends: bool = False
 
@@ -406,6 +408,8 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
             try:
                 arguments[name] = msgspec.convert(value, self.inputs[name].kind, strict=False)
             except msgspec.ValidationError as error:
+                if self.inputs[name].type is int and not str(value).lstrip("-").isdecimal():
+                    raise InvalidRequest(f"{value!r} is not a whole number", field=self.wire_names[name]) from error
                 raise broken_rule(error, self.wire_names[name]) from error
         return arguments
 

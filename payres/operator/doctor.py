@@ -191,12 +191,17 @@ def _settings(work: Work) -> Iterator[Look]:
         yield "allow_private_hosts", "it is on, and base_url is public", True, fix
 
 
-def _rates(work: Work) -> Iterator[Look]:
+def lacking_rates(work: Work) -> Sequence[Sequence[str]]:
+    """The pairs of currencies without a valid rate that somebody wanted to pay between lately, or that had one."""
     rates, wanted = accounts.list_rates(work), status.missing_rates(work, work.now - RATE_DAYS * DAY)
     good = {frozenset((rate.base, rate.counter)) for rate in rates if rate.holds_at(work.now)}
     lacking = {frozenset(pair) for pair in (*wanted, *((rate.base, rate.counter) for rate in rates))} - good
-    pairs = ", ".join(sorted("/".join(sorted(pair)) for pair in lacking))
-    if lacking:
+    return sorted(map(sorted, lacking))
+
+
+def _rates(work: Work) -> Iterator[Look]:
+    pairs = ", ".join(map("/".join, lacking_rates(work)))
+    if pairs:
         fix = "Set one (`payres rate set`), or a service with rates_url, unless nobody is to exchange between them"
         seen = f"no valid rate for {pairs}: somebody wanted it, or it has expired"
         yield "exchange rates", seen, WARNS, fix, ("the page of exchange rates", "rates")

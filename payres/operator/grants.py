@@ -271,7 +271,7 @@ def show_grant(work: Work, id: GrantName) -> GrantRecord:
     form=OperationForm(
         {"false": "Refuse", "true": "Approve"},
         GRANT,
-        done="Decided in the owner's name",
+        done="{name}: decided in {wallet_name}'s name",
         title="Decide in the owner's name",
         path="/grants/{id}/decision",
         needs=["reason"],
@@ -324,7 +324,11 @@ def deny(work: Work, id: GrantName, reason: DecisionReason | None = None) -> Gra
     GRANT,
     command=CommandLine("grant revoke REF"),
     form=OperationForm(
-        "Revoke the grant", GRANT, done="The grant is revoked", is_over=lambda grant: grant.ended_at, ends=True
+        "Revoke the grant",
+        GRANT,
+        done="The grant of {name} is revoked",
+        is_over=lambda grant: grant.ended_at,
+        ends=True,
     ),
 )
 def revoke(work: Work, id: GrantName) -> GrantRecord:

@@ -39,6 +39,7 @@ HOLDERS: Final = {
     "liquidity": "The liquidity in {0.asset_code} with scale {0.asset_scale}",
     "fees": "The fees account in {0.asset_code} with scale {0.asset_scale}",
 }
+SETTLED: Final = {"deposit": "They paid us", "withdrawal": "We paid them"}
 UNDO_MINUTES: Final = 10
 
 
@@ -67,7 +68,8 @@ def movement(work: Work, record: MovementRecord) -> Movement:
 
 
 def _what(one: Movement) -> str:
-    return f"{one.kind}, undone" if one.undone_by else f"{one.kind}, undoes another" if one.undoes else one.kind
+    kind = SETTLED[one.kind] if one.account.startswith("peer ") else one.kind
+    return f"{kind}, undone" if one.undone_by else f"{kind}, undoes another" if one.undoes else kind
 
 
 def require_movement(work: Work, id: str) -> MovementRecord:

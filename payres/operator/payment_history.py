@@ -211,9 +211,14 @@ Receiver = Annotated[
     form=OperationForm(
         "Refund",
         PAYMENT,
-        done="The refund is made or on its way",
-        is_over=lambda one: one.direction != "incoming",
+        done="Of the payment, {asset_code} {refunded:money} went back so far, or are on their way",
+        will=[
+            "Send back what came in: to the wallets here that paid, the last one first, or to a wallet address.",
+            "Without an amount, all that is left. Fees stay, and grants count the money as spent.",
+        ],
+        is_over=lambda one: one.direction != "incoming" or one.moved == one.refunded,
         moves_money=True,
+        plan=lambda work, id, **given: refunds.plan(work, refunds.WantedRefund(id, **given)),
     ),
     noun="payments",
 )

@@ -47,7 +47,7 @@ MAX_TOKEN_LENGTH: Final = 1000
 CREDIT: Final = "What the peer may owe us, in units of the asset: 1000.00."
 MAX_PACKET: Final = "Most in one packet, in the smallest unit: with scale 2, 10000 is 100.00"
 CreditLimit = Annotated[DecimalText, said(CREDIT)]
-PeerNote = Annotated[str, said(max_length=MAX_NAME_LENGTH)]
+PeerNote = Annotated[str, said(max_length=MAX_NAME_LENGTH, is_long=True, typed=lambda _, text: " ".join(text.split()))]
 PeerToken = Annotated[Text, said(metavar="TOKEN", secret=True)]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
@@ -335,26 +335,34 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
     and the address can be used again.
     """
     peer = require_peer(work, name)
+    if refusal := unsettled(work, peer):
+        raise refusal
+    PEERS.update(work, peer.id, removed_at=work.now)
+    server.record(work, "peer.remove", name)
+    return peer
+
+
+def unsettled(work: Work, peer: PeerRecord) -> WrongState | None:
+    """Why the peering cannot end yet: packets are in flight or unresolved, or something is owed."""
+    name = peer.name
     count, _ = packets.count_and_sum(work, peer.id, "prepared")
     if count or peer.held:
-        raise WrongState(
+        return WrongState(
             f"Packets to or from the peer {name} are in flight; try again when they are answered, or given"
             " up, which takes an hour when the peer cannot be reached"
         )
     unresolved, _ = packets.count_and_sum(work, peer.id, "doubtful")
     if unresolved:
         advice = f"`payres peer unresolved {name}` lists them, and `payres peer resolve` resolves each"
-        sentence = f"{unresolved} packets to the peer {name} are unresolved: resolve them, then remove the peer"
-        raise WrongState(sentence, advice=advice)
+        sentence = f"Some packets to the peer {name} are unresolved: resolve them, then remove the peer"
+        return WrongState(sentence, advice=advice)
     if peer.balance:
         owed, verb = format_decimal(abs(peer.balance), peer.asset), "withdraw" if peer.balance > 0 else "deposit"
         settle = "pay that, then record it" if peer.balance > 0 else "when that has been paid, record it"
         who = describe_balance(peer)
         sentence = f"{who[0].upper()}{who[1:]}: {settle}, then remove the peer"
-        raise WrongState(sentence, advice=f"`payres peer {verb} {name} {owed}` records it")
-    PEERS.update(work, peer.id, removed_at=work.now)
-    server.record(work, "peer.remove", name)
-    return peer
+        return WrongState(sentence, advice=f"`payres peer {verb} {name} {owed}` records it")
+    return None
 
 
 @operation("GET /peers/{name}/movements peers:read", MOVEMENT)

@@ -152,8 +152,8 @@ def list_wallets(work: Work) -> Sequence[WalletRecord]:
 def open_wallet(
     work: Work,
     path: Annotated[Name, said("What follows this server's address. It never changes.", label="Address")],
-    asset_code: Annotated[Currency, said("Such as USD. It never changes.", label="Currency")],
-    asset_scale: Annotated[Scale, said("2 for cents.", label="Decimals")],
+    asset_code: Annotated[Currency, said("Such as USD. It never changes.")],
+    asset_scale: Annotated[Scale, said("2 for cents.")],
     public_name: Annotated[Name | None, said("Payers see it; the owner can change it.", label="Name")] = None,
 ) -> WalletRecord:
     """Open a wallet. It is empty, and its owner gets a password later."""

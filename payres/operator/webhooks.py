@@ -355,14 +355,11 @@ def _check_url(url: str, is_public: bool) -> None:
         )
     if is_public and not url.lower().startswith("https://"):
         raise InvalidRequest(
-            "The URL must start with https://; for an endpoint on this machine or in your network, say that it is"
-            " private (--private)",
+            "The URL must start with https://; for an endpoint on this machine or in your network, mark it as private",
             field="url",
         )
     if is_public and names_private_host(url):
-        raise InvalidRequest(
-            "The host is on this machine or in your network: say that the webhook is private (--private)", field="url"
-        )
+        raise InvalidRequest("The host is on this machine or in your network: mark the webhook as private", field="url")
 
 
 def _checked_patterns(patterns: Iterable[str]) -> str:

@@ -75,7 +75,7 @@ def test_fee_set_shows_in_the_asset_list(payres: Command, as_json: AsJson) -> No
         }
     ]
     assert payres("asset", "list").stdout == (
-        "Asset  Decimals  Sending costs                          Liquidity  Fees collected\n"
-        "USD    2         0.10 + 50 basis points, at least 0.11       0.00            0.00\n"
+        "Asset  Decimals  Sending costs                                Liquidity  Fees collected\n"
+        "USD    2         0.10 and 0.5 % of the amount, at least 0.11       0.00            0.00\n"
     )
     assert as_json("fee", "set", "USD", "2", "--basis-points", "7")["fee"] == {"fixed": "0.00", "basisPoints": 7}

@@ -1,4 +1,4 @@
-"""The pages of one wallet, payment, grant or peer."""
+"""The pages of one wallet, payment, grant, peer or currency."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -8,22 +8,26 @@ import msgspec
 from starlette.responses import Response
 
 from payres.core.grants.limits import Spending
+from payres.core.protocol.amounts import Fee, fee_on
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import note_of, visible_text, visible_url
 from payres.core.protocol.wire import encode
 from payres.core.store.events import find_event
 from payres.core.store.payments import INCOMING
 from payres.core.store.rows import PageQuery
+from payres.core.store.server import AUDIT
 from payres.core.store.wallets import find_with_wallet
 from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.sentences import limit_words
 from payres.html.sign_in import SignInGuard
 from payres.html.store.sessions import OF_WALLETS, count_sessions
-from payres.operator import deliveries, keys, payments, peers, wallets
+from payres.operator import assets, audit, deliveries, keys, payments, peers, wallets
 from payres.operator.api import all_operations
+from payres.operator.assets import ASSET
 from payres.operator.declarations import operation_of
 from payres.operator.deliveries import ATTEMPTS
+from payres.operator.doctor import lacking_rates
 from payres.operator.exports import export_statement
 from payres.operator.grants import GRANT, sees, spending_under
 from payres.operator.movements import MOVEMENT, Movement, undoable_until
@@ -34,46 +38,39 @@ from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER
 from payres.operator.shapes import Cell, Column, Shape, facts_of, make_table, path_of
 from payres.operator.store.entries import MOVEMENTS
-from payres.operator.unresolved_packets import UNRESOLVED_PAYMENT, list_unresolved_payments
+from payres.operator.store.status import ledger_sums
+from payres.operator.unresolved_packets import list_unresolved, list_unresolved_payments, to_compare
 from payres.operator.wallets import WALLET
 from payres.operator.webhooks import WEBHOOK
 from payres.webhooks.sender import event_view
 
 FEW: Final = PageQuery(10, None, "older")
 LIVE_SECONDS: Final = 5
-KNOWN: Final = "The outcome of each packet is known"
-
-
-def _nothing(*_: object) -> dict[str, Any]:
-    return {}
 
 
 Sections = Callable[[Work, OperatorVisit], dict[str, Any]]
 
 
-async def thing_page(
-    visit: OperatorVisit, shape: Shape, template: str = "thing.html", more: Sections = _nothing
-) -> Response:
-    """The page of a thing: its facts, a button for each form about it that is not over, and what `more` finds."""
+async def thing_page(visit: OperatorVisit, shape: Shape, more: Sections | None = None) -> Response:
+    """The page of a thing: its facts, and a button for each form about it that is not over. With what `more` finds, it
+    has a template of its own, named as its section."""
 
     def unit(work: Work) -> tuple[Any, dict[str, Any]]:
-        return shape.find(work, **visit.segments), more(work, visit)
+        return shape.find(work, **visit.segments), more(work, visit) if more else {}
 
     thing, found = await visit.read(unit)
-    return visit.show(template, **shown_thing(visit, shape, thing), **found)
-
-
-def shown_thing(visit: OperatorVisit, shape: Shape, thing: Any) -> dict[str, Any]:
-    """The values of the template of a thing: its heading, facts, the forms with their URLs, and what each will do."""
-    about = [one for one in all_operations() if one.form and one.form.about is shape and not one.form.is_over(thing)]
-    urls = [f"{ADMIN_ROOT}{one.form.url_of(visit.segments)}" for one in about if one.form]
-    return {
+    about = [(one, one.form) for one in all_operations() if one.form and one.form.about is shape]
+    about = sorted((one for one in about if not one[1].is_over(thing)), key=lambda one: not one[1].moves_money)
+    urls = [f"{ADMIN_ROOT}{form.url_of(visit.segments)}" for _, form in about]
+    shown = {
         "title": shape.name(thing),
         "facts": facts_of(shape.columns, thing),
-        "forms": [(one.form, url) for one, url in zip(about, urls, strict=True)],
-        "will": {url: one.sentences(thing) for one, url in zip(about, urls, strict=True)},
+        "forms": [(form, url) for (_, form), url in zip(about, urls, strict=True)],
+        "will": {url: one.sentences(thing) for (one, _), url in zip(about, urls, strict=True)},
         "thing": thing,
     }
+    section = shape.page.split("/")[1]
+    return visit.show(f"{section.removesuffix('s')}.html" if more else "thing.html", **shown | found)
 
 
 def _listed(work: Work, rule: Any, **given: Any) -> Any:
@@ -139,24 +136,19 @@ EVENT_COLUMNS: Final = (
 )
 
 
-async def payment_page(visit: OperatorVisit) -> Response:
-    """The page of a payment."""
-    history = await visit.read(partial(operation_of(show_payment).run, given={"id": visit.segments["id"]}))
+def _of_payment(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+    history = operation_of(show_payment).run(work, {"id": visit.segments["id"]})
     payment = history.payment
-    is_under_way = payment.state == "sending"
     rows = [(event, one) for event in history.events for one in event.deliveries or (None,)]
-    is_live = is_under_way and visit.request.query_params.get("live") == "1"
-    return visit.show(
-        "payment.html",
-        **shown_thing(visit, PAYMENT, payment) | {"facts": facts_of(HISTORY.columns[1:], history)},
-        payment=payment,
-        metadata=None if payment.metadata is None else _indented(bytes(payment.metadata)),
-        moments=story_of(history),
-        history=history,
-        events=make_table("Events", EVENT_COLUMNS, rows, "There are none any more: they are kept 30 days"),
-        is_under_way=is_under_way,
-        refresh=LIVE_SECONDS if is_live else None,
-    )
+    is_live = payment.state == "sending" and visit.request.query_params.get("live") == "1"
+    return {
+        "facts": facts_of(HISTORY.columns[1:], history),
+        "metadata": None if payment.metadata is None else _indented(bytes(payment.metadata)),
+        "moments": story_of(history),
+        "history": history,
+        "events": make_table("Events", EVENT_COLUMNS, rows, "There are none any more: they are kept 30 days"),
+        "refresh": LIVE_SECONDS if is_live else None,
+    }
 
 
 def _indented(json: bytes) -> str:
@@ -165,13 +157,7 @@ def _indented(json: bytes) -> str:
 
 
 # What an app does with the wallet's money, by the state of its grant.
-VERBS: Final = {
-    "pending": "asks to pay",
-    "expired": "asked to pay",
-    "denied": "asked to pay",
-    "lapsed": "could pay",
-    "revoked": "could pay",
-}
+VERBS: Final = dict.fromkeys(("expired", "denied"), "asked to pay") | dict.fromkeys(("lapsed", "revoked"), "could pay")
 
 
 def _of_grant(work: Work, visit: OperatorVisit) -> dict[str, Any]:
@@ -182,7 +168,7 @@ def _of_grant(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     return {
         "balance": dict(facts_of(WALLET.columns, WALLET.find(work, wallet=own)))["Balance"] if own else None,
         "base": path_of("wallets", own or ""),
-        "verb": VERBS.get(grant.state, "may pay"),
+        "verb": "asks to pay" if grant.state == "pending" else VERBS.get(grant.state, "may pay"),
         "what": limit_words(english, spending) if spending else None,
         "to": _receiver(work, spending.receiver) if spending and spending.receiver else None,
         "address": visible_url(grant.client),
@@ -208,12 +194,37 @@ def _receiver(work: Work, url: str) -> str:
 
 def _of_peer(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     name = visit.segments["name"]
-    unresolved = _listed(work, list_unresolved_payments, name=name)
+    record, columns = peers.require_peer(work, name), [*MOVEMENT.on_pages, Column("By", partial(_moved_by, work))]
     settlements = _listed(work, peers.list_settlements, page=FEW, name=name)
     return {
-        "packets": path_of("peers", name, "unresolved-packets"),
-        "unresolved": make_table("Unresolved payments", UNRESOLVED_PAYMENT.on_pages, unresolved, KNOWN),
-        "settlements": make_table("Settlements", MOVEMENT.on_pages, settlements, "Nothing was settled yet"),
+        "record": record,
+        "address": visible_url,
+        "amount": Column("Amount", "amount", "number").cell,
+        "packets": _listed(work, list_unresolved, name=name),
+        "unresolved": [(one, to_compare(one)) for one in _listed(work, list_unresolved_payments, name=name)],
+        "settlements": make_table("Settlements", columns, settlements, "Nothing was settled yet"),
+        "refusal": peers.unsettled(work, record),
+    }
+
+
+def _moved_by(work: Work, one: Movement) -> str:
+    """Who recorded it, as the next entry of the audit log says."""
+    found = AUDIT.find(work, "WHERE id > ? ORDER BY id LIMIT 1", one.id)
+    entry = audit.ENTRY.show(work, found) if found else None
+    return audit.told(entry)[0].text if entry and entry.created_at == one.created_at else ""
+
+
+def _of_asset(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+    record = assets.require_asset(work, visit.segments["code"], int(visit.segments["scale"]))
+    rates = [one for one in _listed(work, assets.list_rates) if record.code in {one.base, one.counter}]
+    moved = _listed(work, assets.list_liquidity, page=FEW, code=record.code, scale=record.scale)
+    return {
+        "record": record,
+        "fee": partial(fee_on, fee=Fee(record.fee_fixed, record.fee_basis_points)),
+        "sums": ledger_sums(work),
+        "lacking": lacking_rates(work),
+        "rates": make_table("Rates", assets.RATE.on_pages, rates, "No rate of it is set"),
+        "moved": make_table("Liquidity in and out", MOVEMENT.on_pages, moved, "Nothing was deposited yet"),
     }
 
 
@@ -234,12 +245,6 @@ def _of_webhook(work: Work, visit: OperatorVisit) -> dict[str, Any]:
 def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]]:
     """The page of each kind of thing that a form is about, by its path."""
     shapes = {one.form.about for one in all_operations() if one.form and one.form.about}
-    pages = {one.page: partial(thing_page, shape=one) for one in shapes if one.page}
-    return {
-        **pages,
-        WALLET.page: partial(thing_page, shape=WALLET, template="wallet.html", more=_of_wallet),
-        PEER.page: partial(thing_page, shape=PEER, template="peer.html", more=_of_peer),
-        WEBHOOK.page: partial(thing_page, shape=WEBHOOK, template="webhook.html", more=_of_webhook),
-        PAYMENT.page: payment_page,
-        GRANT.page: partial(thing_page, shape=GRANT, template="grant.html", more=_of_grant),
-    }
+    money = {WALLET: _of_wallet, PEER: _of_peer, ASSET: _of_asset, PAYMENT: _of_payment}
+    more = money | {GRANT: _of_grant, WEBHOOK: _of_webhook}
+    return {one.page: partial(thing_page, shape=one, more=more.get(one)) for one in shapes if one.page}

@@ -52,6 +52,8 @@ LABELS: Final = {
     "canSignIn": "Owner has a password",
     "used": "Without prices only looked at",
 }
+# Labels of fields that are no English words.
+FIELDS: Final = {"ilp_address": "ILP address", "url": "URL", "asset_scale": "Decimals", "max_packet": "Largest packet"}
 DAYS: Final = frozenset({"from", "to"})
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 ONCE: Final = "once"  # the field with the form's id, which makes it run once
@@ -285,7 +287,8 @@ class OperationPage:
 
         then = None
         if self.operation.is_async:
-            await visit.read(partial(self._given, visit, form))
+            given = await visit.read(partial(self._given, visit, form))
+            await visit.read(lambda work: self.form.plan(work, **given))
         else:
             try:
                 await visit.write(unit)
@@ -304,8 +307,7 @@ class OperationPage:
             if "is_reference" in one.extra:
                 typed[one.name] = text or f"page {form.get(ONCE, '')}"
             elif one.is_several:
-                chosen = [part for part in one.choices if form.get(f"{one.name}.{part}")]
-                typed[one.name] = chosen if one.choices else text.split()
+                typed[one.name] = _chosen(one, form) if one.choices else text.split()
             elif text or self._needs(one) or was is not None:
                 is_amount = one.kind_of_field == "amount"
                 text = typed_decimal(text, language_of(visit.request).point) if is_amount else text
@@ -355,7 +357,7 @@ class OperationPage:
         self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], status: int, then: Any = None
     ) -> Response:
         subject = await visit.read(lambda work: self._subject(work, visit))
-        is_over = subject.thing is not None and not problems and self.form.is_over(subject.thing)
+        is_over = subject.thing is not None and self.form.is_over(subject.thing)
         is_plain = not (self._inputs or is_over) and len(self.form.buttons) == 1
         if self.form.moves_money and is_plain and visit.operator.may_change:
             form = {"choice": next(iter(self.form.buttons)), **form}  # there is nothing to fill in first
@@ -380,15 +382,16 @@ class OperationPage:
         present = {} if thing is None else self.form.present(thing)
         found = []
         for one in self._inputs:
-            kind, label = one.kind_of_field, one.name.rstrip("_").replace("_", " ").capitalize()
+            kind, derived = one.kind_of_field, one.name.rstrip("_").replace("_", " ").capitalize()
             text = _text(present[one.name]) if one.name in present else None
             text = text.replace(".", point) if text and kind == "amount" else text
             was = form.get(f"{WAS}{one.name}", text) if self.operation.method == "PATCH" else None
             value = form.get(one.name, text or (one.default if isinstance(one.default, str) else ""))
+            value = " ".join(_chosen(one, form)) if kind == "choices" and form else value
             found.append(
                 Field(
                     name=one.name,
-                    label=one.extra.get("label", label),
+                    label=one.extra.get("label") or FIELDS.get(one.name, derived),
                     words=one.words,
                     kind=kind,
                     value="" if kind == "secret" else value,
@@ -429,6 +432,11 @@ def _filled(path: str, members: Mapping[str, Any]) -> str:
     """The path of a page, with these in place of its placeholders."""
     parts = path.split("/")[1:]
     return path_of(*(str(members[part[1:-1]]) if part.startswith("{") else part for part in parts)) if path else ""
+
+
+def _chosen(one: Input, form: Form) -> list[str]:
+    """The boxes that are ticked."""
+    return [part for part in one.choices if form.get(f"{one.name}.{part}")]
 
 
 def _lines(text: str | None) -> str | None:

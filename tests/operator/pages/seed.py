@@ -54,7 +54,7 @@ def fill(instance: Instance) -> Seeded:
         paid = OUTGOING.by_id(work, outgoing)
         webhook = _leave_undelivered(work, paid)
         api_key = api_keys.create_api_key(work, "Order book <i>", ["payments:read", "wallets:read"], None)
-        failed, packet = _give_up(work)
+        failed, packet = give_up(work)
         return Seeded(incoming, outgoing, failed, packet, paid.grant_id or "", api_key.id, webhook, "key-of-alice")
 
     seeded = instance.write(unit)
@@ -86,7 +86,7 @@ def _leave_undelivered(work: Work, paid: OutgoingRecord) -> str:
     return webhook.id
 
 
-def _give_up(work: Work) -> tuple[str, str]:
+def give_up(work: Work) -> tuple[str, str]:
     """A payment to another server that failed with a packet of unknown outcome; the ids of both."""
     wallet = require_wallet(work, "alice")
     url = "https://pay.second.example/" + "a-long-path/" * 6 + "ilp"

@@ -19,6 +19,7 @@ from tests.instance import Instance
 from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
 from tests.operator.pages.seed import Seeded, fill
 from tests.webhooks.endpoint import Endpoint, answering
+from tests.works import add_usd_peer
 
 
 @pytest.fixture(scope="module")
@@ -194,16 +195,43 @@ def test_passwords_in_forms_that_move_money_are_guesses_too(payres: Instance, br
 def test_packet_is_resolved_as_delivered(payres: Instance, ann: Browser, seeded: Seeded) -> None:
     path = f"/admin/packets/{seeded.packet}"
     assert f'href="{path}"' in ann.get("/admin/peers/second/unresolved-packets").text
+    assert f'<form method="post" action="{path}"' in ann.get("/admin/peers/second").text
     assert "Your password" not in ann.words(path), "the outcome is chosen first"
     assert "Delivered: the peer is owed USD 5.00, which is paid out of your liquidity." in ann.words(path)
     assert "Your password, because this moves money" in words_of(ann.send(path, choice="delivered")), "it moves money"
     answer = ann.send(path, choice="delivered", password=PASSWORD)
     assert (answer.status_code, answer.headers["location"]) == (303, "/admin/peers/second")
-    assert "Unresolved packets nothing" in ann.words("/admin/peers/second")
+    words = ann.words("/admin/peers/second")
+    assert "We owe second USD5.00 " in words
+    assert "Unresolved" not in words
+    assert "End this peering Not yet: We owe the peer USD 5.00: pay that, then record it" in words
     newest = ann.rows("/admin/audit-log")[0]
     assert (newest["Did what"], newest["To what"]) == ("packet.resolve", seeded.packet)
     assert ann.get(path).status_code == 409, "it is resolved"
     payres.check_ledger()
+
+
+def test_peer_is_settled_with_and_has_a_note(payres: Instance, ann: Browser) -> None:
+    payres.write(
+        lambda work: add_usd_peer(work, "tide", "1000.00", outgoing_token="to-tide", incoming_token="from-tide")
+    )
+    forms = re.findall(r'<a class="button[^"]*" href="([^"]+)"', ann.get("/admin/peers/tide").text)
+    assert [form.rpartition("/")[2] for form in forms] == ["deposit", "withdraw", "change", "remove"], "money first"
+    fields = {"choice": "record", "amount": "922.40", "reference": "bank 4711", "password": PASSWORD}
+    assert ann.send("/admin/peers/tide/withdraw", **fields).status_code == 303
+    assert ann.send("/admin/peers/tide/note", choice="save", note="Ask Tess\r\nfirst").status_code == 303
+    words = ann.words("/admin/peers/tide")
+    assert "tide owes us USD922.40 92 % of at most 1,000.00 77.60 left; at 0, payments from tide stop" in words
+    assert "For operators only. Ask Tess first Save the note" in words
+    [row] = ann.rows("/admin/peers/tide")
+    assert (row["What"], row["Amount"], row["Reference"]) == ("We paid them", "USD 922.40", "bank 4711")
+    assert row["By"] == "ann"
+
+
+def test_labels_of_fields_are_words(ann: Browser) -> None:
+    words = ann.words("/admin/new-peer")
+    for label in ("ILP address", "URL", "Currency", "Decimals", "Largest packet"):
+        assert f" {label} " in words
 
 
 def test_payment_is_refunded_in_part_and_then_in_whole(payres: Instance, ann: Browser, seeded: Seeded) -> None:

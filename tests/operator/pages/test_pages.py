@@ -13,11 +13,13 @@ from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import DAY, format_time, parse_time
 from payres.core.store.work import Work
 from payres.html.language import Language
+from payres.operator.assets import set_fee
 from payres.operator.audit import ENTRY, AuditEntry, told
 from payres.operator.backups import Backup, record_backup
 from payres.operator.pages.overview import pair_chart
 from payres.operator.payments import PAYMENT
 from payres.operator.shapes import Cell, Column, as_csv, make_table
+from payres.operator.store.status import note_missing_rates
 from payres.operator.volume import DAYS, Volume
 from payres.operator.wallets import WALLET, create_wallet, deposit, rename
 from tests.helpers import last_segment
@@ -47,6 +49,7 @@ def paths(seeded: Seeded) -> list[str]:
         *("/admin/wallets/savings%2Fof-a-wallet-with-a-long-path", "/admin/payments", "/admin/grants", "/admin/peers"),
         *(f"/admin/payments/{one}" for one in (seeded.incoming, seeded.outgoing, seeded.failed)),
         *("/admin/payments?state=sending", f"/admin/grants/{seeded.grant}", "/admin/peers/second", "/admin/api-keys"),
+        "/admin/assets/USD/2",
         *("/admin/audit-log", "/admin/settings", "/admin/exports", f"/admin/webhooks/{seeded.webhook}"),
     ]
 
@@ -135,15 +138,45 @@ def test_grant_is_told_in_words_with_what_is_left(ann: Browser, seeded: Seeded) 
 
 
 def test_peer_has_its_unresolved_packets(ann: Browser, seeded: Seeded) -> None:
-    assert "Unresolved packets USD 5.00 in 1 packet " in ann.words("/admin/peers/second")
-    [payment] = _table(ann, "/admin/peers/second", "Unresolved payments")
-    assert (payment["Payment"], payment["Packets"], payment["Amount"]) == (seeded.failed, "1", "USD 5.00")
-    assert "counts 0.00 if none of these arrived, 5.00 if all did" in payment["To compare"]
+    words = ann.words("/admin/peers/second")
+    assert "alice to elsewhere.example1 packet USD 5.00" in words
+    assert "counts 0.00 if none of these arrived, 5.00 if all did. The payment USD 5.00, expired " in words
+    assert f'href="/admin/payments/{seeded.failed}">The payment</a>' in ann.get("/admin/peers/second").text
+    assert "It arrived" in words
+    assert "Not yet: Some packets to the peer second are unresolved" in words
     assert '<a href="/admin/peers/second/unresolved-packets">Each packet</a>' in ann.get("/admin/peers/second").text
     [packet] = ann.rows("/admin/peers/second/unresolved-packets")
     assert (packet["Packet"], packet["Payment"], packet["Amount"]) == (seeded.packet, seeded.failed, "USD 5.00")
     [peer] = ann.rows("/admin/peers")
     assert (peer["Peer"], peer["Unresolved packets"]) == ("second", "USD 5.00 in 1 packet")
+
+
+def test_currency_has_its_rates_fee_and_liquidity(tmp_path: Path) -> None:
+    def unit(work: Work) -> None:
+        note_missing_rates(work, [("A&B", "USD"), ("A&B", "EUR"), ("EUR", "USD")])
+        set_fee(work, "USD", 2, "0.10", 50)
+
+    with run_instance(tmp_path / "payres.db") as instance, Browser(instance) as opened:
+        fill(instance)
+        instance.write(unit)
+        opened.follow_link("ann")
+        words = opened.words("/admin/assets/USD/2")
+        for part in (
+            "2 decimals. 3 wallets hold USD ",
+            "No valid rate between USD and A&B Payments between them are refused. Set it",
+            "Sending costs 0.10 and 0.5 % of the amount, at least 0.11 So sending 5.00 costs 0.13, and 100.00 costs",
+            "Liquidity USD 1,000.00",
+            "Fees collected USD 0.00",
+        ):
+            assert part in words, part
+        assert words.count("No valid rate") == 1
+        assert [row["Rate"] for row in opened.rows("/admin/assets/USD/2")] == ["1 EUR buys 1.08 USD"]
+        [moved] = _table(opened, "/admin/assets/USD/2", "Liquidity in and out")
+        assert (moved["What"], moved["Amount"]) == ("deposit", "USD 1,000.00")
+        form = opened.get(_link(opened, "/admin/assets/USD/2", "Set it")).text
+        assert [value in form for value in ('value="USD"', 'value="A&amp;B"')] == [True, True]
+        instance.write(lambda work: set_fee(work, "USD", 2))
+        assert "Sending costs nothing" in opened.words("/admin/assets/USD/2")
 
 
 def test_settings_are_those_in_effect_and_secrets_are_masked(ann: Browser) -> None:
@@ -589,6 +622,13 @@ def test_text_that_begins_like_a_formula_is_written_as_text(start: str) -> None:
 )
 def test_digits_of_numbers_are_in_groups_with_and_without_decimals(text: str, shown: str) -> None:
     assert Cell(text, "number").shown == shown
+
+
+def test_who_may_look_only_gets_no_forms_on_the_pages_of_things(reader: Browser, seeded: Seeded) -> None:
+    for path in ("/admin/peers/second", "/admin/assets/USD/2", "/admin/wallets/alice"):
+        page = reader.get(path).text
+        assert re.findall(r'name="choice" value="([^"]+)"', page) == ["sign-out"], path
+        assert "/set-rate" not in page
 
 
 def test_every_page_is_there_and_escapes_what_others_wrote(ann: Browser, reader: Browser, seeded: Seeded) -> None:
