@@ -15,8 +15,9 @@ from payres.cli.options import decimal_of, limit_option, require_secret, secret_
 from payres.cli.session import Session, with_session
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Environment, Work
-from payres.operator.declarations import REQUIRED, CommandLine, Input, Operation, declared
+from payres.operator.declarations import CommandLine, Operation, declared
 from payres.operator.exports import Export
+from payres.operator.inputs import REQUIRED, Input
 from payres.operator.shapes import Column
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

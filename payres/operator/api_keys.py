@@ -16,17 +16,8 @@ from payres.core.protocol.wire import Resource
 from payres.core.store import server
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.work import Work
-from payres.operator.declarations import (
-    CommandLine,
-    Listing,
-    Name,
-    OperationForm,
-    TimeText,
-    check_name,
-    operation,
-    require_time,
-    said,
-)
+from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import Name, TimeText, check_name, require_time, said
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store.operators import API_KEYS, ApiKeyRecord
 

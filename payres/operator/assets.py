@@ -21,16 +21,8 @@ from payres.core.store.accounts import ASSETS, AssetRecord, RateRecord, find_ope
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.operator import movements
-from payres.operator.declarations import (
-    CommandLine,
-    DecimalText,
-    Listing,
-    OperationForm,
-    Reference,
-    Sum,
-    operation,
-    said,
-)
+from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import DecimalText, Reference, Sum, said
 from payres.operator.movements import MOVEMENT
 from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements

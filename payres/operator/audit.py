@@ -9,7 +9,8 @@ from payres.core.protocol.wire import Resource, encode
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.server import AUDIT, AuditRecord
 from payres.core.store.work import Work
-from payres.operator.declarations import CommandLine, Listing, Name, TimeText, operation, require_time, said
+from payres.operator.declarations import CommandLine, Listing, operation
+from payres.operator.inputs import Name, TimeText, require_time, said
 from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
 
 # The section with the page of an action's object, by the noun of the action.

@@ -16,17 +16,8 @@ from payres.core.store import server
 from payres.core.store.events import OUTBOX, EventRecord, find_event
 from payres.core.store.work import EVENTS as NEWS
 from payres.core.store.work import Units, Work
-from payres.operator.declarations import (
-    ROWS_AT_ONCE,
-    CommandLine,
-    Listing,
-    Name,
-    OperationForm,
-    TimeText,
-    operation,
-    require_time,
-    said,
-)
+from payres.operator.declarations import ROWS_AT_ONCE, CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import Name, TimeText, require_time, said
 from payres.operator.shapes import Column, Shape, Time, represent
 from payres.operator.webhooks import LAST_ATTEMPT, WEBHOOK, require_webhook
 from payres.webhooks.deliveries import TEST, wants

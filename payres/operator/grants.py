@@ -26,7 +26,8 @@ from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.sentences import limit_words, other_words
-from payres.operator.declarations import CommandLine, Listing, Name, OperationForm, operation, said
+from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import Name, said
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.operator.wallets import named_wallet, require_wallet
 

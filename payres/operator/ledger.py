@@ -16,7 +16,8 @@ from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Units, Work
 from payres.operator import invariant_checks
 from payres.operator.assets import require_asset
-from payres.operator.declarations import Name, operation
+from payres.operator.declarations import operation
+from payres.operator.inputs import Name
 from payres.operator.invariant_checks import Finding, first_broken
 from payres.operator.payments import require_payment
 from payres.operator.peers import require_peer

@@ -17,7 +17,8 @@ from payres.core.store import server
 from payres.core.store.work import Work
 from payres.html import sign_in
 from payres.html.store.sessions import delete_sessions, end_access
-from payres.operator.declarations import CommandLine, Listing, OperationForm, check_name, operation, said
+from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import check_name, said
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store import operators
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord, find_operator

@@ -33,9 +33,10 @@ from payres.interledger.store import packets
 from payres.interledger.store.checkouts import Stage, checkouts_of
 from payres.interledger.store.peers import find_peer
 from payres.operator import grants, ledger, refunds
-from payres.operator.declarations import CommandLine, DecimalText, OperationForm, Reference, operation, said
+from payres.operator.declarations import CommandLine, OperationForm, operation
 from payres.operator.deliveries import EventDelivery, deliveries_of, event_delivery
 from payres.operator.grants import Grant
+from payres.operator.inputs import DecimalText, Reference, said
 from payres.operator.ledger import LedgerEntry
 from payres.operator.payments import PAYMENT, Payment, PaymentName, payment, require_payment
 from payres.operator.peers import Peer, peer

@@ -17,16 +17,8 @@ from payres.core.store.payments import Direction
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
-from payres.operator.declarations import (
-    CommandLine,
-    DecimalText,
-    Listing,
-    Name,
-    TimeText,
-    operation,
-    require_time,
-    said,
-)
+from payres.operator.declarations import CommandLine, Listing, operation
+from payres.operator.inputs import DecimalText, Name, TimeText, require_time, said
 from payres.operator.shapes import Cell, Column, Shape, Time, represent
 from payres.operator.store import all_payments
 from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, PaymentState

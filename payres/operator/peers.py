@@ -26,19 +26,8 @@ from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PEERS, PeerRecord
 from payres.operator import movements
 from payres.operator.assets import open_asset
-from payres.operator.declarations import (
-    MAX_NAME_LENGTH,
-    CommandLine,
-    Currency,
-    DecimalText,
-    Listing,
-    Name,
-    OperationForm,
-    Reference,
-    Sum,
-    operation,
-    said,
-)
+from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import MAX_NAME_LENGTH, Currency, DecimalText, Name, Reference, Sum, said
 from payres.operator.movements import MOVEMENT
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements

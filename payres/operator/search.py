@@ -18,8 +18,9 @@ from payres.html.language import Language, Mistyped, typed_amount
 from payres.interledger.store.peers import list_peers
 from payres.operator.api_keys import API_KEY, ApiKey, key_of_actor, list_api_keys
 from payres.operator.audit import ENTRY, AuditEntry
-from payres.operator.declarations import CommandLine, Name, operation, said
+from payres.operator.declarations import CommandLine, operation
 from payres.operator.grants import GRANT, Grant
+from payres.operator.inputs import Name, said
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER, Peer
 from payres.operator.shapes import Shape, labelled
@@ -106,10 +107,7 @@ def search(
 def _wallets(work: Work, sought: Sought) -> Sequence[WalletRecord]:
     path = (work.urls.wallet_path(str(pointed(sought.text))) or sought.text).removeprefix("admin/wallets/")
     of_path = find_wallet(work, path)
-    found = [
-        *([of_path] if of_path else []),
-        *sought.among(store.newest_wallets(work), "path", "public_name"),
-    ]
+    found = [*([of_path] if of_path else []), *sought.among(store.newest_wallets(work), "path", "public_name")]
     found.sort(key=lambda one: (one.public_name or "").casefold() != sought.text and one != of_path)
     return _once(found)
 

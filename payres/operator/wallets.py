@@ -22,19 +22,8 @@ from payres.html.sign_in import PasswordGate, make_link
 from payres.html.store.sessions import OF_WALLETS, delete_sessions, end_access
 from payres.operator import movements
 from payres.operator.assets import open_asset
-from payres.operator.declarations import (
-    Call,
-    CommandLine,
-    Currency,
-    Listing,
-    Name,
-    OperationForm,
-    Reference,
-    Sum,
-    check_name,
-    operation,
-    said,
-)
+from payres.operator.declarations import Call, CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import Currency, Name, Reference, Sum, check_name, said
 from payres.operator.movements import MOVEMENT
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements

@@ -19,17 +19,8 @@ from payres.core.store import server
 from payres.core.store.events import EventRecord, events_after, last_sequence
 from payres.core.store.work import Units, Work
 from payres.operator.api_keys import key_of_actor, require_scopes
-from payres.operator.declarations import (
-    MAX_NAME_LENGTH,
-    ROWS_AT_ONCE,
-    Call,
-    CommandLine,
-    Listing,
-    OperationForm,
-    check_name,
-    operation,
-    said,
-)
+from payres.operator.declarations import ROWS_AT_ONCE, Call, CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import MAX_NAME_LENGTH, check_name, said
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.webhooks.deliveries import ALL, TEST, ToSend, matches, note_attempts, wants
 from payres.webhooks.sender import Attempt, Sender, WebhookTarget, new_webhook_secret, target_of
