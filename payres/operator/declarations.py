@@ -89,8 +89,8 @@ class OperationForm(NamedTuple):
     default with the docstring of the rule. It has one button, or one for each value of a parameter; with a `question`
     these are its answers.
 
-    - `path` is by default that of the thing's page, and the first word of the button. The inputs `needs` are required
-      here, though they are optional elsewhere.
+    - `path` is by default that of the thing's page, and the first word of the button; for something new it is made of
+      the title. The inputs `needs` are required here, though they are optional elsewhere.
     - With `changes`, the fields have the thing's present values, from its members or from this function, and only those
       that were changed are sent.
     - A form that `moves_money`, or as much as that, is looked over, and asks for the operator's password again, with
@@ -132,8 +132,9 @@ class OperationForm(NamedTuple):
     @property
     def url(self) -> str:
         """The path of the page, with parameters in braces."""
-        behind = self.lists or (self.about.page if self.about else "")
-        return self.path or f"{behind}/{next(iter(self.buttons))}"
+        if self.lists:
+            return self.path or f"/{self.title.lower().replace(' ', '-')}"
+        return self.path or f"{self.about.page if self.about else ''}/{next(iter(self.buttons))}"
 
     def url_of(self, names: Mapping[str, str]) -> str:
         """The path of the page about the thing with these names."""

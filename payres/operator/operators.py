@@ -107,7 +107,6 @@ def list_operators(work: Work) -> Sequence[OperatorRecord]:
     form=OperationForm(
         "Make the link",
         title="New operator",
-        path="/new-operator",
         lists="/operators",
         will="You get a link to hand over yourself. It sets a password, works once, and for 15 minutes.",
         moves_money=True,

@@ -14,16 +14,7 @@ from payres.core.protocol.wire import List, Resource, Text
 from payres.core.store import events, payments
 from payres.core.store.events import EventRecord
 from payres.core.store.grants import GRANTS
-from payres.core.store.payments import (
-    INCOMING,
-    OUTGOING,
-    QUOTES,
-    REFUNDS,
-    IncomingRecord,
-    QuoteRecord,
-    RefundRecord,
-    RefundState,
-)
+from payres.core.store.payments import INCOMING, OUTGOING, QUOTES, REFUNDS, QuoteRecord, RefundRecord, RefundState
 from payres.core.store.rows import PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Units, Work
@@ -480,7 +471,7 @@ def _moment(at: str, *said: Cell | str) -> Moment:
     return Moment(Cell(at, "second"), [Cell(one) if isinstance(one, str) else one for one in said])
 
 
-def _list_checkouts(work: Work, payment: IncomingRecord) -> list[Checkout]:
+def _list_checkouts(work: Work, payment: payments.IncomingRecord) -> list[Checkout]:
     """The newest of an incoming payment, oldest first."""
     wallet = WALLETS.by_id(work, payment.wallet_address_id)
     return [

@@ -180,9 +180,7 @@ def show_peer(work: Work, name: str) -> PeerRecord:
         "  --url https://first-bank.example/ilp --outgoing-token-file to-first-bank \\\n"
         "  --incoming-token-file from-first-bank --credit-limit 1000.00 --max-packet 10000",
     ),
-    form=OperationForm(
-        "Add the peer", done="{name} is a peer from now on", title="New peer", path="/new-peer", lists="/peers"
-    ),
+    form=OperationForm("Add the peer", done="{name} is a peer from now on", title="New peer", lists="/peers"),
 )
 def add_peer(
     work: Work,

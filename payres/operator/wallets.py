@@ -134,7 +134,6 @@ def list_wallets(work: Work) -> Sequence[WalletRecord]:
         "Open the wallet",
         done="The wallet {name} is open and empty; its owner needs a password link to sign in",
         title="New wallet",
-        path="/new-wallet",
         lists="/wallets",
     ),
 )

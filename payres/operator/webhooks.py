@@ -140,7 +140,6 @@ def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
     form=OperationForm(
         "Add the webhook",
         title="New webhook",
-        path="/new-webhook",
         lists="/webhooks",
         will="It gets events from now on, all unless you name some. The secret that verifies them is shown once.",
     ),
