@@ -13,7 +13,6 @@ from payres.core.payments import ledger
 from payres.core.payments.quotes import rate_between
 from payres.core.protocol import amounts
 from payres.core.protocol.amounts import MAX_RATE_LENGTH, Fee, format_decimal, parse_decimal, parse_rate
-from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import InvalidRequest, require
 from payres.core.protocol.wire import MAX_ASSET_CODE_LENGTH, Resource, Scale, require_amount
 from payres.core.store import accounts, server
@@ -90,14 +89,9 @@ def asset(work: Work, record: AssetRecord) -> Asset:
 
 
 def rate(work: Work, record: RateRecord) -> Rate:
-    is_own = record.expires_at is None
-    return represent(
-        Rate,
-        record,
-        source="operator" if is_own else "service",
-        expires_at=UNSET if record.expires_at is None else format_time(record.expires_at),
-        expired=UNSET if is_own else not record.holds_at(work.now),
-    )
+    if record.expires_at is None:
+        return represent(Rate, record, source="operator", expires_at=UNSET, expired=UNSET)
+    return represent(Rate, record, source="service", expired=not record.holds_at(work.now))
 
 
 def require_asset(work: Work, code: str, scale: int) -> AssetRecord:

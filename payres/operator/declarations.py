@@ -311,9 +311,8 @@ operation: Final = Operation
 
 
 def declared(*modules: str) -> Sequence[Operation]:
-    """The operations of these modules, such as `operator.wallets`, in their order; without arguments, those of all
-    rules."""
-    names = [f"payres.{module}" for module in modules or (f"operator.{noun}" for noun in NOUNS)]
+    """The operations of these modules, such as `wallets`, in their order; without arguments, those of all rules."""
+    names = [f"payres.operator.{module}" for module in modules or NOUNS]
     for name in names:
         import_module(name)
     return [one for name in names for one in _DECLARED.values() if one.function.__module__ == name]

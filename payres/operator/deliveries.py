@@ -6,7 +6,6 @@ from typing import Annotated, Final, Literal, get_args
 
 from msgspec import UNSET, UnsetType
 
-from payres.core.protocol.clock import format_time_if_any
 from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState
 from payres.core.protocol.identifiers import sequence_of
 from payres.core.protocol.limits import MAX_PAGE
@@ -76,12 +75,12 @@ def webhook_attempt(_: Work, record: AttemptRecord) -> WebhookAttempt:
 
 
 def event_delivery(record: DeliveryRecord) -> EventDelivery:
-    return represent(EventDelivery, record, next_attempt_at=format_time_if_any(record.next_at))
+    return represent(EventDelivery, record, next_attempt_at=record.next_at)
 
 
 def delivery(work: Work, record: DeliveryRecord) -> Delivery:
     event = OUTBOX.by_id(work, record.sequence)
-    return represent(Delivery, record, event, event=event.id, next_attempt_at=format_time_if_any(record.next_at))
+    return represent(Delivery, record, event, event=event.id, next_attempt_at=record.next_at)
 
 
 ATTEMPTS: Final = Shape(

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState, require
+from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.wire import Resource
 from payres.core.signatures.jwk import JWK
 from payres.core.store import server, wallets
@@ -51,9 +51,7 @@ def require_key(work: Work, wallet: str, kid: str) -> KeyRecord:
     """A key, which may be revoked; the last one if several have this kid. Raises NotFound."""
     owner = require_wallet(work, wallet)
     found = [one for one in wallets.list_keys(work, owner.id, True) if one.kid == kid]
-    if not found:
-        raise NotFound(f"The wallet {owner.path} has no key {kid}")
-    return found[-1]
+    return require(found[-1] if found else None, f"The wallet {owner.path} has no key {kid}")
 
 
 KEY: Final = Shape(

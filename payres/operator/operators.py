@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 from payres.core.process.settings import local_url
-from payres.core.protocol.clock import format_time, format_time_if_any
+from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import WrongState, require
 from payres.core.protocol.urls import LINK_PATH, is_loopback
 from payres.core.protocol.wire import Resource
@@ -49,14 +49,8 @@ class Operator(Resource, frozen=True, kw_only=True):
 
 def operator(work: Work, record: OperatorRecord) -> Operator:
     until, sessions, last = operators.access_of(work, record.id, work.now)
-    return represent(
-        Operator,
-        record,
-        state="active" if record.password_hash else "invited" if until else "locked out",
-        link_expires_at=format_time_if_any(until),
-        sessions=sessions,
-        last_sign_in_at=format_time_if_any(last),
-    )
+    state = "active" if record.password_hash else "invited" if until else "locked out"
+    return represent(Operator, record, state=state, link_expires_at=until, sessions=sessions, last_sign_in_at=last)
 
 
 def require_operator(work: Work, name: str) -> OperatorRecord:

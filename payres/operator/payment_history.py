@@ -115,7 +115,7 @@ class PaymentEvent(Resource, frozen=True, kw_only=True):
     sequence: int
     id: str
     type: str
-    timestamp: str
+    timestamp: Time
     deliveries: list[EventDelivery]
 
 
@@ -184,7 +184,7 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
             represent(
                 PaymentEvent,
                 one,
-                timestamp=format_time(one.created_at),
+                timestamp=one.created_at,
                 deliveries=[event_delivery(each) for each in deliveries_of(work, one)],
             )
             for one in _events(work, record, entries, sent_back)

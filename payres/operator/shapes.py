@@ -181,11 +181,12 @@ class Shape:
 
 def represent(struct: type[R], *records: object, **made: Any) -> R:
     """A struct from records: the members in `made`, and the others from the first record with a field of the same name,
-    or of the name and `_id`; those that are a `Time` as texts."""
+    or of the name and `_id`; those that are a `Time` as texts, which they are in microseconds UTC."""
     for name, is_time in _members(struct).items():
         if name not in made:
-            value = next(getattr(one, key) for one in records for key in (name, f"{name}_id") if hasattr(one, key))
-            made[name] = format_time(value) if is_time and value is not None else value
+            made[name] = next(getattr(one, key) for one in records for key in (name, f"{name}_id") if hasattr(one, key))
+        if is_time and isinstance(made[name], int):
+            made[name] = format_time(made[name])
     return struct(**made)
 
 

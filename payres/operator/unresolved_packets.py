@@ -14,7 +14,6 @@ from msgspec.structs import asdict
 
 from payres.core.payments import ledger
 from payres.core.protocol.amounts import format_decimal
-from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import InsufficientFunds, WrongState, require
 from payres.core.protocol.wire import Resource
 from payres.core.store import accounts, server
@@ -60,11 +59,11 @@ class ResolvedPacket(UnresolvedPacket, frozen=True, kw_only=True):
 def packet(work: Work, record: PacketRecord | TakenPacket) -> UnresolvedPacket:
     if isinstance(record, TakenPacket):
         peer, payment, wallet = record.peer, record.incoming_payment_id, record.wallet
-        times = {"expired_at": None, "received_at": format_time(record.created_at)}
+        times = {"expired_at": None, "received_at": record.created_at}
     else:
         peer, outgoing = _peer_of(work, record), payment_of(work, record)
         payment, wallet = outgoing.id, WALLETS.by_id(work, outgoing.wallet_address_id).path
-        times = {"expired_at": format_time(record.expires_at), "received_at": None}
+        times = {"expired_at": record.expires_at, "received_at": None}
     own = {"id": getattr(record, "id", None), "payment": payment, "wallet": wallet, **times}
     amount = format_decimal(record.amount, peer.asset)
     return represent(UnresolvedPacket, peer, peer=peer.name, amount=amount, **own)
@@ -226,8 +225,8 @@ def unresolved_payment(work: Work, group: UnresolvedGroup) -> UnresolvedPayment:
         forwarded_to=forwarded_to,
         packets=len(group.packets),
         amount=format_decimal(amount, peer.asset),
-        first_at=format_time(min(times)),
-        last_at=format_time(max(times)),
+        first_at=min(times),
+        last_at=max(times),
         least=None if least is None else format_decimal(least, peer.asset),
         most=None if least is None else format_decimal(least + amount, peer.asset),
     )
