@@ -30,8 +30,9 @@ from payres.operator.api import (
     read_filters,
     send_export,
 )
-from payres.operator.declarations import Input, Operation, OperationForm, operation_of
+from payres.operator.declarations import Operation, OperationForm, operation_of
 from payres.operator.exports import Export, export_payments
+from payres.operator.inputs import Input
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit
 from payres.operator.services import operator_of
 from payres.operator.shapes import Cell, Fact, facts_of, make_table, path_of
