@@ -16,7 +16,8 @@ from payres.core.protocol.errors import InvalidRequest
 from payres.core.protocol.identifiers import first_identifier
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
-from payres.operator.declarations import MAX_NAME_LENGTH, CommandLine, TimeText, operation, require_time, said
+from payres.operator.declarations import CommandLine, operation
+from payres.operator.inputs import MAX_NAME_LENGTH, TimeText, require_time, said
 from payres.operator.shapes import as_csv
 from payres.operator.store import entries
 from payres.operator.store.all_payments import PaymentRecord, payments_in_order

@@ -135,7 +135,7 @@ def list_backups(work: Work) -> Sequence[Path]:
     return sorted((one for one in found if one.is_file() and not one.is_symlink()), reverse=True)
 
 
-@operation(form=OperationForm("Make one now", path="/backups/make", back="/backups", done="A backup is being made"))
+@operation(form=OperationForm("Make one now", path="/backups/make", back="/backups", done="The backup began"))
 async def begin_backup(call: ActorRequest) -> None:
     """Make a verified backup in the folder. You may leave the page."""
     require_folder(call.context.settings)

@@ -30,8 +30,9 @@ from payres.operator.api import (
     read_filters,
     send_export,
 )
-from payres.operator.declarations import Input, Operation, OperationForm, operation_of
+from payres.operator.declarations import Operation, OperationForm, operation_of
 from payres.operator.exports import Export, export_payments
+from payres.operator.inputs import Input
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit
 from payres.operator.services import operator_of
 from payres.operator.shapes import Cell, Fact, facts_of, make_table, path_of
@@ -238,9 +239,10 @@ class OperationPage:
     async def _carry_out(self, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
         """Runs the operation once; returns its answer, and the subject after it."""
         operation, once = self.operation, form.get(ONCE, "")
+        is_once = self.form.moves_money or ONCE in form  # buttons that press have no id
 
         def unit(work: Work) -> tuple[Any, FormSubject]:
-            if self.form.moves_money:
+            if is_once:
                 _check_unused(work, once)  # stops the second of two simultaneous clicks
                 use_form(work, once, work.now)
             return self._run(work, visit, form)
@@ -249,12 +251,12 @@ class OperationPage:
             return await visit.write(unit)
         # It takes several transactions, so the second of two simultaneous clicks waits for the first.
         async with visit.context.idempotency_slots.slot("forms", once):
-            if self.form.moves_money:
+            if is_once:
                 await visit.read(partial(_check_unused, form_id=once))
             before = await visit.read(partial(self._subject, visit=visit))
             given = await visit.read(partial(self._given, visit, form))
             answer = await operation.function(visit, **given)
-            if self.form.moves_money:
+            if is_once:
                 await visit.write(lambda work: use_form(work, once, work.now))
             return answer, await visit.read(partial(self._subject, visit=visit, answer=answer, before=before))
 

@@ -20,7 +20,8 @@ from payres.html.language import Language
 from payres.html.sentences import ended
 from payres.operator import audit, doctor
 from payres.operator.api import all_operations
-from payres.operator.declarations import MAX_NAME_LENGTH, operation_of
+from payres.operator.declarations import operation_of
+from payres.operator.inputs import MAX_NAME_LENGTH
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.search import SEARCHED, search
 from payres.operator.services import operator_of
