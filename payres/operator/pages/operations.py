@@ -161,7 +161,7 @@ def _url(visit: OperatorVisit, parameters: Mapping[str, str]) -> str:
 
 async def exports_page(visit: OperatorVisit) -> Response:
     """The forms of all exports except a wallet's statement."""
-    return visit.show("exports.html", fields=filters_of(operation_of(export_payments)))
+    return visit.show("exports.html", title="Exports", fields=filters_of(operation_of(export_payments)))
 
 
 async def send_file(visit: OperatorVisit, rule: Callable[..., Export]) -> Response:

@@ -166,7 +166,7 @@ async def search_page(visit: OperatorVisit) -> Response:
     return visit.show(
         "search.html",
         searched=text,
-        heading=f"{counted} for “{text}”" if text else "Search",
+        title=f"{counted} for “{text}”" if text else "Search",
         kinds=kinds,
         views=[(f"All {number}", everything), *((count, url) for _, count, url, _ in kinds)] if len(kinds) > 1 else [],
         here=f"{everything}&kind={kind}" if kind in things else everything,

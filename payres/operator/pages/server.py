@@ -71,6 +71,7 @@ def _show(
     is_running = latest is not None and latest.ended_at is None
     return visit.show(
         "long_work.html",
+        title=table.name,
         table=table,
         about=about,
         form=operation_of(rule).form,
