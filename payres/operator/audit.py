@@ -52,11 +52,8 @@ def _details(entry: AuditEntry) -> str:
 # How verbs and nouns of actions are told; other verbs are regular.
 DONE: Final = (
     {"set": "set the", "send": "sent the", "deny": "denied the", "sign_out": "ended the sessions of the"}
-    | {
-        "deposit": "put {amount} into the",
-        "withdraw": "took {amount} out of the",
-        "refund": "sent back {amount} of the",
-    }
+    | {"deposit": "put {amount} into the", "withdraw": "took {amount} out of the"}
+    | {"refund": "sent back {amount} of the"}
     | {"peer.deposit": "recorded {amount} paid by the", "peer.withdraw": "recorded {amount} paid to the"}
     | dict.fromkeys(("link", "reset_link"), "made a password link for the")
     | {"set_password": "set the password of the", "lock_out": "locked out the", "backup": "made a copy of the"}

@@ -47,7 +47,6 @@ from payres.webhooks.sender import event_view
 FEW: Final = PageQuery(10, None, "older")
 LIVE_SECONDS: Final = 5
 
-
 Sections = Callable[[Work, OperatorVisit], dict[str, Any]]
 
 

@@ -253,8 +253,7 @@ class OperationPage:
         async with visit.context.idempotency_slots.slot("forms", once):
             if is_once:
                 await visit.read(partial(_check_unused, form_id=once))
-            before = await visit.read(partial(self._subject, visit=visit))
-            given = await visit.read(partial(self._given, visit, form))
+            before, given = await visit.read(lambda work: (self._subject(work, visit), self._given(visit, form, work)))
             answer = await operation.function(visit, **given)
             if is_once:
                 await visit.write(lambda work: use_form(work, once, work.now))
