@@ -90,7 +90,6 @@ def _of_wallet(work: Work, visit: OperatorVisit) -> dict[str, Any]:
         Column("State", partial(_standing, work), "state"),
     ]
     return {
-        "base": path_of("wallets", owner.path),
         "statement": filters_of(operation_of(export_statement)),
         "moved": make_table("Last movements", columns, newest, "Nothing has moved yet"),
         "keys": [(one, path_of("wallets", path, "keys", one.kid)) for one in own_keys],
@@ -235,8 +234,6 @@ def _of_webhook(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     found = _listed(work, deliveries.list_attempts, id=visit.segments["id"])
     return {
         "attempts": [(one, at.cell(one), sent(one.event)) for one in found],
-        "again": path_of("webhooks", visit.segments["id"], "send"),
-        "deliveries": f"{path_of('webhooks', 'deliveries')}?webhook={visit.segments['id']}",
     }
 
 

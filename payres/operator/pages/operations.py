@@ -95,7 +95,6 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         rows=[rows] if operation.is_paged else [],
         is_resized=count != DEFAULT_PAGE,
         csv=_url(visit, non_empty | {FORMAT: "csv"}),
-        all=path,
         beside=_newer_and_older(visit, non_empty, found, count),
     )
 

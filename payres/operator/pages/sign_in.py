@@ -41,7 +41,8 @@ class OperatorVisit(Visit, frozen=True):
     def show(self, template: str, status: int = 200, **values: Any) -> Response:
         """Renders a template below admin/; the path selects the section and the view. Below these, `trail` leads back:
         to the view, or to the thing that has the page."""
-        _, root, *names = self.request.scope["raw_path"].decode("ascii").rstrip("/").split("/")
+        own_path = self.request.scope["raw_path"].decode("ascii")
+        _, root, *names = own_path.rstrip("/").split("/")
         view = "/".join(["", root, *names[:1]])
         found = ((one, name) for one, views in SECTIONS.items() for name, path in views.items() if path == view)
         section, name = next(found, ("", ""))
@@ -53,7 +54,8 @@ class OperatorVisit(Visit, frozen=True):
         common = {"operator": self.operator, "csrf": csrf_token(self.session), "refresh": None, "new": None}
         common["done"] = operator_of(self.context).said.pop(self.session, None)
         common |= {"sections": SECTIONS, "section": section, "view": view, "trail": trail, "searched": ""}
-        return render(self.request, f"admin/{template}", common | {"version": __version__} | values, status)
+        common |= {"version": __version__, "path": own_path}
+        return render(self.request, f"admin/{template}", common | values, status)
 
 
 Page = Callable[[OperatorVisit], Awaitable[Response]]
