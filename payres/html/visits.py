@@ -18,6 +18,7 @@ from payres.core.store.work import Work
 from payres.html import sign_in
 from payres.html.forms import Cookies, browser_of, check_sign_in, read_form, set_signed_in, set_signed_out
 from payres.html.html import PAGE_METHODS, redirect
+from payres.html.language import set_zone
 from payres.html.sign_in import Account, Guesser, PasswordGate, SignedIn, SignInGuard, check_csrf
 
 Form = Mapping[str, str]
@@ -184,6 +185,14 @@ class SignIn(ABC, Generic[V]):
         response = redirect(self.outside)
         set_signed_out(visit.request, response, self.cookies)
         return response
+
+
+async def choose_zone(visit: Visit, form: Form, after: str) -> Response:
+    """Stores the time zone of this browser in a cookie; an unknown zone restores the operator's. `after` is the next
+    page."""
+    response = redirect(after)
+    set_zone(response, form.get("zone", ""), secure=visit.context.urls.base.startswith("https:"))
+    return response
 
 
 def check_typed_twice(_: Request, form: Form) -> None:

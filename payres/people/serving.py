@@ -16,7 +16,7 @@ from payres.core.protocol.urls import RESET_PATH
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
 from payres.html.html import language_of, load_templates, qr_code, render, serve_page
-from payres.html.visits import Form
+from payres.html.visits import Form, choose_zone
 from payres.people import activity, apps, bills, consent, keys, payments, requests, sending, settings
 from payres.people.activity import Reader, Wanted
 from payres.people.sessions import HOME, OWNER_SIGN_IN, Act, OwnerVisit, Page
@@ -94,7 +94,11 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/payments/{payment}": Place(payments.show),
     "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": keys.revoke}),
     "/settings": Place(
-        settings.show, {"zone": settings.choose_zone, "sign-out-everywhere": settings.sign_out_everywhere}
+        settings.show,
+        {
+            "zone": partial(choose_zone, after=f"{settings.TAB}?done=zone"),
+            "sign-out-everywhere": settings.sign_out_everywhere,
+        },
     ),
     "/settings/password": Place(settings.show_password, {"change": settings.change}),
     "/settings/receive": Place(settings.show_receiving),

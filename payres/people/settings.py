@@ -48,13 +48,6 @@ async def show(visit: OwnerVisit) -> Response:
     )
 
 
-async def choose_zone(visit: OwnerVisit, form: Form) -> Response:
-    """Stores the time zone in a cookie; an unknown zone restores the operator's."""
-    response = redirect(f"{TAB}?done=zone")
-    language.set_zone(response, form.get("zone", ""), secure=visit.context.urls.base.startswith("https:"))
-    return response
-
-
 async def sign_out_everywhere(visit: OwnerVisit, form: Form) -> Response:
     """Ends every session of the owner."""
     await visit.write(lambda work: sessions.sign_out_everywhere(work, visit.wallet))

@@ -9,11 +9,8 @@ from starlette.responses import Response
 
 from payres.core.process.settings import LoadedSettings, Settings
 from payres.core.protocol.clock import format_time
-from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.store.connections import free_bytes
-from payres.html.html import redirect
-from payres.html.language import chosen, clocks, set_zone
-from payres.html.visits import Form
+from payres.html.language import chosen, clocks
 from payres.operator.declarations import operation_of
 from payres.operator.long_work import BACKUP, NONE, begin_backup, begin_check, list_backups
 from payres.operator.pages.sign_in import OperatorVisit
@@ -94,13 +91,6 @@ async def settings_page(visit: OperatorVisit) -> Response:
         chosen=chosen(visit.request),
         usual=found.time_zone,
     )
-
-
-async def choose_zone(visit: OperatorVisit, form: Form) -> Response:
-    """Stores the operator's time zone in a cookie, which owners' pages in this browser have too."""
-    response = redirect(f"{ADMIN_ROOT}/settings")
-    set_zone(response, form.get("zone", ""), secure=visit.context.urls.base.startswith("https:"))
-    return response
 
 
 def _masked(row: tuple[msgspec.structs.FieldInfo, object, str | None]) -> str:

@@ -16,7 +16,7 @@ from payres.core.http.routing import Handler, Route
 from payres.core.protocol.errors import InvalidRequest, nothing_here
 from payres.core.protocol.urls import ADMIN_API, ADMIN_ROOT
 from payres.html.html import load_templates, serve_page
-from payres.html.visits import Form
+from payres.html.visits import Form, choose_zone
 from payres.operator.api import all_operations
 from payres.operator.exports import export_ledger, export_payments, export_statement
 from payres.operator.pages import overview, server
@@ -89,7 +89,7 @@ async def _answer(request: Request, page: Page) -> Response:
 
 async def _carry_out(visit: OperatorVisit, form: Form, page: Page) -> Response:
     if page is server.settings_page and form.get("choice") == "zone":
-        return await server.choose_zone(visit, form)
+        return await choose_zone(visit, form, f"{ADMIN_ROOT}/settings")
     if not isinstance(page, OperationPage):
         raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
     if not visit.operator.may_change:
