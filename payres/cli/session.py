@@ -59,10 +59,8 @@ class Session:
         return self.settings.read_only or is_followed(self.settings.database)
 
     def write(self, unit: Callable[[Work], T], *, if_replaced: bool = False) -> T:
-        """The unit's result, once its work is committed.
-
-        Unless `if_replaced`, nothing is stored if another server has taken over.
-        """
+        """The unit's result, once its work is committed. Unless `if_replaced`, nothing is stored if another server has
+        taken over."""
         from payres.operator.backups import require_current  # commands that only read need not load it
 
         self.require_writable()
@@ -81,10 +79,8 @@ class Session:
             raise click.ClickException("read_only is on, so nothing is stored here: run this on the primary server")
 
     def create_database(self, first: Callable[[Work], object] | None = None) -> None:
-        """Makes the database if there is none yet.
-
-        `first` is tried in memory before; if that raises, no file is made.
-        """
+        """Makes the database if there is none yet. `first` is tried in memory before; if that raises, no file is
+        made."""
         if first is not None and not Path(self.settings.database).exists():
             with self._connection(":memory:") as connection:
                 first(Work(connection, self.environment))

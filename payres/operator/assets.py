@@ -161,10 +161,8 @@ def list_assets(work: Work) -> Sequence[AssetRecord]:
 
 
 def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
-    """The asset, created on first use. Warns of a new one whose code is in use with other scales.
-
-    Raises InvalidRequest for a code in small letters, or one that the protocol cannot carry.
-    """
+    """The asset, created on first use. Warns of a new one whose code is in use with other scales. Raises InvalidRequest
+    for a code in small letters, or one that the protocol cannot carry."""
     _check_code(work, code)
     if not 0 <= scale <= MAX_SCALE:
         raise InvalidRequest(f"An asset's scale is from 0 to {MAX_SCALE}, not {scale}", field="scale")

@@ -63,10 +63,8 @@ class RefundPlan(msgspec.Struct, frozen=True):
 
 
 def plan(work: Work, wanted: WantedRefund, offered: int | None = None) -> RefundPlan:
-    """Plans a refund; `offered` is the amount of an offer, if there is one. May read very many payments.
-
-    Raises NotFound, InvalidRequest, InvalidAmount; WrongState, also if the reference belongs to another refund.
-    """
+    """Plans a refund; `offered` is the amount of an offer, if there is one. May read very many payments. Raises
+    NotFound, InvalidRequest, InvalidAmount; WrongState, also if the reference belongs to another refund."""
     payment = require(
         INCOMING.get(work, wanted.payment_id),
         f"There is no incoming payment {wanted.payment_id}",
@@ -93,10 +91,8 @@ def plan(work: Work, wanted: WantedRefund, offered: int | None = None) -> Refund
 
 
 def plan_elsewhere(work: Work, wanted: WantedRefund) -> tuple[WalletRecord, int] | None:
-    """The wallet that pays a refund to another server, and the amount; None if it was already made.
-
-    Raises like `plan`; WrongState, InsufficientFunds if the wallet cannot pay.
-    """
+    """The wallet that pays a refund to another server, and the amount; None if it was already made. Raises like `plan`;
+    WrongState, InsufficientFunds if the wallet cannot pay."""
     found = plan(work, wanted)
     if found.made:
         return None

@@ -44,10 +44,8 @@ TIMES: Final = frozenset({"time", "second"})
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """A value: its text, its kind, and the page that it links to. A `long` text may be broken anywhere.
-
-    `unit` is the currency of an amount, if the text does not include it.
-    """
+    """A value: its text, its kind, and the page that it links to. A `long` text may be broken anywhere. `unit` is the
+    currency of an amount, if the text does not include it."""
 
     text: str
     kind: CellKind = "text"

@@ -47,10 +47,7 @@ class OtherServer(msgspec.Struct, frozen=True):
 
 async def find_other(http: GuardedClient, base_url: str, restored_at: int | None) -> OtherServer | None:
     """The payres at the base URL, if it accepts payments with a database other than the one restored at `restored_at`
-    (microseconds).
-
-    None if there is no answer, or only a standby or another program: then nothing is known.
-    """
+    (microseconds). None if there is no answer, or only a standby or another program: then nothing is known."""
     try:
         response = await http.request("GET", f"{base_url}/readyz", {"Accept": "application/json"})
         said = response.decoded(_Answer, "It is another program").details
@@ -73,10 +70,8 @@ async def watch_base_url(database: Database, http: GuardedClient, base_url: str,
 
 
 async def look_once(database: Database, http: GuardedClient, base_url: str, record: Record) -> float:
-    """Stops all writing if another server has taken this one's place. Returns the seconds until the next look.
-
-    What `record` writes prevents this server from starting again.
-    """
+    """Stops all writing if another server has taken this one's place. Returns the seconds until the next look. What
+    `record` writes prevents this server from starting again."""
     other = await find_other(http, base_url, await database.read(status.last_restore))
     if other is not None and other.is_later:
         restored_at = other.restored_at

@@ -21,9 +21,7 @@ BATCH: Final = 100_000  # the most transfers that one call counts
 
 class Volume(msgspec.Struct, frozen=True):
     """Sums in minor units by asset, a figure for each day, oldest first; `first_day` is its number since 1970.
-
-    `complete` is False while there are more transfers to count, of the newest days.
-    """
+    `complete` is False while there are more transfers to count, of the newest days."""
 
     first_day: int
     paid: Mapping[Asset, list[int]]

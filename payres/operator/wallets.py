@@ -173,10 +173,8 @@ def change_wallet(
 def create_wallet(
     work: Work, path: str, asset_code: str, scale: int, public_name: str | None, password_hash: str | None
 ) -> WalletRecord:
-    """Opens a wallet with an empty account; `path` is what follows the base URL, such as `alice`.
-
-    Raises InvalidRequest, WrongState when the path is taken.
-    """
+    """Opens a wallet with an empty account; `path` is what follows the base URL, such as `alice`. Raises
+    InvalidRequest, WrongState when the path is taken."""
     clean = new_wallet_path(path)
     if public_name is not None:
         check_name(public_name, "public")

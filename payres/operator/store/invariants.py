@@ -24,10 +24,8 @@ Keys = tuple[str, str]
 
 
 class Invariant(msgspec.Struct, frozen=True):
-    """An invariant in words, the rows that it covers (one of ROWS), and the SQL that describes its breaches.
-
-    If `sql` takes a range of rows, :first to :last, `keys` is their table and column.
-    """
+    """An invariant in words, the rows that it covers (one of ROWS), and the SQL that describes its breaches. If `sql`
+    takes a range of rows, :first to :last, `keys` is their table and column."""
 
     name: str
     claim: str

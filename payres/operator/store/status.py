@@ -79,10 +79,8 @@ def broken_invariant(tx: Transaction) -> str | None:
 
 
 def note_check(work: Work, checked_at: int, broken: str | None = None) -> None:
-    """Stores that all invariants held at a time, or the first that did not, unless a later check is stored.
-
-    One that is stored with a time in the future was made while the clock was ahead, before this one.
-    """
+    """Stores that all invariants held at a time, or the first that did not, unless a later check is stored. One that is
+    stored with a time in the future was made while the clock was ahead, before this one."""
     work.execute(
         "INSERT INTO ledger_check (id, checked_at, broken) VALUES (1, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET checked_at = excluded.checked_at, broken = excluded.broken"
