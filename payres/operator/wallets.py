@@ -182,15 +182,8 @@ def create_wallet(
         raise WrongState(f"There is a wallet {clean} already; choose another path", path=clean)
     asset = open_asset(work, asset_code, scale)
     account_id = ledger.open_account(work, "wallet", asset.id)
-    WALLETS.create(
-        work,
-        path=clean,
-        public_name=public_name,
-        asset_id=asset.id,
-        account_id=account_id,
-        password_hash=password_hash,
-        created_at=work.now,
-    )
+    columns = {"public_name": public_name, "asset_id": asset.id, "account_id": account_id}
+    WALLETS.create(work, path=clean, **columns, password_hash=password_hash, created_at=work.now)
     server.record(work, "wallet.create", clean, assetCode=asset_code, assetScale=scale, publicName=public_name)
     return require_wallet(work, clean)
 
