@@ -165,20 +165,11 @@ def add(
     if len(stored.list_webhooks(work)) >= MAX_WEBHOOKS:
         raise WrongState(f"There are {MAX_WEBHOOKS} webhooks already; remove one first")
     secret = new_webhook_secret(work)
-    webhook = WebhookRecord(
-        id=work.new_id(),
-        url=url,
-        events=_checked_patterns(events),
-        is_private=int(private),
-        state="active",
-        secret=server.encrypt(work, stored.WEBHOOK_SECRETS, secret),
-        previous_secret=None,
-        previous_until=None,
-        cursor=last_sequence(work),
-        created_at=work.now,
-        name=name or None,
-    )
-    WEBHOOKS.insert(work, webhook)
+    encrypted, webhook_id = server.encrypt(work, stored.WEBHOOK_SECRETS, secret), work.new_id()
+    columns = {"url": url, "events": _checked_patterns(events), "is_private": int(private), "name": name or None}
+    times = {"cursor": last_sequence(work), "created_at": work.now}
+    WEBHOOKS.create(work, id=webhook_id, **columns, state="active", secret=encrypted, **times)
+    webhook = WEBHOOKS.by_id(work, webhook_id)
     server.record(work, "webhook.add", webhook.id, url=url, events=webhook.events, name=webhook.name)
     work.changed.append(ACTIVE_WEBHOOK)
     return Added(webhook, secret)
