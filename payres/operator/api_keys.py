@@ -134,7 +134,12 @@ def list_api_keys(work: Work) -> Sequence[ApiKeyRecord]:
     "POST /api-keys keys:write",
     CREATED,
     command=CommandLine("api-key create NAME", '"Order book" --scope payments:read --scope wallets:read', text="{key}"),
-    form=OperationForm("Make the key", title="New API key", lists="/api-keys"),
+    form=OperationForm(
+        "Make the key",
+        title="New API key",
+        lists="/api-keys",
+        will="The key is shown once. Let it do no more than its program needs.",
+    ),
     shows_secret=True,
 )
 def create_api_key(work: Work, name: Name, scopes: Scopes, expires_at: Expiry | None = None) -> CreatedApiKey:

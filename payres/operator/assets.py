@@ -187,8 +187,8 @@ def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
 def set_fee(work: Work, code: str, scale: Scale, fixed: FixedFee = "0", basis_points: BasisPoints = 0) -> AssetRecord:
     """Set the fee for sending from wallets of an asset. Prices already shown hold.
 
-    A share of the amount is rounded up to the smallest unit, so each payment costs at least one: of 0.02 USD with 50
-    basis points it is 0.01 USD.
+    A share of the amount is rounded up to the smallest unit, so each payment costs at least one: of USD 0.02 with 50
+    basis points it is USD 0.01.
     """
     found = open_asset(work, code, scale)
     try:

@@ -45,11 +45,9 @@ PAYMENTS: Final = (
 )
 
 OnlyWallet = Annotated[str, said("Only this wallet.", metavar="PATH", typed=named_wallet)]
-
-
 FromTime = Annotated[TimeText | UnsetType, said("From this day or time on (UTC).")]
 UntilTime = Annotated[TimeText | UnsetType, said("Until just before this day or time (UTC).")]
-WalletFilter = Annotated[OnlyWallet, Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
+WalletFilter = Annotated[OnlyWallet, Meta(min_length=1, max_length=MAX_NAME_LENGTH)] | UnsetType
 
 
 def _period(from_: str | UnsetType, to: str | UnsetType) -> tuple[int, int]:
@@ -103,7 +101,7 @@ class Export:
     media_types=FILES,
 )
 def export_payments(
-    from_: FromTime = UNSET, to: UntilTime = UNSET, format_: Format = "csv", wallet: WalletFilter | UnsetType = UNSET
+    from_: FromTime = UNSET, to: UntilTime = UNSET, format_: Format = "csv", wallet: WalletFilter = UNSET
 ) -> Export:
     """Export incoming and outgoing payments, oldest first."""
     since, until = _period(from_, to)
@@ -132,7 +130,7 @@ def export_payments(
     media_types=FILES,
 )
 def export_ledger(
-    from_: FromTime = UNSET, to: UntilTime = UNSET, format_: Format = "csv", wallet: WalletFilter | UnsetType = UNSET
+    from_: FromTime = UNSET, to: UntilTime = UNSET, format_: Format = "csv", wallet: WalletFilter = UNSET
 ) -> Export:
     """Export every transfer of the ledger, oldest first."""
     since, until = _period(from_, to)

@@ -72,6 +72,11 @@ def _what(one: Movement) -> str:
     return f"{kind}, undone" if one.undone_by else f"{kind}, undoes another" if one.undoes else kind
 
 
+def own_reference(one: Movement) -> str | None:
+    """The reference that somebody gave; without one, a form's own id is used."""
+    return None if (one.reference or "").startswith("page ") else one.reference
+
+
 def require_movement(work: Work, id: str) -> MovementRecord:
     """Raises NotFound."""
     return require(MOVEMENTS.get(work, id), "There is no such movement")
@@ -88,7 +93,8 @@ MOVEMENT: Final = Shape(
     Column("What", _what),
     Column("Amount", "amount", "number"),
     Column("Asset", "asset_code", listed="in files"),
-    Column("Reference", "reference", "long"),
+    Column("Reference", "reference", "long", listed="in files"),
+    Column("Reference", own_reference, "long", listed="on pages"),
     read=require_movement,
     name=lambda one: one.account.partition(" ")[2],
     undo="/movements/{id}/undo",

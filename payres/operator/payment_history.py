@@ -198,7 +198,7 @@ Receiver = Annotated[
     form=OperationForm(
         "Refund",
         PAYMENT,
-        done="Of the payment, {asset_code} {refunded:money} went back so far, or are on their way",
+        done="{asset_code} {refunded:money} of {asset_code} {moved:money} went back so far, or are on their way",
         will=[
             "Send back what came in: to the wallets here that paid, the last one first, or to a wallet address.",
             "Without an amount, all that is left. Fees stay, and grants count the money as spent.",

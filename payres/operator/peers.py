@@ -185,12 +185,12 @@ def show_peer(work: Work, name: str) -> PeerRecord:
 def add_peer(
     work: Work,
     name: Name,
-    ilp_address: Annotated[Text, said("The peer's address, such as test.first-bank.", metavar="ADDRESS")],
+    ilp_address: Annotated[Text, said("Such as test.first-bank.", metavar="ADDRESS", label="ILP address")],
     asset_code: Annotated[
-        Currency, said("The currency between the two, such as USD.", option="--asset", metavar="CODE")
+        Currency, said("The currency between the two, such as USD.", option="--asset", metavar="CODE", label="Currency")
     ],
-    asset_scale: Annotated[Scale, said("Its number of decimals: 2 for cents.", option="--scale")],
-    url: Annotated[Text, said("Where the peer takes packets (POST).", metavar="URL")],
+    asset_scale: Annotated[Scale, said("Its number of decimals: 2 for cents.", option="--scale", label="Decimals")],
+    url: Annotated[Text, said("Where the peer takes packets (POST).", metavar="URL", label="URL")],
     outgoing_token: Annotated[PeerToken, said("What we show the peer.")],
     incoming_token: Annotated[PeerToken, said("What the peer shows us.")],
     max_packet: Annotated[int, said(f"{MAX_PACKET}.", metavar="N", ge=1, le=MAX_LEDGER)] | None = None,
@@ -237,7 +237,7 @@ def add_peer(
 def change_peer(
     work: Work,
     name: str,
-    url: Annotated[Text | None, said("Where the peer takes packets now.", metavar="URL")] = None,
+    url: Annotated[Text | None, said("Where the peer takes packets now.", metavar="URL", label="URL")] = None,
     outgoing_token: Annotated[PeerToken | None, said("What we show the peer from now on.")] = None,
     incoming_token: Annotated[PeerToken | None, said("What the peer shows us from now on.")] = None,
     max_packet: Annotated[int, said(f"{MAX_PACKET}; 0 for any.", metavar="N", ge=0, le=MAX_LEDGER)] | None = None,
