@@ -47,7 +47,10 @@ class OtherServer(msgspec.Struct, frozen=True):
 
 async def find_other(http: GuardedClient, base_url: str, restored_at: int | None) -> OtherServer | None:
     """The payres at the base URL, if it accepts payments with a database other than the one restored at `restored_at`
-    (microseconds). None if there is no answer, or only a standby or another program: then nothing is known."""
+    (microseconds).
+
+    None if there is no answer, or only a standby or another program: then nothing is known.
+    """
     try:
         response = await http.request("GET", f"{base_url}/readyz", {"Accept": "application/json"})
         said = response.decoded(_Answer, "It is another program").details
