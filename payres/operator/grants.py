@@ -325,11 +325,7 @@ def deny(work: Work, id: GrantName, reason: DecisionReason | None = None) -> Gra
     GRANT,
     command=CommandLine("grant revoke REF"),
     form=OperationForm(
-        "Revoke the grant",
-        GRANT,
-        done="The grant of {name} is revoked",
-        is_over=lambda grant: grant.ended_at,
-        ends=True,
+        "Revoke the grant", GRANT, "The grant of {name} is revoked", is_over=lambda grant: grant.ended_at, ends=True
     ),
 )
 def revoke(work: Work, id: GrantName) -> GrantRecord:
