@@ -25,7 +25,6 @@ from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRec
 
 Role = Annotated[Literal["full", "read-only"], said("full may do everything, read-only may look at everything.")]
 ACCESS: Final = "this is about who may do what"
-ReadOnly = Annotated[bool, said("The operator can see everything and change nothing.")]
 
 
 class ShownLink(Resource, frozen=True, kw_only=True):
@@ -111,7 +110,7 @@ def list_operators(work: Work) -> Sequence[OperatorRecord]:
 def make_link(
     work: Work,
     name: Annotated[str, said("The operator's name, as in the audit log.")] = "admin",
-    read_only: ReadOnly = False,
+    read_only: Annotated[bool, said("The operator can see everything and change nothing.")] = False,
 ) -> ShownLink:
     """Print a URL with which an operator sets a password.
 
@@ -218,7 +217,6 @@ def replace_password(work: Work, name: str, role: str, password_hash: str | None
 def _replace(work: Work, name: str, role: str, password_hash: str | None) -> OperatorRecord:
     """An operator, who may be new, with this role and password. What the old password opened ends."""
     operators.put_operator(work, name, role, password_hash, work.now)
-    operator = operators.find_operator(work, name)
-    assert operator is not None
+    operator = require_operator(work, name)
     end_access(work, OF_OPERATORS, operator.id)
     return operator

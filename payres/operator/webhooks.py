@@ -33,7 +33,6 @@ Patterns = Annotated[
     said("Only these, such as 'incoming_payment.*'.", option="--events", metavar="NAMES"),
 ]
 WebhookName = Annotated[str, said("What you call it.", max_length=MAX_NAME_LENGTH)]
-Private = Annotated[bool, said("It is on this machine or in your network; http will do.")]
 # The most events that are counted, so that showing a webhook stays fast.
 MOST_COUNTED: Final = 1000
 
@@ -150,7 +149,7 @@ def add(
     url: Annotated[Text, Meta(extra={"label": "URL"})],
     name: WebhookName | None = None,
     events: Patterns = (),
-    private: Private = False,
+    private: Annotated[bool, said("It is on this machine or in your network; http will do.")] = False,
 ) -> Added:
     """Send events from now on to a URL. The secret for verifying signatures is shown only once.
 
