@@ -31,7 +31,7 @@ from payres.operator.inputs import DecimalText, Reference, said
 from payres.operator.ledger import LedgerEntry
 from payres.operator.payments import PAYMENT, Payment, PaymentName, payment, require_payment
 from payres.operator.peers import Peer, peer
-from payres.operator.shapes import Cell, Shape, Time, fact, labelled, path_of, represent
+from payres.operator.shapes import Cell, Shape, Time, decimals, fact, labelled, path_of, represent
 from payres.operator.store.all_payments import PaymentRecord
 from payres.operator.store.entries import EntryRecord, page_of_entries
 
@@ -251,8 +251,7 @@ def shown_refund(work: Work, record: RefundRecord) -> Refund:
         receiver=receiver.path,
         payer=payer.path if payer else None,
         to=record.wallet_address,
-        amount=format_decimal(record.amount, receiver.asset),
-        sent=format_decimal(record.counted, receiver.asset),
+        **decimals(receiver.asset, amount=record.amount, sent=record.counted),
         returned=format_decimal(record.returned, returned),
         returned_asset_code=returned.code,
     )

@@ -29,7 +29,7 @@ from payres.operator.assets import open_asset
 from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import MAX_NAME_LENGTH, Currency, DecimalText, Name, Reference, Sum, said
 from payres.operator.movements import MOVEMENT
-from payres.operator.shapes import Cell, Column, Shape, Time, fact, represent
+from payres.operator.shapes import Cell, Column, Shape, Time, decimals, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
 MAX_TOKEN_LENGTH: Final = 1000
@@ -79,15 +79,13 @@ def peer(work: Work, record: PeerRecord) -> Peer:
     def packet_sum(found: tuple[int, int]) -> PacketSum:
         return PacketSum(packets=found[0], amount=format_decimal(found[1], record.asset))
 
+    left = ledger.free_balance(ACCOUNTS.by_id(work, record.account_id))
     return represent(
         Peer,
         record,
         routes=list(peers.routes_of_peer(work, record.id)),
-        balance=format_decimal(record.balance, record.asset),
         standing=describe_balance(record),
-        credit_limit=format_decimal(-record.floor, record.asset),
-        left=format_decimal(ledger.free_balance(ACCOUNTS.by_id(work, record.account_id)), record.asset),
-        reserved=format_decimal(record.held, record.asset),
+        **decimals(record.asset, balance=record.balance, credit_limit=-record.floor, left=left, reserved=record.held),
         in_flight=packet_sum(packets.count_and_sum(work, record.id, "prepared")),
         unresolved=packet_sum(packets.count_and_sum(work, record.id, "doubtful")),
         repeats_answers=bool(record.repeats_answers),

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import asdict
 
+from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.visible import visible_text
 from payres.core.protocol.wire import Resource
@@ -186,6 +187,11 @@ def represent(struct: type[R], *records: object, **made: Any) -> R:
         if is_time and isinstance(made[name], int):
             made[name] = format_time(made[name])
     return struct(**made)
+
+
+def decimals(asset: Asset, **amounts: int | None) -> dict[str, Any]:
+    """The amounts, in the minor unit, as texts in units of the asset; None stays."""
+    return {name: None if one is None else format_decimal(one, asset) for name, one in amounts.items()}
 
 
 @cache

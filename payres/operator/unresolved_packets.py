@@ -27,7 +27,7 @@ from payres.interledger.store.packets import PACKETS, PacketRecord, TakenPacket
 from payres.interledger.store.peers import PeerRecord
 from payres.operator.declarations import Listing, OperationForm, operation
 from payres.operator.peers import require_peer
-from payres.operator.shapes import Column, Shape, Time, represent
+from payres.operator.shapes import Column, Shape, Time, decimals, represent
 
 Resolution = Literal["delivered", "returned"]
 NONE: Final = "No packet is unresolved"
@@ -213,10 +213,9 @@ def unresolved_payment(work: Work, group: UnresolvedGroup) -> UnresolvedPayment:
         about = {"direction": "outgoing", "payment": outgoing.id, "receiver": outgoing.terms.receiver, "wallet": wallet}
         least = packets.delivered_amount(work, outgoing.id, peer.id)
     about["forwarded_to"] = one.forwarded_to if isinstance(one, TakenPacket) else None
-    sums = {"amount": amount, "least": least, "most": None if least is None else least + amount}
-    shown = {name: None if value is None else format_decimal(value, peer.asset) for name, value in sums.items()}
+    sums = decimals(peer.asset, amount=amount, least=least, most=None if least is None else least + amount)
     counted = {"packets": len(group.packets), "first_at": min(times), "last_at": max(times)}
-    return represent(UnresolvedPayment, peer, peer=peer.name, **about, **shown, **counted)
+    return represent(UnresolvedPayment, peer, peer=peer.name, **about, **sums, **counted)
 
 
 def to_compare(one: UnresolvedPayment) -> str:

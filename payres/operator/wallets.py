@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from payres.core.payments import ledger
-from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
@@ -25,7 +24,7 @@ from payres.operator.assets import open_asset
 from payres.operator.declarations import Call, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import Currency, Name, Reference, Sum, check_name, said
 from payres.operator.movements import MOVEMENT
-from payres.operator.shapes import Column, Shape, Time, fact, represent
+from payres.operator.shapes import Column, Shape, Time, decimals, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
 
@@ -69,8 +68,7 @@ def wallet(work: Work, record: WalletRecord) -> Wallet:
         Wallet,
         record,
         wallet_address=work.urls.wallet(record.path),
-        balance=format_decimal(account.balance, record.asset),
-        reserved=format_decimal(account.held, record.asset),
+        **decimals(record.asset, balance=account.balance, reserved=account.held),
         can_sign_in=record.password_hash is not None,
     )
 
