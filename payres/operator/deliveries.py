@@ -122,9 +122,7 @@ def list_attempts(work: Work, id: str) -> Sequence[AttemptRecord]:
     DELIVERY,
     command=CommandLine("webhook deliveries [ID]", "--state failed"),
     listing=Listing(
-        "deliveries",
-        "There are no such deliveries",
-        "Deliveries",
+        *("deliveries", "There are no such deliveries", "Deliveries"),
         page="/webhooks/deliveries",
         about="Events that a webhook did not accept at once, or gets again; a hundred at most.",
     ),

@@ -81,9 +81,7 @@ LINK: Final = Shape(
     shows=OPERATOR,
     command=CommandLine("admin list"),
     listing=Listing(
-        "operators",
-        "Nobody can sign in to the pages yet",
-        "Operators",
+        *("operators", "Nobody can sign in to the pages yet", "Operators"),
         page="/operators",
         about="Who may use these pages. If nobody can sign in, `payres admin link` on the server lets somebody in.",
         advice="`payres admin link` lets the first one in",

@@ -122,9 +122,7 @@ PAYMENT: Final = Shape(
     PAYMENT,
     command=CommandLine("payment list", "--wallet alice --direction incoming --state completed"),
     listing=Listing(
-        "payments",
-        "There are no such payments",
-        "Payments",
+        *("payments", "There are no such payments", "Payments"),
         about="The amount is what a payment has received or sent, and of how much if not all.",
         narrowed="used",
     ),

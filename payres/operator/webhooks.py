@@ -118,9 +118,7 @@ WEBHOOK: Final = Shape(
     WEBHOOK,
     command=CommandLine("webhook list"),
     listing=Listing(
-        "webhooks",
-        "There are no webhooks",
-        "Webhooks",
+        *("webhooks", "There are no webhooks", "Webhooks"),
         about="A webhook tells a program of yours what happens here: a bill is paid, a payment failed. It needs an"
         " https address that answers.",
         also=("Deliveries that failed at first", "/admin/webhooks/deliveries"),
