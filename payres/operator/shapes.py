@@ -234,11 +234,8 @@ class DataTable(NamedTuple):
     @property
     def places(self) -> Sequence[tuple[int, str, str]]:
         """The columns from left to right on a page: the index of each, its label, and its place in the two lines that a
-        row has on a telephone.
-
-        First is what a row is called, `own` if that leads to the row's page. Right are the first amount, the first time
-        and the state; `also` and `more` are below.
-        """
+        row has on a telephone. First is what a row is called, `own` if that leads to the row's page. Right are the
+        first amount, the first time and the state; `also` and `more` are below."""
         left = {"number": "number", "time": "when", "state": "state"}
         name = next((n for n, column in enumerate(self.columns) if not column.titles and column.kind not in TIMES), 0)
         found = [(name, self.columns[name], "own" if self.columns[name].section else "name")]

@@ -30,11 +30,9 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 class DailyVolume:
-    """Counts each transfer once and keeps the sums in memory: transfers never change, so neither do past days.
-
-    Each call counts a bounded number of transfers, in the order of their ids; after a start, the first few calls catch
-    up.
-    """
+    """Counts each transfer once and keeps the sums in memory: transfers never change, so neither do past days. Each
+    call counts a bounded number of transfers, in the order of their ids; after a start, the first few calls catch
+    up."""
 
     def __init__(self) -> None:
         self._next: int | None = None

@@ -279,11 +279,8 @@ async def set_password(
 
 def store_password(work: Work, path: str, password_hash: str, forget_browsers: bool = False) -> WalletRecord:
     """Gives the owner a new password (see hash_password), and ends every browser session under the old one and any link
-    that sets a password.
-
-    The counts of wrong passwords are cleared. Browsers stay known unless `forget_browsers`, for when somebody else had
-    the password. Raises NotFound.
-    """
+    that sets a password. The counts of wrong passwords are cleared. Browsers stay known unless `forget_browsers`, for
+    when somebody else had the password. Raises NotFound."""
     wallet = require_wallet(work, path)
     WALLETS.update(work, wallet.id, password_hash=password_hash, unlocked_at=work.now)
     end_access(work, OF_WALLETS, wallet.id, forget_browsers)
