@@ -58,11 +58,8 @@ def secret_option(
     name: str, metavar: str | None, help_text: str = "", file_help: str = FILE_HELP
 ) -> Callable[[Callback], Callback]:
     """Gives a command the options `--NAME METAVAR` and `--NAME-file FILE`; without a metavar, only the latter. The
-    content of a file cannot be seen in `ps`.
-
-    The command gets one keyword, None if neither was given. Of several such decorators the first reads standard input
-    first.
-    """
+    content of a file cannot be seen in `ps`. The command gets one keyword, None if neither was given. Of several such
+    decorators the first reads standard input first."""
     keyword = name.replace("-", "_")
 
     def decorate(command: Callback) -> Callback:

@@ -123,10 +123,8 @@ def serve(session: Session, demo: bool, quiet: bool, read_only: bool) -> None:
 
 
 def _require_address(session: Session) -> None:
-    """Raises ClickException if another server takes payments at the base URL: both would spend the same money.
-
-    It is StaysStopped if the other has taken over from this one, now or in an earlier check, which is stored.
-    """
+    """Raises ClickException if another server takes payments at the base URL: both would spend the same money. It is
+    StaysStopped if the other has taken over from this one, now or in an earlier check, which is stored."""
     settings = session.settings
     database = Path(settings.database)
     if settings.read_only or not database.exists() or database.stat().st_size == 0:

@@ -51,7 +51,8 @@ class Session:
     def __init__(self, settings: Settings, as_json: bool) -> None:
         self.settings = settings
         self.as_json = as_json
-        self.environment = Environment.of(settings, actor=f"shell:{_user()}", warn=warn)
+        user = os.environ.get("SUDO_USER") or user_name(os.getuid())
+        self.environment = Environment.of(settings, actor=f"shell:{user}", warn=warn)
 
     @property
     def is_standby(self) -> bool:
@@ -59,10 +60,8 @@ class Session:
         return self.settings.read_only or is_followed(self.settings.database)
 
     def write(self, unit: Callable[[Work], T], *, if_replaced: bool = False) -> T:
-        """The unit's result, once its work is committed.
-
-        Unless `if_replaced`, nothing is stored if another server has taken over.
-        """
+        """The unit's result, once its work is committed. Unless `if_replaced`, nothing is stored if another server has
+        taken over."""
         from payres.operator.backups import require_current  # commands that only read need not load it
 
         self.require_writable()
@@ -81,10 +80,8 @@ class Session:
             raise click.ClickException("read_only is on, so nothing is stored here: run this on the primary server")
 
     def create_database(self, first: Callable[[Work], object] | None = None) -> None:
-        """Makes the database if there is none yet.
-
-        `first` is tried in memory before; if that raises, no file is made.
-        """
+        """Makes the database if there is none yet. `first` is tried in memory before; if that raises, no file is
+        made."""
         if first is not None and not Path(self.settings.database).exists():
             with self._connection(":memory:") as connection:
                 first(Work(connection, self.environment))
@@ -122,9 +119,13 @@ class Session:
             if named_by(self.settings.database) is not None:
                 raise
             found = False  # nobody named it, and this user may not enter the working directory
-        if not found:
-            raise click.ClickException(_no_database(self.settings.database, otherwise))
-        return self.settings.database
+        if found:
+            return self.settings.database
+        # A relative path names another file in each folder, also in the settings of the service.
+        is_sure = named_by(self.settings.database) and path.is_absolute()
+        folder = "" if is_sure else "run this in the folder of an existing one, "
+        said = f"There is no database at {place(self.settings.database)}. Make one with `payres init`"
+        raise click.ClickException(f"{said}, {folder}or {otherwise}")
 
     def in_steps(self, operation: Callable[[Units], Coroutine[Any, Any, T]]) -> T:
         """The result of an operation of several units of work."""
@@ -161,13 +162,6 @@ class Session:
                 connection.close()  # undoes what was not committed
 
 
-def _no_database(path: str, otherwise: str) -> str:
-    """The sentences that say which path was tried and why, and what to do."""
-    # A relative path names another file in each folder, also in the settings of the service.
-    folder = "" if named_by(path) and Path(path).is_absolute() else "run this in the folder of an existing one, "
-    return f"There is no database at {place(path)}. Make one with `payres init`, {folder}or {otherwise}"
-
-
 def place(path: str) -> str:
     """The whole path of a database, and why it is looked for there."""
     named, config = named_by(path), settings_file()
@@ -196,11 +190,6 @@ class _Steps(NamedTuple):
 
     async def write(self, unit: Callable[[Work], T]) -> T:
         return self.session.write(unit)
-
-
-def _user() -> str:
-    """The user who runs the command, also with sudo."""
-    return os.environ.get("SUDO_USER") or user_name(os.getuid())
 
 
 def warn(sentence: str | None) -> None:

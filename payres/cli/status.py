@@ -11,7 +11,7 @@ from payres.core.store import server
 from payres.core.store.connections import is_served
 from payres.core.store.work import Work
 from payres.operator import invariant_checks
-from payres.operator.doctor import examine_all
+from payres.operator.doctor import Diagnosis, examine_all
 from payres.operator.invariant_checks import Finding
 from payres.operator.ledger import ledger_check
 from payres.operator.status import STATUS, read_status
@@ -43,19 +43,14 @@ def doctor(session: Session) -> None:
     findings = examine_all(session.read, session.environment, is_standby=session.is_standby)
     bad = [finding for finding in findings if finding.fix is not None and not finding.warning]
     shown = [{"subject": one.subject, "seen": one.seen, "fix": one.fix, "warning": one.warning} for one in findings]
-    session.show(
-        {"ok": not bad, "findings": shown},
-        _times_in_words(
-            "\n".join(
-                f"ok   {one.subject}: {one.seen}"
-                if one.fix is None
-                else f"{'WARN' if one.warning else 'FIX '} {one.subject}: {one.seen}\n     {one.fix}"
-                for one in findings
-            )
-        ),
-    )
+    session.show({"ok": not bad, "findings": shown}, _times_in_words("\n".join(map(_line, findings))))
     if bad:
         raise SystemExit(1)
+
+
+def _line(one: Diagnosis) -> str:
+    kind = "ok  " if one.fix is None else "WARN" if one.warning else "FIX "
+    return f"{kind} {one.subject}: {one.seen}" + ("" if one.fix is None else f"\n     {one.fix}")
 
 
 @click.group(cls=Group)

@@ -163,7 +163,7 @@ def _keyed(request: Request, operation: Operation, call: ApiCall, body: bytes) -
 
 async def _answer(call: ApiCall, operation: Operation, given: dict[str, Any], keyed: KeyedRequest | None) -> bytes:
     if operation.is_async:
-        return await _answer_in_steps(call, operation, given, keyed)
+        return await _in_steps(call, operation, given, keyed)
 
     def unit(work: Work) -> bytes:
         answer = find_response(work, keyed)
@@ -175,9 +175,7 @@ async def _answer(call: ApiCall, operation: Operation, given: dict[str, Any], ke
     return await (call.read(unit) if operation.only_reads else call.write(unit))
 
 
-async def _answer_in_steps(
-    call: ApiCall, operation: Operation, given: dict[str, Any], keyed: KeyedRequest | None
-) -> bytes:
+async def _in_steps(call: ApiCall, operation: Operation, given: dict[str, Any], keyed: KeyedRequest | None) -> bytes:
     """A repeated request waits for the first, and gets its answer."""
 
     async def answer_now() -> bytes:

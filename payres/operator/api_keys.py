@@ -82,12 +82,8 @@ class CreatedApiKey(ApiKey, frozen=True, kw_only=True):
 
 def api_key(work: Work, record: ApiKeyRecord) -> ApiKey:
     is_over = record.expires_at is not None and work.now >= record.expires_at
-    return represent(
-        ApiKey,
-        record,
-        scopes=list(record.scopes),
-        state="revoked" if record.revoked_at is not None else "expired" if is_over else "valid",
-    )
+    state = "revoked" if record.revoked_at is not None else "expired" if is_over else "valid"
+    return represent(ApiKey, record, scopes=list(record.scopes), state=state)
 
 
 def require_api_key(work: Work, id: str) -> ApiKeyRecord:

@@ -161,10 +161,8 @@ def list_assets(work: Work) -> Sequence[AssetRecord]:
 
 
 def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
-    """The asset, created on first use. Warns of a new one whose code is in use with other scales.
-
-    Raises InvalidRequest for a code in small letters, or one that the protocol cannot carry.
-    """
+    """The asset, created on first use. Warns of a new one whose code is in use with other scales. Raises InvalidRequest
+    for a code in small letters, or one that the protocol cannot carry."""
     _check_code(work, code)
     if not 0 <= scale <= MAX_SCALE:
         raise InvalidRequest(f"An asset's scale is from 0 to {MAX_SCALE}, not {scale}", field="scale")
@@ -325,11 +323,9 @@ def _warn_of_unused_rate(work: Work, base: str, counter: str) -> None:
 
 
 def _check_code(work: Work, code: str) -> None:
-    """Raises InvalidRequest for an invalid asset code, or one that looks misspelt and is not in use.
-
-    Codes are those of ISO 4217, such as USD, or other printable ASCII characters, such as USDC.e. Only small letters,
-    or three letters that are not all capitals, count as misspelt.
-    """
+    """Raises InvalidRequest for an invalid asset code, or one that looks misspelt and is not in use. Codes are those of
+    ISO 4217, such as USD, or other printable ASCII characters, such as USDC.e. Only small letters, or three letters
+    that are not all capitals, count as misspelt."""
     if not 1 <= len(code) <= MAX_ASSET_CODE_LENGTH or not all("!" <= character <= "~" for character in code):
         raise InvalidRequest(
             f"{code!r} cannot be an asset code: use 1 to {MAX_ASSET_CODE_LENGTH} printable ASCII characters without"

@@ -92,9 +92,7 @@ ENTRY: Final = Shape(
     ENTRY,
     command=CommandLine("audit list", "--limit 10"),
     listing=Listing(
-        "entries",
-        "Nothing has been changed yet",
-        "Audit log",
+        *("entries", "Nothing has been changed yet", "Audit log"),
         about="What operators changed, with the command, the API or these pages.",
     ),
 )

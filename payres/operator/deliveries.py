@@ -74,10 +74,6 @@ def webhook_attempt(_: Work, record: AttemptRecord) -> WebhookAttempt:
     return represent(WebhookAttempt, record, sequence=sequence_of(record.event), answer=answer)
 
 
-def event_delivery(record: DeliveryRecord) -> EventDelivery:
-    return represent(EventDelivery, record, next_attempt_at=record.next_at)
-
-
 def delivery(work: Work, record: DeliveryRecord) -> Delivery:
     event = OUTBOX.by_id(work, record.sequence)
     return represent(Delivery, record, event, event=event.id, next_attempt_at=record.next_at)
@@ -126,9 +122,7 @@ def list_attempts(work: Work, id: str) -> Sequence[AttemptRecord]:
     DELIVERY,
     command=CommandLine("webhook deliveries [ID]", "--state failed"),
     listing=Listing(
-        "deliveries",
-        "There are no such deliveries",
-        "Deliveries",
+        *("deliveries", "There are no such deliveries", "Deliveries"),
         page="/webhooks/deliveries",
         about="Events that a webhook did not accept at once, or gets again; a hundred at most.",
     ),
@@ -224,14 +218,15 @@ async def replay_failed(call: Units, id: str, event: Name | None = None) -> Repl
     return await replay(call, event, id, failed=event is None)
 
 
-def deliveries_of(work: Work, event: EventRecord) -> Sequence[DeliveryRecord]:
+def deliveries_of(work: Work, event: EventRecord) -> Sequence[EventDelivery]:
     """The delivery of an event to each of its webhooks; one that has not been sent is `pending`, without attempts."""
     found = {one.webhook_id: one for one in stored.deliveries_of_event(work, event.sequence)}
-    return [
+    records = [
         found.get(webhook.id) or _unstored(work, webhook, event)
         for webhook in stored.list_webhooks(work)
         if webhook.id in found or (wants(webhook, event.type) and webhook.created_at <= event.created_at)
     ]
+    return [represent(EventDelivery, one, next_attempt_at=one.next_at) for one in records]
 
 
 def _unstored(work: Work, webhook: WebhookRecord, event: EventRecord) -> DeliveryRecord:

@@ -35,10 +35,7 @@ HEARTBEAT_SECONDS: Final = 15.0
 
 async def stream(call: ApiCall, after: AfterSequence, wait: Patience) -> Response:
     """The same as server-sent events, without end; `Last-Event-ID` is the last event that a client got before it
-    reconnected.
-
-    Raises InvalidRequest, TooManyRequests.
-    """
+    reconnected. Raises InvalidRequest, TooManyRequests."""
     await read_body(call.request)
     last = call.request.headers.get("last-event-id", "")
     if last and not (last.isascii() and last.isdigit() and len(last) < 19):
@@ -85,10 +82,8 @@ async def _parts(call: ApiCall, after: int) -> AsyncGenerator[bytes]:
 
 
 async def _shared(call: ApiCall, after: int) -> Lines:
-    """The next lines. Streams of a key at the same position are woken together: the first of them reads for all.
-
-    After another change they read again, since a read in progress may have missed it.
-    """
+    """The next lines. Streams of a key at the same position are woken together: the first of them reads for all. After
+    another change they read again, since a read in progress may have missed it."""
     reads, wanted = operator_of(call.context).event_reads, (call.key.id, after, call.context.changes.count)
     if wanted not in reads:
         unit = call.authenticated(partial(_lines, sequence=after))

@@ -47,8 +47,6 @@ def named_grant(work: Work, ref: str) -> str:
 
 
 GrantName = Annotated[str, said(typed=named_grant)]
-GrantStateFilter = Annotated[GrantState | UnsetType, said("Only grants in this state.")]
-WithoutConsent = Annotated[bool, said("Also grants that need no owner's consent.", option="--all")]
 MAX_REASON: Final = 140
 DecisionReason = Annotated[
     str,
@@ -245,8 +243,8 @@ GRANT: Final = Shape(
 def list_grants(
     work: Work,
     page: PageQuery,
-    state: GrantStateFilter = UNSET,
-    without_consent: WithoutConsent = False,
+    state: Annotated[GrantState | UnsetType, said("Only grants in this state.")] = UNSET,
+    without_consent: Annotated[bool, said("Also grants that need no owner's consent.", option="--all")] = False,
     wallet: Annotated[Name | UnsetType, said("Only of this wallet.", metavar="PATH", typed=named_wallet)] = UNSET,
 ) -> tuple[Sequence[GrantRecord], PageBounds]:
     """List grants that owners decide on, newest first.

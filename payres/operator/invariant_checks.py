@@ -67,11 +67,8 @@ class Scan:
 
 
 class BalancesScan(Scan):
-    """The scan of the balances.
-
-    No index leads from an account to its transfers, so all transfers, which never change, are summed a batch at a time.
-    The step that reads the last of them compares the balances.
-    """
+    """The scan of the balances. No index leads from an account to its transfers, so all transfers, which never change,
+    are summed a batch at a time. The step that reads the last of them compares the balances."""
 
     def __init__(self, invariant: Invariant) -> None:
         super().__init__(invariant)
@@ -174,10 +171,8 @@ class BackgroundCheck:
             self._judge(invariant, await self._database.examine(unit))
 
     async def check_all(self) -> None:
-        """Checks every invariant once, and stops at the first breach; if all hold, stores the time.
-
-        A large file is left out: its one step would take seconds.
-        """
+        """Checks every invariant once, and stops at the first breach; if all hold, stores the time. A large file is
+        left out: its one step would take seconds."""
         began_at, pages, found = await self._database.examine(
             lambda work: (work.now, invariants.examined(work, FILE), scans(work))
         )

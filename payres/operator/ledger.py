@@ -101,10 +101,8 @@ def list_entries(
 
 
 def _find_account(work: Work, name: str) -> int:
-    """The id of an account such as `wallet alice`, `peer second` or `liquidity USD 2`.
-
-    Raises NotFound, InvalidRequest for a name of another form.
-    """
+    """The id of an account such as `wallet alice`, `peer second` or `liquidity USD 2`. Raises NotFound, InvalidRequest
+    for a name of another form."""
     kind, _, whose = name.partition(" ")
     if kind == "wallet":
         return require_wallet(work, whose).account_id

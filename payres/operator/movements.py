@@ -107,11 +107,9 @@ def form(button: str, about: Shape, done: str, **others: Any) -> OperationForm:
 
 
 def move(work: Work, account_id: int, kind: MovementKind, text: str, reference: str | None = None) -> MovementRecord:
-    """Moves an amount such as "100.00" from outside to the account, or from the account to outside.
-
-    Raises InvalidAmount, InvalidRequest for a reference, WrongState for one that another movement has;
-    InsufficientFunds for a withdrawal, whose reason is the kind of the account.
-    """
+    """Moves an amount such as "100.00" from outside to the account, or from the account to outside. Raises
+    InvalidAmount, InvalidRequest for a reference, WrongState for one that another movement has; InsufficientFunds for a
+    withdrawal, whose reason is the kind of the account."""
     account = NAMED_ACCOUNTS.by_id(work, account_id)
     amount = require_amount(text, account.asset)
     found = _find(work, account, kind, amount, reference)

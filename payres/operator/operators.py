@@ -25,7 +25,6 @@ from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRec
 
 Role = Annotated[Literal["full", "read-only"], said("full may do everything, read-only may look at everything.")]
 ACCESS: Final = "this is about who may do what"
-ReadOnly = Annotated[bool, said("The operator can see everything and change nothing.")]
 
 
 class ShownLink(Resource, frozen=True, kw_only=True):
@@ -82,9 +81,7 @@ LINK: Final = Shape(
     shows=OPERATOR,
     command=CommandLine("admin list"),
     listing=Listing(
-        "operators",
-        "Nobody can sign in to the pages yet",
-        "Operators",
+        *("operators", "Nobody can sign in to the pages yet", "Operators"),
         page="/operators",
         about="Who may use these pages. If nobody can sign in, `payres admin link` on the server lets somebody in.",
         advice="`payres admin link` lets the first one in",
@@ -110,7 +107,7 @@ def list_operators(work: Work) -> Sequence[OperatorRecord]:
 def make_link(
     work: Work,
     name: Annotated[str, said("The operator's name, as in the audit log.")] = "admin",
-    read_only: ReadOnly = False,
+    read_only: Annotated[bool, said("The operator can see everything and change nothing.")] = False,
 ) -> ShownLink:
     """Print a URL with which an operator sets a password.
 
@@ -221,7 +218,6 @@ def replace_password(work: Work, name: str, role: str, password_hash: str | None
 def _replace(work: Work, name: str, role: str, password_hash: str | None) -> OperatorRecord:
     """An operator, who may be new, with this role and password. What the old password opened ends."""
     operators.put_operator(work, name, role, password_hash, work.now)
-    operator = operators.find_operator(work, name)
-    assert operator is not None
+    operator = require_operator(work, name)
     end_access(work, OF_OPERATORS, operator.id)
     return operator

@@ -25,13 +25,13 @@ from payres.interledger.store.checkouts import Stage, checkouts_of
 from payres.interledger.store.peers import find_peer
 from payres.operator import grants, ledger, refunds
 from payres.operator.declarations import MONEY, CommandLine, OperationForm, operation
-from payres.operator.deliveries import EventDelivery, deliveries_of, event_delivery
+from payres.operator.deliveries import EventDelivery, deliveries_of
 from payres.operator.grants import Grant
 from payres.operator.inputs import DecimalText, Reference, said
 from payres.operator.ledger import LedgerEntry
 from payres.operator.payments import PAYMENT, Payment, PaymentName, payment, require_payment
 from payres.operator.peers import Peer, peer
-from payres.operator.shapes import Cell, Shape, Time, fact, labelled, path_of, represent
+from payres.operator.shapes import Cell, Shape, Time, decimals, fact, labelled, path_of, represent
 from payres.operator.store.all_payments import PaymentRecord
 from payres.operator.store.entries import EntryRecord, page_of_entries
 
@@ -181,12 +181,7 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
         rejecting=[peer(work, one) for name in sorted(rejecting) if (one := find_peer(work, name))],
         refunds=[shown_refund(work, one) for one in sent_back],
         events=[
-            represent(
-                PaymentEvent,
-                one,
-                timestamp=one.created_at,
-                deliveries=[event_delivery(each) for each in deliveries_of(work, one)],
-            )
+            represent(PaymentEvent, one, timestamp=one.created_at, deliveries=deliveries_of(work, one))
             for one in _events(work, record, entries, sent_back)
         ],
     )
@@ -256,22 +251,16 @@ def shown_refund(work: Work, record: RefundRecord) -> Refund:
         receiver=receiver.path,
         payer=payer.path if payer else None,
         to=record.wallet_address,
-        amount=format_decimal(record.amount, receiver.asset),
-        sent=format_decimal(record.counted, receiver.asset),
+        **decimals(receiver.asset, amount=record.amount, sent=record.counted),
         returned=format_decimal(record.returned, returned),
         returned_asset_code=returned.code,
     )
 
 
 def _quote(work: Work, record: QuoteRecord) -> PaymentQuote:
-    asset = WALLETS.by_id(work, record.wallet_address_id).asset
-    return represent(
-        PaymentQuote,
-        record,
-        debit=_money(record.terms.debit, asset),
-        fee=_money(record.terms.fee, asset),
-        receive=_money(record.terms.receive, record.terms.asset),
-    )
+    terms, asset = record.terms, WALLETS.by_id(work, record.wallet_address_id).asset
+    debit, fee = _money(terms.debit, asset), _money(terms.fee, asset)
+    return represent(PaymentQuote, record, debit=debit, fee=fee, receive=_money(terms.receive, terms.asset))
 
 
 def _events(

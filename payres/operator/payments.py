@@ -6,7 +6,6 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Raw, UnsetType
 
-from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.errors import InvalidRequest, require
 from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import Resource, Text, require_amount
@@ -19,7 +18,7 @@ from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.operator.declarations import CommandLine, Listing, operation
 from payres.operator.inputs import DecimalText, Name, TimeText, require_time, said
-from payres.operator.shapes import Cell, Column, Shape, Time, represent
+from payres.operator.shapes import Cell, Column, Shape, Time, decimals, represent
 from payres.operator.store import all_payments
 from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, PaymentState
 from payres.operator.wallets import named_wallet, require_wallet
@@ -58,6 +57,7 @@ class Payment(Resource, frozen=True, kw_only=True):
 def payment(work: Work, record: PaymentRecord) -> Payment:
     wallet = WALLETS.by_id(work, record.wallet_address_id)
     refunded = (payments.sent_back if record.direction == "incoming" else payments.came_back)(work, record.id)
+    amount = None if record.amount is None else int(record.amount)
     return represent(
         Payment,
         record,
@@ -66,9 +66,7 @@ def payment(work: Work, record: PaymentRecord) -> Payment:
         wallet=wallet.path,
         wallet_address=work.urls.wallet(wallet.path),
         client=CLIENTS.by_id(work, record.client_id).identity,
-        amount=None if record.amount is None else format_decimal(int(record.amount), wallet.asset),
-        moved=format_decimal(record.moved, wallet.asset),
-        refunded=format_decimal(refunded, wallet.asset),
+        **decimals(wallet.asset, amount=amount, moved=record.moved, refunded=refunded),
         receiver_wallet=_receiver_wallet(work, record),
         refund_of=_refund_of(work, record),
         metadata=None if record.metadata is None else Raw(record.metadata.encode()),
@@ -124,9 +122,7 @@ PAYMENT: Final = Shape(
     PAYMENT,
     command=CommandLine("payment list", "--wallet alice --direction incoming --state completed"),
     listing=Listing(
-        "payments",
-        "There are no such payments",
-        "Payments",
+        *("payments", "There are no such payments", "Payments"),
         about="The amount is what a payment has received or sent, and of how much if not all.",
         narrowed="used",
     ),

@@ -29,7 +29,7 @@ from payres.operator.assets import open_asset
 from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import MAX_NAME_LENGTH, Currency, DecimalText, Name, Reference, Sum, said
 from payres.operator.movements import MOVEMENT
-from payres.operator.shapes import Cell, Column, Shape, Time, fact, represent
+from payres.operator.shapes import Cell, Column, Shape, Time, decimals, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
 MAX_TOKEN_LENGTH: Final = 1000
@@ -79,15 +79,13 @@ def peer(work: Work, record: PeerRecord) -> Peer:
     def packet_sum(found: tuple[int, int]) -> PacketSum:
         return PacketSum(packets=found[0], amount=format_decimal(found[1], record.asset))
 
+    left = ledger.free_balance(ACCOUNTS.by_id(work, record.account_id))
     return represent(
         Peer,
         record,
         routes=list(peers.routes_of_peer(work, record.id)),
-        balance=format_decimal(record.balance, record.asset),
         standing=describe_balance(record),
-        credit_limit=format_decimal(-record.floor, record.asset),
-        left=format_decimal(ledger.free_balance(ACCOUNTS.by_id(work, record.account_id)), record.asset),
-        reserved=format_decimal(record.held, record.asset),
+        **decimals(record.asset, balance=record.balance, credit_limit=-record.floor, left=left, reserved=record.held),
         in_flight=packet_sum(packets.count_and_sum(work, record.id, "prepared")),
         unresolved=packet_sum(packets.count_and_sum(work, record.id, "doubtful")),
         repeats_answers=bool(record.repeats_answers),
@@ -211,35 +209,20 @@ def add_peer(
     _check_routes(work, routes)
     _check_url(work, url)
     encrypted, hashed = _encrypted_token(work, outgoing_token), _hashed_token(work, incoming_token)
+    tokens = {"outgoing_token": encrypted, "incoming_token_hash": hashed}
     asset = open_asset(work, asset_code, asset_scale)
     limit = require_amount(credit_limit, asset.asset, least=0)
     for other in peers.list_peers(work):
         if (other.ilp_address, other.asset_id) == (ilp_address, asset.id):
             raise WrongState(f"The peer {other.name} has this ILP address and asset already", name=other.name)
     account_id = ledger.open_account(work, "peer", asset.id, -limit)
-    peer_id = PEERS.create(
-        work,
-        name=name,
-        account_id=account_id,
-        ilp_address=ilp_address,
-        url=url,
-        outgoing_token=encrypted,
-        incoming_token_hash=hashed,
-        max_packet=max_packet,
-        created_at=work.now,
-    )
+    columns = {"account_id": account_id, "ilp_address": ilp_address, "url": url, "max_packet": max_packet}
+    peer_id = PEERS.create(work, name=name, **columns, **tokens, created_at=work.now)
     for prefix in (ilp_address, *routes):
         peers.add_route(work, peer_id, prefix)
-    agreed = {
-        "ilpAddress": ilp_address,
-        "assetCode": asset_code,
-        "assetScale": asset_scale,
-        "url": url,
-        "maxPacket": max_packet,
-        "creditLimit": format_decimal(limit, asset.asset),
-        "routes": routes or None,
-    }
-    server.record(work, "peer.add", name, **agreed)
+    link = {"ilpAddress": ilp_address, "assetCode": asset_code, "assetScale": asset_scale, "url": url}
+    limits = {"maxPacket": max_packet, "creditLimit": format_decimal(limit, asset.asset)}
+    server.record(work, "peer.add", name, **link, **limits, routes=routes or None)
     return require_peer(work, name)
 
 
@@ -277,15 +260,10 @@ def change_peer(
     tokens = {"outgoing": outgoing_token, "incoming": incoming_token}
     limit = None if credit_limit is None else _set_credit_limit(work, peer, credit_limit)
     _change_routes(work, peer, add_routes, remove_routes)
-    changed = {
-        "url": url,
-        "tokens": [which for which, token in tokens.items() if token] or None,
-        "maxPacket": max_packet,
-        "creditLimit": limit,
-        "addRoutes": add_routes or None,
-        "removeRoutes": remove_routes or None,
-    }
-    server.record(work, "peer.change", name, **changed)
+    replaced = [which for which, token in tokens.items() if token] or None
+    changed = {"url": url, "tokens": replaced, "maxPacket": max_packet, "creditLimit": limit}
+    routes = {"addRoutes": add_routes or None, "removeRoutes": remove_routes or None}
+    server.record(work, "peer.change", name, **changed, **routes)
     return require_peer(work, name)
 
 

@@ -48,10 +48,8 @@ class WantedRefund(msgspec.Struct, frozen=True):
 
 class RefundPlan(msgspec.Struct, frozen=True):
     """A planned refund of an incoming payment: the whole amount, and the `parts` of it that return to local payments,
-    newest first; none if it goes to a wallet address. `came` is the amount received from other servers.
-
-    `made` are the ids of the existing refunds with the reference. If there are parts too, a crash interrupted it.
-    """
+    newest first; none if it goes to a wallet address. `came` is the amount received from other servers. `made` are the
+    ids of the existing refunds with the reference. If there are parts too, a crash interrupted it."""
 
     wanted: WantedRefund
     payment: IncomingRecord
@@ -63,10 +61,8 @@ class RefundPlan(msgspec.Struct, frozen=True):
 
 
 def plan(work: Work, wanted: WantedRefund, offered: int | None = None) -> RefundPlan:
-    """Plans a refund; `offered` is the amount of an offer, if there is one. May read very many payments.
-
-    Raises NotFound, InvalidRequest, InvalidAmount; WrongState, also if the reference belongs to another refund.
-    """
+    """Plans a refund; `offered` is the amount of an offer, if there is one. May read very many payments. Raises
+    NotFound, InvalidRequest, InvalidAmount; WrongState, also if the reference belongs to another refund."""
     payment = require(
         INCOMING.get(work, wanted.payment_id),
         f"There is no incoming payment {wanted.payment_id}",
@@ -93,10 +89,8 @@ def plan(work: Work, wanted: WantedRefund, offered: int | None = None) -> Refund
 
 
 def plan_elsewhere(work: Work, wanted: WantedRefund) -> tuple[WalletRecord, int] | None:
-    """The wallet that pays a refund to another server, and the amount; None if it was already made.
-
-    Raises like `plan`; WrongState, InsufficientFunds if the wallet cannot pay.
-    """
+    """The wallet that pays a refund to another server, and the amount; None if it was already made. Raises like `plan`;
+    WrongState, InsufficientFunds if the wallet cannot pay."""
     found = plan(work, wanted)
     if found.made:
         return None
@@ -109,10 +103,8 @@ def plan_elsewhere(work: Work, wanted: WantedRefund) -> tuple[WalletRecord, int]
 
 def make(work: Work, found: RefundPlan, first: int = 0, offer: Offer | None = None) -> Sequence[str]:
     """Makes the refunds of the next PARTS_AT_ONCE parts of a plan, from `first` on, or the one to its wallet address,
-    with `offer` if that is on another server. Returns their ids.
-
-    Raises WrongState, also if another refund was made in the meantime; InsufficientFunds, NoRate.
-    """
+    with `offer` if that is on another server. Returns their ids. Raises WrongState, also if another refund was made in
+    the meantime; InsufficientFunds, NoRate."""
     wanted, receiver = found.wanted, found.receiver
     made = len(found.made) + first
     if payments.count_under(work, found.payment.id, wanted.reference) != made:
@@ -147,11 +139,9 @@ def _amount_of(work: Work, made: Sequence[RefundRecord], receiver: WalletRecord)
 
 
 def _with_parts(work: Work, found: RefundPlan, amount: int) -> RefundPlan:
-    """The plan with the parts of an amount that returns to local payments.
-
-    If they take several units of work, errors that would stop one in the middle are raised now, as far as foreseeable:
-    WrongState, InsufficientFunds, InvalidAmount.
-    """
+    """The plan with the parts of an amount that returns to local payments. If they take several units of work, errors
+    that would stop one in the middle are raised now, as far as foreseeable: WrongState, InsufficientFunds,
+    InvalidAmount."""
     parts, receiver = [], found.receiver
     for payer_id, left in payments.open_parts(work, found.payment.id):
         part = min(left, amount)

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import asdict
 
+from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.visible import visible_text
 from payres.core.protocol.wire import Resource
@@ -44,10 +45,8 @@ TIMES: Final = frozenset({"time", "second"})
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """A value: its text, its kind, and the page that it links to. A `long` text may be broken anywhere.
-
-    `unit` is the currency of an amount, if the text does not include it.
-    """
+    """A value: its text, its kind, and the page that it links to. A `long` text may be broken anywhere. `unit` is the
+    currency of an amount, if the text does not include it."""
 
     text: str
     kind: CellKind = "text"
@@ -190,6 +189,11 @@ def represent(struct: type[R], *records: object, **made: Any) -> R:
     return struct(**made)
 
 
+def decimals(asset: Asset, **amounts: int | None) -> dict[str, Any]:
+    """The amounts, in the minor unit, as texts in units of the asset; None stays."""
+    return {name: None if one is None else format_decimal(one, asset) for name, one in amounts.items()}
+
+
 @cache
 def _members(struct: type[Resource]) -> Mapping[str, bool]:
     """The names of the members, and whether each is a `Time`."""
@@ -230,11 +234,8 @@ class DataTable(NamedTuple):
     @property
     def places(self) -> Sequence[tuple[int, str, str]]:
         """The columns from left to right on a page: the index of each, its label, and its place in the two lines that a
-        row has on a telephone.
-
-        First is what a row is called, `own` if that leads to the row's page. Right are the first amount, the first time
-        and the state; `also` and `more` are below.
-        """
+        row has on a telephone. First is what a row is called, `own` if that leads to the row's page. Right are the
+        first amount, the first time and the state; `also` and `more` are below."""
         left = {"number": "number", "time": "when", "state": "state"}
         name = next((n for n, column in enumerate(self.columns) if not column.titles and column.kind not in TIMES), 0)
         found = [(name, self.columns[name], "own" if self.columns[name].section else "name")]

@@ -27,7 +27,7 @@ from payres.interledger.store.packets import PACKETS, PacketRecord, TakenPacket
 from payres.interledger.store.peers import PeerRecord
 from payres.operator.declarations import MONEY, Listing, OperationForm, operation
 from payres.operator.peers import require_peer
-from payres.operator.shapes import Column, Shape, Time, represent
+from payres.operator.shapes import Column, Shape, Time, decimals, represent
 
 Resolution = Literal["delivered", "returned"]
 NONE: Final = "No packet is unresolved"
@@ -199,37 +199,23 @@ class UnresolvedPayment(Resource, frozen=True, kw_only=True):
 
 
 def unresolved_payment(work: Work, group: UnresolvedGroup) -> UnresolvedPayment:
-    peer, one = group.peer, group.packets[0]
+    peer, one, least = group.peer, group.packets[0], None
     amount = sum(packet.amount for packet in group.packets)
     times = [packet.created_at if isinstance(packet, TakenPacket) else packet.expires_at for packet in group.packets]
-    least: int | None = None
-    wallet, receiver, forwarded_to = None, None, None
-    if not isinstance(one, TakenPacket):
-        outgoing = payment_of(work, one)
-        payment: str | None = outgoing.id
-        wallet, receiver = WALLETS.by_id(work, outgoing.wallet_address_id).path, outgoing.terms.receiver
-        least = packets.delivered_amount(work, outgoing.id, peer.id)
+    if isinstance(one, TakenPacket):
+        about = {"direction": "incoming", "payment": one.incoming_payment_id, "receiver": None, "wallet": one.wallet}
+        if one.incoming_payment_id is not None:
+            about["receiver"] = work.urls.resource("incoming-payments", one.incoming_payment_id)
+            least = packets.received_amount(work, peer, one.incoming_payment_id) - amount
     else:
-        payment, wallet, forwarded_to = one.incoming_payment_id, one.wallet, one.forwarded_to
-        if payment is not None:
-            receiver = work.urls.resource("incoming-payments", payment)
-            least = packets.received_amount(work, peer, payment) - amount
-    return represent(
-        UnresolvedPayment,
-        peer,
-        peer=peer.name,
-        direction="incoming" if isinstance(one, TakenPacket) else "outgoing",
-        payment=payment,
-        wallet=wallet,
-        receiver=receiver,
-        forwarded_to=forwarded_to,
-        packets=len(group.packets),
-        amount=format_decimal(amount, peer.asset),
-        first_at=min(times),
-        last_at=max(times),
-        least=None if least is None else format_decimal(least, peer.asset),
-        most=None if least is None else format_decimal(least + amount, peer.asset),
-    )
+        outgoing = payment_of(work, one)
+        wallet = WALLETS.by_id(work, outgoing.wallet_address_id).path
+        about = {"direction": "outgoing", "payment": outgoing.id, "receiver": outgoing.terms.receiver, "wallet": wallet}
+        least = packets.delivered_amount(work, outgoing.id, peer.id)
+    about["forwarded_to"] = one.forwarded_to if isinstance(one, TakenPacket) else None
+    sums = decimals(peer.asset, amount=amount, least=least, most=None if least is None else least + amount)
+    counted = {"packets": len(group.packets), "first_at": min(times), "last_at": max(times)}
+    return represent(UnresolvedPayment, peer, peer=peer.name, **about, **sums, **counted)
 
 
 def to_compare(one: UnresolvedPayment) -> str:

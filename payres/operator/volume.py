@@ -21,9 +21,7 @@ BATCH: Final = 100_000  # the most transfers that one call counts
 
 class Volume(msgspec.Struct, frozen=True):
     """Sums in minor units by asset, a figure for each day, oldest first; `first_day` is its number since 1970.
-
-    `complete` is False while there are more transfers to count, of the newest days.
-    """
+    `complete` is False while there are more transfers to count, of the newest days."""
 
     first_day: int
     paid: Mapping[Asset, list[int]]
@@ -32,11 +30,9 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 class DailyVolume:
-    """Counts each transfer once and keeps the sums in memory: transfers never change, so neither do past days.
-
-    Each call counts a bounded number of transfers, in the order of their ids; after a start, the first few calls catch
-    up.
-    """
+    """Counts each transfer once and keeps the sums in memory: transfers never change, so neither do past days. Each
+    call counts a bounded number of transfers, in the order of their ids; after a start, the first few calls catch
+    up."""
 
     def __init__(self) -> None:
         self._next: int | None = None

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from payres.core.payments import ledger
-from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
@@ -25,7 +24,7 @@ from payres.operator.assets import open_asset
 from payres.operator.declarations import Call, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import Currency, Name, Reference, Sum, check_name, said
 from payres.operator.movements import MOVEMENT
-from payres.operator.shapes import Column, Shape, Time, fact, represent
+from payres.operator.shapes import Column, Shape, Time, decimals, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
 
@@ -69,8 +68,7 @@ def wallet(work: Work, record: WalletRecord) -> Wallet:
         Wallet,
         record,
         wallet_address=work.urls.wallet(record.path),
-        balance=format_decimal(account.balance, record.asset),
-        reserved=format_decimal(account.held, record.asset),
+        **decimals(record.asset, balance=account.balance, reserved=account.held),
         can_sign_in=record.password_hash is not None,
     )
 
@@ -173,10 +171,8 @@ def change_wallet(
 def create_wallet(
     work: Work, path: str, asset_code: str, scale: int, public_name: str | None, password_hash: str | None
 ) -> WalletRecord:
-    """Opens a wallet with an empty account; `path` is what follows the base URL, such as `alice`.
-
-    Raises InvalidRequest, WrongState when the path is taken.
-    """
+    """Opens a wallet with an empty account; `path` is what follows the base URL, such as `alice`. Raises
+    InvalidRequest, WrongState when the path is taken."""
     clean = new_wallet_path(path)
     if public_name is not None:
         check_name(public_name, "public")
@@ -184,15 +180,8 @@ def create_wallet(
         raise WrongState(f"There is a wallet {clean} already; choose another path", path=clean)
     asset = open_asset(work, asset_code, scale)
     account_id = ledger.open_account(work, "wallet", asset.id)
-    WALLETS.create(
-        work,
-        path=clean,
-        public_name=public_name,
-        asset_id=asset.id,
-        account_id=account_id,
-        password_hash=password_hash,
-        created_at=work.now,
-    )
+    columns = {"public_name": public_name, "asset_id": asset.id, "account_id": account_id}
+    WALLETS.create(work, path=clean, **columns, password_hash=password_hash, created_at=work.now)
     server.record(work, "wallet.create", clean, assetCode=asset_code, assetScale=scale, publicName=public_name)
     return require_wallet(work, clean)
 
@@ -290,11 +279,8 @@ async def set_password(
 
 def store_password(work: Work, path: str, password_hash: str, forget_browsers: bool = False) -> WalletRecord:
     """Gives the owner a new password (see hash_password), and ends every browser session under the old one and any link
-    that sets a password.
-
-    The counts of wrong passwords are cleared. Browsers stay known unless `forget_browsers`, for when somebody else had
-    the password. Raises NotFound.
-    """
+    that sets a password. The counts of wrong passwords are cleared. Browsers stay known unless `forget_browsers`, for
+    when somebody else had the password. Raises NotFound."""
     wallet = require_wallet(work, path)
     WALLETS.update(work, wallet.id, password_hash=password_hash, unlocked_at=work.now)
     end_access(work, OF_WALLETS, wallet.id, forget_browsers)

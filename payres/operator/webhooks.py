@@ -33,7 +33,6 @@ Patterns = Annotated[
     said("Only these, such as 'incoming_payment.*'.", option="--events", metavar="NAMES"),
 ]
 WebhookName = Annotated[str, said("What you call it.", max_length=MAX_NAME_LENGTH)]
-Private = Annotated[bool, said("It is on this machine or in your network; http will do.")]
 # The most events that are counted, so that showing a webhook stays fast.
 MOST_COUNTED: Final = 1000
 
@@ -119,9 +118,7 @@ WEBHOOK: Final = Shape(
     WEBHOOK,
     command=CommandLine("webhook list"),
     listing=Listing(
-        "webhooks",
-        "There are no webhooks",
-        "Webhooks",
+        *("webhooks", "There are no webhooks", "Webhooks"),
         about="A webhook tells a program of yours what happens here: a bill is paid, a payment failed. It needs an"
         " https address that answers.",
         also=("Deliveries that failed at first", "/admin/webhooks/deliveries"),
@@ -150,7 +147,7 @@ def add(
     url: Annotated[Text, Meta(extra={"label": "URL"})],
     name: WebhookName | None = None,
     events: Patterns = (),
-    private: Private = False,
+    private: Annotated[bool, said("It is on this machine or in your network; http will do.")] = False,
 ) -> Added:
     """Send events from now on to a URL. The secret for verifying signatures is shown only once.
 
@@ -165,20 +162,11 @@ def add(
     if len(stored.list_webhooks(work)) >= MAX_WEBHOOKS:
         raise WrongState(f"There are {MAX_WEBHOOKS} webhooks already; remove one first")
     secret = new_webhook_secret(work)
-    webhook = WebhookRecord(
-        id=work.new_id(),
-        url=url,
-        events=_checked_patterns(events),
-        is_private=int(private),
-        state="active",
-        secret=server.encrypt(work, stored.WEBHOOK_SECRETS, secret),
-        previous_secret=None,
-        previous_until=None,
-        cursor=last_sequence(work),
-        created_at=work.now,
-        name=name or None,
-    )
-    WEBHOOKS.insert(work, webhook)
+    encrypted, webhook_id = server.encrypt(work, stored.WEBHOOK_SECRETS, secret), work.new_id()
+    columns = {"url": url, "events": _checked_patterns(events), "is_private": int(private), "name": name or None}
+    times = {"cursor": last_sequence(work), "created_at": work.now}
+    WEBHOOKS.create(work, id=webhook_id, **columns, state="active", secret=encrypted, **times)
+    webhook = WEBHOOKS.by_id(work, webhook_id)
     server.record(work, "webhook.add", webhook.id, url=url, events=webhook.events, name=webhook.name)
     work.changed.append(ACTIVE_WEBHOOK)
     return Added(webhook, secret)

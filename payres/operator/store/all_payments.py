@@ -13,12 +13,9 @@ PaymentState = Literal["pending", "expired", "sending", "completed", "failed"]
 
 
 class PaymentRecord(msgspec.Struct, frozen=True):
-    """An incoming or an outgoing payment.
-
-    amount is the incoming amount or the debit amount; moved is the amount received or sent. state is `open` for an
-    incoming payment that is not completed: `expires_at` decides whether it still accepts money. Only outgoing payments
-    have `receiver`.
-    """
+    """An incoming or an outgoing payment. amount is the incoming amount or the debit amount; moved is the amount
+    received or sent. state is `open` for an incoming payment that is not completed: `expires_at` decides whether it
+    still accepts money. Only outgoing payments have `receiver`."""
 
     id: str
     direction: Direction
@@ -79,11 +76,9 @@ def page_of_payments(
     failure: str | None = None,
     used: bool | None = None,
 ) -> tuple[Sequence[PaymentRecord], PageBounds]:
-    """A page, newest first. There are indexes by wallet and by grant; other filters are applied to each row.
-
-    None matches all. Times are microseconds, amounts are in the wallet's minor unit. A counterpart is the id of a local
-    wallet, or a URL prefix of a remote one.
-    """
+    """A page, newest first. There are indexes by wallet and by grant; other filters are applied to each row. None
+    matches all. Times are microseconds, amounts are in the wallet's minor unit. A counterpart is the id of a local
+    wallet, or a URL prefix of a remote one."""
     conditions: dict[str, Any] = {
         "p.wallet_address_id = ?": wallet_id,
         "p.grant_id = ?": grant_id,

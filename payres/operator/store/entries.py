@@ -101,10 +101,8 @@ LINES = Table(
 def page_of_entries(
     tx: Transaction, query: PageQuery, *, account_id: int | None = None, payment: PaymentRecord | None = None
 ) -> tuple[Sequence[EntryRecord], PageBounds]:
-    """A page of transfers, newest first; all, or those of one account or payment.
-
-    There is no index by account: it would slow every payment down by a tenth.
-    """
+    """A page of transfers, newest first; all, or those of one account or payment. There is no index by account: it
+    would slow every payment down by a tenth."""
     conditions: dict[str, Any] = {}
     if payment is not None:
         conditions[f"t.{payment.direction}_payment_id = ?"] = payment.id
@@ -192,11 +190,9 @@ def find_movement(tx: Transaction, account_id: int, reference: str) -> MovementR
     return MOVEMENTS.find(tx, "WHERE m.account_id = ? AND m.reference = ?", account_id, reference)
 
 
-def page_of_movements(
-    tx: Transaction, account_id: int, query: PageQuery
-) -> tuple[Sequence[MovementRecord], PageBounds]:
+def page_of_movements(tx: Transaction, account_id: int, page: PageQuery) -> tuple[Sequence[MovementRecord], PageBounds]:
     """A page of an account's movements, newest first."""
-    return select_page(tx, MOVEMENTS, query, {"m.account_id = ?": account_id})
+    return select_page(tx, MOVEMENTS, page, {"m.account_id = ?": account_id})
 
 
 _HALF = 1 << 32  # SQLite cannot sum beyond 2^63, so the upper and lower halves are summed separately

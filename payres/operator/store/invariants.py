@@ -24,10 +24,8 @@ Keys = tuple[str, str]
 
 
 class Invariant(msgspec.Struct, frozen=True):
-    """An invariant in words, the rows that it covers (one of ROWS), and the SQL that describes its breaches.
-
-    If `sql` takes a range of rows, :first to :last, `keys` is their table and column.
-    """
+    """An invariant in words, the rows that it covers (one of ROWS), and the SQL that describes its breaches. If `sql`
+    takes a range of rows, :first to :last, `keys` is their table and column."""
 
     name: str
     claim: str
@@ -108,11 +106,9 @@ def reference_invariants(tx: Transaction) -> Sequence[Invariant]:
 
 
 def sums_to(terms: str, figure: str) -> str:
-    """SQL: whether the exact sum of `terms` over a group is `figure`.
-
-    sum() fails if a partial sum exceeds 2^63, which an account's turnover may do although its balance never does. So
-    the upper and lower halves are summed separately, and the lower sum is carried over.
-    """
+    """SQL: whether the exact sum of `terms` over a group is `figure`. sum() fails if a partial sum exceeds 2^63, which
+    an account's turnover may do although its balance never does. So the upper and lower halves are summed separately,
+    and the lower sum is carried over."""
     low = f"coalesce(sum(({terms}) & 4294967295), 0)"
     high = f"coalesce(sum(({terms}) >> 32), 0)"
     return f"({high} + ({low} >> 32) = {figure} >> 32 AND {low} & 4294967295 = {figure} & 4294967295)"

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from payres.core.store.rows import find_number, number
 from payres.core.store.work import Transaction, Work
@@ -24,9 +24,6 @@ class CreatedCounts(NamedTuple):
     incoming_payments: int
     outgoing_payments: int
     failed: int
-
-
-_LAST_TIME: Final = "SELECT created_at FROM audit WHERE action = ? ORDER BY id DESC LIMIT 1"  # of an action
 
 
 def ledger_sums(tx: Transaction) -> Sequence[LedgerSum]:
@@ -64,7 +61,8 @@ def maker_of_backup(tx: Transaction, path: str) -> str | None:
 
 
 def last_restore(tx: Transaction) -> int | None:
-    return find_number(tx, _LAST_TIME, "database.restore")
+    sql = "SELECT created_at FROM audit WHERE action = 'database.restore' ORDER BY id DESC LIMIT 1"
+    return find_number(tx, sql)
 
 
 def last_check(tx: Transaction) -> int | None:
@@ -79,10 +77,8 @@ def broken_invariant(tx: Transaction) -> str | None:
 
 
 def note_check(work: Work, checked_at: int, broken: str | None = None) -> None:
-    """Stores that all invariants held at a time, or the first that did not, unless a later check is stored.
-
-    One that is stored with a time in the future was made while the clock was ahead, before this one.
-    """
+    """Stores that all invariants held at a time, or the first that did not, unless a later check is stored. One that is
+    stored with a time in the future was made while the clock was ahead, before this one."""
     work.execute(
         "INSERT INTO ledger_check (id, checked_at, broken) VALUES (1, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET checked_at = excluded.checked_at, broken = excluded.broken"
