@@ -54,6 +54,7 @@ NOUNS: Final = (
 # The most rows that one unit of work changes. An operation on more takes several units, and others run in between.
 ROWS_AT_ONCE: Final = 256
 MAX_NAME_LENGTH: Final = 200
+WHOLE: Final = re.compile("-?(0|[1-9][0-9]*)")
 
 
 def said(
@@ -416,11 +417,11 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
         return {name: self._value(name, value) for name, value in typed.items()}
 
     def _value(self, name: str, value: Any) -> Any:
+        if self.inputs[name].type is int and WHOLE.fullmatch(str(value)) is None:  # msgspec takes 1e2
+            raise InvalidRequest(f"{value!r} is not a whole number", field=self.wire_names[name])
         try:
             return msgspec.convert(value, self.inputs[name].kind, strict=False)
         except msgspec.ValidationError as error:
-            if self.inputs[name].type is int and not str(value).lstrip("-").isdecimal():
-                raise InvalidRequest(f"{value!r} is not a whole number", field=self.wire_names[name]) from error
             raise broken_rule(error, self.wire_names[name]) from error
 
     @cached_property

@@ -30,7 +30,7 @@ from payres.operator.api import (
     read_filters,
     send_export,
 )
-from payres.operator.declarations import Input, Operation, OperationForm, operation_of
+from payres.operator.declarations import MAX_NAME_LENGTH, Input, Operation, OperationForm, operation_of
 from payres.operator.exports import Export, export_payments
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit
 from payres.operator.services import operator_of
@@ -218,6 +218,8 @@ class OperationPage:
         is_choice = isinstance(form.button, Mapping)
         choices = (one.name for one in inputs if is_choice and (one.is_mark or get_origin(one.type) is Literal))
         self._choice = next(choices, None)
+        # A second secret, which a reload makes, would stay open unseen.
+        self._is_once = form.moves_money or operation.shows_secret
         self._inputs = [one for one in inputs if one.name != self._choice]
 
     async def __call__(self, visit: OperatorVisit) -> Response:
@@ -255,7 +257,7 @@ class OperationPage:
         operation, once = self.operation, form.get(ONCE, "")
 
         def unit(work: Work) -> tuple[Any, FormSubject]:
-            if self.form.moves_money:
+            if self._is_once:
                 _check_unused(work, once)  # stops the second of two simultaneous clicks
                 use_form(work, once, work.now)
             return self._run(work, visit, form)
@@ -264,12 +266,12 @@ class OperationPage:
             return await visit.write(unit)
         # It takes several transactions, so the second of two simultaneous clicks waits for the first.
         async with visit.context.idempotency_slots.slot("forms", once):
-            if self.form.moves_money:
+            if self._is_once:
                 await visit.read(partial(_check_unused, form_id=once))
             before = await visit.read(partial(self._subject, visit=visit))
             given = await visit.read(partial(self._given, visit, form))
             answer = await operation.function(visit, **given)
-            if self.form.moves_money:
+            if self._is_once:
                 await visit.write(lambda work: use_form(work, once, work.now))
             return answer, await visit.read(partial(self._subject, visit=visit, answer=answer, before=before))
 
@@ -400,7 +402,7 @@ class OperationPage:
                     unit=getattr(thing, "asset_code", "") if kind == "amount" else "",
                     problem=problems.get(one.name, ""),
                     is_required=self._needs(one) and "is_reference" not in one.extra,
-                    longest=one.longest or 100,
+                    longest=one.longest or {"long": 10_000, "lines": 100}.get(kind, MAX_NAME_LENGTH),
                 )
             )
         return found

@@ -4,6 +4,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
+import msgspec
 import pytest
 
 from payres.core.signatures.jwk import jwk_from_public_bytes
@@ -115,6 +116,32 @@ def test_wallets_without_a_password_and_inactive_ones_are_one_press_away(ann: Br
         "No password yet": {"new", "shut"},
         "Deactivated": {"shut"},
     }
+
+
+def test_key_is_added_by_its_whole_jwk(payres: Instance, ann: Browser) -> None:
+    path = open_wallet(payres, "pasted")
+    [room] = re.findall(r'<textarea id="jwk"[^>]*maxlength="(\d+)"', ann.get(f"{path}/new-key").text)
+    jwk = jwk_from_public_bytes("key-1", b"k" * 32)
+    text = msgspec.json.format(msgspec.json.encode(jwk)).decode()
+    assert len(text) <= int(room)
+    assert ann.send(f"{path}/new-key", choice="add", jwk=text).headers["location"] == path
+    assert "The key key-1 is added" in ann.get(path).text
+
+
+def test_secret_is_made_once_however_often_the_page_with_it_is_loaded(payres: Instance, ann: Browser) -> None:
+    path = open_wallet(payres, "once")
+    form = hidden_fields(ann.get(f"{path}/password-link")) | {"choice": "make"}
+    made, again = (ann.http.post(f"{path}/password-link", data=form) for _ in range(2))
+    assert (made.status_code, "/account/reset/" in made.text) == (200, True)
+    assert (again.status_code, "/account/reset/" in again.text) == (409, False)
+    [link] = re.findall(r"/account/reset/[\w-]+", made.text)
+    assert ann.get(link).status_code == 200, "the link that was shown still works"
+
+
+@pytest.mark.parametrize("scale", ["1e1", "2.0", "02", " 2", "x", "", "\uff12"])
+def test_whole_number_is_written_in_digits(payres: Instance, ann: Browser, scale: str) -> None:
+    answer = ann.send("/admin/new-wallet", choice="open", path="whole", asset_code="USD", asset_scale=scale)
+    assert (answer.status_code, f"{scale!r} is not a whole number" in words_of(answer)) == (400, True)
 
 
 def test_key_of_a_wallet_is_revoked(payres: Instance, ann: Browser) -> None:
