@@ -225,9 +225,9 @@ class OperationForm(NamedTuple):
     - With `changes`, the fields have the thing's present values, from its members or from this function, and only those
       that were changed are sent.
     - A form that `moves_money`, or as much as that, is looked over, and asks for the operator's password again, with
-      `because` as the reason; before that, `plan` raises what an operation of several units refuses. One that
-      `presses` is a button on the page itself, because what it does can be taken back. What one that `ends` something
-      does cannot.
+      `because` as the reason; before that, `plan` raises what an operation of several units refuses, and returns what
+      fields that are left empty stand for. One that `presses` is a button on the page itself, because what it does can
+      be taken back. What one that `ends` something does cannot.
     - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `back` is the
       next page, or makes its path of the thing; by default it is that of the thing.
     """
@@ -246,7 +246,7 @@ class OperationForm(NamedTuple):
     question: str = ""
     moves_money: bool = False
     because: str = "this moves money"
-    plan: Callable[..., object] = lambda _, **given: None
+    plan: Callable[..., Mapping[str, str]] = lambda _, **given: {}
     presses: bool = False
     ends: bool = False
 

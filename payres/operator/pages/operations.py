@@ -290,7 +290,9 @@ class OperationPage:
         then = None
         if self.operation.is_async:
             given = await visit.read(partial(self._given, visit, form))
-            await visit.read(lambda work: self.form.plan(work, **given))
+            meant = await visit.read(lambda work: self.form.plan(work, **given))
+            point = language_of(visit.request).point
+            form = {**form, **{name: text.replace(".", point) for name, text in meant.items() if not form.get(name)}}
         else:
             try:
                 await visit.write(unit)

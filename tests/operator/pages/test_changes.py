@@ -269,8 +269,14 @@ def test_payment_is_refunded_in_part_and_then_in_whole(payres: Instance, ann: Br
     assert "USD 5.00 was sent back to alice, under the reference broken cup." in ann.words(path)
     other = ann.words(f"/admin/payments/{seeded.outgoing}")
     assert "USD 5.00 came back from bob, under the reference broken cup." in other
-    assert ann.send(f"{path}/refund", choice="refund", password=PASSWORD).status_code == 303
-    assert "Sent back USD 25.00" in ann.words(path)
+    rest = ann.send(f"{path}/refund", choice="refund")
+    assert "Amount USD 20.00" in words_of(rest), "what is left is named"
+    form = hidden_fields(rest) | {"amount": "20.00", "password": PASSWORD}
+    assert '<input type="hidden" name="amount" value="20.00">' in rest.text
+    assert ann.http.post(f"{path}/refund", data=form).status_code == 303
+    words = ann.words(path)
+    assert "Sent back USD 25.00" in words
+    assert "USD 20.00 was sent back to alice. " in words, "without the reference of the form"
     payres.check_ledger()
 
 
