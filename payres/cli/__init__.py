@@ -12,13 +12,13 @@ from payres import __version__
 
 
 class Noun(NamedTuple):
-    """A command or a group: its module here, the first line of its help, the modules with the operations that become
-    commands of the group, and the rest of its help if it has no module here."""
+    """A command or a group: the first line of its help, the modules with the operations that become commands of the
+    group, the rest of its help if it has no module here, and that module."""
 
-    module: str
     line: str
     operations: str = ""
     about: str = ""
+    module: str = ""
 
 
 NEVER_SUGGESTED: Final = frozenset(
@@ -27,84 +27,74 @@ NEVER_SUGGESTED: Final = frozenset(
 # The lines are here so that `payres --help` loads none of the modules.
 SECTIONS: Mapping[str, Mapping[str, Noun]] = {
     "Set up and run": {
-        "init": Noun("server", "Write an annotated payres.toml and create the database."),
-        "serve": Noun("server", "Run the server."),
-        "status": Noun("status", "Show the state of the server and its money."),
-        "doctor": Noun("status", "Find problems, and say how to fix them."),
-        "backup": Noun("backup", "Copy the database while the server runs."),
-        "restore": Noun("backup", "Replace the database by a backup."),
+        "init": Noun("Write an annotated payres.toml and create the database.", module="server"),
+        "serve": Noun("Run the server.", module="server"),
+        "status": Noun("Show the state of the server and its money.", module="status"),
+        "doctor": Noun("Find problems, and say how to fix them.", module="status"),
+        "backup": Noun("Copy the database while the server runs.", module="backup"),
+        "restore": Noun("Replace the database by a backup.", module="backup"),
     },
     "Wallets and payments": {
-        "wallet": Noun("wallet", "Open wallets and move money in and out of them.", "operator.wallets"),
-        "payment": Noun("payment", "List payments, and send money back.", "operator.payments operator.payment_history"),
+        "wallet": Noun("Open wallets and move money in and out of them.", "wallets", module="wallet"),
+        "payment": Noun("List payments, and send money back.", "payments payment_history", module="payment"),
         "grant": Noun(
-            "",
             "List grants; approve, deny and revoke them.",
-            "operator.grants",
+            "grants",
             "REF is the id of a grant, or the URL that the client sends its user to (`interact.redirect`).",
         ),
-        "key": Noun("key", "Manage the public keys that clients sign with.", "operator.keys"),
-        "search": Noun("", "Find wallets, payments, grants, keys and changes.", "operator.search"),
+        "key": Noun("Manage the public keys that clients sign with.", "keys", module="key"),
+        "search": Noun("Find wallets, payments, grants, keys and changes.", "search"),
     },
     "Currencies": {
-        "asset": Noun("", "Show the currencies in use, with their fees and liquidity.", "operator.assets"),
+        "asset": Noun("Show the currencies in use, with their fees and liquidity.", "assets"),
         "liquidity": Noun(
-            "",
             "Fund exchange between currencies.",
-            "operator.assets",
+            "assets",
             "In a payment between two currencies, the receiver is paid from the operator's liquidity in the one, and"
             " the sender's money goes into the liquidity in the other.",
         ),
-        "rate": Noun("", "Set exchange rates.", "operator.assets"),
-        "fee": Noun("", "Set the fees for sending; withdraw collected fees.", "operator.assets"),
+        "rate": Noun("Set exchange rates.", "assets"),
+        "fee": Noun("Set the fees for sending; withdraw collected fees.", "assets"),
     },
     "Other servers and programs": {
-        "peer": Noun(
-            "peer",
-            "Connect to other Interledger servers, and settle with them.",
-            "operator.peers",
-        ),
+        "peer": Noun("Connect to other Interledger servers, and settle with them.", "peers", module="peer"),
         "webhook": Noun(
-            "",
             "Send events to your programs, and list their deliveries.",
-            "operator.webhooks operator.deliveries",
+            "webhooks deliveries",
             "ID is what `payres webhook add` printed. docs/events.md lists the events, and says how to verify their"
             " signatures.",
         ),
         "api-key": Noun(
-            "",
             "Let programs use the operator's API.",
-            "operator.api_keys",
+            "api_keys",
             "A program shows its key as `Authorization: Bearer <key>`. Scopes say what it may do.",
         ),
     },
     "Operators and their books": {
         "admin": Noun(
-            "",
             "Let people use the admin pages.",
-            "operator.operators",
+            "operators",
             "The pages are at /admin; docs/operators-api.md describes them.",
         ),
-        "audit": Noun("", "See what was changed and by whom.", "operator.audit"),
-        "ledger": Noun("status", "Check the ledger."),
+        "audit": Noun("See what was changed and by whom.", "audit"),
+        "ledger": Noun("Check the ledger.", module="status"),
         "export": Noun(
-            "",
             "Export payments, the ledger and statements.",
-            "operator.exports",
+            "exports",
             "The rows go to standard output, in constant memory.",
         ),
     },
     "Try, and build clients": {
-        "demo": Noun("demo", "Show one payment, step by step, against a temporary server."),
-        "sandbox": Noun("sandbox", "Run a temporary server for the tests of an app."),
-        "pay": Noun("open_payments", "Pay from a wallet anywhere, with its owner's consent."),
-        "request": Noun("open_payments", "Send a signed request."),
-        "sign": Noun("open_payments", "Sign a request, and print the headers."),
-        "verify": Noun("open_payments", "Check the signature of a request."),
+        "demo": Noun("Show one payment, step by step, against a temporary server.", module="demo"),
+        "sandbox": Noun("Run a temporary server for the tests of an app.", module="sandbox"),
+        "pay": Noun("Pay from a wallet anywhere, with its owner's consent.", module="open_payments"),
+        "request": Noun("Send a signed request.", module="open_payments"),
+        "sign": Noun("Sign a request, and print the headers.", module="open_payments"),
+        "verify": Noun("Check the signature of a request.", module="open_payments"),
     },
     "The shell": {
-        "completion": Noun("manual", "Print a script that completes commands in a shell."),
-        "man": Noun("manual", "Print the manual page."),
+        "completion": Noun("Print a script that completes commands in a shell.", module="manual"),
+        "man": Noun("Print the manual page.", module="manual"),
     },
 }
 COMMANDS: Mapping[str, Noun] = {name: noun for section in SECTIONS.values() for name, noun in section.items()}

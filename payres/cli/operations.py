@@ -8,18 +8,22 @@ from typing import Any, Final
 
 import click
 from msgspec import UNSET
+from msgspec.structs import asdict
 
 from payres.cli import Command
 from payres.cli.options import decimal_of, limit_option, require_secret, secret_option
 from payres.cli.session import Session, with_session
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Environment, Work
-from payres.operator.declarations import REQUIRED, CommandLine, Input, Operation, declared
+from payres.operator.declarations import CommandLine, Operation, declared
 from payres.operator.exports import Export
+from payres.operator.inputs import REQUIRED, Input
 from payres.operator.shapes import Column
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 OLD_ASSET: Final = ["CODE", "SCALE"]
+# What an argument is in examples that are not declared.
+EXAMPLES: Final = {"PATH": "alice", "ID": "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", "REF": "0198c0de-..."}
 asset_option = click.option(
     *("--asset", "asset_option"), metavar="CODE", expose_value=False, help="The currency, such as USD."
 )
@@ -60,7 +64,7 @@ def _command(operation: Operation, line: CommandLine) -> click.Command:
     params = list(reversed(getattr(found, "__click_params__", [])))  # in the order of the decorators
     name = " ".join(words[: len(words) - len(capitals)])
     # A line that continues the one above begins with spaces.
-    lines = line.example.split("\n")
+    lines = (line.example or " ".join(EXAMPLES[word] for word in capitals)).split("\n")
     example = "\n".join(one if one.startswith(" ") else f"payres {name} {one}".rstrip() for one in lines)
     said = [f"{word.strip('[]')}: {one.words}" for one, word in zip(arguments, capitals, strict=True) if one.words]
     kind = AssetCommand if is_of_asset else Command
@@ -103,7 +107,6 @@ def _run(operation: Operation, line: CommandLine, options: Sequence[Input], sess
 
 
 def _unit(operation: Operation, line: CommandLine, given: Mapping[str, Any], work: Work) -> Any:
-    """The unit whose result the command prints."""
     arguments = _arguments(work, operation, given)
     page = {"page": PageQuery(given["limit"])} if operation.is_paged else {}
     found = operation.run(work, arguments | page)
@@ -160,8 +163,8 @@ def _show(session: Session, operation: Operation, line: CommandLine, found: Any,
         none = "; ".join(filter(None, (listing.none.format(**given), listing.advice)))
         text = table_text(shape.listed, things) if shape and things else none
         session.show({listing.member: things}, text)
-    elif line.text is not None:
-        session.show(found, line.text(found))
+    elif line.text:
+        session.show(found, line.text(found) if callable(line.text) else line.text.format_map(asdict(found)))
         is_link = hasattr(found, "url") and hasattr(found, "expires_at")
         if is_link and not session.as_json:  # beside the URL, which scripts take from standard output
             click.echo(f"It works once, until {found.expires_at}", err=True)

@@ -7,13 +7,7 @@ from payres.cli.operations import table_text
 from payres.cli.session import Session, with_session
 from payres.operator import unresolved_packets
 from payres.operator.declarations import operation_of
-from payres.operator.unresolved_packets import (
-    PACKET,
-    UNRESOLVED_PAYMENT,
-    Resolution,
-    list_unresolved,
-    list_unresolved_payments,
-)
+from payres.operator.unresolved_packets import PACKET, UNRESOLVED_PAYMENT, Resolution
 
 
 @click.group(cls=Group, old_names={"doubts": "unresolved"})
@@ -41,7 +35,7 @@ def unresolved(session: Session, name: str, is_each: bool) -> None:
 
     With --json, both lists are printed: payments and packets.
     """
-    rules = list_unresolved_payments, list_unresolved
+    rules = unresolved_packets.list_unresolved_payments, unresolved_packets.list_unresolved
     payments, packets = session.read(lambda work: [operation_of(one).run(work, {"name": name}).result for one in rules])
     columns, found = (PACKET.listed, packets) if is_each else (UNRESOLVED_PAYMENT.listed, payments)
     text = table_text(columns, found) if found else f"No packet to {name} is unresolved"

@@ -58,7 +58,7 @@ class ApiCall(ActorRequest, frozen=True):
 
 def all_operations() -> Sequence[Operation]:
     """The operations of the rules, and those of this package."""
-    return [*declared(), *declared("operator.backup_schedule", "operator.long_work", "operator.events", "operator.api")]
+    return [*declared(), *declared("long_work", "events", "api")]
 
 
 def admin_endpoints() -> Sequence[Operation]:
@@ -67,7 +67,6 @@ def admin_endpoints() -> Sequence[Operation]:
 
 
 def admin_routes() -> Sequence[Route]:
-    """The routes of the operator's API."""
     by_path: dict[str, list[Operation]] = {}
     for one in admin_endpoints():
         by_path.setdefault(one.path, []).append(one)
@@ -142,18 +141,13 @@ def operation_parameters(request: Request, operation: Operation, filters: Mappin
     if operation.is_paged:
         given["page"] = page_query(request, numbers=True)
     if not operation.takes_json and operation.struct is not None:
-        given |= asdict(_query(filters, operation.struct))
+        try:
+            given |= asdict(msgspec.convert(filters, operation.struct, strict=False))
+        except msgspec.ValidationError as error:
+            raise broken_rule(error, "query") from error
     elif filters:
         raise InvalidRequest(f"There is no parameter {next(iter(filters))} here", field=next(iter(filters)))
     return given
-
-
-def _query(parameters: Mapping[str, str], kind: type[msgspec.Struct]) -> msgspec.Struct:
-    """The struct of the parameters of a query. Raises InvalidRequest, naming the parameter that breaks a rule."""
-    try:
-        return msgspec.convert(parameters, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise broken_rule(error, "query") from error
 
 
 def _keyed(request: Request, operation: Operation, call: ApiCall, body: bytes) -> KeyedRequest | None:
@@ -279,7 +273,6 @@ def read(base_url: str) -> msgspec.Raw:
 
 
 def admin_document(base_url: str) -> dict[str, Any]:
-    """The document of the server at a base URL."""
     return documents.document(
         "The operator's API of payres",
         "Scopes: " + "; ".join(f"`{scope}`: {what}" for scope, what in SCOPES.items()) + ".",

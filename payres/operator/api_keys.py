@@ -16,19 +16,9 @@ from payres.core.protocol.wire import Resource
 from payres.core.store import server
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.work import Work
-from payres.operator.declarations import (
-    CommandLine,
-    Listing,
-    Name,
-    OperationForm,
-    TimeText,
-    check_name,
-    operation,
-    require_time,
-    said,
-)
+from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import Name, TimeText, check_name, require_time, said
 from payres.operator.shapes import Column, Shape, Time, fact, represent
-from payres.operator.store import operators
 from payres.operator.store.operators import API_KEYS, ApiKeyRecord
 
 # The scopes of keys; each endpoint needs one of them.
@@ -100,10 +90,6 @@ def api_key(work: Work, record: ApiKeyRecord) -> ApiKey:
     )
 
 
-def created(_: Work, made: CreatedApiKey) -> CreatedApiKey:
-    return made
-
-
 def require_api_key(work: Work, id: str) -> ApiKeyRecord:
     """Raises NotFound."""
     return require(API_KEYS.get(work, id), f"There is no API key {id}", "`payres api-key list` shows all")
@@ -125,7 +111,7 @@ API_KEY: Final = Shape(
     page="/api-keys/{id}",
     name=lambda one: one.name,
 )
-CREATED: Final = Shape(created, *API_KEY.columns, fact("Key", "key", "secret"), page=API_KEY.page, name=API_KEY.name)
+CREATED: Final = Shape(None, *API_KEY.columns, fact("Key", "key", "secret"), page=API_KEY.page, name=API_KEY.name)
 NONE: Final = "There are no API keys yet"
 
 
@@ -145,18 +131,19 @@ def list_api_keys(work: Work) -> Sequence[ApiKeyRecord]:
 
     With their scopes and their last use.
     """
-    return operators.list_api_keys(work)
+    return API_KEYS.list(work, "ORDER BY id DESC")
 
 
 @operation(
     "POST /api-keys keys:write",
     CREATED,
-    command=CommandLine(
-        "api-key create NAME",
-        '"Order book" --scope payments:read --scope wallets:read',
-        text=lambda created: str(created.key),
+    command=CommandLine("api-key create NAME", '"Order book" --scope payments:read --scope wallets:read', text="{key}"),
+    form=OperationForm(
+        "Make the key",
+        title="New API key",
+        lists="/api-keys",
+        will="The key is shown once. Let it do no more than its program needs.",
     ),
-    form=OperationForm("Make the key", title="New API key", path="/new-api-key", lists="/api-keys"),
     shows_secret=True,
 )
 def create_api_key(work: Work, name: Name, scopes: Scopes, expires_at: Expiry | None = None) -> CreatedApiKey:
@@ -192,7 +179,7 @@ def create_api_key(work: Work, name: Name, scopes: Scopes, expires_at: Expiry | 
 @operation(
     "DELETE /api-keys/{id} keys:write",
     API_KEY,
-    command=CommandLine("api-key revoke ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
+    command=CommandLine("api-key revoke ID"),
     form=OperationForm(
         "Revoke the key", API_KEY, done="The key {name} is revoked", is_over=lambda key: key.revoked_at, ends=True
     ),
@@ -205,7 +192,7 @@ def revoke_api_key(work: Work, id: KeyId, keep_made: KeepMade = False) -> ApiKey
             API_KEYS.update(work, key.id, revoked_at=work.now)
             server.record(work, "api_key.revoke", key.id)
         if not keep_made:
-            keys += operators.keys_made_with(work, key.id)  # the loop reaches them too
+            keys += API_KEYS.list(work, "WHERE made_by = ? ORDER BY id", key.id)  # the loop reaches them too
     return require_api_key(work, id)
 
 

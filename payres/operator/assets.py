@@ -13,7 +13,6 @@ from payres.core.payments import ledger
 from payres.core.payments.quotes import rate_between
 from payres.core.protocol import amounts
 from payres.core.protocol.amounts import MAX_RATE_LENGTH, Fee, format_decimal, parse_decimal, parse_rate
-from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import InvalidRequest, require
 from payres.core.protocol.wire import MAX_ASSET_CODE_LENGTH, Resource, Scale, require_amount
 from payres.core.store import accounts, server
@@ -21,16 +20,8 @@ from payres.core.store.accounts import ASSETS, AssetRecord, RateRecord, find_ope
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.operator import movements
-from payres.operator.declarations import (
-    CommandLine,
-    DecimalText,
-    Listing,
-    OperationForm,
-    Reference,
-    Sum,
-    operation,
-    said,
-)
+from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import DecimalText, Reference, Sum, said
 from payres.operator.movements import MOVEMENT
 from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
@@ -98,14 +89,9 @@ def asset(work: Work, record: AssetRecord) -> Asset:
 
 
 def rate(work: Work, record: RateRecord) -> Rate:
-    is_own = record.expires_at is None
-    return represent(
-        Rate,
-        record,
-        source="operator" if is_own else "service",
-        expires_at=UNSET if record.expires_at is None else format_time(record.expires_at),
-        expired=UNSET if is_own else not record.holds_at(work.now),
-    )
+    if record.expires_at is None:
+        return represent(Rate, record, source="operator", expires_at=UNSET, expired=UNSET)
+    return represent(Rate, record, source="service", expired=not record.holds_at(work.now))
 
 
 def require_asset(work: Work, code: str, scale: int) -> AssetRecord:
@@ -141,11 +127,8 @@ ASSET: Final = Shape(
 
 def require_rate(work: Work, base: str, counter: str) -> RateRecord:
     """Raises NotFound."""
-    return require(
-        accounts.find_rate(work, base, counter),
-        f"There is no rate from {base} to {counter}",
-        "`payres rate list` shows all",
-    )
+    found = accounts.find_rate(work, base, counter)
+    return require(found, f"There is no rate from {base} to {counter}", "`payres rate list` shows all")
 
 
 def _rate_in_words(one: Rate) -> Cell:
@@ -167,11 +150,7 @@ RATE: Final = Shape(
     "GET /assets assets:read",
     ASSET,
     command=CommandLine("asset list"),
-    listing=Listing(
-        "assets",
-        "There are no assets yet; the first wallet makes one",
-        "Currencies",
-    ),
+    listing=Listing("assets", "There are no assets yet; the first wallet makes one", "Currencies"),
 )
 def list_assets(work: Work) -> Sequence[AssetRecord]:
     """List the assets that accounts are kept in.
@@ -210,8 +189,8 @@ def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
 def set_fee(work: Work, code: str, scale: Scale, fixed: FixedFee = "0", basis_points: BasisPoints = 0) -> AssetRecord:
     """Set the fee for sending from wallets of an asset. Prices already shown hold.
 
-    A share of the amount is rounded up to the smallest unit, so each payment costs at least one: of 0.02 USD with 50
-    basis points it is 0.01 USD.
+    A share of the amount is rounded up to the smallest unit, so each payment costs at least one: of USD 0.02 with 50
+    basis points it is USD 0.01.
     """
     found = open_asset(work, code, scale)
     try:
@@ -219,7 +198,7 @@ def set_fee(work: Work, code: str, scale: Scale, fixed: FixedFee = "0", basis_po
     except ValueError as error:
         raise InvalidRequest(f"This fee cannot be set: {error}", field="basis_points") from error
     ASSETS.update(work, found.id, fee_fixed=fee.fixed, fee_basis_points=fee.basis_points)
-    server.record(work, "fee.set", asset_name(found), fixed=fixed, basisPoints=basis_points)
+    server.record(work, "fee.set", f"{code} {scale}", fixed=fixed, basisPoints=basis_points)
     return ASSETS.by_id(work, found.id)
 
 
@@ -237,9 +216,7 @@ def list_rates(work: Work) -> Sequence[RateRecord]:
 @operation(
     "PUT /rates/{base}/{counter} assets:write",
     RATE,
-    command=CommandLine(
-        "rate set BASE COUNTER RATE", "USD EUR 0.92", text=lambda rate: f"1 {rate.base} buys {rate.rate} {rate.counter}"
-    ),
+    command=CommandLine("rate set BASE COUNTER RATE", "USD EUR 0.92", text="1 {base} buys {rate} {counter}"),
     form=OperationForm(
         "Set the rate", done="1 {base} buys {rate} {counter}", title="Set a rate", path="/set-rate", lists="/rates"
     ),
@@ -265,11 +242,7 @@ def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord
 
 @operation(
     "DELETE /rates/{base}/{counter} assets:write",
-    command=CommandLine(
-        "rate remove BASE COUNTER",
-        "USD EUR",
-        text=lambda removed: f"The rate from {removed.base} to {removed.counter} is removed",
-    ),
+    command=CommandLine("rate remove BASE COUNTER", "USD EUR", text="The rate from {base} to {counter} is removed"),
     form=OperationForm(
         "Remove the rate", RATE, done="The rate from {base} to {counter} is removed", back="/rates", ends=True
     ),
@@ -293,12 +266,7 @@ def list_liquidity(work: Work, code: str, scale: Scale, page: PageQuery) -> tupl
     "POST /assets/{code}/{scale}/liquidity/deposits liquidity:write",
     MOVEMENT,
     command=CommandLine("liquidity deposit CODE SCALE AMOUNT", "1000.00 --asset EUR --scale 2", then=ASSET),
-    form=OperationForm(
-        "Deposit liquidity",
-        ASSET,
-        done="{asset_code} {amount:money} were deposited; the liquidity is {asset_code} {liquidity:money}",
-        moves_money=True,
-    ),
+    form=movements.form("Deposit liquidity", ASSET, "were deposited; the liquidity is {asset_code} {liquidity:money}"),
 )
 def deposit_liquidity(
     work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
@@ -315,12 +283,7 @@ def deposit_liquidity(
     "POST /assets/{code}/{scale}/liquidity/withdrawals liquidity:write",
     MOVEMENT,
     command=CommandLine("liquidity withdraw CODE SCALE AMOUNT", "250.00 --asset EUR --scale 2", then=ASSET),
-    form=OperationForm(
-        "Withdraw liquidity",
-        ASSET,
-        done="{asset_code} {amount:money} were withdrawn; the liquidity is {asset_code} {liquidity:money}",
-        moves_money=True,
-    ),
+    form=movements.form("Withdraw liquidity", ASSET, "were withdrawn; the liquidity is {asset_code} {liquidity:money}"),
 )
 def withdraw_liquidity(
     work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
@@ -334,12 +297,11 @@ def withdraw_liquidity(
     "POST /assets/{code}/{scale}/fees/withdrawals liquidity:write",
     MOVEMENT,
     command=CommandLine("fee withdraw CODE SCALE AMOUNT", "12.50 --asset USD --scale 2", then=ASSET),
-    form=OperationForm(
+    form=movements.form(
         "Withdraw fees",
         ASSET,
-        done="{asset_code} {amount:money} were withdrawn; {asset_code} {fees:money} of fees are left",
+        "were withdrawn; {asset_code} {fees:money} of fees are left",
         path="/assets/{code}/{scale}/withdraw-fees",
-        moves_money=True,
     ),
 )
 def withdraw_fees(
@@ -348,11 +310,6 @@ def withdraw_fees(
     """Withdraw collected fees."""
     account_id = ledger.operator_account(work, require_asset(work, code, scale).id, "fees")
     return movements.move(work, account_id, "withdrawal", amount, reference)
-
-
-def asset_name(asset: AssetRecord) -> str:
-    """The asset as the audit log names it, such as `USD 2`."""
-    return f"{asset.code} {asset.scale}"
 
 
 def _warn_of_unused_rate(work: Work, base: str, counter: str) -> None:

@@ -9,7 +9,8 @@ from payres.core.protocol.wire import Resource, encode
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.server import AUDIT, AuditRecord
 from payres.core.store.work import Work
-from payres.operator.declarations import CommandLine, Listing, Name, TimeText, operation, require_time, said
+from payres.operator.declarations import CommandLine, Listing, operation
+from payres.operator.inputs import Name, TimeText, require_time, said
 from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
 
 # The section with the page of an action's object, by the noun of the action.
@@ -44,10 +45,8 @@ def _object(entry: AuditEntry) -> Cell:
 
 def _details(entry: AuditEntry) -> str:
     """The details of an entry in one line."""
-    said = (
-        (name, value if isinstance(value, str) else encode(value).decode()) for name, value in entry.details.items()
-    )
-    return ", ".join(f"{name} {value}" for name, value in said)
+    said = entry.details.items()
+    return ", ".join(f"{name} {value if isinstance(value, str) else encode(value).decode()}" for name, value in said)
 
 
 # How verbs and nouns of actions are told; other verbs are regular.
@@ -101,7 +100,6 @@ ENTRY: Final = Shape(
         "Audit log",
         about="What operators changed, with the command, the API or these pages.",
     ),
-    noun="audit",
 )
 def list_entries(
     work: Work,

@@ -38,7 +38,7 @@ from payres.core.store.migrations import (
 from payres.core.store.server import LostCommits, has_log, remove_token, remove_token_if_complete
 from payres.core.store.work import Transaction, Work
 from payres.html.store.sessions import end_all
-from payres.operator.invariant_checks import check_ledger, first_broken
+from payres.operator import invariant_checks
 from payres.operator.store import status
 from payres.operator.store.ended_rights import EndedRight, ended_rights, is_same_database
 from payres.operator.store.status import Takeover, note_check
@@ -280,7 +280,7 @@ def _verify(tx: sqlite3.Connection, note: StepNote = lambda *_: None) -> tuple[i
     try:
         fault = first_fault(tx)
         if fault is None and not is_outdated(tx):
-            broken = first_broken(check_ledger(tx, note))
+            broken = invariant_checks.first_broken(invariant_checks.check(tx, note, only_ledger=True))
             fault = f"the invariant `{broken.name}` is broken: {broken.breaches[0]}" if broken else None
     except sqlite3.DatabaseError as error:
         fault = f"it cannot be read: {error}"

@@ -3,48 +3,27 @@
 A declaration gives a rule a command with its options and help, an endpoint with its part of the OpenAPI document, and a
 list or a form on the operator's pages. Their texts are the rule's docstring and the `said` of its parameters. Anything
 special, such as a command that reads a file, is written by hand in `cli/`, `admin/` or `pages/`.
-
-Amounts are decimal texts in units of their asset, times RFC 3339. They have their types here, so that each command and
-each endpoint gives the same errors.
 """
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from importlib import import_module
-from inspect import Parameter, getdoc, iscoroutinefunction, signature
-from types import NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    Final,
-    Literal,
-    NamedTuple,
-    Protocol,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from inspect import getdoc, iscoroutinefunction, signature
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, get_type_hints
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Meta, UnsetType
 from msgspec.structs import asdict
 
-from payres.core.payments.idempotency import MAX_REFERENCE_LENGTH
-from payres.core.protocol.amounts import MAX_DECIMAL_LENGTH
-from payres.core.protocol.clock import parse_day_or_time
 from payres.core.protocol.errors import InvalidRequest
-from payres.core.protocol.visible import is_visible
-from payres.core.protocol.wire import AssetCode, Body, List, Page, broken_rule
+from payres.core.protocol.wire import Body, List, Page, broken_rule
 from payres.core.store.representations import page_of
-from payres.core.store.work import Environment, Units, Work
+from payres.core.store.work import Units, Work
+from payres.operator.inputs import Input
 from payres.operator.shapes import Shape
 
 F = TypeVar("F", bound=Callable[..., Any])
-REQUIRED: Final = Parameter.empty
 # The modules that declare operations, in the order of the endpoints.
 NOUNS: Final = (
     *("wallets", "movements", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
@@ -53,51 +32,7 @@ NOUNS: Final = (
 )
 # The most rows that one unit of work changes. An operation on more takes several units, and others run in between.
 ROWS_AT_ONCE: Final = 256
-MAX_NAME_LENGTH: Final = 200
 WHOLE: Final = re.compile("-?(0|[1-9][0-9]*)")
-
-
-def said(
-    words: str = "",
-    *,
-    option: str = "",
-    metavar: str = "",
-    typed: Callable[[Work | Environment, Any], Any] | None = None,
-    secret: bool = False,
-    choices: Collection[str] = (),
-    is_long: bool = False,
-    label: str = "",
-    **schema: Any,
-) -> Meta:
-    """Describes a parameter: the help of its option, the note of its form field, its description in OpenAPI.
-
-    `option` and `metavar` are for the command, and `typed` converts what was typed there or in a form to the value of
-    the rule. Only words in `choices` can be chosen. A `secret` can be read from a file, and a text that `is_long` has
-    several lines. A form calls it by the `label`, or else by its name.
-    """
-    extra: dict[str, Any] = {"option": option, "metavar": metavar, "typed": typed, "choices": choices}
-    extra |= {"is_secret": secret, "is_long": is_long, "label": label}
-    kept = {name: one for name, one in extra.items() if one not in ("", None, ()) and one is not False}
-    return Meta(description=words or None, extra=kept, **schema)
-
-
-Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
-# If it is left empty in a form, the form's own id is used, so that the form is carried out once.
-Reference = Annotated[
-    str,
-    Meta(
-        description="Your own name for it; a repetition with the same name changes nothing.",
-        min_length=1,
-        max_length=MAX_REFERENCE_LENGTH,
-        extra={"is_reference": True},
-    ),
-]
-DecimalText = Annotated[
-    str, Meta(max_length=MAX_DECIMAL_LENGTH, examples=["100.00"], extra={"metavar": "AMOUNT", "is_amount": True})
-]
-Sum = Annotated[DecimalText, said("Such as 100.00, in units of the asset.")]
-Currency = Annotated[AssetCode, Meta(examples=["USD"], extra={"label": "Currency"})]
-TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"], extra={"is_day": True})]
 
 
 class Call(Units, Protocol):
@@ -109,71 +44,6 @@ class Call(Units, Protocol):
 
 class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Base of structs for the parameters in a query."""
-
-
-class Input(NamedTuple):
-    """A parameter: `kind` is its annotation, `type` the annotation without bounds, None and UNSET. `metas` are
-    its annotations, the innermost first."""
-
-    name: str
-    kind: Any
-    default: Any
-    type: Any
-    words: str
-    extra: Mapping[str, Any]
-    metas: Sequence[Meta]
-
-    @classmethod
-    def of(cls, name: str, kind: Any, default: Any) -> "Input":
-        plain, metas = _reduced(kind)
-        extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
-
-        words = next((meta.description for meta in reversed(metas) if meta.description), "")
-        return cls(name, kind, default, plain, words, extra, metas)
-
-    @property
-    def longest(self) -> int | None:
-        """The most characters, or of several the most of them."""
-        return next((meta.max_length for meta in reversed(self.metas) if meta.max_length is not None), None)
-
-    @property
-    def is_required(self) -> bool:
-        return self.default is REQUIRED
-
-    @property
-    def member(self) -> Any:
-        """The field of a struct; one that is a word of Python, such as `from_`, has its name without the `_`."""
-        name = self.name.rstrip("_") if self.name.endswith("_") else None
-        return msgspec.field(name=name) if self.is_required else msgspec.field(name=name, default=self.default)
-
-    @property
-    def is_mark(self) -> bool:
-        """Whether it is a flag."""
-        return self.type is bool
-
-    def typed(self, work: Work | Environment, text: Any) -> Any:
-        """The value of what was typed in a command or a form."""
-        return self.extra["typed"](work, text) if "typed" in self.extra else text
-
-    @property
-    def is_several(self) -> bool:
-        """Whether it is a list of texts."""
-        return get_origin(self.type) in {list, tuple, Sequence}
-
-    @property
-    def choices(self) -> Collection[str]:
-        """The words that can be chosen; none if any text can be given."""
-        found: Collection[str] = self.extra.get("choices", ())
-        return get_args(self.type) if get_origin(self.type) is Literal else found
-
-    @property
-    def kind_of_field(self) -> str:
-        """What kind of field it is in a form."""
-        if self.is_several:
-            return "choices" if self.choices else "lines"
-        kinds = {"mark": self.is_mark, "choice": self.choices, "whole": self.type is int}
-        kinds |= {kind: self.extra.get(f"is_{kind}") for kind in ("amount", "day", "secret", "long")}
-        return next((kind for kind, is_it in kinds.items() if is_it), "text")
 
 
 class Listing(NamedTuple):
@@ -200,15 +70,15 @@ class CommandLine(NamedTuple):
     """A command: its `words` name its arguments in capitals, in the order of the inputs; the others are options, and
     only commands have `limit`.
 
-    It prints the answer, or with `then` the thing that the path names, as `text` formats it or with the labels of its
-    shape, and fails with the `failure` of the answer. The help shows each line of `example` after the name of the
-    command.
+    It prints the answer, or with `then` the thing that the path names: as `text`, which has its members in braces or
+    formats it, or with the labels of its shape; and fails with the `failure` of the answer. The help shows each line of
+    `example` after the name of the command.
     """
 
     words: str
     example: str = ""
     then: Shape | None = None
-    text: Callable[[Any], str] | None = None
+    text: str | Callable[[Any], str] = ""
     failure: Callable[[Any], str | None] = lambda _: None
 
 
@@ -220,8 +90,8 @@ class OperationForm(NamedTuple):
     default with the docstring of the rule. It has one button, or one for each value of a parameter; with a `question`
     these are its answers.
 
-    - `path` is by default that of the thing's page, and the first word of the button. The inputs `needs` are required
-      here, though they are optional elsewhere.
+    - `path` is by default that of the thing's page, and the first word of the button; for something new it is made of
+      the title. The inputs `needs` are required here, though they are optional elsewhere.
     - With `changes`, the fields have the thing's present values, from its members or from this function, and only those
       that were changed are sent.
     - A form that `moves_money`, or as much as that, is looked over, and asks for the operator's password again, with
@@ -263,8 +133,9 @@ class OperationForm(NamedTuple):
     @property
     def url(self) -> str:
         """The path of the page, with parameters in braces."""
-        behind = self.lists or (self.about.page if self.about else "")
-        return self.path or f"{behind}/{next(iter(self.buttons))}"
+        if self.lists:
+            return self.path or f"/{self.title.lower().replace(' ', '-')}"
+        return self.path or f"{self.about.page if self.about else ''}/{next(iter(self.buttons))}"
 
     def url_of(self, names: Mapping[str, str]) -> str:
         """The path of the page about the thing with these names."""
@@ -275,10 +146,6 @@ class OperationForm(NamedTuple):
         if callable(self.changes):
             return self.changes(thing)
         return asdict(thing) if self.changes else {}
-
-
-def _nothing() -> None:
-    """Stands for the rule until it is known."""
 
 
 class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -303,10 +170,9 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     shows_secret: bool = False
     stream: Callable[..., Any] | None = None
     media_types: Sequence[str] = ()
-    function: Callable[..., Any] = _nothing
+    function: Any = None  # the rule, once it is known
 
     def __call__(self, function: F) -> F:
-        """Declares the rule."""
         _DECLARED[function] = msgspec.structs.replace(self, function=function)
         return function
 
@@ -353,7 +219,6 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def status(self) -> int:
-        """The HTTP status of success."""
         return 201 if self.method == "POST" else 200
 
     @property
@@ -408,26 +273,24 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def decoder(self) -> msgspec.json.Decoder[Any]:
-        """Decodes a body."""
         return msgspec.json.Decoder(self.struct or Body)
 
     def read(self, typed: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of what was typed in a command or a form, where a number is a text. Raises InvalidRequest, in
         the words of the API, for one that breaks a bound of its type."""
-        return {name: self._value(name, value) for name, value in typed.items()}
-
-    def _value(self, name: str, value: Any) -> Any:
-        if self.inputs[name].type is int and WHOLE.fullmatch(str(value)) is None:  # msgspec takes 1e2
-            raise InvalidRequest(f"{value!r} is not a whole number", field=self.wire_names[name])
-        try:
-            return msgspec.convert(value, self.inputs[name].kind, strict=False)
-        except msgspec.ValidationError as error:
-            raise broken_rule(error, self.wire_names[name]) from error
+        arguments = {}
+        for name, value in typed.items():
+            if self.inputs[name].type is int and WHOLE.fullmatch(str(value)) is None:  # msgspec takes 1e2
+                raise InvalidRequest(f"{value!r} is not a whole number", field=self.wire_names[name])
+            try:
+                arguments[name] = msgspec.convert(value, self.inputs[name].kind, strict=False)
+            except msgspec.ValidationError as error:
+                raise broken_rule(error, self.wire_names[name]) from error
+        return arguments
 
     @cached_property
     def answer_type(self) -> Any:
-        """The struct of the answer."""
-        if self.shows is None:
+        if self.shows is None or self.shows.show is None:
             return self.hints["return"]
         shown: Any = get_type_hints(self.shows.show)["return"]
         many: Any = Page if self.is_paged else List
@@ -436,7 +299,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     def run(self, work: Work, given: Mapping[str, Any]) -> Any:
         """Calls the rule, and returns its result in the form of the answer."""
         found = self.function(work, **given)
-        if self.shows is None:
+        if self.shows is None or self.shows.show is None:
             return found
         show = partial(self.shows.show, work)
         if self.is_paged:
@@ -449,41 +312,12 @@ operation: Final = Operation
 
 
 def declared(*modules: str) -> Sequence[Operation]:
-    """The operations of these modules, such as `operator.wallets`, in their order; without arguments, those of all
-    rules."""
-    names = [f"payres.{module}" for module in modules or (f"operator.{noun}" for noun in NOUNS)]
+    """The operations of these modules, such as `wallets`, in their order; without arguments, those of all rules."""
+    names = [f"payres.operator.{module}" for module in modules or NOUNS]
     for name in names:
         import_module(name)
     return [one for name in names for one in _DECLARED.values() if one.function.__module__ == name]
 
 
 def operation_of(function: Callable[..., Any]) -> Operation:
-    """The operation that the rule is declared as."""
     return _DECLARED[function]
-
-
-def require_time(text: str, field: str) -> int:
-    """Microseconds UTC of an RFC 3339 time, or of the beginning of a day. Raises InvalidRequest, naming the field."""
-    try:
-        return parse_day_or_time(text)
-    except ValueError as error:
-        raise InvalidRequest(f"{field}: {error}", field=field) from error
-
-
-def check_name(name: str, kind: str) -> None:
-    """Raises InvalidRequest for an invalid name of this kind."""
-    if not 1 <= len(name.strip()) <= MAX_NAME_LENGTH or not is_visible(name):
-        raise InvalidRequest(f"A {kind} name has 1 to {MAX_NAME_LENGTH} printable characters", field="name")
-
-
-def _reduced(kind: Any) -> tuple[Any, list[Meta]]:
-    """A type without annotations, None and UNSET; and its annotations, the innermost first."""
-    origin = get_origin(kind)
-    if origin is Annotated:
-        inner, *said_here = get_args(kind)
-        plain, metas = _reduced(inner)
-        return plain, [*metas, *(meta for meta in said_here if isinstance(meta, Meta))]
-    if origin in {Union, UnionType}:
-        [one] = [arg for arg in get_args(kind) if arg not in {NoneType, UnsetType}]
-        return _reduced(one)
-    return kind, []

@@ -5,9 +5,7 @@ from functools import partial
 from typing import Annotated, Final, Literal, get_args
 
 from msgspec import UNSET, UnsetType
-from msgspec.structs import asdict
 
-from payres.core.protocol.clock import format_time_if_any
 from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState
 from payres.core.protocol.identifiers import sequence_of
 from payres.core.protocol.limits import MAX_PAGE
@@ -17,17 +15,8 @@ from payres.core.store import server
 from payres.core.store.events import OUTBOX, EventRecord, find_event
 from payres.core.store.work import EVENTS as NEWS
 from payres.core.store.work import Units, Work
-from payres.operator.declarations import (
-    ROWS_AT_ONCE,
-    CommandLine,
-    Listing,
-    Name,
-    OperationForm,
-    TimeText,
-    operation,
-    require_time,
-    said,
-)
+from payres.operator.declarations import ROWS_AT_ONCE, CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import Name, TimeText, require_time, said
 from payres.operator.shapes import Column, Shape, Time, represent
 from payres.operator.webhooks import LAST_ATTEMPT, WEBHOOK, require_webhook
 from payres.webhooks.deliveries import TEST, wants
@@ -86,14 +75,12 @@ def webhook_attempt(_: Work, record: AttemptRecord) -> WebhookAttempt:
 
 
 def event_delivery(record: DeliveryRecord) -> EventDelivery:
-    return represent(
-        EventDelivery, record, webhook=record.webhook_id, next_attempt_at=format_time_if_any(record.next_at)
-    )
+    return represent(EventDelivery, record, next_attempt_at=record.next_at)
 
 
 def delivery(work: Work, record: DeliveryRecord) -> Delivery:
     event = OUTBOX.by_id(work, record.sequence)
-    return Delivery(**asdict(event_delivery(record)), event=event.id, type=event.type)
+    return represent(Delivery, record, event, event=event.id, next_attempt_at=record.next_at)
 
 
 ATTEMPTS: Final = Shape(
@@ -122,7 +109,7 @@ DELIVERY: Final = Shape(
 @operation(
     "GET /webhooks/{id}/attempts webhooks:read",
     ATTEMPTS,
-    command=CommandLine("webhook attempts ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
+    command=CommandLine("webhook attempts ID"),
     listing=Listing("attempts", "Nothing was sent yet"),
     noun="webhooks",
 )
@@ -168,7 +155,7 @@ def list_deliveries(
     command=CommandLine(
         "webhook replay [EVENT]",
         "evt_0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11\n--failed --since 2026-11-20T00:00:00Z",
-        text=lambda made: f"To be sent again: {made.deliveries}. The server sends them within seconds",
+        text="To be sent again: {deliveries}. The server sends them within seconds",
     ),
     noun="webhooks",
 )
@@ -261,8 +248,6 @@ def _active_webhooks(work: Work, webhook: str | None) -> Sequence[WebhookRecord]
     if found.state == "paused":
         raise WrongState("The webhook is paused and gets nothing", advice=f"`payres webhook resume {webhook}` goes on")
     if not found.active:
-        raise WrongState(
-            "The webhook is disabled, because its endpoint answered 410; a test that it accepts enables it",
-            advice=f"`payres webhook test {webhook}` sends one",
-        )
+        sentence = "The webhook is disabled, because its endpoint answered 410; a test that it accepts enables it"
+        raise WrongState(sentence, advice=f"`payres webhook test {webhook}` sends one")
     return [found]

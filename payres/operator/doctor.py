@@ -84,11 +84,8 @@ def examine(work: Work) -> Sequence[Diagnosis]:
     """The findings about the database and the settings; if another server has taken over, only that. Raises OSError."""
     taken = status.takeover(work)
     if taken is not None:
-        return [
-            Diagnosis(
-                "database", f"another server has taken this one's place: {describe_backup(taken)}", AFTER_TAKEOVER
-            )
-        ]
+        seen = f"another server has taken this one's place: {describe_backup(taken)}"
+        return [Diagnosis("database", seen, AFTER_TAKEOVER)]
     looks = (_files, _backups, _ledger, _settings, _rates, _liquidity, _peers, _webhooks)
     return _findings(found for look in looks for found in look(work))
 

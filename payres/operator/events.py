@@ -48,7 +48,7 @@ async def stream(call: ApiCall, after: AfterSequence, wait: Patience) -> Respons
     return Stream(parts, EVENT_STREAM, {"Cache-Control": "no-store"}, first=first)
 
 
-@operation("GET /events events:read", noun="events", stream=stream, media_types=[EVENT_STREAM])
+@operation("GET /events events:read", stream=stream, media_types=[EVENT_STREAM])
 async def read(call: ApiCall, after: AfterSequence = 0, wait: Patience = 0) -> List[EventView]:
     """Read the events after that of the sequence `after`, oldest first; with `wait`, as soon as there are some."""
     unit = call.authenticated(partial(_after, sequence=after))

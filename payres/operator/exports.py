@@ -16,7 +16,8 @@ from payres.core.protocol.errors import InvalidRequest
 from payres.core.protocol.identifiers import first_identifier
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
-from payres.operator.declarations import MAX_NAME_LENGTH, CommandLine, TimeText, operation, require_time, said
+from payres.operator.declarations import CommandLine, operation
+from payres.operator.inputs import MAX_NAME_LENGTH, TimeText, require_time, said
 from payres.operator.shapes import as_csv
 from payres.operator.store import entries
 from payres.operator.store.all_payments import PaymentRecord, payments_in_order
@@ -44,11 +45,9 @@ PAYMENTS: Final = (
 )
 
 OnlyWallet = Annotated[str, said("Only this wallet.", metavar="PATH", typed=named_wallet)]
-
-
 FromTime = Annotated[TimeText | UnsetType, said("From this day or time on (UTC).")]
 UntilTime = Annotated[TimeText | UnsetType, said("Until just before this day or time (UTC).")]
-WalletFilter = Annotated[OnlyWallet, Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
+WalletFilter = Annotated[OnlyWallet, Meta(min_length=1, max_length=MAX_NAME_LENGTH)] | UnsetType
 
 
 def _period(from_: str | UnsetType, to: str | UnsetType) -> tuple[int, int]:
@@ -102,7 +101,7 @@ class Export:
     media_types=FILES,
 )
 def export_payments(
-    from_: FromTime = UNSET, to: UntilTime = UNSET, format_: Format = "csv", wallet: WalletFilter | UnsetType = UNSET
+    from_: FromTime = UNSET, to: UntilTime = UNSET, format_: Format = "csv", wallet: WalletFilter = UNSET
 ) -> Export:
     """Export incoming and outgoing payments, oldest first."""
     since, until = _period(from_, to)
@@ -131,7 +130,7 @@ def export_payments(
     media_types=FILES,
 )
 def export_ledger(
-    from_: FromTime = UNSET, to: UntilTime = UNSET, format_: Format = "csv", wallet: WalletFilter | UnsetType = UNSET
+    from_: FromTime = UNSET, to: UntilTime = UNSET, format_: Format = "csv", wallet: WalletFilter = UNSET
 ) -> Export:
     """Export every transfer of the ledger, oldest first."""
     since, until = _period(from_, to)

@@ -26,7 +26,8 @@ from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.sentences import limit_words, other_words
-from payres.operator.declarations import CommandLine, Listing, Name, OperationForm, operation, said
+from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import Name, said
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.operator.wallets import named_wallet, require_wallet
 
@@ -48,15 +49,10 @@ def named_grant(work: Work, ref: str) -> str:
 GrantName = Annotated[str, said(typed=named_grant)]
 GrantStateFilter = Annotated[GrantState | UnsetType, said("Only grants in this state.")]
 WithoutConsent = Annotated[bool, said("Also grants that need no owner's consent.", option="--all")]
-MAX_REASON_LENGTH: Final = 140
+MAX_REASON: Final = 140
 DecisionReason = Annotated[
     str,
-    said(
-        "The owner and the audit log get this sentence.",
-        label="How you know",
-        min_length=1,
-        max_length=MAX_REASON_LENGTH,
-    ),
+    said("The owner and the audit log get this sentence.", label="How you know", min_length=1, max_length=MAX_REASON),
 ]
 REFUSED: Final = frozenset({"denied", "expired", "lapsed"})  # states in which a grant has never permitted anything
 
@@ -113,7 +109,6 @@ class GrantDecision(Resource, frozen=True, kw_only=True):
 
 
 def grant(work: Work, record: GrantRecord) -> Grant:
-    """The struct of a grant, with what it has spent and has left."""
     found = grants.interaction_of_grant(work, record.id)
     owner = None if record.wallet_address_id is None else WALLETS.by_id(work, record.wallet_address_id)
     state = state_of(record, found, work.now)
@@ -222,8 +217,7 @@ GRANT: Final = Shape(
     Column("Spent", lambda one: (found := one.spending) and _money(found.debit, found.debit_asset_code), "number"),
     Column("Left", _left, "number"),
     Column(
-        *("Consent until (UTC)", lambda one: (found := _undecided(one)) and found.expires_at, "time"),
-        listed="in files",
+        *("Consent until (UTC)", lambda one: (found := _undecided(one)) and found.expires_at, "time"), listed="in files"
     ),
     fact("Access", _access, "long"),
     fact("Interval", _interval, "code"),
@@ -291,8 +285,8 @@ def decide(work: Work, id: str, approve: bool, reason: DecisionReason | None = N
 
     Raises WrongState if it is already decided, InvalidInteraction if it has expired.
     """
-    if reason is not None and not (len(reason) <= MAX_REASON_LENGTH and reason.strip() and is_visible(reason)):
-        raise InvalidRequest(f"A reason has 1 to {MAX_REASON_LENGTH} printable characters", field="reason")
+    if reason is not None and not (len(reason) <= MAX_REASON and reason.strip() and is_visible(reason)):
+        raise InvalidRequest(f"A reason has 1 to {MAX_REASON} printable characters", field="reason")
     record, interaction = require_grant(work, id), grants.interaction_of_grant(work, id)
     if interaction is None:
         raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
@@ -306,7 +300,7 @@ def _decided(word: str, decision: GrantDecision) -> str:
     return f"{word}\nredirect  {redirect}"
 
 
-@operation(command=CommandLine("grant approve REF", "0198c0de-...", text=partial(_decided, "approved")))
+@operation(command=CommandLine("grant approve REF", text=partial(_decided, "approved")))
 def approve(work: Work, id: GrantName, reason: DecisionReason | None = None) -> GrantDecision:
     """Consent to a grant in the owner's name.
 
@@ -316,7 +310,7 @@ def approve(work: Work, id: GrantName, reason: DecisionReason | None = None) -> 
     return decide(work, id, True, reason)
 
 
-@operation(command=CommandLine("grant deny REF", "0198c0de-...", text=partial(_decided, "denied")))
+@operation(command=CommandLine("grant deny REF", text=partial(_decided, "denied")))
 def deny(work: Work, id: GrantName, reason: DecisionReason | None = None) -> GrantDecision:
     """Refuse a grant in the owner's name.
 
@@ -329,7 +323,7 @@ def deny(work: Work, id: GrantName, reason: DecisionReason | None = None) -> Gra
 @operation(
     "DELETE /grants/{id} grants:write",
     GRANT,
-    command=CommandLine("grant revoke REF", "0198c0de-..."),
+    command=CommandLine("grant revoke REF"),
     form=OperationForm(
         "Revoke the grant",
         GRANT,

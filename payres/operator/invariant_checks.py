@@ -103,17 +103,9 @@ class BalancesScan(Scan):
         return missed[:MAX_BREACHES]
 
 
-def check(tx: Transaction, note: StepNote = lambda *_: None) -> Sequence[Finding]:
-    """One finding for each invariant, of the ledger first and then of the file. Only reads."""
-    return _find_all(tx, scans(tx), note)
-
-
-def check_ledger(tx: Transaction, note: StepNote = lambda *_: None) -> Sequence[Finding]:
-    """One finding for each invariant of the ledger. Only reads."""
-    return _find_all(tx, ledger_scans(), note)
-
-
-def _find_all(tx: Transaction, found: Sequence[Scan], note: StepNote) -> Sequence[Finding]:
+def check(tx: Transaction, note: StepNote = lambda *_: None, *, only_ledger: bool = False) -> Sequence[Finding]:
+    """One finding for each invariant, of the ledger first and then, unless `only_ledger`, of the file. Only reads."""
+    found = ledger_scans() if only_ledger else scans(tx)
     findings, groups = list[Finding](), [list(group) for _, group in groupby(found, lambda scan: scan.invariant.name)]
     for group in groups:
         note("Checking the ledger", len(findings), len(groups))
@@ -128,7 +120,6 @@ def note(work: Work, findings: Sequence[Finding], checked_at: int) -> None:
 
 
 def first_broken(findings: Sequence[Finding]) -> Finding | None:
-    """The first invariant that does not hold, or None."""
     return next((finding for finding in findings if not finding.holds), None)
 
 

@@ -5,13 +5,14 @@ from typing import Annotated, Final
 
 import msgspec
 
-from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState, require
+from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.wire import Resource
 from payres.core.signatures.jwk import JWK
 from payres.core.store import server, wallets
 from payres.core.store.wallets import KEYS, WALLETS, KeyRecord
 from payres.core.store.work import Work
-from payres.operator.declarations import CommandLine, Listing, Name, OperationForm, check_name, operation, said
+from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import Name, check_name, said
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.wallets import WALLET, WalletName, require_wallet
 
@@ -50,9 +51,7 @@ def require_key(work: Work, wallet: str, kid: str) -> KeyRecord:
     """A key, which may be revoked; the last one if several have this kid. Raises NotFound."""
     owner = require_wallet(work, wallet)
     found = [one for one in wallets.list_keys(work, owner.id, True) if one.kid == kid]
-    if not found:
-        raise NotFound(f"The wallet {owner.path} has no key {kid}")
-    return found[-1]
+    return require(found[-1] if found else None, f"The wallet {owner.path} has no key {kid}")
 
 
 KEY: Final = Shape(
@@ -72,9 +71,8 @@ KEY: Final = Shape(
 @operation(
     "GET /wallets/{wallet}/keys wallets:read",
     KEY,
-    command=CommandLine("key list PATH", "alice"),
+    command=CommandLine("key list PATH"),
     listing=Listing("keys", "The wallet has no keys", advice="`payres key generate` makes one"),
-    noun="keys",
 )
 def list_keys(work: Work, wallet: WalletName, revoked: Revoked = False) -> Sequence[KeyRecord]:
     """List the public keys of a wallet."""
@@ -91,7 +89,6 @@ def _read_jwk(_: object, text: str) -> object:
 @operation(
     "POST /wallets/{wallet}/keys wallets:write",
     KEY,
-    noun="keys",
     form=OperationForm(
         "Add the key",
         WALLET,
@@ -143,7 +140,6 @@ def add_key(
         is_over=lambda key: key.revoked_at,
         ends=True,
     ),
-    noun="keys",
 )
 def revoke_key(work: Work, wallet: WalletName, kid: str) -> KeyRecord:
     """Revoke a key. Requests that are signed with it are refused from now on, and jwks.json does not have it."""

@@ -16,7 +16,8 @@ from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Units, Work
 from payres.operator import invariant_checks
 from payres.operator.assets import require_asset
-from payres.operator.declarations import Name, operation
+from payres.operator.declarations import operation
+from payres.operator.inputs import Name
 from payres.operator.invariant_checks import Finding, first_broken
 from payres.operator.payments import require_payment
 from payres.operator.peers import require_peer
@@ -63,16 +64,7 @@ class LedgerCheck(Resource, frozen=True, kw_only=True):
 
 
 def ledger_entry(work: Work, record: EntryRecord) -> LedgerEntry:
-    return represent(
-        LedgerEntry,
-        record,
-        id=str(record.id),
-        amount=format_decimal(record.amount, record.asset),
-        outgoing_payment=record.outgoing_payment_id,
-        incoming_payment=record.incoming_payment_id,
-        packet=record.packet_id,
-        refund=record.refund_id,
-    )
+    return represent(LedgerEntry, record, id=str(record.id), amount=format_decimal(record.amount, record.asset))
 
 
 def ledger_check(findings: Sequence[Finding]) -> LedgerCheck:
@@ -98,7 +90,7 @@ async def check_noted(call: Units, note: StepNote) -> LedgerCheck:
 ENTRY: Final = Shape(ledger_entry)
 
 
-@operation("GET /ledger/entries ledger:read", ENTRY, noun="ledger")
+@operation("GET /ledger/entries ledger:read", ENTRY)
 def list_entries(
     work: Work, page: PageQuery, payment: Name | UnsetType = UNSET, account: AccountName | UnsetType = UNSET
 ) -> tuple[Sequence[EntryRecord], PageBounds]:

@@ -5,7 +5,7 @@ however often it is requested. For ten minutes a movement can be undone: the opp
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import UNSET
 
@@ -63,13 +63,18 @@ class Movement(Resource, frozen=True, kw_only=True):
 
 def movement(work: Work, record: MovementRecord) -> Movement:
     account = NAMED_ACCOUNTS.by_id(work, record.account_id)
-    shown = {"account": f"{account.kind} {account.name}", "amount": format_decimal(record.amount, account.asset)}
-    return represent(Movement, record, **shown, asset_code=account.asset_code, asset_scale=account.asset_scale)
+    amount = format_decimal(record.amount, account.asset)
+    return represent(Movement, record, account, account=f"{account.kind} {account.name}", amount=amount)
 
 
 def _what(one: Movement) -> str:
     kind = SETTLED[one.kind] if one.account.startswith("peer ") else one.kind
     return f"{kind}, undone" if one.undone_by else f"{kind}, undoes another" if one.undoes else kind
+
+
+def own_reference(one: Movement) -> str | None:
+    """The reference that somebody gave; without one, a form's own id is used."""
+    return None if (one.reference or "").startswith("page ") else one.reference
 
 
 def require_movement(work: Work, id: str) -> MovementRecord:
@@ -78,7 +83,6 @@ def require_movement(work: Work, id: str) -> MovementRecord:
 
 
 def _page(one: Movement) -> str:
-    """The page of the account."""
     kind, *names = one.account.split(" ")
     return path_of({"wallet": "wallets", "peer": "peers"}.get(kind, "assets"), *names)
 
@@ -89,11 +93,17 @@ MOVEMENT: Final = Shape(
     Column("What", _what),
     Column("Amount", "amount", "number"),
     Column("Asset", "asset_code", listed="in files"),
-    Column("Reference", "reference", "long"),
+    Column("Reference", "reference", "long", listed="in files"),
+    Column("Reference", own_reference, "long", listed="on pages"),
     read=require_movement,
     name=lambda one: one.account.partition(" ")[2],
     undo="/movements/{id}/undo",
 )
+
+
+def form(button: str, about: Shape, done: str, **others: Any) -> OperationForm:
+    """The form of an operation that moves an amount; `done` goes on after the amount."""
+    return OperationForm(button, about, f"{{asset_code}} {{amount:money}} {done}", moves_money=True, **others)
 
 
 def move(work: Work, account_id: int, kind: MovementKind, text: str, reference: str | None = None) -> MovementRecord:
@@ -170,7 +180,6 @@ def _check_free(work: Work, account: NamedAccount, amount: int) -> None:
 def _find(
     work: Work, account: NamedAccount, kind: MovementKind, amount: int, reference: str | None
 ) -> MovementRecord | None:
-    """The movement with this reference, if there is one."""
     if reference is None:
         return None
     check_reference(reference)
@@ -178,9 +187,9 @@ def _find(
     if found is not None and (found.undone_by or (found.kind, found.amount) != (kind, amount)):
         was = describe_amount(found.amount, account.asset)
         over = " that was undone" if found.undone_by else ""
+        whose = f"that of a {found.kind} of {was}{over}"
         raise WrongState(
-            f"The reference {reference!r} is that of a {found.kind} of {was}{over}; give each movement one of its own",
-            reference=reference,
+            f"The reference {reference!r} is {whose}; give each movement one of its own", reference=reference
         )
     return found
 

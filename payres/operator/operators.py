@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 from payres.core.process.settings import local_url
-from payres.core.protocol.clock import format_time, format_time_if_any
+from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import WrongState, require
 from payres.core.protocol.urls import LINK_PATH, is_loopback
 from payres.core.protocol.wire import Resource
@@ -17,7 +17,8 @@ from payres.core.store import server
 from payres.core.store.work import Work
 from payres.html import sign_in
 from payres.html.store.sessions import delete_sessions, end_access
-from payres.operator.declarations import CommandLine, Listing, OperationForm, check_name, operation, said
+from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import check_name, said
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store import operators
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord, find_operator
@@ -34,10 +35,6 @@ class ShownLink(Resource, frozen=True, kw_only=True):
     expires_at: str
 
 
-def shown_link(_: Work, made: ShownLink) -> ShownLink:
-    return made
-
-
 class Operator(Resource, frozen=True, kw_only=True):
     """`state` is `active` with a password, `invited` with a link that sets one, else `locked out`; `sessions` is the
     number of browsers that are signed in."""
@@ -52,14 +49,8 @@ class Operator(Resource, frozen=True, kw_only=True):
 
 def operator(work: Work, record: OperatorRecord) -> Operator:
     until, sessions, last = operators.access_of(work, record.id, work.now)
-    return represent(
-        Operator,
-        record,
-        state="active" if record.password_hash else "invited" if until else "locked out",
-        link_expires_at=format_time_if_any(until),
-        sessions=sessions,
-        last_sign_in_at=format_time_if_any(last),
-    )
+    state = "active" if record.password_hash else "invited" if until else "locked out"
+    return represent(Operator, record, state=state, link_expires_at=until, sessions=sessions, last_sign_in_at=last)
 
 
 def require_operator(work: Work, name: str) -> OperatorRecord:
@@ -79,7 +70,7 @@ OPERATOR: Final = Shape(
     page="/operators/{name}",
 )
 LINK: Final = Shape(
-    shown_link,
+    None,
     fact("Link", "url", "secret"),
     Column("Role", "role"),
     Column("Works until (UTC)", "expires_at", "time"),
@@ -106,11 +97,10 @@ def list_operators(work: Work) -> Sequence[OperatorRecord]:
 
 @operation(
     shows=LINK,
-    command=CommandLine("admin link", "--name ann", text=lambda made: str(made.url)),
+    command=CommandLine("admin link", "--name ann", text="{url}"),
     form=OperationForm(
         "Make the link",
         title="New operator",
-        path="/new-operator",
         lists="/operators",
         will="You get a link to hand over yourself. It sets a password, works once, and for 15 minutes.",
         moves_money=True,
@@ -184,14 +174,9 @@ def sign_out(work: Work, name: str) -> OperatorRecord:
 
 
 @operation(
-    command=CommandLine("admin remove NAME", "ann", text=lambda one: f"{one.name} is no operator any more"),
+    command=CommandLine("admin remove NAME", "ann", text="{name} is no operator any more"),
     form=OperationForm(
-        "Remove",
-        OPERATOR,
-        "{name} is no operator any more",
-        "Remove this operator",
-        back="/operators",
-        ends=True,
+        "Remove", OPERATOR, "{name} is no operator any more", "Remove this operator", back="/operators", ends=True
     ),
 )
 def remove_operator(work: Work, name: str) -> Operator:

@@ -21,8 +21,7 @@ from payres.core.store.server import record_base_url
 from payres.core.store.wallets import count_wallets
 from payres.html.sign_in import PasswordGate, SignInGuard
 from payres.operator import monitoring
-from payres.operator.backup_schedule import keep_schedule
-from payres.operator.backups import record_takeover, require_current
+from payres.operator.backups import require_current
 from payres.operator.invariant_checks import PAUSE_SECONDS, BackgroundCheck
 from payres.operator.services import AdminHosts, LongWorks, OperatorServices, Readiness, operator_of
 from payres.operator.store.operators import OF_OPERATORS
@@ -51,8 +50,10 @@ async def _open(opening: Opening) -> None:
 def _workers(context: Context, opening: Opening) -> Iterator[Background]:
     if not is_loopback(context.urls.host):
         http = opening.client(Bounds(untrusted_hosts=False), is_private=True)  # its own address may be a private one
-        yield watch_base_url(context.database, http, context.settings.base_url, record_takeover)
+        yield watch_base_url(context.database, http, context.settings.base_url)
     if context.settings.backup_every:
+        from payres.operator.long_work import keep_schedule  # loads the operations
+
         yield keep_schedule(context)
     step = partial(store_missing_rates, context.database, context.metrics)
     yield Worker("the notes of missing rates", context.database, step, PAUSE_SECONDS).run()

@@ -14,16 +14,7 @@ from payres.core.protocol.wire import List, Resource, Text
 from payres.core.store import events, payments
 from payres.core.store.events import EventRecord
 from payres.core.store.grants import GRANTS
-from payres.core.store.payments import (
-    INCOMING,
-    OUTGOING,
-    QUOTES,
-    REFUNDS,
-    IncomingRecord,
-    QuoteRecord,
-    RefundRecord,
-    RefundState,
-)
+from payres.core.store.payments import INCOMING, OUTGOING, QUOTES, REFUNDS, QuoteRecord, RefundRecord, RefundState
 from payres.core.store.rows import PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Units, Work
@@ -33,9 +24,10 @@ from payres.interledger.store import packets
 from payres.interledger.store.checkouts import Stage, checkouts_of
 from payres.interledger.store.peers import find_peer
 from payres.operator import grants, ledger, refunds
-from payres.operator.declarations import CommandLine, DecimalText, OperationForm, Reference, operation, said
+from payres.operator.declarations import CommandLine, OperationForm, operation
 from payres.operator.deliveries import EventDelivery, deliveries_of, event_delivery
 from payres.operator.grants import Grant
+from payres.operator.inputs import DecimalText, Reference, said
 from payres.operator.ledger import LedgerEntry
 from payres.operator.payments import PAYMENT, Payment, PaymentName, payment, require_payment
 from payres.operator.peers import Peer, peer
@@ -123,7 +115,7 @@ class PaymentEvent(Resource, frozen=True, kw_only=True):
     sequence: int
     id: str
     type: str
-    timestamp: str
+    timestamp: Time
     deliveries: list[EventDelivery]
 
 
@@ -192,7 +184,7 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
             represent(
                 PaymentEvent,
                 one,
-                timestamp=format_time(one.created_at),
+                timestamp=one.created_at,
                 deliveries=[event_delivery(each) for each in deliveries_of(work, one)],
             )
             for one in _events(work, record, entries, sent_back)
@@ -211,7 +203,7 @@ Receiver = Annotated[
     form=OperationForm(
         "Refund",
         PAYMENT,
-        done="Of the payment, {asset_code} {refunded:money} went back so far, or are on their way",
+        done="{asset_code} {refunded:money} of {asset_code} {moved:money} went back so far, or are on their way",
         will=[
             "Send back what came in: to the wallets here that paid, the last one first, or to a wallet address.",
             "Without an amount, all that is left. Fees stay, and grants count the money as spent.",
@@ -266,15 +258,12 @@ def shown_refund(work: Work, record: RefundRecord) -> Refund:
     return represent(
         Refund,
         record,
-        incoming_payment=record.incoming_payment_id,
-        outgoing_payment=record.outgoing_payment_id,
-        return_payment=record.return_payment_id,
+        receiver,
         receiver=receiver.path,
         payer=payer.path if payer else None,
         to=record.wallet_address,
         amount=format_decimal(record.amount, receiver.asset),
         sent=format_decimal(record.counted, receiver.asset),
-        asset_code=receiver.asset_code,
         returned=format_decimal(record.returned, returned),
         returned_asset_code=returned.code,
     )
@@ -315,16 +304,12 @@ class Moment(NamedTuple):
     said: Sequence[Cell]
 
 
-def is_above_zero(amount: str) -> bool:
-    return bool(amount.strip("0."))
-
-
 def _sum(direction: str, member: str) -> Callable[[PaymentHistory], str | None]:
     """A member for payments of one direction only; the refunded amount only if there is one."""
 
     def said(one: PaymentHistory) -> str | None:
         found = getattr(one.payment, member) if one.payment.direction == direction else None
-        is_said = found is not None and (member != "refunded" or is_above_zero(found))
+        is_said = found is not None and (member != "refunded" or found.strip("0."))
         return f"{one.payment.asset_code} {found}" if is_said else None
 
     return said
@@ -368,12 +353,7 @@ def _event_line(event: PaymentEvent) -> str:
     return f"Event {event.sequence}, {event.type}{sent}."
 
 
-@operation(
-    "GET /payments/{id} payments:read",
-    HISTORY,
-    command=CommandLine("payment show ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", text=_text),
-    noun="payment_history",
-)
+@operation("GET /payments/{id} payments:read", HISTORY, command=CommandLine("payment show ID", text=_text))
 def show_payment(work: Work, id: PaymentName) -> PaymentRecord:
     """Show a payment with its history.
 
@@ -408,7 +388,6 @@ def _folded(same: Sequence[Moment]) -> Moment:
 
 
 def _agreed(history: PaymentHistory) -> Iterator[Moment]:
-    """The moments of the grant and the quote."""
     grant, quote = history.grant, history.quote
     if grant is not None:
         asked = f"The client {grant.client} asked for "
@@ -498,17 +477,11 @@ def _moment(at: str, *said: Cell | str) -> Moment:
     return Moment(Cell(at, "second"), [Cell(one) if isinstance(one, str) else one for one in said])
 
 
-def _list_checkouts(work: Work, payment: IncomingRecord) -> list[Checkout]:
+def _list_checkouts(work: Work, payment: payments.IncomingRecord) -> list[Checkout]:
     """The newest of an incoming payment, oldest first."""
-    asset = WALLETS.by_id(work, payment.wallet_address_id).asset
+    wallet = WALLETS.by_id(work, payment.wallet_address_id)
     return [
-        represent(
-            Checkout,
-            one,
-            amount=format_decimal(one.amount, asset),
-            asset_code=asset.code,
-            changed_at=format_time(one.changed_at),
-        )
+        represent(Checkout, one, wallet, amount=format_decimal(one.amount, wallet.asset))
         for one in reversed(checkouts_of(work, payment.id, MAX_SHOWN))
     ]
 

@@ -17,16 +17,8 @@ from payres.core.store.payments import Direction
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
-from payres.operator.declarations import (
-    CommandLine,
-    DecimalText,
-    Listing,
-    Name,
-    TimeText,
-    operation,
-    require_time,
-    said,
-)
+from payres.operator.declarations import CommandLine, Listing, operation
+from payres.operator.inputs import DecimalText, Name, TimeText, require_time, said
 from payres.operator.shapes import Cell, Column, Shape, Time, represent
 from payres.operator.store import all_payments
 from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, PaymentState
@@ -69,6 +61,7 @@ def payment(work: Work, record: PaymentRecord) -> Payment:
     return represent(
         Payment,
         record,
+        wallet,
         state=record.state_at(work.now),
         wallet=wallet.path,
         wallet_address=work.urls.wallet(wallet.path),
@@ -76,10 +69,7 @@ def payment(work: Work, record: PaymentRecord) -> Payment:
         amount=None if record.amount is None else format_decimal(int(record.amount), wallet.asset),
         moved=format_decimal(record.moved, wallet.asset),
         refunded=format_decimal(refunded, wallet.asset),
-        asset_code=wallet.asset_code,
-        asset_scale=wallet.asset_scale,
         receiver_wallet=_receiver_wallet(work, record),
-        grant=record.grant_id,
         refund_of=_refund_of(work, record),
         metadata=None if record.metadata is None else Raw(record.metadata.encode()),
     )

@@ -18,7 +18,7 @@ from payres.core.protocol.visible import is_visible
 from payres.core.protocol.wire import Resource, Scale, Text, require_amount
 from payres.core.remote.ip_addresses import names_private_host
 from payres.core.store import server
-from payres.core.store.accounts import ACCOUNTS, ASSETS
+from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
@@ -26,19 +26,8 @@ from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PEERS, PeerRecord
 from payres.operator import movements
 from payres.operator.assets import open_asset
-from payres.operator.declarations import (
-    MAX_NAME_LENGTH,
-    CommandLine,
-    Currency,
-    DecimalText,
-    Listing,
-    Name,
-    OperationForm,
-    Reference,
-    Sum,
-    operation,
-    said,
-)
+from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import MAX_NAME_LENGTH, Currency, DecimalText, Name, Reference, Sum, said
 from payres.operator.movements import MOVEMENT
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
@@ -191,19 +180,17 @@ def show_peer(work: Work, name: str) -> PeerRecord:
         "  --url https://first-bank.example/ilp --outgoing-token-file to-first-bank \\\n"
         "  --incoming-token-file from-first-bank --credit-limit 1000.00 --max-packet 10000",
     ),
-    form=OperationForm(
-        "Add the peer", done="{name} is a peer from now on", title="New peer", path="/new-peer", lists="/peers"
-    ),
+    form=OperationForm("Add the peer", done="{name} is a peer from now on", title="New peer", lists="/peers"),
 )
 def add_peer(
     work: Work,
     name: Name,
-    ilp_address: Annotated[Text, said("The peer's address, such as test.first-bank.", metavar="ADDRESS")],
+    ilp_address: Annotated[Text, said("Such as test.first-bank.", metavar="ADDRESS", label="ILP address")],
     asset_code: Annotated[
-        Currency, said("The currency between the two, such as USD.", option="--asset", metavar="CODE")
+        Currency, said("The currency between the two, such as USD.", option="--asset", metavar="CODE", label="Currency")
     ],
-    asset_scale: Annotated[Scale, said("Its number of decimals: 2 for cents.", option="--scale")],
-    url: Annotated[Text, said("Where the peer takes packets (POST).", metavar="URL")],
+    asset_scale: Annotated[Scale, said("Its number of decimals: 2 for cents.", option="--scale", label="Decimals")],
+    url: Annotated[Text, said("Where the peer takes packets (POST).", metavar="URL", label="URL")],
     outgoing_token: Annotated[PeerToken, said("What we show the peer.")],
     incoming_token: Annotated[PeerToken, said("What the peer shows us.")],
     max_packet: Annotated[int, said(f"{MAX_PACKET}.", metavar="N", ge=1, le=MAX_LEDGER)] | None = None,
@@ -265,7 +252,7 @@ def add_peer(
 def change_peer(
     work: Work,
     name: str,
-    url: Annotated[Text | None, said("Where the peer takes packets now.", metavar="URL")] = None,
+    url: Annotated[Text | None, said("Where the peer takes packets now.", metavar="URL", label="URL")] = None,
     outgoing_token: Annotated[PeerToken | None, said("What we show the peer from now on.")] = None,
     incoming_token: Annotated[PeerToken | None, said("What the peer shows us from now on.")] = None,
     max_packet: Annotated[int, said(f"{MAX_PACKET}; 0 for any.", metavar="N", ge=0, le=MAX_LEDGER)] | None = None,
@@ -278,28 +265,23 @@ def change_peer(
     The asset and the address of a peer cannot be changed: remove the peer and add it again.
     """
     peer = require_peer(work, name)
-    columns: dict[str, Any] = {"max_packet": peer.max_packet}
+    columns: dict[str, Any] = {"max_packet": peer.max_packet if max_packet is None else max_packet or None}
     if url is not None:
         _check_url(work, url)
         columns["url"] = url
-    if max_packet is not None:
-        columns["max_packet"] = max_packet or None
     if outgoing_token is not None:
         columns["outgoing_token"] = _encrypted_token(work, outgoing_token)
     if incoming_token is not None:
         columns["incoming_token_hash"] = _hashed_token(work, incoming_token, peer.id)
     PEERS.update(work, peer.id, **columns)
     tokens = {"outgoing": outgoing_token, "incoming": incoming_token}
-    limit = None
-    if credit_limit is not None:
-        limit = require_amount(credit_limit, ASSETS.by_id(work, peer.asset_id).asset, least=0)
-        _set_credit_limit(work, peer, limit)
+    limit = None if credit_limit is None else _set_credit_limit(work, peer, credit_limit)
     _change_routes(work, peer, add_routes, remove_routes)
     changed = {
         "url": url,
         "tokens": [which for which, token in tokens.items() if token] or None,
         "maxPacket": max_packet,
-        "creditLimit": None if limit is None else format_decimal(limit, peer.asset),
+        "creditLimit": limit,
         "addRoutes": add_routes or None,
         "removeRoutes": remove_routes or None,
     }
@@ -328,7 +310,7 @@ def write_note(work: Work, name: str, note: PeerNote) -> PeerRecord:
 @operation(
     "DELETE /peers/{name} peers:write",
     PEER,
-    command=CommandLine("peer remove NAME", "first-bank", text=lambda removed: f"The peer {removed.name} is removed"),
+    command=CommandLine("peer remove NAME", "first-bank", text="The peer {name} is removed"),
     form=OperationForm(
         "Remove", PEER, done="{name} is no peer any more", title="End this peering", back="/peers", ends=True
     ),
@@ -358,16 +340,15 @@ def unsettled(work: Work, peer: PeerRecord) -> WrongState | None:
         )
     unresolved, _ = packets.count_and_sum(work, peer.id, "doubtful")
     if unresolved:
-        return WrongState(
-            f"Some packets to the peer {name} are unresolved: resolve them, then remove the peer",
-            advice=f"`payres peer unresolved {name}` lists them, and `payres peer resolve` resolves each",
-        )
+        advice = f"`payres peer unresolved {name}` lists them, and `payres peer resolve` resolves each"
+        sentence = f"Some packets to the peer {name} are unresolved: resolve them, then remove the peer"
+        return WrongState(sentence, advice=advice)
     if peer.balance:
-        command = f"payres peer {'withdraw' if peer.balance > 0 else 'deposit'} {name} {_decimal(peer, peer.balance)}"
+        owed, verb = format_decimal(abs(peer.balance), peer.asset), "withdraw" if peer.balance > 0 else "deposit"
         settle = "pay that, then record it" if peer.balance > 0 else "when that has been paid, record it"
         who = describe_balance(peer)
         sentence = f"{who[0].upper()}{who[1:]}: {settle}, then remove the peer"
-        return WrongState(sentence, advice=f"`{command}` records it")
+        return WrongState(sentence, advice=f"`payres peer {verb} {name} {owed}` records it")
     return None
 
 
@@ -381,14 +362,7 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[M
     "POST /peers/{name}/deposits peers:write",
     MOVEMENT,
     command=CommandLine("peer deposit NAME AMOUNT", "first-bank 100.00", then=PEER),
-    form=OperationForm(
-        "Record it",
-        PEER,
-        done="{asset_code} {amount:money} came in: {standing}",
-        title="They paid us",
-        path="/peers/{name}/deposit",
-        moves_money=True,
-    ),
+    form=movements.form("Record it", PEER, "came in: {standing}", title="They paid us", path="/peers/{name}/deposit"),
 )
 def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Record what the peer paid us outside of payres. The peer then owes us less, or we owe it more."""
@@ -400,14 +374,7 @@ def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = No
     "POST /peers/{name}/withdrawals peers:write",
     MOVEMENT,
     command=CommandLine("peer withdraw NAME AMOUNT", "first-bank 100.00", then=PEER),
-    form=OperationForm(
-        "Record it",
-        PEER,
-        done="{asset_code} {amount:money} went out: {standing}",
-        title="We paid them",
-        path="/peers/{name}/withdraw",
-        moves_money=True,
-    ),
+    form=movements.form("Record it", PEER, "went out: {standing}", title="We paid them", path="/peers/{name}/withdraw"),
 )
 def withdraw(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Record what we paid the peer outside of payres.
@@ -418,9 +385,11 @@ def withdraw(work: Work, name: str, amount: Sum, reference: Reference | None = N
     return movements.move(work, require_peer(work, name).account_id, "withdrawal", amount, reference)
 
 
-def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:
+def _set_credit_limit(work: Work, peer: PeerRecord, text: str) -> str:
+    """Returns the limit with all its decimals."""
+    limit = require_amount(text, peer.asset, least=0)
     try:
-        ledger.set_floor(work, peer.account_id, -credit_limit)
+        ledger.set_floor(work, peer.account_id, -limit)
         peers.forget_error(work, peer.id, ABOVE_LIMIT)
     except ledger.NotEnough as lack:
         used = describe_amount(peer.held - peer.balance, peer.asset)
@@ -428,27 +397,23 @@ def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:
             f"The peer {peer.name} uses {used} of its credit, packets in flight included; the limit"
             " cannot be lower than that"
         ) from lack
+    return format_decimal(limit, peer.asset)
 
 
 def _change_routes(work: Work, peer: PeerRecord, add: Sequence[str], remove: Sequence[str]) -> None:
     _check_routes(work, add)
     for prefix in remove:
         if not peers.delete_route(work, peer.id, prefix):
-            raise InvalidRequest(
-                f"The peer {peer.name} has no route {prefix!r}",
-                advice=f"`payres peer show {peer.name}` lists its routes",
-                field="routes",
-            )
+            advice = f"`payres peer show {peer.name}` lists its routes"
+            raise InvalidRequest(f"The peer {peer.name} has no route {prefix!r}", advice=advice, field="routes")
     for prefix in add:
         peers.add_route(work, peer.id, prefix)
 
 
 def _check_peer_name(work: Work, name: str) -> None:
     if not _NAME.fullmatch(name):
-        raise InvalidRequest(
-            f"{name!r} cannot be a peer's name: use 1 to 64 letters, digits and - . _ ~, such as first-bank",
-            field="name",
-        )
+        sentence = f"{name!r} cannot be a peer's name: use 1 to 64 letters, digits and - . _ ~, such as first-bank"
+        raise InvalidRequest(sentence, field="name")
     if peers.find_peer(work, name) is not None:
         raise WrongState(f"There is a peer {name} already; choose another name", name=name)
 
@@ -457,10 +422,8 @@ def _check_address(work: Work, address: str) -> None:
     if not is_ilp_address(address):
         raise InvalidRequest(f"{address!r} is not an ILP address such as test.first-bank", field="ilp_address")
     if address == work.settings.ilp_address:
-        raise InvalidRequest(
-            f"{address} is this server's own ILP address; a peer has another (see the setting ilp_address)",
-            field="ilp_address",
-        )
+        sentence = f"{address} is this server's own ILP address; a peer has another (see the setting ilp_address)"
+        raise InvalidRequest(sentence, field="ilp_address")
     _check_scheme(address, "ilp_address")
 
 
@@ -523,7 +486,3 @@ def _check_token(which: str, token: str) -> None:
             " without spaces",
             field=f"{which}_token",
         )
-
-
-def _decimal(peer: PeerRecord, amount: int) -> str:
-    return format_decimal(abs(amount), peer.asset)

@@ -27,21 +27,8 @@ from payres.core.protocol.amounts import Offer, Terms, describe_amount, format_d
 from payres.core.protocol.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState, require
 from payres.core.protocol.urls import canonical, canonical_url
 from payres.core.protocol.wire import require_amount
-from payres.core.store import representations, server
-from payres.core.store.payments import (
-    INCOMING,
-    OUTGOING,
-    REFUNDS,
-    IncomingRecord,
-    RefundRecord,
-    came_back,
-    count_under,
-    delivered_here,
-    open_part,
-    open_parts,
-    refunds_under,
-    sent_back,
-)
+from payres.core.store import payments, representations, server
+from payres.core.store.payments import INCOMING, OUTGOING, REFUNDS, IncomingRecord, RefundRecord
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Work
 
@@ -90,13 +77,13 @@ def plan(work: Work, wanted: WantedRefund, offered: int | None = None) -> Refund
     if wanted.to is not None and canonical_url(wanted.to) is None:
         raise InvalidRequest("to must be a wallet address, such as https://other.example/alice", field="to")
     asked = None if wanted.amount is None else require_amount(wanted.amount, receiver.asset)
-    made = refunds_under(work, payment.id, wanted.reference)
+    made = payments.refunds_under(work, payment.id, wanted.reference)
     if made:
         return _continued(work, RefundPlan(wanted, payment, receiver, _amount_of(work, made, receiver)), made, asked)
-    came, left, origin = 0, payment.received - sent_back(work, payment.id), "payment"
+    came, left, origin = 0, payment.received - payments.sent_back(work, payment.id), "payment"
     if wanted.to is not None:
-        came = payment.received - delivered_here(work, payment.id)
-        left, origin = came - sent_back(work, payment.id, remote=True), "payment came from other servers and"
+        came = payment.received - payments.delivered_here(work, payment.id)
+        left, origin = came - payments.sent_back(work, payment.id, remote=True), "payment came from other servers and"
     amount = asked if asked is not None else offered or left
     if not 0 < amount <= left:
         most = f"Only {describe_amount(left, receiver.asset)}" if left > 0 else "Nothing"
@@ -128,7 +115,7 @@ def make(work: Work, found: RefundPlan, first: int = 0, offer: Offer | None = No
     """
     wanted, receiver = found.wanted, found.receiver
     made = len(found.made) + first
-    if count_under(work, found.payment.id, wanted.reference) != made:
+    if payments.count_under(work, found.payment.id, wanted.reference) != made:
         raise _changed()
     if made == 0:
         shown = f"{format_decimal(found.amount, receiver.asset)} {receiver.asset_code}"
@@ -166,7 +153,7 @@ def _with_parts(work: Work, found: RefundPlan, amount: int) -> RefundPlan:
     WrongState, InsufficientFunds, InvalidAmount.
     """
     parts, receiver = [], found.receiver
-    for payer_id, left in open_parts(work, found.payment.id):
+    for payer_id, left in payments.open_parts(work, found.payment.id):
         part = min(left, amount)
         if part:
             amount -= part
@@ -200,8 +187,8 @@ def _returned(work: Work, receiver: WalletRecord, payer_id: str, amount: int) ->
     if wallet.asset_id == receiver.asset_id:
         return wallet, amount
     taken, net = payer.terms.receive, payer.terms.debit - payer.terms.fee
-    sent = taken - open_part(work, payer_id) + amount
-    returned = sent * net // taken - came_back(work, payer_id)
+    sent = taken - payments.open_part(work, payer_id) + amount
+    returned = sent * net // taken - payments.came_back(work, payer_id)
     if not returned:
         raise InvalidAmount("Of this amount nothing would arrive in the payer's currency; send back more at once")
     return wallet, returned
@@ -212,7 +199,7 @@ def _changed() -> WrongState:
 
 
 def _send_back(work: Work, found: RefundPlan, payer_id: str, amount: int) -> RefundRecord:
-    if amount > open_part(work, payer_id):
+    if amount > payments.open_part(work, payer_id):
         raise _changed()
     receiver = found.receiver
     wallet, returned = _returned(work, receiver, payer_id, amount)
@@ -233,9 +220,9 @@ def _send_back(work: Work, found: RefundPlan, payer_id: str, amount: int) -> Ref
     except ledger.NotEnough as lack:
         reason = lack.account.kind
         code = (receiver if reason == "wallet" else wallet).asset_code
+        free = f"{lack.free} {code} free, in the smallest unit"
         raise InsufficientFunds(
-            f"The {reason} has {lack.free} {code} free, in the smallest unit, which is less than the refund needs",
-            reason=reason,
+            f"The {reason} has {free}, which is less than the refund needs", reason=reason
         ) from lack
     data = representations.refund_event(work.urls, made, receiver.asset, wallet.asset)
     work.emit("refund.completed", made.id, data, receiver.id)
@@ -244,7 +231,7 @@ def _send_back(work: Work, found: RefundPlan, payer_id: str, amount: int) -> Ref
 
 def _send_to(work: Work, found: RefundPlan, to: str, reference: str, offer: Offer | None) -> RefundRecord:
     """Makes an outgoing payment with this server as its client; a local wallet gets it in this unit."""
-    if found.amount > found.came - sent_back(work, found.payment.id, remote=True):
+    if found.amount > found.came - payments.sent_back(work, found.payment.id, remote=True):
         raise _changed()
     sender = found.receiver
     client_id = own_client(work)

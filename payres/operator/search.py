@@ -1,6 +1,5 @@
 """One search for everything that has a page, by what an operator knows of it: a name, an address, an amount, an id."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -17,17 +16,17 @@ from payres.core.store.wallets import WalletRecord, find_wallet
 from payres.core.store.work import Work
 from payres.html.language import Language, Mistyped, typed_amount
 from payres.interledger.store.peers import list_peers
-from payres.operator.api_keys import API_KEY, ApiKey, key_of_actor
+from payres.operator.api_keys import API_KEY, ApiKey, key_of_actor, list_api_keys
 from payres.operator.audit import ENTRY, AuditEntry
-from payres.operator.declarations import CommandLine, Name, operation, said
+from payres.operator.declarations import CommandLine, operation
 from payres.operator.grants import GRANT, Grant
+from payres.operator.inputs import Name, said
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER, Peer
 from payres.operator.shapes import Shape, labelled
 from payres.operator.store import search as store
 from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, page_of_payments
-from payres.operator.store.operators import list_api_keys
-from payres.operator.store.search import Condition, contains, find_newest
+from payres.operator.store.search import Condition, contains, contains_in_json, find_newest
 from payres.operator.wallets import WALLET, Wallet
 from payres.operator.webhooks import WEBHOOK, Webhook
 from payres.webhooks.store.webhooks import list_webhooks
@@ -69,11 +68,10 @@ class Sought(NamedTuple):
         return [one for one, said in found if any(self.text in text for text in said) or str(one.id) in self.ids]
 
     def inside(self, key: str, *columns: str, in_json: str = "NULL") -> Sequence[Condition]:
-        """The condition that one of these columns has it, or the key if it may be a part of an id; or a text in a
-        column of JSON, however it is escaped there."""
-        spelled = (json.dumps(form, ensure_ascii=is_ascii)[1:-1] for form in self.forms for is_ascii in (True, False))
+        """The conditions that one of these columns has it, or the key if it may be a part of an id; or a text in a
+        column of JSON."""
         keys = [key] if _PART_OF_ID.fullmatch(self.text) else []
-        return contains([*columns, *keys], self.forms), contains([in_json], {*spelled})
+        return contains([*columns, *keys], self.forms), contains_in_json(in_json, self.forms)
 
 
 def _text(results: SearchResults) -> str:
@@ -115,7 +113,7 @@ def _wallets(work: Work, sought: Sought) -> Sequence[WalletRecord]:
 
 
 def _payments(work: Work, sought: Sought) -> Sequence[PaymentRecord]:
-    named = [PAYMENTS.by_id(work, one) for one in store.payments_named(work, sought.ids)]
+    named = [PAYMENTS.by_id(work, one) for one in store.find_named(work, store.OF_PAYMENTS, sought.ids)]
     conditions = [*sought.inside("p.id", "p.receiver", in_json="p.metadata")]
     for asset in list_assets(work):
         with suppress(Mistyped):
@@ -129,7 +127,7 @@ def _payments(work: Work, sought: Sought) -> Sequence[PaymentRecord]:
 
 
 def _grants(work: Work, sought: Sought) -> Sequence[GrantRecord]:
-    named = [GRANTS.by_id(work, one) for one in store.grants_named(work, sought.ids)]
+    named = [GRANTS.by_id(work, one) for one in store.find_named(work, store.OF_GRANTS, sought.ids)]
     of_wallets = store.of_wallets([one.id for one in sought.wallets])
     conditions = [*sought.inside("g.id", "g.client_name", "c.identity"), of_wallets]
     return _once([*named, *find_newest(work, store.GRANTS_OF_CLIENTS, conditions, MOST + 1)])

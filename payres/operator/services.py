@@ -58,14 +58,12 @@ class AdminHosts:
         client = scope.get("client")
         if client is None or len(hosts) != 1:
             return False
-        return self._is_good_address(client[0], is_forwarded=not names.isdisjoint(FORWARDED)) and self._is_good_name(
-            hosts[0].decode("latin-1")
-        )
+        is_forwarded = not names.isdisjoint(FORWARDED)
+        return self._is_good_address(client[0], is_forwarded) and self._is_good_name(hosts[0].decode("latin-1"))
 
-    def _is_good_address(self, text: str, *, is_forwarded: bool) -> bool:
+    def _is_good_address(self, text: str, is_forwarded: bool) -> bool:
         address = _address(text)
-        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-            address = address.ipv4_mapped
+        address = getattr(address, "ipv4_mapped", None) or address
         if address is None:
             return False
         is_here = address.is_loopback and not is_forwarded

@@ -108,17 +108,21 @@ class Column(NamedTuple):
     titles: bool = False
 
     def cell(self, thing: Any) -> Cell:
-        """The value of a thing in this column."""
+        """The value of a thing in this column: empty for None; for a list, its texts separated by spaces."""
         found = attrgetter(self.value)(thing) if isinstance(self.value, str) else self.value(thing)
         if isinstance(found, Cell):
             return found
-        cell = cell_of(found, self.kind, self.section)
+        if found is None or found == "":
+            return Cell("", "text" if self.kind in TIMES else self.kind)
+        text = " ".join(found) if isinstance(found, list | tuple) else str(found)
         is_amount = self.kind == "number" and isinstance(found, str) and isinstance(self.value, str)
-        return msgspec.structs.replace(cell, unit=getattr(thing, "asset_code", "")) if is_amount else cell
+        unit = getattr(thing, "asset_code", "") if is_amount else ""
+        return Cell(text, self.kind, path_of(self.section, text) if self.section else None, unit)
 
 
 class Shape:
-    """How operators see things of one kind: `show` turns a record of the store into the struct of an answer.
+    """How operators see things of one kind: `show` turns a record of the store into the struct of an answer; None if
+    rules return the struct.
 
     `read` finds the record by the names in the path of an endpoint or of its `page`, whose heading is its `name`. The
     first of these names is the `member` of the struct, if that is called otherwise. `undo` is the path of the form that
@@ -127,7 +131,7 @@ class Shape:
 
     def __init__(
         self,
-        show: Callable[[Work, Any], Any],
+        show: Callable[[Work, Any], Any] | None,
         *columns: Column,
         read: Callable[..., Any] | None = None,
         page: str = "",
@@ -135,7 +139,7 @@ class Shape:
         member: str = "",
         undo: str = "",
     ) -> None:
-        self.show = show
+        self.show: Any = show
         self.columns = columns
         self.read = read
         self.page = page
@@ -179,13 +183,14 @@ class Shape:
         return labelled(*((label, cell.printed) for label, cell in facts_of(columns, thing) if cell.text))
 
 
-def represent(struct: type[R], record: object, **made: Any) -> R:
-    """A struct from a record: the members in `made`, and the others from the record's fields of the same names; those
-    that are a `Time` as texts."""
+def represent(struct: type[R], *records: object, **made: Any) -> R:
+    """A struct from records: the members in `made`, and the others from the first record with a field of the same name,
+    or of the name and `_id`; those that are a `Time` as texts, which they are in microseconds UTC."""
     for name, is_time in _members(struct).items():
         if name not in made:
-            value = getattr(record, name)
-            made[name] = format_time(value) if is_time and value is not None else value
+            made[name] = next(getattr(one, key) for one in records for key in (name, f"{name}_id") if hasattr(one, key))
+        if is_time and isinstance(made[name], int):
+            made[name] = format_time(made[name])
     return struct(**made)
 
 
@@ -201,17 +206,7 @@ def fact(label: str, value: str | Callable[[Any], Any], kind: CellKind = "text",
 
 
 def facts_of(columns: Iterable[Column], thing: Any) -> list[Fact]:
-    """The labels and values of one thing."""
     return [(column.label, column.cell(thing)) for column in columns]
-
-
-def cell_of(value: object, kind: CellKind = "text", section: str | None = None) -> Cell:
-    """The cell of a value: empty for None; for a list, its texts separated by spaces. With a `section`, it links to the
-    page there."""
-    if value is None or value == "":
-        return Cell("", "text" if kind in TIMES else kind)
-    text = " ".join(value) if isinstance(value, list | tuple) else str(value)
-    return Cell(text, kind, path_of(section, text) if section else None)
 
 
 def path_of(*names: str) -> str:
@@ -255,7 +250,6 @@ class DataTable(NamedTuple):
 
 
 def make_table(name: str, columns: Sequence[Column], records: Iterable[Any], none: str) -> DataTable:
-    """The table of these records."""
     return DataTable(name, columns, [[column.cell(one) for column in columns] for one in records], none)
 
 

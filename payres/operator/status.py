@@ -1,7 +1,7 @@
 """The state of the server and its money: for the command, the operator's API and the overview."""
 
 import os
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -139,11 +139,8 @@ def _ledger(found: Status) -> str:
     return f"in order at {found.last_check_at}" if found.last_check_at else "not checked yet"
 
 
-def _amounts(kind: str) -> Callable[[Status], str]:
-    def amounts(found: Status) -> str:
-        return ", ".join(f"{one.asset_code} {one.balance}" for one in found.balances if one.kind == kind) or "none"
-
-    return amounts
+def _amounts(found: Status, kind: str) -> str:
+    return ", ".join(f"{one.asset_code} {one.balance}" for one in found.balances if one.kind == kind) or "none"
 
 
 def _last_day(found: Status) -> str:
@@ -184,7 +181,7 @@ STATUS: Final = Shape(
     fact("Last backup", lambda one: one.last_backup_at or "none by payres"),
     fact("Ledger", _ledger),
     fact("Wallets", lambda one: Cell(f"{one.wallets:,}", link="/admin/wallets")),
-    *(fact(label, _amounts(kind)) for kind, label in KINDS.items()),
+    *(fact(label, partial(_amounts, kind=kind)) for kind, label in KINDS.items()),
     fact("Last 24 hours", _last_day),
     fact("Being sent", lambda one: f"{one.sending:,} payments to other servers"),
     fact("Peers", _peers),

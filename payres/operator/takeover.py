@@ -4,7 +4,6 @@ A standby or a backup becomes a server's database by `payres restore`, which sto
 on `/readyz` when its database was restored, and compares that with the report at the base URL.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -17,7 +16,8 @@ from payres.core.protocol.errors import Unavailable
 from payres.core.remote.connection import FetchFailed
 from payres.core.remote.http import GuardedClient
 from payres.core.store.database import Database
-from payres.core.store.work import FailStop, Work
+from payres.core.store.work import FailStop
+from payres.operator.backups import record_takeover
 from payres.operator.store import status
 
 PAUSE_SECONDS: Final = 30.0
@@ -62,26 +62,20 @@ async def find_other(http: GuardedClient, base_url: str, restored_at: int | None
     return OtherServer(said.restored_at, (said.restored_at or "") > (own or ""))
 
 
-# Records the takeover by another server: this base URL, and when its database was restored.
-Record = Callable[[Work, str, str | None], None]
-
-
-async def watch_base_url(database: Database, http: GuardedClient, base_url: str, record: Record) -> None:
+async def watch_base_url(database: Database, http: GuardedClient, base_url: str) -> None:
     """Looks for another server regularly, until the database is in fail-stop."""
-    step = partial(look_once, database, http, base_url, record)
+    step = partial(look_once, database, http, base_url)
     await Worker("the search for another server at the base URL", database, step, PAUSE_SECONDS).run()
 
 
-async def look_once(database: Database, http: GuardedClient, base_url: str, record: Record) -> float:
-    """Stops all writing if another server has taken this one's place. Returns the seconds until the next look.
-
-    What `record` writes prevents this server from starting again.
-    """
+async def look_once(database: Database, http: GuardedClient, base_url: str) -> float:
+    """Stops all writing if another server has taken this one's place, and records that, which prevents this server from
+    starting again. Returns the seconds until the next look."""
     other = await find_other(http, base_url, await database.read(status.last_restore))
     if other is not None and other.is_later:
         restored_at = other.restored_at
         with suppress(Unavailable):  # if it cannot be stored now, the next start finds it again
-            await database.write(lambda work: record(work, base_url, restored_at))
+            await database.write(partial(record_takeover, base_url=base_url, restored_at=restored_at))
         sentence = f"another server has taken over {base_url}; its database was restored at {restored_at}"
         database.fail_stop(Superseded(sentence))
     return PAUSE_SECONDS

@@ -14,7 +14,6 @@ from msgspec.structs import asdict
 
 from payres.core.payments import ledger
 from payres.core.protocol.amounts import format_decimal
-from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import InsufficientFunds, WrongState, require
 from payres.core.protocol.wire import Resource
 from payres.core.store import accounts, server
@@ -28,7 +27,7 @@ from payres.interledger.store.packets import PACKETS, PacketRecord, TakenPacket
 from payres.interledger.store.peers import PeerRecord
 from payres.operator.declarations import Listing, OperationForm, operation
 from payres.operator.peers import require_peer
-from payres.operator.shapes import Column, Shape, Time
+from payres.operator.shapes import Column, Shape, Time, represent
 
 Resolution = Literal["delivered", "returned"]
 NONE: Final = "No packet is unresolved"
@@ -60,22 +59,14 @@ class ResolvedPacket(UnresolvedPacket, frozen=True, kw_only=True):
 def packet(work: Work, record: PacketRecord | TakenPacket) -> UnresolvedPacket:
     if isinstance(record, TakenPacket):
         peer, payment, wallet = record.peer, record.incoming_payment_id, record.wallet
-        id, expired_at, received_at = None, None, format_time(record.created_at)
+        times = {"expired_at": None, "received_at": record.created_at}
     else:
         peer, outgoing = _peer_of(work, record), payment_of(work, record)
         payment, wallet = outgoing.id, WALLETS.by_id(work, outgoing.wallet_address_id).path
-        id, expired_at, received_at = record.id, format_time(record.expires_at), None
-    return UnresolvedPacket(
-        id=id,
-        peer=peer.name,
-        payment=payment,
-        wallet=wallet,
-        amount=format_decimal(record.amount, peer.asset),
-        asset_code=peer.asset_code,
-        asset_scale=peer.asset_scale,
-        expired_at=expired_at,
-        received_at=received_at,
-    )
+        times = {"expired_at": record.expires_at, "received_at": None}
+    own = {"id": getattr(record, "id", None), "payment": payment, "wallet": wallet, **times}
+    amount = format_decimal(record.amount, peer.asset)
+    return represent(UnresolvedPacket, peer, peer=peer.name, amount=amount, **own)
 
 
 def require_unresolved(work: Work, id: str) -> PacketRecord:
@@ -121,7 +112,6 @@ PACKET: Final = Shape(
     "GET /peers/{name}/unresolved-packets peers:read",
     PACKET,
     listing=Listing("packets", NONE, "Unresolved packets of {name}"),
-    noun="unresolved_packets",
 )
 def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacket]:
     """List the unresolved packets of a peer and those to compare."""
@@ -142,7 +132,6 @@ def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacke
         moves_money=True,
         will=_will,
     ),
-    noun="unresolved_packets",
 )
 def resolve(work: Work, id: str, outcome: Resolution) -> ResolvedPacket:
     """Record the outcome of an unresolved packet."""
@@ -225,7 +214,9 @@ def unresolved_payment(work: Work, group: UnresolvedGroup) -> UnresolvedPayment:
         if payment is not None:
             receiver = work.urls.resource("incoming-payments", payment)
             least = packets.received_amount(work, peer, payment) - amount
-    return UnresolvedPayment(
+    return represent(
+        UnresolvedPayment,
+        peer,
         peer=peer.name,
         direction="incoming" if isinstance(one, TakenPacket) else "outgoing",
         payment=payment,
@@ -234,10 +225,8 @@ def unresolved_payment(work: Work, group: UnresolvedGroup) -> UnresolvedPayment:
         forwarded_to=forwarded_to,
         packets=len(group.packets),
         amount=format_decimal(amount, peer.asset),
-        asset_code=peer.asset_code,
-        asset_scale=peer.asset_scale,
-        first_at=format_time(min(times)),
-        last_at=format_time(max(times)),
+        first_at=min(times),
+        last_at=max(times),
         least=None if least is None else format_decimal(least, peer.asset),
         most=None if least is None else format_decimal(least + amount, peer.asset),
     )

@@ -22,19 +22,8 @@ from payres.html.sign_in import PasswordGate, make_link
 from payres.html.store.sessions import OF_WALLETS, delete_sessions, end_access
 from payres.operator import movements
 from payres.operator.assets import open_asset
-from payres.operator.declarations import (
-    Call,
-    CommandLine,
-    Currency,
-    Listing,
-    Name,
-    OperationForm,
-    Reference,
-    Sum,
-    check_name,
-    operation,
-    said,
-)
+from payres.operator.declarations import Call, CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import Currency, Name, Reference, Sum, check_name, said
 from payres.operator.movements import MOVEMENT
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
@@ -111,13 +100,7 @@ WALLET: Final = Shape(
 )
 
 
-def password_link(_: Work, made: PasswordLink) -> PasswordLink:
-    return made
-
-
-LINK: Final = Shape(password_link, fact("Link", "url", "secret"), fact("Works once, until (UTC)", "expires_at", "time"))
-
-
+LINK: Final = Shape(None, fact("Link", "url", "secret"), fact("Works once, until (UTC)", "expires_at", "time"))
 VIEWS: Final = {"All": "", "No password yet": "canSignIn=false", "Deactivated": "state=inactive"}
 
 
@@ -151,7 +134,6 @@ def list_wallets(work: Work) -> Sequence[WalletRecord]:
         "Open the wallet",
         done="The wallet {name} is open and empty; its owner needs a password link to sign in",
         title="New wallet",
-        path="/new-wallet",
         lists="/wallets",
     ),
 )
@@ -166,7 +148,7 @@ def open_wallet(
     return create_wallet(work, path, asset_code, asset_scale, public_name, None)
 
 
-@operation("GET /wallets/{wallet} wallets:read", WALLET, command=CommandLine("wallet show PATH", "alice"))
+@operation("GET /wallets/{wallet} wallets:read", WALLET, command=CommandLine("wallet show PATH"))
 def show_wallet(work: Work, wallet: WalletName) -> WalletRecord:
     """Show a wallet: its address, its balance, its state."""
     return require_wallet(work, wallet)
@@ -219,12 +201,7 @@ def create_wallet(
     "POST /wallets/{wallet}/deposits wallets:fund",
     MOVEMENT,
     command=CommandLine("wallet deposit PATH AMOUNT", "alice 100.00 --reference invoice-17", then=WALLET),
-    form=OperationForm(
-        "Deposit",
-        WALLET,
-        done="{asset_code} {amount:money} were deposited; {name} has {asset_code} {balance:money}",
-        moves_money=True,
-    ),
+    form=movements.form("Deposit", WALLET, "were deposited; {name} has {asset_code} {balance:money}"),
 )
 def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Put money into a wallet. Record only what has really come from outside."""
@@ -239,12 +216,7 @@ def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | 
     "POST /wallets/{wallet}/withdrawals wallets:fund",
     MOVEMENT,
     command=CommandLine("wallet withdraw PATH AMOUNT", "alice 100.00 --reference invoice-17", then=WALLET),
-    form=OperationForm(
-        "Withdraw",
-        WALLET,
-        done="{asset_code} {amount:money} were withdrawn; {name} has {asset_code} {balance:money}",
-        moves_money=True,
-    ),
+    form=movements.form("Withdraw", WALLET, "were withdrawn; {name} has {asset_code} {balance:money}"),
 )
 def withdraw(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Take money out of a wallet. Record only what has really gone outside."""
@@ -254,7 +226,7 @@ def withdraw(work: Work, wallet: WalletName, amount: Sum, reference: Reference |
 @operation(
     "GET /wallets/{wallet}/movements wallets:read",
     MOVEMENT,
-    command=CommandLine("wallet movements PATH", "alice"),
+    command=CommandLine("wallet movements PATH"),
     listing=Listing("movements", "There are no deposits or withdrawals yet", "Deposits and withdrawals of {wallet}"),
 )
 def list_movements(work: Work, wallet: WalletName, page: PageQuery) -> tuple[Sequence[MovementRecord], PageBounds]:
@@ -280,7 +252,7 @@ def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRec
 
 @operation(
     shows=WALLET,
-    command=CommandLine("wallet deactivate PATH", "alice"),
+    command=CommandLine("wallet deactivate PATH"),
     form=OperationForm(
         "Deactivate", WALLET, done="{name} is inactive", is_over=lambda one: one.state != "active", ends=True
     ),
@@ -292,7 +264,7 @@ def deactivate(work: Work, wallet: WalletName) -> WalletRecord:
 
 @operation(
     shows=WALLET,
-    command=CommandLine("wallet activate PATH", "alice"),
+    command=CommandLine("wallet activate PATH"),
     form=OperationForm(
         "Activate", WALLET, done="{name} is active again", is_over=lambda one: one.state == "active", presses=True
     ),
@@ -333,7 +305,7 @@ def store_password(work: Work, path: str, password_hash: str, forget_browsers: b
 @operation(
     "POST /wallets/{wallet}/password-links wallets:write",
     shows=LINK,
-    command=CommandLine("wallet reset-link PATH", "alice", text=lambda made: str(made.url)),
+    command=CommandLine("wallet reset-link PATH", text="{url}"),
     shows_secret=True,
     form=OperationForm("Make a password link", WALLET, title="Password link", path="/wallets/{wallet}/password-link"),
 )
@@ -354,7 +326,7 @@ def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
 @operation(
     "DELETE /wallets/{wallet}/lockout wallets:write",
     WALLET,
-    command=CommandLine("wallet unlock PATH", "alice"),
+    command=CommandLine("wallet unlock PATH"),
     form=OperationForm("Unlock", WALLET, done="{name} is unlocked", presses=True),
 )
 def unlock(work: Work, wallet: WalletName) -> WalletRecord:
@@ -365,7 +337,7 @@ def unlock(work: Work, wallet: WalletName) -> WalletRecord:
 @operation(
     "DELETE /wallets/{wallet}/sessions wallets:write",
     WALLET,
-    command=CommandLine("wallet sign-out PATH", "alice"),
+    command=CommandLine("wallet sign-out PATH"),
     form=OperationForm(
         "Sign out everywhere",
         WALLET,

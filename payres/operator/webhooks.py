@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Annotated, Final, Literal, Protocol
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from payres.core.http.context import Context
 from payres.core.protocol.clock import HOUR
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.event_types import EVENT_TYPES, WebhookEvent
@@ -18,18 +17,10 @@ from payres.core.protocol.wire import Resource, Text
 from payres.core.remote.ip_addresses import names_private_host
 from payres.core.store import server
 from payres.core.store.events import EventRecord, events_after, last_sequence
-from payres.core.store.work import Environment, Units, Work
+from payres.core.store.work import Units, Work
 from payres.operator.api_keys import key_of_actor, require_scopes
-from payres.operator.declarations import (
-    MAX_NAME_LENGTH,
-    ROWS_AT_ONCE,
-    CommandLine,
-    Listing,
-    OperationForm,
-    check_name,
-    operation,
-    said,
-)
+from payres.operator.declarations import ROWS_AT_ONCE, Call, CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import MAX_NAME_LENGTH, check_name, said
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.webhooks.deliveries import ALL, TEST, ToSend, matches, note_attempts, wants
 from payres.webhooks.sender import Attempt, Sender, WebhookTarget, new_webhook_secret, target_of
@@ -149,7 +140,6 @@ def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
     form=OperationForm(
         "Add the webhook",
         title="New webhook",
-        path="/new-webhook",
         lists="/webhooks",
         will="It gets events from now on, all unless you name some. The secret that verifies them is shown once.",
     ),
@@ -200,18 +190,10 @@ def show(work: Work, id: str) -> WebhookRecord:
     return require_webhook(work, id)
 
 
-class SenderUnits(Units, Protocol):
-    """Runs units of work, and has the clock and the settings of a sender."""
-
-    @property
-    def context(self) -> Context | Environment: ...
-
-
 @operation(
     "POST /webhooks/{id}/tests webhooks:write",
     command=CommandLine(
         "webhook test ID",
-        "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
         text=lambda made: f"The event {made.event} was answered with {made.status or 'nothing'}",
         failure=lambda made: made.error and f"The webhook did not accept the event: {made.error}",
     ),
@@ -219,7 +201,7 @@ class SenderUnits(Units, Protocol):
         "Send a test", WEBHOOK, "A test was sent; the answer is below", path="/webhooks/{id}/test", presses=True
     ),
 )
-async def test(call: SenderUnits, id: str) -> WebhookTest:
+async def test(call: Call, id: str) -> WebhookTest:
     """Send the event webhook.test now, and return the answer.
 
     A webhook that was disabled, because its endpoint answered 410, continues if the endpoint accepts the test.
@@ -234,7 +216,7 @@ async def test(call: SenderUnits, id: str) -> WebhookTest:
 @operation(
     "POST /webhooks/{id}/pause webhooks:write",
     WEBHOOK,
-    command=CommandLine("webhook pause ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
+    command=CommandLine("webhook pause ID"),
     form=OperationForm(
         "Pause", WEBHOOK, "{name} is paused; its events wait", is_over=lambda one: one.state != "active", presses=True
     ),
@@ -247,7 +229,7 @@ def pause(work: Work, id: str) -> WebhookRecord:
 @operation(
     "DELETE /webhooks/{id}/pause webhooks:write",
     WEBHOOK,
-    command=CommandLine("webhook resume ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
+    command=CommandLine("webhook resume ID"),
     form=OperationForm(
         "Resume", WEBHOOK, "{name} gets its events again", is_over=lambda one: one.state != "paused", presses=True
     ),
@@ -272,7 +254,7 @@ def _turn(work: Work, id: str, action: str, state: WebhookState) -> WebhookRecor
 @operation(
     "POST /webhooks/{id}/secrets webhooks:write",
     WEBHOOK,
-    command=CommandLine("webhook rotate ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"),
+    command=CommandLine("webhook rotate ID"),
     shows_secret=True,
     form=OperationForm("Make a new secret", WEBHOOK, title="New secret", path="/webhooks/{id}/secret"),
 )
@@ -315,18 +297,9 @@ def change(
 
 @operation(
     "DELETE /webhooks/{id} webhooks:write",
-    command=CommandLine(
-        "webhook remove ID",
-        "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
-        text=lambda removed: f"The webhook to {removed.url} is removed",
-    ),
+    command=CommandLine("webhook remove ID", text="The webhook to {url} is removed"),
     form=OperationForm(
-        "Remove",
-        WEBHOOK,
-        "The webhook {name} is removed",
-        title="Remove this webhook",
-        back="/webhooks",
-        ends=True,
+        "Remove", WEBHOOK, "The webhook {name} is removed", title="Remove this webhook", back="/webhooks", ends=True
     ),
 )
 async def remove(call: Units, id: str) -> Webhook:

@@ -323,7 +323,7 @@ async def finds_a_payment_and_sends_it_back(day: Operator, server: Instance) -> 
     await day.fill(amount="5")
     await day.press("Look it over", "Refund?")
     await day.look_over("USD 5", "broken cup", then="bob is paid")
-    await day.was_told("USD 5.00 went back")
+    await day.was_told("USD 5.00 of USD 25.00 went back")
     assert server.balance("alice") == "980.00"
 
 
@@ -365,6 +365,7 @@ async def settles_with_a_peer(day: Operator) -> None:
     await day.press("Look it over", "They paid us?")
     await day.look_over("EUR 15", "we owe the peer EUR 15.00", then="north")
     await day.was_told("EUR 15.00 came in: we owe the peer EUR 15.00")
+    await expect(day.page.get_by_role("table", name="Settlements")).to_contain_text("They paid us")
     await day.follow("Peers")
     await day.follow("second")
     await day.follow("Each packet", "Unresolved packets of second")
@@ -448,9 +449,14 @@ async def makes_a_key(day: Operator) -> None:
     await day.has(name="Till", expires_at="2020-01-01")
     await expect(may_read).to_be_checked()
     await day.fill(expires_at="2100-01-01")
+    other = await day.copied()
     await day.press("Make the key", "Till")
     await day.is_fine()
     assert (await day.page.get_by_label("Key").input_value()).startswith("payres_")
+    await other.fill(name="Till", expires_at="2100-01-01")
+    await other.press("Make the key", "New API key")
+    await other.is_refused("carried out before")
+    await other.page.close()
     await day.follow("I have stored it", "Till")
     await day.unfold("Revoke the key")
     await day.follow("Revoke the key…", "Revoke the key")
@@ -461,10 +467,10 @@ async def makes_a_key(day: Operator) -> None:
 async def takes_a_backup(day: Operator, server: Instance) -> None:
     await day.follow("Server", "Backups")
     await day.press("Make one now", "Backups")
-    await day.was_told("A backup is being made")
+    await day.follow("Operators")  # a page that shows how far it is can be left
     works = operator_of(server.context).long_works
     wait_until(lambda: works.latest["backup"].ended_at is not None)
-    await day.page.reload()
+    await day.follow("Backups")
     await day.go(day.page.get_by_role("table").get_by_role("link"), "Download a backup?")
     await day.fill(password=PASSWORD)
     async with day.page.expect_download() as download:

@@ -29,10 +29,9 @@ def test_first_sentence_of_help_fits_its_line() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_main_help_says_what_the_command_says(name: str, payres: Command) -> None:
-    assert COMMANDS[name][1] in payres("--help").stdout
-    assert (
-        payres(name, "--help").stdout.split("\n\n")[1].strip().replace("\n  ", " ").startswith(COMMANDS[name][1][:-1])
-    )
+    line = COMMANDS[name].line
+    assert line in payres("--help").stdout
+    assert payres(name, "--help").stdout.split("\n\n")[1].strip().replace("\n  ", " ").startswith(line[:-1])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from payres.core.store.database import Database
 from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.work import Environment, Work
 from payres.operator import takeover
-from payres.operator.backups import record_takeover, require_current
+from payres.operator.backups import require_current
 from payres.operator.takeover import PAUSE_SECONDS, OtherServer, find_other, look_once
 from payres.testing.clock import MovableClock
 from tests.core.remote.conftest import Answer, Site
@@ -76,7 +76,7 @@ async def test_writing_stops_once_another_server_was_restored_later(
         if was_restored:
             await database.write(restored)
         async with GuardedClient(True) as http:
-            assert await look_once(database, http, site.base, record_takeover) == PAUSE_SECONDS
+            assert await look_once(database, http, site.base) == PAUSE_SECONDS
         expected = "The server takes no more work: another server has taken its place, and an operator must look"
         assert database.stopped == (expected if stops else None)
         if stops:

@@ -30,7 +30,7 @@ from payres.operator.deliveries import ATTEMPTS
 from payres.operator.doctor import lacking_rates
 from payres.operator.exports import export_statement
 from payres.operator.grants import GRANT, sees, spending_under
-from payres.operator.movements import MOVEMENT, Movement, undoable_until
+from payres.operator.movements import MOVEMENT, Movement, own_reference, undoable_until
 from payres.operator.pages.operations import filters_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.payment_history import HISTORY, show_payment, story_of
@@ -107,8 +107,7 @@ def _amount(one: Payment | Movement) -> Cell:
 def _moved(work: Work, one: Payment | Movement) -> Cell:
     """What moved, with the page of a payment."""
     if isinstance(one, Movement):
-        own = "" if (one.reference or "page ").startswith("page ") else f": {one.reference}"  # not that of a form
-        return Cell(f"{one.kind.capitalize()}{own}", "long")
+        return Cell(": ".join(filter(None, (one.kind.capitalize(), own_reference(one)))), "long")
     note = note_of(bytes(one.metadata).decode() if one.metadata is not None else None)
     text = f"To {_receiver(work, one.receiver or '')}" if one.direction == "outgoing" else note or "Received"
     return Cell(text, "long", path_of("payments", one.id))

@@ -30,8 +30,9 @@ from payres.operator.api import (
     read_filters,
     send_export,
 )
-from payres.operator.declarations import MAX_NAME_LENGTH, Input, Operation, OperationForm, operation_of
+from payres.operator.declarations import Operation, OperationForm, operation_of
 from payres.operator.exports import Export, export_payments
+from payres.operator.inputs import MAX_NAME_LENGTH, Input
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit
 from payres.operator.services import operator_of
 from payres.operator.shapes import Cell, Fact, facts_of, make_table, path_of
@@ -54,7 +55,6 @@ LABELS: Final = {
 }
 # Labels of fields that are no English words.
 FIELDS: Final = {"ilp_address": "ILP address", "url": "URL", "asset_scale": "Decimals", "max_packet": "Largest packet"}
-DAYS: Final = frozenset({"from", "to"})
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 ONCE: Final = "once"  # the field with the form's id, which makes it run once
 WAS: Final = "was."  # before the name of a field: the value that it had when the form was opened
@@ -76,6 +76,7 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
     given = operation_parameters(request, operation, narrowed)
     found = await visit.read(partial(operation.run, given=given))
     count = given["page"].count if operation.is_paged else DEFAULT_PAGE
+    rows = Field("first", "Rows", "choice", str(count), dict.fromkeys(map(str, (*COUNTS, count))), is_required=True)
     title = listing.title.format(**visit.segments)
     if non_empty.get(FORMAT) == "csv":
         table = make_table(title, shape.listed, found.result, listing.none)
@@ -91,8 +92,7 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         table=make_table(title, shape.on_pages, found.result, listing.none),
         filters=filters_of(operation, narrowed),
         is_filtered=bool(filters),
-        counts=COUNTS if operation.is_paged else (),
-        count=count,
+        rows=[rows] if operation.is_paged else [],
         is_resized=count != DEFAULT_PAGE,
         csv=_url(visit, non_empty | {FORMAT: "csv"}),
         all=request.scope["raw_path"].decode("ascii"),
@@ -106,16 +106,22 @@ def _new(path: str) -> tuple[str, str] | None:
     return next(((one.heading, ADMIN_ROOT + one.url) for one in forms), None)
 
 
-class Filter(NamedTuple):
-    """A query parameter. `options` are its values, none if it can be any text. `optional`: it may be empty; false if
-    it has a default."""
+class Field(NamedTuple):
+    """A field of a form: `kind` is that of its input, `unit` stands before an amount. `shown` is the value as it is
+    understood, `was` the one that it had when the form was opened, None if it is sent in any case."""
 
     name: str
     label: str
+    kind: str
     value: str
-    options: Sequence[str]
-    is_day: bool
-    optional: bool
+    options: Collection[str] = ()
+    words: str = ""
+    was: str | None = None
+    unit: str = ""
+    shown: str = ""
+    problem: str = ""
+    is_required: bool = False
+    longest: int = 100
 
 
 def _newer_and_older(
@@ -126,27 +132,26 @@ def _newer_and_older(
         return []
     shared = {name: value for name, value in parameters.items() if name not in PAGE_PARAMETERS}
     pagination, cursor = found.pagination, parameters.get("cursor", "")
-    pages = []
-    if pagination.has_previous_page:
-        newer = {"last": str(count), "cursor": pagination.start_cursor or cursor}
-        pages.append(("Newer", _url(visit, shared | newer)))
-    if pagination.has_next_page:
-        older = {"first": str(count), "cursor": pagination.end_cursor or cursor}
-        pages.append(("Older", _url(visit, shared | older)))
-    return pages
+    newer = ("Newer", "last", pagination.start_cursor, pagination.has_previous_page)
+    older = ("Older", "first", pagination.end_cursor, pagination.has_next_page)
+    return [
+        (label, _url(visit, shared | {name: str(count), "cursor": end or cursor}))
+        for label, name, end, is_there in (newer, older)
+        if is_there
+    ]
 
 
-def filters_of(operation: Operation, given: Mapping[str, str] = {}) -> Sequence[Filter]:
+def filters_of(operation: Operation, given: Mapping[str, str] = {}) -> list[Field]:
     """The form fields of the parameters of a query."""
     found = []
     for one in operation.inputs.values() if operation.struct else ():
         if one.name in operation.segments or one.name == "limit":
             continue
         name = operation.wire_names[one.name]
-        options = ["true", "false"] if one.is_mark else [*one.choices]
+        kind, options = ("choice", ("true", "false")) if one.is_mark else (one.kind_of_field, one.choices)
         default = "false" if one.is_mark else one.default if isinstance(one.default, str) else ""
-        value = given.get(name) or default
-        found.append(Filter(name, LABELS.get(name, name.capitalize()), value, options, name in DAYS, not default))
+        field = Field(name, LABELS.get(name, name.capitalize()), kind, given.get(name) or default, options)
+        found.append(field._replace(is_required=bool(default), longest=one.longest or field.longest))
     return found
 
 
@@ -166,23 +171,6 @@ async def send_file(visit: OperatorVisit, rule: Callable[..., Export]) -> Respon
     filters = {name: value for name, value in read_filters(request, operation).items() if value}
     export = rule(**operation_parameters(request, operation, filters))
     return await send_export(visit, export, visit.operator.actor)
-
-
-class Field(NamedTuple):
-    """A field of a form: `kind` is that of its input, `unit` stands before an amount, `was` is the value that it had
-    when the form was opened, and None if it is sent in any case."""
-
-    name: str
-    label: str
-    words: str
-    kind: str
-    value: str
-    was: str | None
-    options: Collection[str]
-    unit: str
-    problem: str
-    is_required: bool
-    longest: int
 
 
 class FormSubject(NamedTuple):
@@ -218,8 +206,6 @@ class OperationPage:
         is_choice = isinstance(form.button, Mapping)
         choices = (one.name for one in inputs if is_choice and (one.is_mark or get_origin(one.type) is Literal))
         self._choice = next(choices, None)
-        # A second secret, which a reload makes, would stay open unseen.
-        self._is_once = form.moves_money or operation.shows_secret
         self._inputs = [one for one in inputs if one.name != self._choice]
 
     async def __call__(self, visit: OperatorVisit) -> Response:
@@ -243,11 +229,10 @@ class OperationPage:
             return await self._render(visit, form, self._problems(found), found.status)
         if isinstance(answer, Response):  # a file
             return answer
-        if self.operation.shows_secret:
-            shape = self.operation.shows
-            assert shape is not None
+        shape = self.operation.shows
+        if shape and self.operation.shows_secret:
             return visit.show("made.html", subject=subject, action=self.form, facts=facts_of(shape.columns, answer))
-        undo = self.operation.shows.undo if self.operation.shows else ""
+        undo = shape.undo if shape else ""
         undo = _filled(undo, _members(answer)) if undo != self.form.path else ""
         say(visit, Done(self._sentence(answer, subject), undo))
         return redirect(subject.back)
@@ -255,9 +240,10 @@ class OperationPage:
     async def _carry_out(self, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
         """Runs the operation once; returns its answer, and the subject after it."""
         operation, once = self.operation, form.get(ONCE, "")
+        is_once = self.form.moves_money or ONCE in form  # buttons that press have no id
 
         def unit(work: Work) -> tuple[Any, FormSubject]:
-            if self._is_once:
+            if is_once:
                 _check_unused(work, once)  # stops the second of two simultaneous clicks
                 use_form(work, once, work.now)
             return self._run(work, visit, form)
@@ -266,12 +252,12 @@ class OperationPage:
             return await visit.write(unit)
         # It takes several transactions, so the second of two simultaneous clicks waits for the first.
         async with visit.context.idempotency_slots.slot("forms", once):
-            if self._is_once:
+            if is_once:
                 await visit.read(partial(_check_unused, form_id=once))
             before = await visit.read(partial(self._subject, visit=visit))
             given = await visit.read(partial(self._given, visit, form))
             answer = await operation.function(visit, **given)
-            if self._is_once:
+            if is_once:
                 await visit.write(lambda work: use_form(work, once, work.now))
             return answer, await visit.read(partial(self._subject, visit=visit, answer=answer, before=before))
 
@@ -402,12 +388,21 @@ class OperationPage:
                     was=was,
                     options=one.choices,
                     unit=getattr(thing, "asset_code", "") if kind == "amount" else "",
+                    shown="yes" if kind == "mark" else _understood(value, point) if kind == "amount" else value,
                     problem=problems.get(one.name, ""),
                     is_required=self._needs(one) and "is_reference" not in one.extra,
                     longest=one.longest or {"long": 10_000, "lines": 100}.get(kind, MAX_NAME_LENGTH),
                 )
             )
         return found
+
+
+def _understood(amount: str, point: str) -> str:
+    """A typed amount as these pages write it, which are in English for readers of all languages."""
+    try:
+        return Cell(typed_decimal(amount, point), "number").shown
+    except InvalidAmount:
+        return amount
 
 
 class Words(str):

@@ -19,7 +19,8 @@ from payres.html.language import Language
 from payres.html.sentences import ended
 from payres.operator import audit, doctor
 from payres.operator.api import all_operations
-from payres.operator.declarations import MAX_NAME_LENGTH, operation_of
+from payres.operator.declarations import operation_of
+from payres.operator.inputs import MAX_NAME_LENGTH
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.search import SEARCHED, search
 from payres.operator.services import operator_of
@@ -31,6 +32,7 @@ from payres.operator.volume import DAYS, Volume
 SAID: Final = {*KINDS.values(), "Not delivered", "Unresolved", "Ledger", "Last backup", "Free on the disk"}
 # Where what the doctor finds is put right, by the first word of its subject.
 PLACES: Final = {"backup": "backups", "exchange": "assets", "liquidity": "assets", "webhook": "webhooks"}
+COMMAND: Final = re.compile("`[^`]*`")
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 LIVE_SECONDS: Final = 30
@@ -82,14 +84,13 @@ def _read_database(work: Work, language: Language) -> dict[str, Any]:
         if one.kind == "wallet":
             count = f"{one.accounts:,} wallet{'' if one.accounts == 1 else 's'}"
             row["wallets"] = Cell(count, link=path_of("assets", asset.code, str(asset.scale)))
+    changes = operation_of(audit.list_entries).run(work, {"page": CHANGES})
     return {
         "health": _health(status, language),
         "findings": [_attention(one, language) for one in doctor.examine(work) if one.fix],
         "assets": assets,
         "balances": make_table("Balances", BALANCE_COLUMNS, balances.values(), "There are no wallets yet"),
-        "changes": [
-            (one, audit.told(one)) for one in operation_of(audit.list_entries).run(work, {"page": CHANGES}).result
-        ],
+        "changes": [(one, audit.told(one)) for one in changes.result],
         "facts": [(label, cell) for label, cell in facts_of(STATUS.columns, status) if label not in SAID],
     }
 
@@ -103,24 +104,19 @@ def _health(status: Status, language: Language) -> str:
 
 def _attention(found: doctor.Diagnosis, language: Language) -> dict[str, Any]:
     """A finding with the page where it is put right, whose words stand in place of the first command in its advice."""
-    words = TIME.sub(lambda match: language.stamp(match[0]), found.seen)
-    steps = [
-        Cell(part, "code" if place % 2 else "text") for place, part in enumerate(ended(found.fix or "").split("`"))
-    ]
+    words, advice = TIME.sub(lambda match: language.stamp(match[0]), found.seen), ended(found.fix or "")
     if found.page is not None:
-        steps[1] = Cell(found.page[0])
+        advice = COMMAND.sub(found.page[0], advice, count=1)
     names = found.page[1:] if found.page else filter(None, [PLACES.get(found.subject.partition(" ")[0])])
     tone = "warn" if found.warning else "bad"
-    return {"subject": found.subject, "seen": words, "advice": steps, "link": path_of(*names), "tone": tone}
+    return {"subject": found.subject, "seen": words, "advice": advice, "link": path_of(*names), "tone": tone}
 
 
 def pair_chart(asset: Asset, volume: Volume, language: Language) -> dict[str, Any]:
     """Two bars for each day on one scale, with a table of the days on which there was something."""
     flows = [volume.received.get(asset, [0] * DAYS), volume.paid.get(asset, [0] * DAYS)]
-    top, names = (
-        _round_up(max(map(max, flows))),
-        [language.short_date((volume.first_day + n) * DAY) for n in range(DAYS)],
-    )
+    top = _round_up(highest := max(map(max, flows)))
+    names = [language.short_date((volume.first_day + n) * DAY) for n in range(DAYS)]
     bars, rows = [], []
     for place, (day, *figures) in enumerate(zip(names, *flows, strict=True)):
         for n, figure in enumerate(figures):
@@ -137,7 +133,7 @@ def pair_chart(asset: Asset, volume: Volume, language: Language) -> dict[str, An
         "height": HEIGHT,
         "scale": [format_decimal(figure, asset) for figure in (top, top // 2, 0)],
         "days": [names[(DAYS - 1) * part // 3] for part in range(4)],
-        "highest": describe_amount(max(map(max, flows)), asset),
+        "highest": describe_amount(highest, asset),
         "table": make_table(f"{asset.code} received and sent a day", columns, reversed(rows), ""),
     }
 

@@ -23,7 +23,6 @@ class OperatorRecord(msgspec.Struct, frozen=True):
 
     @property
     def may_change(self) -> bool:
-        """Whether the role allows changes."""
         return self.role == "full"
 
     @property
@@ -54,7 +53,6 @@ def access_of(tx: Transaction, operator_id: int, now: int) -> tuple[int | None, 
 
 
 def delete_operator(tx: Transaction, operator_id: int) -> None:
-    """Deletes an operator whose access has ended."""
     tx.execute("DELETE FROM operator WHERE id = ?", (operator_id,))
 
 
@@ -69,12 +67,10 @@ def put_operator(tx: Transaction, name: str, role: str, password_hash: str | Non
 
 
 def is_used(tx: Transaction, form_id: str) -> bool:
-    """Whether a form was already submitted."""
     return tx.execute("SELECT 1 FROM operator_form WHERE id = ?", (form_id,)).fetchone() is not None
 
 
 def use_form(tx: Transaction, form_id: str, now: int) -> None:
-    """Stores that a form was submitted."""
     purge(tx, FORMS, now)
     insert_row(tx, "operator_form", id=form_id, used_at=now)
 
@@ -99,13 +95,3 @@ class ApiKeyRecord(msgspec.Struct, frozen=True):
 
 
 API_KEYS = Table(ApiKeyRecord, "api_key", scopes=json_column("scopes"))
-
-
-def list_api_keys(tx: Transaction) -> Sequence[ApiKeyRecord]:
-    """All keys, newest first."""
-    return API_KEYS.list(tx, "ORDER BY id DESC")
-
-
-def keys_made_with(tx: Transaction, key_id: str) -> Sequence[ApiKeyRecord]:
-    """The keys created with this one."""
-    return API_KEYS.list(tx, "WHERE made_by = ? ORDER BY id", key_id)

@@ -4,6 +4,7 @@ No index helps to find a part of a text, so it is looked for in the newest rows 
 compared with `instr`, because LIKE has wildcards.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -21,14 +22,16 @@ GRANTS_OF_CLIENTS: Final = Table(
     prefix="g.",
     key="i.grant_id",
 )
-_OF_PAYMENTS: Final = (
+# The id of a payment by its own, or by that of its quote, a packet or a refund.
+OF_PAYMENTS: Final = (
     "SELECT id FROM outgoing_payment WHERE id = ?",
     "SELECT id FROM incoming_payment WHERE id = ?",
     "SELECT id FROM outgoing_payment WHERE quote_id = ?",
     "SELECT outgoing_payment_id FROM packet WHERE outgoing_payment_id IS NOT NULL AND id = ?",
     "SELECT incoming_payment_id FROM refund WHERE id = ?",
 )
-_OF_GRANTS: Final = (
+# The id of a grant by its own, or by that of its consent page or a token.
+OF_GRANTS: Final = (
     'SELECT id FROM "grant" WHERE id = ?',
     "SELECT grant_id FROM interaction WHERE id = ?",
     "SELECT grant_id FROM access_token WHERE id = ?",
@@ -43,6 +46,11 @@ def contains(columns: Iterable[str], texts: Iterable[str]) -> Condition:
     pairs = [(column, text) for column in columns for text in texts]
     found = " OR ".join(f"instr(lower({column}), lower(?)) > 0" for column, _ in pairs)
     return found, [text for _, text in pairs]
+
+
+def contains_in_json(column: str, texts: Iterable[str]) -> Condition:
+    """The same of the texts in a column of JSON, however they are escaped there."""
+    return contains([column], {json.dumps(text, ensure_ascii=one)[1:-1] for text in texts for one in (True, False)})
 
 
 def of_wallets(ids: Sequence[int]) -> Condition:
@@ -66,17 +74,8 @@ def find_newest(tx: Transaction, table: Table[R], conditions: Iterable[Condition
     return table.list(tx, f"WHERE {table.key} > ? AND ({met}) ORDER BY {table.key} DESC LIMIT ?", floor, *values, most)
 
 
-def payments_named(tx: Transaction, ids: Sequence[str]) -> Sequence[str]:
-    """The ids of the payments that these are the ids of, or of their quotes, packets or refunds."""
-    return _named(tx, _OF_PAYMENTS, ids)
-
-
-def grants_named(tx: Transaction, ids: Sequence[str]) -> Sequence[str]:
-    """The ids of the grants that these are the ids of, or of their consent pages or tokens."""
-    return _named(tx, _OF_GRANTS, ids)
-
-
-def _named(tx: Transaction, statements: Sequence[str], ids: Sequence[str]) -> Sequence[str]:
+def find_named(tx: Transaction, statements: Sequence[str], ids: Sequence[str]) -> Sequence[str]:
+    """The ids that OF_PAYMENTS or OF_GRANTS find by these."""
     return [name for one in ids for sql in statements for (name,) in tx.execute(sql, (one,))]
 
 

@@ -64,7 +64,6 @@ def maker_of_backup(tx: Transaction, path: str) -> str | None:
 
 
 def last_restore(tx: Transaction) -> int | None:
-    """When the database was last restored."""
     return find_number(tx, _LAST_TIME, "database.restore")
 
 

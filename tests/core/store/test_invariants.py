@@ -15,8 +15,7 @@ from payres.core.store.work import Transaction, Work
 from payres.interledger import settlement
 from payres.interledger.store.packets import PacketRecord
 from payres.interledger.store.peers import PeerRecord
-from payres.operator import assets, wallets
-from payres.operator.invariant_checks import check_ledger
+from payres.operator import assets, invariant_checks, wallets
 from payres.operator.peers import change_peer
 from payres.operator.store.invariants import LEDGER_INVARIANTS, Invariant, breaches, examined, sums_to
 from tests.works import add_usd_peer, sending_payment, work_at
@@ -93,7 +92,7 @@ def named(name: str) -> Invariant:
 
 
 def test_packets_in_flight_are_checked(tx: Transaction) -> None:
-    assert [finding for finding in check_ledger(tx) if not finding.holds] == []
+    assert [finding for finding in invariant_checks.check(tx, only_ledger=True) if not finding.holds] == []
     assert examined(tx, named("under_way")) == 3
     assert examined(tx, named("decided")) == 5
     assert examined(tx, named("promised")) == 1

@@ -188,6 +188,19 @@ def test_deposit_takes_the_password_again_and_is_made_once(payres: Instance, ann
 
 
 @pytest.mark.parametrize(
+    ("language", "typed", "shown"),
+    [("de", "1.234,5", "1,234.5"), ("de", "12,50", "12.50"), ("en", "1,234.50", "1,234.50"), ("en", "1000", "1,000")],
+)
+def test_amount_is_looked_over_as_it_is_understood(
+    payres: Instance, ann: Browser, language: str, typed: str, shown: str
+) -> None:
+    path = "/admin/wallets/alice/deposit"
+    form = hidden_fields(ann.get(path)) | {"choice": "deposit", "amount": typed}
+    looked_over = ann.http.post(path, data=form, headers={"Accept-Language": language})
+    assert f"Amount USD {shown} " in words_of(looked_over)
+
+
+@pytest.mark.parametrize(
     ("fields", "status", "problem"),
     [
         ({"amount": "1.00", "password": ""}, 401, "This is not the password of this operator."),

@@ -1,0 +1,156 @@
+"""The inputs of operations: the types that many have, and what a command, an endpoint and a form make of each.
+
+Amounts are decimal texts in units of their asset, times RFC 3339. They have their types here, so that each command and
+each endpoint gives the same errors.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from inspect import Parameter
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Meta, UnsetType
+
+from payres.core.payments.idempotency import MAX_REFERENCE_LENGTH
+from payres.core.protocol.amounts import MAX_DECIMAL_LENGTH
+from payres.core.protocol.clock import parse_day_or_time
+from payres.core.protocol.errors import InvalidRequest
+from payres.core.protocol.visible import is_visible
+from payres.core.protocol.wire import AssetCode
+from payres.core.store.work import Environment, Work
+
+REQUIRED: Final = Parameter.empty
+MAX_NAME_LENGTH: Final = 200
+
+
+def said(
+    words: str = "",
+    *,
+    option: str = "",
+    metavar: str = "",
+    typed: Callable[[Work | Environment, Any], Any] | None = None,
+    secret: bool = False,
+    choices: Collection[str] = (),
+    is_long: bool = False,
+    label: str = "",
+    **schema: Any,
+) -> Meta:
+    """Describes a parameter: the help of its option, the note of its form field, its description in OpenAPI.
+
+    `option` and `metavar` are for the command, and `typed` converts what was typed there or in a form to the value of
+    the rule. Only words in `choices` can be chosen. A `secret` can be read from a file, and a text that `is_long` has
+    several lines. A form calls it by the `label`, or else by its name.
+    """
+    extra: dict[str, Any] = {"option": option, "metavar": metavar, "typed": typed, "choices": choices}
+    extra |= {"is_secret": secret, "is_long": is_long, "label": label}
+    kept = {name: one for name, one in extra.items() if one not in ("", None, ()) and one is not False}
+    return Meta(description=words or None, extra=kept, **schema)
+
+
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
+# If it is left empty in a form, the form's own id is used, so that the form is carried out once.
+Reference = Annotated[
+    str,
+    Meta(
+        description="Your own name for it; a repetition with the same name changes nothing.",
+        min_length=1,
+        max_length=MAX_REFERENCE_LENGTH,
+        extra={"is_reference": True},
+    ),
+]
+DecimalText = Annotated[
+    str, Meta(max_length=MAX_DECIMAL_LENGTH, examples=["100.00"], extra={"metavar": "AMOUNT", "is_amount": True})
+]
+Sum = Annotated[DecimalText, said("Such as 100.00, in units of the asset.")]
+Currency = Annotated[AssetCode, Meta(examples=["USD"], extra={"label": "Currency"})]
+TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"], extra={"is_day": True})]
+
+
+class Input(NamedTuple):
+    """A parameter: `kind` is its annotation, `type` the annotation without bounds, None and UNSET. `metas` are
+    its annotations, the innermost first."""
+
+    name: str
+    kind: Any
+    default: Any
+    type: Any
+    words: str
+    extra: Mapping[str, Any]
+    metas: Sequence[Meta]
+
+    @classmethod
+    def of(cls, name: str, kind: Any, default: Any) -> "Input":
+        plain, metas = _reduced(kind)
+        extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
+        words = next((meta.description for meta in reversed(metas) if meta.description), "")
+        return cls(name, kind, default, plain, words, extra, metas)
+
+    @property
+    def longest(self) -> int | None:
+        """The most characters, or of several the most of them."""
+        return next((meta.max_length for meta in reversed(self.metas) if meta.max_length is not None), None)
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is REQUIRED
+
+    @property
+    def member(self) -> Any:
+        """The field of a struct; one that is a word of Python, such as `from_`, has its name without the `_`."""
+        name = self.name.rstrip("_") if self.name.endswith("_") else None
+        return msgspec.field(name=name) if self.is_required else msgspec.field(name=name, default=self.default)
+
+    @property
+    def is_mark(self) -> bool:
+        return self.type is bool
+
+    def typed(self, work: Work | Environment, text: Any) -> Any:
+        """The value of what was typed in a command or a form."""
+        return self.extra["typed"](work, text) if "typed" in self.extra else text
+
+    @property
+    def is_several(self) -> bool:
+        """Whether it is a list of texts."""
+        return get_origin(self.type) in {list, tuple, Sequence}
+
+    @property
+    def choices(self) -> Collection[str]:
+        """The words that can be chosen; none if any text can be given."""
+        found: Collection[str] = self.extra.get("choices", ())
+        return get_args(self.type) if get_origin(self.type) is Literal else found
+
+    @property
+    def kind_of_field(self) -> str:
+        if self.is_several:
+            return "choices" if self.choices else "lines"
+        kinds = {"mark": self.is_mark, "choice": self.choices, "whole": self.type is int}
+        kinds |= {kind: self.extra.get(f"is_{kind}") for kind in ("amount", "day", "secret", "long")}
+        return next((kind for kind, is_it in kinds.items() if is_it), "text")
+
+
+def _reduced(kind: Any) -> tuple[Any, list[Meta]]:
+    """A type without annotations, None and UNSET; and its annotations, the innermost first."""
+    origin = get_origin(kind)
+    if origin is Annotated:
+        inner, *said_here = get_args(kind)
+        plain, metas = _reduced(inner)
+        return plain, [*metas, *(meta for meta in said_here if isinstance(meta, Meta))]
+    if origin in {Union, UnionType}:
+        [one] = [arg for arg in get_args(kind) if arg not in {NoneType, UnsetType}]
+        return _reduced(one)
+    return kind, []
+
+
+def require_time(text: str, field: str) -> int:
+    """Microseconds UTC of an RFC 3339 time, or of the beginning of a day. Raises InvalidRequest, naming the field."""
+    try:
+        return parse_day_or_time(text)
+    except ValueError as error:
+        raise InvalidRequest(f"{field}: {error}", field=field) from error
+
+
+def check_name(name: str, kind: str) -> None:
+    """Raises InvalidRequest for an invalid name of this kind."""
+    if not 1 <= len(name.strip()) <= MAX_NAME_LENGTH or not is_visible(name):
+        raise InvalidRequest(f"A {kind} name has 1 to {MAX_NAME_LENGTH} printable characters", field="name")
