@@ -175,6 +175,8 @@ class Shape:
             found = {name: msgspec.convert(names[name], kinds[name], strict=False) for name in self.names}
         except msgspec.ValidationError as error:
             raise nothing_here() from error
+        if any(str(value) != str(names[name]) for name, value in found.items()):  # msgspec takes 2.0 for 2
+            raise nothing_here()
         return self.show(work, self.read(work, **found))
 
     def text(self, thing: Any) -> str:
