@@ -16,7 +16,7 @@ from payres.core.protocol.wire import Resource
 from payres.core.store import server
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.work import Work
-from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import Name, TimeText, check_name, require_time, said
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store.operators import API_KEYS, ApiKeyRecord
@@ -181,7 +181,12 @@ def create_api_key(work: Work, name: Name, scopes: Scopes, expires_at: Expiry | 
     API_KEY,
     command=CommandLine("api-key revoke ID"),
     form=OperationForm(
-        "Revoke the key", API_KEY, done="The key {name} is revoked", is_over=lambda key: key.revoked_at, ends=True
+        "Revoke the key",
+        API_KEY,
+        done="The key {name} is revoked",
+        is_over=lambda key: key.revoked_at,
+        because=FOR_GOOD,
+        ends=True,
     ),
 )
 def revoke_api_key(work: Work, id: KeyId, keep_made: KeepMade = False) -> ApiKeyRecord:

@@ -82,6 +82,10 @@ class CommandLine(NamedTuple):
     failure: Callable[[Any], str | None] = lambda _: None
 
 
+MONEY: Final = "this moves money"
+FOR_GOOD: Final = "this cannot be undone"
+
+
 class OperationForm(NamedTuple):
     """A page with a form that carries out an operation, for operators with write access.
 
@@ -94,10 +98,10 @@ class OperationForm(NamedTuple):
       the title. The inputs `needs` are required here, though they are optional elsewhere.
     - With `changes`, the fields have the thing's present values, from its members or from this function, and only those
       that were changed are sent.
-    - A form that `moves_money`, or as much as that, is looked over, and asks for the operator's password again, with
-      `because` as the reason; before that, `plan` raises what an operation of several units refuses, and returns what
-      fields that are left empty stand for. One that `presses` is a button on the page itself, because what it does can
-      be taken back. What one that `ends` something does cannot.
+    - With a `because`, such as MONEY or FOR_GOOD, the form is looked over, and asks for the operator's password again
+      with this as the reason; before that, `plan` raises what an operation of several units refuses, and returns what
+      fields that are left empty stand for. A form that `presses` is a button on the page itself, because what it does
+      can be taken back. One that `ends` something stands at the end of the page.
     - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `back` is the
       next page, or makes its path of the thing; by default it is that of the thing.
     """
@@ -114,8 +118,7 @@ class OperationForm(NamedTuple):
     is_over: Callable[[Any], object] = lambda _: False
     changes: bool | Callable[[Any], Mapping[str, Any]] = False
     question: str = ""
-    moves_money: bool = False
-    because: str = "this moves money"
+    because: str = ""
     plan: Callable[..., Mapping[str, str]] = lambda _, **given: {}
     presses: bool = False
     ends: bool = False

@@ -26,7 +26,7 @@ from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.sentences import limit_words, other_words
-from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import Name, said
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.operator.wallets import named_wallet, require_wallet
@@ -329,6 +329,7 @@ def deny(work: Work, id: GrantName, reason: DecisionReason | None = None) -> Gra
         GRANT,
         done="The grant of {name} is revoked",
         is_over=lambda grant: grant.ended_at,
+        because=FOR_GOOD,
         ends=True,
     ),
 )

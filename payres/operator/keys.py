@@ -11,7 +11,7 @@ from payres.core.signatures.jwk import JWK
 from payres.core.store import server, wallets
 from payres.core.store.wallets import KEYS, WALLETS, KeyRecord
 from payres.core.store.work import Work
-from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import Name, check_name, said
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.wallets import WALLET, WalletName, require_wallet
@@ -138,6 +138,7 @@ def add_key(
         done="The key {kid} is revoked",
         back="/wallets/{wallet}",
         is_over=lambda key: key.revoked_at,
+        because=FOR_GOOD,
         ends=True,
     ),
 )

@@ -175,7 +175,6 @@ async def _in_background(call: ActorRequest) -> tuple[str, ActorRequest]:
         path="/backups/{name}",
         back="/backups",
         will=SECRETS,
-        moves_money=True,
         because="the file has every secret",
     )
 )

@@ -17,7 +17,7 @@ from payres.core.store import server
 from payres.core.store.work import Work
 from payres.html import sign_in
 from payres.html.store.sessions import delete_sessions, end_access
-from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import check_name, said
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store import operators
@@ -103,7 +103,6 @@ def list_operators(work: Work) -> Sequence[OperatorRecord]:
         title="New operator",
         lists="/operators",
         will="You get a link to hand over yourself. It sets a password, works once, and for 15 minutes.",
-        moves_money=True,
         because=ACCESS,
     ),
     shows_secret=True,
@@ -140,9 +139,7 @@ def make_link(
 @operation(
     shows=OPERATOR,
     command=CommandLine("admin role NAME ROLE", "ann read-only"),
-    form=OperationForm(
-        "Change the role", OPERATOR, "{name} is {role} now", changes=True, moves_money=True, because=ACCESS
-    ),
+    form=OperationForm("Change the role", OPERATOR, "{name} is {role} now", changes=True, because=ACCESS),
 )
 def set_role(work: Work, name: str, role: Role) -> OperatorRecord:
     """Let an operator do everything, or look only. It takes effect at once, and signs nobody out."""
@@ -176,7 +173,13 @@ def sign_out(work: Work, name: str) -> OperatorRecord:
 @operation(
     command=CommandLine("admin remove NAME", "ann", text="{name} is no operator any more"),
     form=OperationForm(
-        "Remove", OPERATOR, "{name} is no operator any more", "Remove this operator", back="/operators", ends=True
+        "Remove",
+        OPERATOR,
+        "{name} is no operator any more",
+        "Remove this operator",
+        back="/operators",
+        because=FOR_GOOD,
+        ends=True,
     ),
 )
 def remove_operator(work: Work, name: str) -> Operator:

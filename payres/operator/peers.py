@@ -26,7 +26,7 @@ from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PEERS, PeerRecord
 from payres.operator import movements
 from payres.operator.assets import open_asset
-from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import MAX_NAME_LENGTH, Currency, DecimalText, Name, Reference, Sum, said
 from payres.operator.movements import MOVEMENT
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, represent
@@ -312,7 +312,13 @@ def write_note(work: Work, name: str, note: PeerNote) -> PeerRecord:
     PEER,
     command=CommandLine("peer remove NAME", "first-bank", text="The peer {name} is removed"),
     form=OperationForm(
-        "Remove", PEER, done="{name} is no peer any more", title="End this peering", back="/peers", ends=True
+        "Remove",
+        PEER,
+        done="{name} is no peer any more",
+        title="End this peering",
+        back="/peers",
+        because=FOR_GOOD,
+        ends=True,
     ),
 )
 def remove_peer(work: Work, name: str) -> PeerRecord:

@@ -19,7 +19,7 @@ from payres.core.store import server
 from payres.core.store.events import EventRecord, events_after, last_sequence
 from payres.core.store.work import Units, Work
 from payres.operator.api_keys import key_of_actor, require_scopes
-from payres.operator.declarations import ROWS_AT_ONCE, Call, CommandLine, Listing, OperationForm, operation
+from payres.operator.declarations import FOR_GOOD, ROWS_AT_ONCE, Call, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import MAX_NAME_LENGTH, check_name, said
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.webhooks.deliveries import ALL, TEST, ToSend, matches, note_attempts, wants
@@ -299,7 +299,13 @@ def change(
     "DELETE /webhooks/{id} webhooks:write",
     command=CommandLine("webhook remove ID", text="The webhook to {url} is removed"),
     form=OperationForm(
-        "Remove", WEBHOOK, "The webhook {name} is removed", title="Remove this webhook", back="/webhooks", ends=True
+        "Remove",
+        WEBHOOK,
+        "The webhook {name} is removed",
+        title="Remove this webhook",
+        back="/webhooks",
+        because=FOR_GOOD,
+        ends=True,
     ),
 )
 async def remove(call: Units, id: str) -> Webhook:

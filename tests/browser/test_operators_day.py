@@ -337,8 +337,8 @@ async def decides_on_a_grant(day: Operator) -> None:
     await day.was_told("decided in Alice's name")
     await expect(day.page.locator("main")).to_contain_text("“She called”")
     await day.unfold("Revoke the grant")
-    await day.follow("Revoke the grant…", "Revoke the grant")
-    await day.press("Revoke the grant", re.compile("could pay"))
+    await day.follow("Revoke the grant…", "Revoke the grant?")
+    await day.look_over(then=re.compile("could pay"))
     await day.was_told("The grant of Example Shop is revoked")
 
 
@@ -433,8 +433,8 @@ async def connects_a_program(day: Operator, endpoint: Endpoint) -> None:
     assert await day.page.get_by_label("Secret").input_value() != secret
     await day.follow("I have stored it", "Books")
     await day.unfold("Remove this webhook")
-    await day.follow("Remove this webhook…", "Remove this webhook")
-    await day.press("Remove", "Webhooks")
+    await day.follow("Remove this webhook…", "Remove this webhook?")
+    await day.look_over(then="Webhooks")
     await day.was_told("The webhook Books is removed")
 
 
@@ -460,7 +460,8 @@ async def makes_a_key(day: Operator) -> None:
     await day.follow("I have stored it", "Till")
     await day.unfold("Revoke the key")
     await day.follow("Revoke the key…", "Revoke the key")
-    await day.press("Revoke the key", "Till")
+    await day.press("Look it over", "Revoke the key?")
+    await day.look_over(then="Till")
     await day.was_told("The key Till is revoked")
 
 
@@ -508,8 +509,8 @@ async def lets_another_in(day: Operator, bea: Operator) -> None:
     await day.press("Sign out everywhere", "Bea")
     await day.was_told("Bea is signed out in every browser")
     await day.unfold("Remove this operator")
-    await day.follow("Remove this operator…", "Remove this operator")
-    await day.press("Remove", "Operators")
+    await day.follow("Remove this operator…", "Remove this operator?")
+    await day.look_over(then="Operators")
     await day.was_told("Bea is no operator any more")
     await bea.fill(path="late", asset_code="EUR", asset_scale="2")
     await bea.press("Open the wallet", "Sign in")

@@ -310,7 +310,7 @@ def by_form(new: New, operation: Operation, given: Given) -> Outcome:
         return Outcome(None, words_of(page))
     hidden = hidden_fields(page).items()
     fields = {name.removeprefix("was."): value for name, value in hidden if name.startswith("was.")} | fields
-    fields |= {"password": PASSWORD} if operation.form.moves_money else {}
+    fields |= {"password": PASSWORD} if operation.form.because else {}
     answer = new.browser.send(path, choice=next(iter(operation.form.buttons)), **fields)
     if operation.shows_secret and answer.status_code == 200:
         new.made += re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", answer.text)

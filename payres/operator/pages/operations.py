@@ -217,9 +217,9 @@ class OperationPage:
         try:
             if form.get("choice") not in self.form.buttons:
                 raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
-            if self.form.moves_money and "password" not in form:
+            if self.form.because and "password" not in form:
                 return await self._look_over(visit, form)
-            if self.form.moves_money:
+            if self.form.because:
                 account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
                 session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
                 await OPERATOR_SIGN_IN.check_password(visit.request, account, form["password"], session)
@@ -240,7 +240,7 @@ class OperationPage:
     async def _carry_out(self, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
         """Runs the operation once; returns its answer, and the subject after it."""
         operation, once = self.operation, form.get(ONCE, "")
-        is_once = self.form.moves_money or ONCE in form  # buttons that press have no id
+        is_once = self.form.because or ONCE in form  # buttons that press have no id
 
         def unit(work: Work) -> tuple[Any, FormSubject]:
             if is_once:
@@ -349,9 +349,9 @@ class OperationPage:
         subject = await visit.read(lambda work: self._subject(work, visit))
         is_over = subject.thing is not None and self.form.is_over(subject.thing)
         is_plain = not (self._inputs or is_over) and len(self.form.buttons) == 1
-        if self.form.moves_money and is_plain and visit.operator.may_change:
+        if self.form.because and is_plain and visit.operator.may_change:
             form = {"choice": next(iter(self.form.buttons)), **form}  # there is nothing to fill in first
-        is_looked_over = "password" in problems or (self.form.moves_money and "choice" in form and not problems)
+        is_looked_over = "password" in problems or (self.form.because and "choice" in form and not problems)
         columns = self.form.about.columns if self.form.about and then is not None else ()
         changes = zip(facts_of(columns, subject.thing), facts_of(columns, then), strict=True)
         return visit.show(

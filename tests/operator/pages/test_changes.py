@@ -42,7 +42,7 @@ def test_grant_is_revoked(payres: Instance, ann: Browser) -> None:
     assert f'href="{path}"' in ann.get("/admin/grants", withoutConsent="true").text
     assert f'href="{path}/revoke"' in ann.get(path).text
     assert "End a grant and all its tokens at once. What was paid stays paid." in ann.words(f"{path}/revoke")
-    assert ann.send(f"{path}/revoke", choice="revoke").headers["location"] == path
+    assert ann.send(f"{path}/revoke", choice="revoke", password=PASSWORD).headers["location"] == path
     assert "There is nothing left to do here." in ann.words(f"{path}/revoke")
     assert payres.client.post("/incoming-payments", {"walletAddress": wallet}, token).status_code == 401
 
@@ -150,7 +150,7 @@ def test_key_of_a_wallet_is_revoked(payres: Instance, ann: Browser) -> None:
     payres.write(lambda work: keys.add_key(work, "keyed", jwk))
     path = f"{own}/keys/a%2Fb%3Fc"
     assert f'href="{path}"' in ann.get(own).text
-    assert ann.send(f"{path}/revoke", choice="revoke").headers["location"] == own
+    assert ann.send(f"{path}/revoke", choice="revoke", password=PASSWORD).headers["location"] == own
     assert "State revoked" in ann.words(path)
 
 
@@ -166,7 +166,7 @@ def test_keys_that_a_key_made_are_revoked_with_it_or_kept(
 
     maker, made = payres.write(unit)
     assert "Keep the keys that were created with it." in ann.words(f"/admin/api-keys/{maker}/revoke")
-    assert ann.send(f"/admin/api-keys/{maker}/revoke", choice="revoke", **fields).status_code == 303
+    assert ann.send(f"/admin/api-keys/{maker}/revoke", choice="revoke", password=PASSWORD, **fields).status_code == 303
     revoked = payres.read(lambda work: [API_KEYS.by_id(work, key).revoked_at for key in (maker, made)])
     assert [one is None for one in revoked] == [False, bool(fields)]
 
@@ -383,5 +383,5 @@ def test_webhook_is_added_tested_paused_and_removed(payres: Instance, ann: Brows
     renewed = ann.send(f"{path}/secret", choice="make").text
     assert "whsec_" in renewed
     assert secret not in renewed
-    assert ann.send(f"{path}/remove", choice="remove").headers["location"] == "/admin/webhooks"
+    assert ann.send(f"{path}/remove", choice="remove", password=PASSWORD).headers["location"] == "/admin/webhooks"
     assert "The webhook Books is removed" in ann.words("/admin/webhooks")

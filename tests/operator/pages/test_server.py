@@ -140,14 +140,15 @@ def test_role_that_was_taken_counts_at_once(payres: Instance, ann: Browser) -> N
         assert ann.send(page, choice="change", role="read-only", password=PASSWORD).status_code == 303
         assert "dan is read-only now" in ann.words("/admin/operators/dan")
         assert "You may look at everything and change nothing" in other.words("/admin/new-wallet")
-        assert ann.send("/admin/operators/dan/remove", choice="remove").headers["location"] == "/admin/operators"
+        removed = ann.send("/admin/operators/dan/remove", choice="remove", password=PASSWORD)
+        assert removed.headers["location"] == "/admin/operators"
         assert "dan is no operator any more" in ann.words("/admin/operators")
         assert other.get("/admin").status_code == 401
     assert "dan" not in {one["Name"] for one in ann.rows("/admin/operators")}
 
 
 def test_last_who_may_do_everything_is_told_the_way_out(payres: Instance, ann: Browser) -> None:
-    refused = ann.send("/admin/operators/ann/remove", choice="remove")
+    refused = ann.send("/admin/operators/ann/remove", choice="remove", password=PASSWORD)
     assert refused.status_code == 409
     assert "ann is the last who may do everything here" in words_of(refused)
     assert "`payres admin link`" not in ann.words("/admin/operators")
