@@ -150,6 +150,9 @@ def test_key_of_a_wallet_is_revoked(payres: Instance, ann: Browser) -> None:
     payres.write(lambda work: keys.add_key(work, "keyed", jwk))
     path = f"{own}/keys/a%2Fb%3Fc"
     assert f'href="{path}"' in ann.get(own).text
+    looked_over = words_of(ann.send(f"{path}/revoke", choice="revoke"))
+    assert "Key id a/b?c" in looked_over, "what is ended is named before the password"
+    assert re.search(r"State valid → revoked Revoked → Today \d\d:\d\d Your password", looked_over)
     assert ann.send(f"{path}/revoke", choice="revoke", password=PASSWORD).headers["location"] == own
     assert "State revoked" in ann.words(path)
 
@@ -238,7 +241,9 @@ def test_packet_is_resolved_as_delivered(payres: Instance, ann: Browser, seeded:
     assert f'<form method="post" action="{path}"' in ann.get("/admin/peers/second").text
     assert "Your password" not in ann.words(path), "the outcome is chosen first"
     assert "Delivered: the peer is owed USD 5.00, which is paid out of your liquidity." in ann.words(path)
-    assert "Your password, because this moves money" in words_of(ann.send(path, choice="delivered")), "it moves money"
+    looked_over = words_of(ann.send(path, choice="delivered"))
+    assert "Amount USD 5.00" in looked_over
+    assert "Your password, because this moves money" in looked_over
     answer = ann.send(path, choice="delivered", password=PASSWORD)
     assert (answer.status_code, answer.headers["location"]) == (303, "/admin/peers/second")
     words = ann.words("/admin/peers/second")
