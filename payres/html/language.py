@@ -138,10 +138,12 @@ class Language(msgspec.Struct, frozen=True):
         return f"{self.day(moment)}, {self.clock(moment)}"
 
     def stamp(self, text: str, *, seconds: bool = False) -> str:
-        """An RFC 3339 time as `Today 14:02` or `20 Nov`; with `seconds`, `20 Nov 14:02:31`."""
+        """An RFC 3339 time as `Today 14:02`, `Tomorrow 00:10` or `20 Nov`; with `seconds`, `20 Nov 14:02:31`."""
         moment = parse_time(text)
         day, clock = self.day(moment), f"{self._local(moment):%H:%M:%S}" if seconds else self.clock(moment)
-        return f"{day[:1].upper()}{day[1:]} {clock}" if seconds or not self.days_ago(moment) else self.when(moment)
+        return (
+            f"{day[:1].upper()}{day[1:]} {clock}" if seconds or self.days_ago(moment) in {0, -1} else self.when(moment)
+        )
 
     @property
     def place(self) -> str:

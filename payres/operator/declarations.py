@@ -32,6 +32,7 @@ NOUNS: Final = (
 )
 # The most rows that one unit of work changes. An operation on more takes several units, and others run in between.
 ROWS_AT_ONCE: Final = 256
+WHOLE: Final = re.compile("-?(0|[1-9][0-9]*)")
 
 
 class Call(Units, Protocol):
@@ -98,9 +99,9 @@ class OperationForm(NamedTuple):
     - With `changes`, the fields have the thing's present values, from its members or from this function, and only those
       that were changed are sent.
     - With a `because`, such as MONEY or FOR_GOOD, the form is looked over, and asks for the operator's password again
-      with this as the reason; before that, `plan` raises what an operation of several units refuses. A form that
-      `presses` is a button on the page itself, because what it does can be taken back. One that `ends` something stands
-      at the end of the page.
+      with this as the reason; before that, `plan` raises what an operation of several units refuses, and returns what
+      fields that are left empty stand for. A form that `presses` is a button on the page itself, because what it does
+      can be taken back. One that `ends` something stands at the end of the page.
     - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `back` is the
       next page, or makes its path of the thing; by default it is that of the thing.
     """
@@ -118,7 +119,7 @@ class OperationForm(NamedTuple):
     changes: bool | Callable[[Any], Mapping[str, Any]] = False
     question: str = ""
     because: str = ""
-    plan: Callable[..., object] = lambda _, **given: None
+    plan: Callable[..., Mapping[str, str]] = lambda _, **given: {}
     presses: bool = False
     ends: bool = False
 
@@ -282,11 +283,11 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
         the words of the API, for one that breaks a bound of its type."""
         arguments = {}
         for name, value in typed.items():
+            if self.inputs[name].type is int and WHOLE.fullmatch(str(value)) is None:  # msgspec takes 1e2
+                raise InvalidRequest(f"{value!r} is not a whole number", field=self.wire_names[name])
             try:
                 arguments[name] = msgspec.convert(value, self.inputs[name].kind, strict=False)
             except msgspec.ValidationError as error:
-                if self.inputs[name].type is int and not str(value).lstrip("-").isdecimal():
-                    raise InvalidRequest(f"{value!r} is not a whole number", field=self.wire_names[name]) from error
                 raise broken_rule(error, self.wire_names[name]) from error
         return arguments
 

@@ -97,9 +97,8 @@ class KeptBackup(Resource, frozen=True, kw_only=True):
 
 
 def kept_backup(work: Work, file: Path) -> KeptBackup:
-    name, is_broken = file.name, file.suffix == BROKEN
-    stamp = name.removesuffix(BROKEN).removesuffix(Path(work.settings.database).suffix).rpartition("-")[2]
-    made_at = int(datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * SECOND
+    name, is_broken, made_at = file.name, file.suffix == BROKEN, _made_at(file, work.settings.database)
+    assert made_at is not None
     return KeptBackup(
         name=name,
         made_at=format_time(made_at),
@@ -107,6 +106,15 @@ def kept_backup(work: Work, file: Path) -> KeptBackup:
         state="broken" if is_broken else "checked",
         actor=status.maker_of_backup(work, str(file)),
     )
+
+
+def _made_at(file: Path, database: str) -> int | None:
+    """The time in the name of a backup in microseconds UTC, None if there is no such time: 20261399T000000Z."""
+    stamp = file.name.removesuffix(BROKEN).removesuffix(Path(database).suffix).rpartition("-")[2]
+    try:
+        return int(datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * SECOND
+    except ValueError:
+        return None
 
 
 def require_backup(work: Work, name: str) -> Path:
@@ -132,7 +140,8 @@ def list_backups(work: Work) -> Sequence[Path]:
     """List the backups in the directory of the setting backup_directory, newest first."""
     folder, database = work.settings.backup_directory, Path(work.settings.database)
     found = [one for suffix in ("", BROKEN) for one in made_in(Path(folder), database, suffix)] if folder else []
-    return sorted((one for one in found if one.is_file() and not one.is_symlink()), reverse=True)
+    found = [one for one in found if one.is_file() and not one.is_symlink()]
+    return sorted((one for one in found if _made_at(one, str(database)) is not None), reverse=True)
 
 
 @operation(form=OperationForm("Make one now", path="/backups/make", back="/backups", done="The backup began"))

@@ -1,6 +1,6 @@
 """A payment with its full history, also as sentences in the order of time."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Annotated, Final, NamedTuple
@@ -205,7 +205,7 @@ Receiver = Annotated[
         ],
         is_over=lambda one: one.direction != "incoming" or one.moved == one.refunded,
         because=MONEY,
-        plan=lambda work, id, **given: refunds.plan(work, refunds.WantedRefund(id, **given)),
+        plan=lambda work, id, **given: _meant(work, refunds.WantedRefund(id, **given)),
     ),
     noun="payments",
 )
@@ -224,6 +224,12 @@ async def refund(
         made = await send_back(call, wanted, offer)
     node_of(call.context).payments.wake()
     return made
+
+
+def _meant(work: Work, wanted: refunds.WantedRefund) -> Mapping[str, str]:
+    """The amount, so that no more goes back than was looked over. Raises the errors of `refunds.plan`."""
+    found = refunds.plan(work, wanted)
+    return {"amount": format_decimal(found.amount, found.receiver.asset)}
 
 
 async def send_back(call: Units, wanted: refunds.WantedRefund, offer: Offer | None) -> List[Refund]:
@@ -437,7 +443,7 @@ def _ended(history: PaymentHistory) -> Iterator[Moment]:
 
 
 def _refund(payment: Payment, refund: Refund) -> Moment:
-    reference = f", under the reference {refund.reference}."
+    reference = "." if refund.reference.startswith("page ") else f", under the reference {refund.reference}."
     taken, back = f"{refund.asset_code} {refund.amount}", f"{refund.returned_asset_code} {refund.returned}"
     if refund.return_payment is not None:
         sending = _link("payments", refund.return_payment, "a payment")

@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 
 from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import format_time
+from payres.core.protocol.errors import nothing_here
 from payres.core.protocol.visible import visible_text
 from payres.core.protocol.wire import Resource
 from payres.core.store.work import Work
@@ -166,10 +167,15 @@ class Shape:
         return members | ({self.names[0]: members[self.member]} if self.member in members else {})
 
     def find(self, work: Work, **names: Any) -> Any:
-        """The struct of the thing, which has its names among these. Raises NotFound."""
+        """The struct of the thing, which has its names among these, as texts. Raises NotFound."""
         assert self.read is not None
         kinds = get_type_hints(self.read)
-        found = {name: msgspec.convert(names[name], kinds[name], strict=False) for name in self.names}
+        try:
+            found = {name: msgspec.convert(names[name], kinds[name], strict=False) for name in self.names}
+        except msgspec.ValidationError as error:
+            raise nothing_here() from error
+        if any(str(value) != str(names[name]) for name, value in found.items()):  # msgspec takes 2.0 for 2
+            raise nothing_here()
         return self.show(work, self.read(work, **found))
 
     def text(self, thing: Any) -> str:

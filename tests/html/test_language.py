@@ -122,7 +122,7 @@ def test_times_are_in_the_words_and_the_zone_of_the_reader() -> None:
     [
         ("2026-11-23T14:02:31.000Z", "Today 14:02", "Today 14:02:31"),
         ("2026-11-22T23:59:59.999Z", "Yesterday", "Yesterday 23:59:59"),
-        ("2026-11-24T00:00:00.000Z", "Tomorrow", "Tomorrow 00:00:00"),
+        ("2026-11-24T00:00:00.000Z", "Tomorrow 00:00", "Tomorrow 00:00:00"),
         ("2026-03-02T08:00:00.000Z", "2 Mar", "2 Mar 08:00:00"),
         ("2025-03-02T08:00:00.000Z", "2 Mar 2025", "2 Mar 2025 08:00:00"),
     ],

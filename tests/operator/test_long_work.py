@@ -27,6 +27,8 @@ def folder(tmp_path: Path) -> Path:
     folder.mkdir()
     for name in (*NAMES, "payres.db", "other-20260101T000000Z.db", "payres-20260101T000000Z.db.12345678.partial"):
         (folder / name).write_bytes(b"x" * 10)
+    for name in ("payres-20261399T000000Z.db", "payres-00000101T000000Z.db"):  # not at any time
+        (folder / name).write_bytes(b"x" * 10)
     (folder / "payres-20260104T000000Z.db").symlink_to("/etc/passwd")
     (folder / "payres-20260105T000000Z.db").mkdir()
     return folder

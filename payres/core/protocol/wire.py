@@ -223,7 +223,8 @@ def broken_rule(error: msgspec.ValidationError, name: str) -> InvalidRequest:
     if bound is not None:
         unit = UNITS.get(bound[1], "")
         extent = f"{'at most' if bound[2] == '<=' else 'at least'} {bound[3]}{unit}"
-        sentence = f"{field} must {'have' if unit else 'be'} {extent}"
+        must = "not be empty" if extent.startswith("at least 1 ") else f"{'have' if unit else 'be'} {extent}"
+        sentence = f"{field} must {must}"
     elif not inside:
         sentence = f"{name}: {sentence}"
     return InvalidRequest(f"The {name} breaks a rule: {sentence}" if inside else sentence, field=field)

@@ -32,7 +32,7 @@ from payres.operator.api import (
 )
 from payres.operator.declarations import Operation, OperationForm, operation_of
 from payres.operator.exports import Export, export_payments
-from payres.operator.inputs import Input
+from payres.operator.inputs import MAX_NAME_LENGTH, Input
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit
 from payres.operator.services import operator_of
 from payres.operator.shapes import Cell, Fact, facts_of, make_table, path_of
@@ -106,8 +106,8 @@ def _new(path: str) -> tuple[str, str] | None:
 
 
 class Field(NamedTuple):
-    """A field of a form: `kind` is that of its input, `unit` stands before an amount. `was` is the value that it had
-    when the form was opened, and None if it is sent in any case."""
+    """A field of a form: `kind` is that of its input, `unit` stands before an amount. `shown` is the value as it is
+    understood, `was` the one that it had when the form was opened, None if it is sent in any case."""
 
     name: str
     label: str
@@ -117,6 +117,7 @@ class Field(NamedTuple):
     words: str = ""
     was: str | None = None
     unit: str = ""
+    shown: str = ""
     problem: str = ""
     is_required: bool = False
     longest: int = 100
@@ -273,7 +274,9 @@ class OperationPage:
         then = None
         if self.operation.is_async:
             given = await visit.read(partial(self._given, visit, form))
-            await visit.read(lambda work: self.form.plan(work, **given))
+            meant = await visit.read(lambda work: self.form.plan(work, **given))
+            point = language_of(visit.request).point
+            form = {**form, **{name: text.replace(".", point) for name, text in meant.items() if not form.get(name)}}
         else:
             try:
                 await visit.write(unit)
@@ -383,12 +386,21 @@ class OperationPage:
                     was=was,
                     options=one.choices,
                     unit=getattr(thing, "asset_code", "") if kind == "amount" else "",
+                    shown="yes" if kind == "mark" else _understood(value, point) if kind == "amount" else value,
                     problem=problems.get(one.name, ""),
                     is_required=self._needs(one) and "is_reference" not in one.extra,
-                    longest=one.longest or 100,
+                    longest=one.longest or {"long": 10_000, "lines": 100}.get(kind, MAX_NAME_LENGTH),
                 )
             )
         return found
+
+
+def _understood(amount: str, point: str) -> str:
+    """A typed amount as these pages write it, which are in English for readers of all languages."""
+    try:
+        return Cell(typed_decimal(amount, point), "number").shown
+    except InvalidAmount:
+        return amount
 
 
 class Words(str):

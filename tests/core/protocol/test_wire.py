@@ -1,4 +1,5 @@
 import json
+from typing import Annotated
 
 import msgspec
 import pytest
@@ -26,6 +27,30 @@ def test_decode_says_which_rule_the_body_breaks_and_where() -> None:
 def test_metadata_that_is_too_long_is_told_its_limit() -> None:
     with pytest.raises(DomainError, match="metadata may have at most 4096 bytes as it is written, and this has 4097"):
         wire.metadata_text(msgspec.Raw(b'{"a":"%b"}' % (b"x" * 4089)))
+
+
+class Bounded(msgspec.Struct):
+    name: Annotated[str, msgspec.Meta(min_length=1)] = "x"
+    scopes: Annotated[list[str], msgspec.Meta(min_length=1, max_length=2)] = msgspec.field(
+        default_factory=lambda: ["x"]
+    )
+    scale: Annotated[int, msgspec.Meta(ge=1)] = 1
+    password: Annotated[str, msgspec.Meta(min_length=8)] = "12345678"
+
+
+@pytest.mark.parametrize(
+    ("body", "rule"),
+    [
+        ({"name": ""}, "name must not be empty"),
+        ({"scopes": []}, "scopes must not be empty"),
+        ({"scopes": ["a", "b", "c"]}, "scopes must have at most 2 of them"),
+        ({"scale": 0}, "scale must be at least 1"),
+        ({"password": "short"}, "password must have at least 8 characters"),
+    ],
+)
+def test_bounds_are_told_in_words(body: Json, rule: str) -> None:
+    with pytest.raises(DomainError, match=rf"^The body breaks a rule: {rule}$"):
+        wire.decode(msgspec.json.Decoder(Bounded), json.dumps(body).encode())
 
 
 class WithDefault(msgspec.Struct):

@@ -4,6 +4,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
+import msgspec
 import pytest
 
 from payres.core.signatures.jwk import jwk_from_public_bytes
@@ -117,12 +118,41 @@ def test_wallets_without_a_password_and_inactive_ones_are_one_press_away(ann: Br
     }
 
 
+def test_key_is_added_by_its_whole_jwk(payres: Instance, ann: Browser) -> None:
+    path = open_wallet(payres, "pasted")
+    [room] = re.findall(r'<textarea id="jwk"[^>]*maxlength="(\d+)"', ann.get(f"{path}/new-key").text)
+    jwk = jwk_from_public_bytes("key-1", b"k" * 32)
+    text = msgspec.json.format(msgspec.json.encode(jwk)).decode()
+    assert len(text) <= int(room)
+    assert ann.send(f"{path}/new-key", choice="add", jwk=text).headers["location"] == path
+    assert "The key key-1 is added" in ann.get(path).text
+
+
+def test_secret_is_made_once_however_often_the_page_with_it_is_loaded(payres: Instance, ann: Browser) -> None:
+    path = open_wallet(payres, "once")
+    form = hidden_fields(ann.get(f"{path}/password-link")) | {"choice": "make"}
+    made, again = (ann.http.post(f"{path}/password-link", data=form) for _ in range(2))
+    assert (made.status_code, "/account/reset/" in made.text) == (200, True)
+    assert (again.status_code, "/account/reset/" in again.text) == (409, False)
+    [link] = re.findall(r"/account/reset/[\w-]+", made.text)
+    assert ann.get(link).status_code == 200, "the link that was shown still works"
+
+
+@pytest.mark.parametrize("scale", ["1e1", "2.0", "02", " 2", "x", "", "\uff12"])
+def test_whole_number_is_written_in_digits(payres: Instance, ann: Browser, scale: str) -> None:
+    answer = ann.send("/admin/new-wallet", choice="open", path="whole", asset_code="USD", asset_scale=scale)
+    assert (answer.status_code, f"{scale!r} is not a whole number" in words_of(answer)) == (400, True)
+
+
 def test_key_of_a_wallet_is_revoked(payres: Instance, ann: Browser) -> None:
     own = open_wallet(payres, "keyed")
     jwk = jwk_from_public_bytes("a/b?c", bytes(range(32)))
     payres.write(lambda work: keys.add_key(work, "keyed", jwk))
     path = f"{own}/keys/a%2Fb%3Fc"
     assert f'href="{path}"' in ann.get(own).text
+    looked_over = words_of(ann.send(f"{path}/revoke", choice="revoke"))
+    assert "Key id a/b?c" in looked_over, "what is ended is named before the password"
+    assert re.search(r"State valid → revoked Revoked → Today \d\d:\d\d Your password", looked_over)
     assert ann.send(f"{path}/revoke", choice="revoke", password=PASSWORD).headers["location"] == own
     assert "State revoked" in ann.words(path)
 
@@ -158,6 +188,19 @@ def test_deposit_takes_the_password_again_and_is_made_once(payres: Instance, ann
         assert ann.http.post(f"{own}/deposit", data=form | {"once": once}).status_code == 400
     assert payres.balance("paid-in") == "112.50"
     assert ann.rows("/admin/audit-log")[0]["Details"].startswith("amount 12.50 USD, reference page ")
+
+
+@pytest.mark.parametrize(
+    ("language", "typed", "shown"),
+    [("de", "1.234,5", "1,234.5"), ("de", "12,50", "12.50"), ("en", "1,234.50", "1,234.50"), ("en", "1000", "1,000")],
+)
+def test_amount_is_looked_over_as_it_is_understood(
+    payres: Instance, ann: Browser, language: str, typed: str, shown: str
+) -> None:
+    path = "/admin/wallets/alice/deposit"
+    form = hidden_fields(ann.get(path)) | {"choice": "deposit", "amount": typed}
+    looked_over = ann.http.post(path, data=form, headers={"Accept-Language": language})
+    assert f"Amount USD {shown} " in words_of(looked_over)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +241,9 @@ def test_packet_is_resolved_as_delivered(payres: Instance, ann: Browser, seeded:
     assert f'<form method="post" action="{path}"' in ann.get("/admin/peers/second").text
     assert "Your password" not in ann.words(path), "the outcome is chosen first"
     assert "Delivered: the peer is owed USD 5.00, which is paid out of your liquidity." in ann.words(path)
-    assert "Your password, because this moves money" in words_of(ann.send(path, choice="delivered")), "it moves money"
+    looked_over = words_of(ann.send(path, choice="delivered"))
+    assert "Amount USD 5.00" in looked_over
+    assert "Your password, because this moves money" in looked_over
     answer = ann.send(path, choice="delivered", password=PASSWORD)
     assert (answer.status_code, answer.headers["location"]) == (303, "/admin/peers/second")
     words = ann.words("/admin/peers/second")
@@ -242,8 +287,14 @@ def test_payment_is_refunded_in_part_and_then_in_whole(payres: Instance, ann: Br
     assert "USD 5.00 was sent back to alice, under the reference broken cup." in ann.words(path)
     other = ann.words(f"/admin/payments/{seeded.outgoing}")
     assert "USD 5.00 came back from bob, under the reference broken cup." in other
-    assert ann.send(f"{path}/refund", choice="refund", password=PASSWORD).status_code == 303
-    assert "Sent back USD 25.00" in ann.words(path)
+    rest = ann.send(f"{path}/refund", choice="refund")
+    assert "Amount USD 20.00" in words_of(rest), "what is left is named"
+    form = hidden_fields(rest) | {"amount": "20.00", "password": PASSWORD}
+    assert '<input type="hidden" name="amount" value="20.00">' in rest.text
+    assert ann.http.post(f"{path}/refund", data=form).status_code == 303
+    words = ann.words(path)
+    assert "Sent back USD 25.00" in words
+    assert "USD 20.00 was sent back to alice. " in words, "without the reference of the form"
     payres.check_ledger()
 
 

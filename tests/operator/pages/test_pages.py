@@ -645,6 +645,7 @@ def test_every_page_is_there_and_escapes_what_others_wrote(ann: Browser, reader:
     [
         *("/admin/wallets/nobody", "/admin/payments/none", "/admin/grants/none", "/admin/peers/none"),
         *("/admin/wallets/%00", "/admin/nonsense", "/admin/a/b/c/", "/admin/v12", "/admin/link"),
+        *("/admin/assets/USD/two", "/admin/assets/USD/2.0", "/admin/assets/USD/02/deposit"),
     ],
 )
 def test_what_does_not_exist_is_a_page_that_says_so(ann: Browser, path: str) -> None:
