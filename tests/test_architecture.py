@@ -58,7 +58,7 @@ THREADS = {
     "payres/operator/api.py": "the document, which is cached",
     "payres/core/http/routing.py": "imports, under a lock",
     "payres/openapi/part.py": "the document, which is cached",
-    "payres/operator/long_work.py": "one backup at a time, under a slot",
+    "payres/operator/kept_backups.py": "one backup at a time, under a slot",
     "payres/operator/monitoring.py": "milliseconds for each answer of /metrics, to permitted hosts",
     "payres/testing/control.py": "the document, which is cached",
     "payres/testing/sandbox.py": "one reset at a time, under a lock",

@@ -58,7 +58,7 @@ class ApiCall(ActorRequest, frozen=True):
 
 def all_operations() -> Sequence[Operation]:
     """The operations of the rules, and those of this package."""
-    return [*declared(), *declared("long_work", "events", "api")]
+    return [*declared(), *declared("kept_backups", "events", "api")]
 
 
 def admin_endpoints() -> Sequence[Operation]:

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, UnsetType
 
+from payres.core.http.requests import ActorRequest
 from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.errors import InvalidRequest, Unavailable, require
 from payres.core.protocol.wire import Resource
@@ -16,11 +17,13 @@ from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Units, Work
 from payres.operator import invariant_checks
 from payres.operator.assets import require_asset
-from payres.operator.declarations import operation
+from payres.operator.declarations import OperationForm, operation
 from payres.operator.inputs import Name
 from payres.operator.invariant_checks import Finding, first_broken
+from payres.operator.long_work import in_background
 from payres.operator.payments import require_payment
 from payres.operator.peers import require_peer
+from payres.operator.services import operator_of
 from payres.operator.shapes import Shape, Time, represent
 from payres.operator.store.entries import EntryRecord, page_of_entries
 from payres.operator.wallets import require_wallet
@@ -85,6 +88,14 @@ async def check_noted(call: Units, note: StepNote) -> LedgerCheck:
     with suppress(Unavailable):  # the findings can be shown all the same
         await call.write(partial(invariant_checks.note, findings=findings, checked_at=at))
     return ledger_check(findings)
+
+
+@operation(form=OperationForm("Check now", path="/ledger-check/check", back="/ledger-check", done="The check began"))
+async def begin_check(call: ActorRequest) -> None:
+    """Check every invariant of the ledger. You may leave the page."""
+    works = operator_of(call.context).long_works
+    actor, background = await in_background(call)
+    works.begin("check", lambda: works.run("check", actor, lambda one: check_noted(background, one.note)))
 
 
 ENTRY: Final = Shape(ledger_entry)

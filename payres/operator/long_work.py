@@ -1,224 +1,82 @@
-"""What the server does for operators while they do other things: backups, on the schedule of the settings or when one
-is asked for, and ledger checks begun in the pages; and the backups that it keeps.
-
-Files of backups have every secret of the server: only operators who may do everything download them, after their
-password. The API only lists them, since a key would then be worth more than all of its scopes.
-"""
+"""What the server does for operators while they do other things, and how far it is: backups and ledger checks."""
 
 import asyncio
-import glob
 import logging
-import sqlite3
-from collections.abc import Callable, Coroutine, Sequence
-from datetime import UTC, datetime
-from functools import partial
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
-from starlette.responses import FileResponse, Response
+import msgspec
 
-from payres.core.http.context import Context
 from payres.core.http.requests import ActorRequest
-from payres.core.process.settings import Settings
-from payres.core.process.worker import Worker
-from payres.core.protocol.clock import SECOND, format_time
-from payres.core.protocol.errors import Unavailable, WrongState, require
-from payres.core.protocol.wire import Resource
-from payres.core.store import server
-from payres.core.store.migrations import UnusableDatabase
-from payres.core.store.work import Work
-from payres.operator import backups
-from payres.operator.backups import BackupError, MadeBackup, backup_name
-from payres.operator.declarations import Listing, OperationForm, operation
-from payres.operator.ledger import check_noted
-from payres.operator.services import LongWork, operator_of
-from payres.operator.shapes import Column, Shape, Time, format_size
-from payres.operator.store import status
+from payres.core.process.worker import cancel_all
+from payres.core.protocol.clock import Clock
+from payres.core.protocol.errors import DomainError, Unavailable, WrongState
 
-BROKEN: Final = ".broken"
-NONE: Final = "There are no backups in the folder yet"
-SECRETS: Final = (
-    "The file has every secret of this server: money, owners' and operators' passwords as hashes, keys, tokens. Whoever"
-    " has it can put up this server elsewhere. Store it as you would store the keys to a safe."
-)
-RETRY_SECONDS: Final = 3600.0
-PAUSE_SECONDS: Final = 60.0
-
-log = logging.getLogger("payres.backup")
-
-Write = Callable[[Callable[[Work], None]], Coroutine[Any, Any, None]]
+log = logging.getLogger("payres.operator")
 
 
-@operation("POST /backups backup:write", noun="backups")
-async def make(call: ActorRequest) -> MadeBackup:
-    """Make a verified copy of the database in the directory of the setting backup_directory."""
-    return await make_in_folder(call.context, call.write, await call.read(lambda work: work.actor))
+class LongWork(msgspec.Struct):
+    """Work of the server that takes long: who began it and when (microseconds UTC), and how far it is. `done` of
+    `total` of a step are done; `total` is 0 if that is not known. At `ended_at` it has an `outcome` or a `problem`."""
+
+    actor: str
+    began_at: int
+    step: str = ""
+    done: int = 0
+    total: int = 0
+    ended_at: int | None = None
+    outcome: Any = None
+    problem: str = ""
+    is_stopped: bool = False
+
+    def note(self, step: str, done: int, total: int) -> None:
+        """Says how far it is. Threads may call it. Raises Unavailable if the work is to end."""
+        self.step, self.done, self.total = step, done, total
+        if self.is_stopped:
+            raise Unavailable("The server was stopped meanwhile")
 
 
-async def make_in_folder(context: Context, write: Write, actor: str) -> MadeBackup:
-    """Makes a verified backup in `backup_directory`, and records it with `write`. Raises WrongState, Unavailable."""
-    directory = require_folder(context.settings)
-    # One at a time: each reads the whole database.
-    async with context.idempotency_slots.slot("backups", directory):
-        made: MadeBackup = await operator_of(context).long_works.run("backup", actor, partial(_make, context, write))
-        return made
+class LongWorks:
+    """The latest long work of each kind, which pages show. It goes on when nobody looks, and ends with the server."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.latest: dict[str, LongWork] = {}
+        self._clock = clock
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def run(self, kind: str, actor: str, work: Callable[[LongWork], Awaitable[Any]]) -> Any:
+        """The result of the work, whose progress is shown meanwhile. Raises what the work raises."""
+        one = self.latest[kind] = LongWork(actor, self._clock.now())
+        try:
+            one.outcome = await work(one)
+        except BaseException as error:
+            one.problem = str(error) if isinstance(error, DomainError) else "The server failed, and its log says how"
+            raise
+        finally:
+            one.ended_at = self._clock.now()
+        return one.outcome
+
+    def begin(self, kind: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Starts what will `run` a work of this kind, and for which nobody waits. Raises WrongState while one runs."""
+        if kind in self.latest and self.latest[kind].ended_at is None:
+            raise WrongState(f"A {kind} is under way already")
+        task = asyncio.create_task(work())
+        self._tasks.add(task)
+        task.add_done_callback(self._end)
+
+    def _end(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("%s", error, exc_info=None if isinstance(error, DomainError) else error)
+
+    async def close(self) -> None:
+        """Stops what is under way, also on threads, for which a server that ends waits."""
+        for one in self.latest.values():
+            one.is_stopped = True
+        await cancel_all(self._tasks)
 
 
-def require_folder(settings: Settings) -> str:
-    """The folder for backups. Raises WrongState if there is none."""
-    if not settings.backup_directory:
-        raise WrongState("There is no directory for backups: name one in the setting backup_directory")
-    return settings.backup_directory
-
-
-async def _make(context: Context, write: Write, progress: LongWork) -> MadeBackup:
-    directory, database = context.settings.backup_directory, context.database.path
-    if not await asyncio.to_thread(Path(directory).is_dir):  # to `make_backup`, it would be the name of the file
-        raise WrongState(f"The setting backup_directory names {directory}, which is not a directory")
-    asked = partial(backups.make_backup, overwrite=False, now=context.clock.now(), note=progress.note)
-    try:
-        made = await asyncio.to_thread(asked, Path(database), Path(directory))
-    except (BackupError, UnusableDatabase) as error:
-        raise WrongState(str(error)) from error
-    except (sqlite3.Error, OSError) as error:
-        raise Unavailable(f"The backup could not be made: {error}") from error
-    await write(partial(backups.record_backup, made=made))
-    return backups.shown(database, made)
-
-
-class KeptBackup(Resource, frozen=True, kw_only=True):
-    """`state` is `checked`, or `broken` for a copy whose check found a fault. `actor` made it, as in the audit log."""
-
-    name: str
-    made_at: Time
-    bytes: int
-    state: str
-    actor: str | None
-
-
-def kept_backup(work: Work, file: Path) -> KeptBackup:
-    name, is_broken, made_at = file.name, file.suffix == BROKEN, _made_at(file, work.settings.database)
-    assert made_at is not None
-    return KeptBackup(
-        name=name,
-        made_at=format_time(made_at),
-        bytes=file.stat().st_size,
-        state="broken" if is_broken else "checked",
-        actor=status.maker_of_backup(work, str(file)),
-    )
-
-
-def _made_at(file: Path, database: str) -> int | None:
-    """The time in the name of a backup in microseconds UTC, None if there is no such time: 20261399T000000Z."""
-    stamp = file.name.removesuffix(BROKEN).removesuffix(Path(database).suffix).rpartition("-")[2]
-    try:
-        return int(datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * SECOND
-    except ValueError:
-        return None
-
-
-def require_backup(work: Work, name: str) -> Path:
-    """The file of one of the listed backups. Raises NotFound."""
-    found = next((one for one in list_backups(work) if one.name == name), None)
-    return require(found, f"There is no backup {name} in the folder any more")
-
-
-BACKUP: Final = Shape(
-    kept_backup,
-    Column("File", "name", "code", section="backups"),
-    Column("Made (UTC)", "made_at", "time"),
-    Column("State", "state", "state"),
-    Column("By", lambda one: "the schedule" if one.actor == "server" else (one.actor or "").partition(":")[2]),
-    Column("Size", lambda one: format_size(one.bytes)),
-    read=require_backup,
-    name=lambda one: one.name,
-)
-
-
-@operation("GET /backups backup:write", BACKUP, listing=Listing("backups", NONE), noun="backups")
-def list_backups(work: Work) -> Sequence[Path]:
-    """List the backups in the directory of the setting backup_directory, newest first."""
-    folder, database = work.settings.backup_directory, Path(work.settings.database)
-    found = [one for suffix in ("", BROKEN) for one in made_in(Path(folder), database, suffix)] if folder else []
-    found = [one for one in found if one.is_file() and not one.is_symlink()]
-    return sorted((one for one in found if _made_at(one, str(database)) is not None), reverse=True)
-
-
-@operation(form=OperationForm("Make one now", path="/backups/make", back="/backups", done="The backup began"))
-async def begin_backup(call: ActorRequest) -> None:
-    """Make a verified backup in the folder. You may leave the page."""
-    require_folder(call.context.settings)
-    actor, background = await _in_background(call)
-    make = partial(make_in_folder, call.context, background.write, actor)
-    operator_of(call.context).long_works.begin("backup", make)
-
-
-@operation(form=OperationForm("Check now", path="/ledger-check/check", back="/ledger-check", done="The check began"))
-async def begin_check(call: ActorRequest) -> None:
-    """Check every invariant of the ledger. You may leave the page."""
-    works = operator_of(call.context).long_works
-    actor, background = await _in_background(call)
-    works.begin("check", lambda: works.run("check", actor, lambda one: check_noted(background, one.note)))
-
-
-async def _in_background(call: ActorRequest) -> tuple[str, ActorRequest]:
+async def in_background(call: ActorRequest) -> tuple[str, ActorRequest]:
     """The actor of a request, and what runs units in the actor's name, also after the actor has signed out."""
     actor = await call.read(lambda work: work.actor)
     return actor, ActorRequest(call.request, lambda _: actor)
-
-
-@operation(
-    form=OperationForm(
-        "Download",
-        BACKUP,
-        title="Download a backup",
-        path="/backups/{name}",
-        back="/backups",
-        will=SECRETS,
-        because="the file has every secret",
-    )
-)
-async def download(call: ActorRequest, name: str) -> Response:
-    """Download a backup."""
-
-    def unit(work: Work) -> Path:
-        server.record(work, "backup.download", name)
-        return require_backup(work, name)
-
-    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return FileResponse(await call.write(unit), headers=headers, media_type="application/vnd.sqlite3", filename=name)
-
-
-async def keep_schedule(context: Context) -> None:
-    """Makes backups as the settings say, until the database is in fail-stop."""
-    retry_seconds = min(context.settings.backup_every, RETRY_SECONDS)
-    await Worker("the scheduled backup", context.database, partial(make_if_due, context), retry_seconds).run()
-
-
-async def make_if_due(context: Context) -> float:
-    """Makes a backup if the newest in the folder is `backup_every` seconds old, and keeps `backup_keep`. Returns the
-    seconds until the next look. Raises WrongState, Unavailable, OSError."""
-    every, keep = context.settings.backup_every, context.settings.backup_keep
-    pause, now = min(every, PAUSE_SECONDS), context.clock.now()
-    database, folder = Path(context.database.path), Path(context.settings.backup_directory)
-    found = await asyncio.to_thread(made_in, folder, database)
-    since, until = (backup_name(database, time) for time in (now - every * SECOND, now))
-    if any(since < one.name <= until for one in found):  # one of the future was made while the clock was ahead
-        return pause
-    made = await make_in_folder(context, context.database.write, "server")
-    old = found[: max(len(found) + 1 - keep, 0)]
-    await asyncio.to_thread(_remove, old)
-    log.info("made and verified %s; removed: %d", made.backup, len(old))
-    return pause
-
-
-def made_in(folder: Path, database: Path, suffix: str = "") -> Sequence[Path]:
-    """The backups of the database in the folder that have a `backup_name`, here with a suffix behind it, oldest
-    first."""
-    name = f"{glob.escape(database.stem)}-{'[0-9]' * 8}T{'[0-9]' * 6}Z{glob.escape(database.suffix)}{suffix}"
-    return sorted(folder.glob(name))
-
-
-def _remove(files: Sequence[Path]) -> None:
-    for one in files:
-        one.unlink(missing_ok=True)

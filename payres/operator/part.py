@@ -23,7 +23,8 @@ from payres.html.sign_in import PasswordGate, SignInGuard
 from payres.operator import monitoring
 from payres.operator.backups import require_current
 from payres.operator.invariant_checks import PAUSE_SECONDS, BackgroundCheck
-from payres.operator.services import AdminHosts, LongWorks, OperatorServices, Readiness, operator_of
+from payres.operator.long_work import LongWorks
+from payres.operator.services import AdminHosts, OperatorServices, Readiness, operator_of
 from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.store.status import note_missing_rates
 from payres.operator.takeover import watch_base_url
@@ -52,7 +53,7 @@ def _workers(context: Context, opening: Opening) -> Iterator[Background]:
         http = opening.client(Bounds(untrusted_hosts=False), is_private=True)  # its own address may be a private one
         yield watch_base_url(context.database, http, context.settings.base_url)
     if context.settings.backup_every:
-        from payres.operator.long_work import keep_schedule  # loads the operations
+        from payres.operator.kept_backups import keep_schedule  # loads the operations
 
         yield keep_schedule(context)
     step = partial(store_missing_rates, context.database, context.metrics)

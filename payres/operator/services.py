@@ -10,8 +10,7 @@ To everyone else the API does not exist. A request must pass two checks:
 
 import asyncio
 import ipaddress
-import logging
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -22,18 +21,16 @@ from starlette.types import Scope
 
 from payres.core.http.context import Context
 from payres.core.process.slots import Slots
-from payres.core.process.worker import cancel_all
-from payres.core.protocol.clock import Clock
-from payres.core.protocol.errors import DomainError, Unavailable, WrongState
+from payres.core.protocol.errors import DomainError
 from payres.core.protocol.limits import MAX_EXPORTS, MAX_EXPORTS_OF_CALLER, MIN_FREE_BYTES
 from payres.core.protocol.urls import is_loopback
 from payres.core.store.connections import free_bytes
 from payres.core.store.database import Database
 from payres.core.store.transactions import touch
 from payres.html.sign_in import SignInGuard
+from payres.operator.long_work import LongWorks
 from payres.operator.volume import DailyVolume
 
-log = logging.getLogger("payres.operator")
 # Headers of proxies, any of which shows that a request was forwarded.
 FORWARDED: Final = frozenset(
     {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip"}
@@ -124,67 +121,6 @@ class Readiness:
         except TimeoutError:
             return f"The database did not take a commit within {COMMIT_SECONDS:g} seconds"
         return None
-
-
-class LongWork(msgspec.Struct):
-    """Work of the server that takes long: who began it and when (microseconds UTC), and how far it is. `done` of
-    `total` of a step are done; `total` is 0 if that is not known. At `ended_at` it has an `outcome` or a `problem`."""
-
-    actor: str
-    began_at: int
-    step: str = ""
-    done: int = 0
-    total: int = 0
-    ended_at: int | None = None
-    outcome: Any = None
-    problem: str = ""
-    is_stopped: bool = False
-
-    def note(self, step: str, done: int, total: int) -> None:
-        """Says how far it is. Threads may call it. Raises Unavailable if the work is to end."""
-        self.step, self.done, self.total = step, done, total
-        if self.is_stopped:
-            raise Unavailable("The server was stopped meanwhile")
-
-
-class LongWorks:
-    """The latest long work of each kind, which pages show. It goes on when nobody looks, and ends with the server."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.latest: dict[str, LongWork] = {}
-        self._clock = clock
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    async def run(self, kind: str, actor: str, work: Callable[[LongWork], Awaitable[Any]]) -> Any:
-        """The result of the work, whose progress is shown meanwhile. Raises what the work raises."""
-        one = self.latest[kind] = LongWork(actor, self._clock.now())
-        try:
-            one.outcome = await work(one)
-        except BaseException as error:
-            one.problem = str(error) if isinstance(error, DomainError) else "The server failed, and its log says how"
-            raise
-        finally:
-            one.ended_at = self._clock.now()
-        return one.outcome
-
-    def begin(self, kind: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Starts what will `run` a work of this kind, and for which nobody waits. Raises WrongState while one runs."""
-        if kind in self.latest and self.latest[kind].ended_at is None:
-            raise WrongState(f"A {kind} is under way already")
-        task = asyncio.create_task(work())
-        self._tasks.add(task)
-        task.add_done_callback(self._end)
-
-    def _end(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.warning("%s", error, exc_info=None if isinstance(error, DomainError) else error)
-
-    async def close(self) -> None:
-        """Stops what is under way, also on threads, for which a server that ends waits."""
-        for one in self.latest.values():
-            one.is_stopped = True
-        await cancel_all(self._tasks)
 
 
 class OperatorServices(msgspec.Struct, frozen=True):

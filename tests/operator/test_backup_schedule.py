@@ -6,7 +6,7 @@ import pytest
 from payres.core.process.settings import SettingsError, load_settings
 from payres.core.protocol.errors import WrongState
 from payres.operator.backups import restore_backup
-from payres.operator.long_work import make_if_due
+from payres.operator.kept_backups import make_if_due
 from payres.operator.store.status import last_backup
 from tests.helpers import wait_until
 from tests.instance import Instance, run_instance

@@ -12,7 +12,8 @@ from payres.core.protocol.clock import format_time
 from payres.core.store.connections import free_bytes
 from payres.html.language import chosen, clocks
 from payres.operator.declarations import operation_of
-from payres.operator.long_work import BACKUP, NONE, begin_backup, begin_check, list_backups
+from payres.operator.kept_backups import BACKUP, NONE, begin_backup, list_backups
+from payres.operator.ledger import begin_check
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.services import operator_of
 from payres.operator.shapes import Cell, Column, DataTable, format_size, make_table

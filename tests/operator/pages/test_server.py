@@ -10,7 +10,8 @@ import httpx2
 import pytest
 
 from payres.core.store.migrations import require_payres
-from payres.operator.services import LongWork, operator_of
+from payres.operator.long_work import LongWork
+from payres.operator.services import operator_of
 from payres.operator.store.operators import find_operator
 from tests.helpers import wait_until
 from tests.instance import Instance, run_instance

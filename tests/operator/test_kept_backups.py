@@ -11,8 +11,9 @@ from payres.core.protocol.errors import NotFound, Unavailable, WrongState
 from payres.core.store.work import Work
 from payres.operator.backups import make_backup
 from payres.operator.invariant_checks import ledger_scans
-from payres.operator.long_work import list_backups, require_backup
-from payres.operator.services import LongWork, LongWorks, operator_of
+from payres.operator.kept_backups import list_backups, require_backup
+from payres.operator.long_work import LongWork, LongWorks
+from payres.operator.services import operator_of
 from tests.helpers import TIMEOUT
 from tests.instance import Instance, run_instance
 from tests.operator.api.conftest import Program
