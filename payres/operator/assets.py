@@ -22,7 +22,6 @@ from payres.core.store.work import Work
 from payres.operator import movements
 from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import DecimalText, Reference, Sum, said
-from payres.operator.movements import MOVEMENT
 from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -253,7 +252,7 @@ def remove_rate(work: Work, base: str, counter: str) -> RemovedRate:
     return RemovedRate(base=base, counter=counter)
 
 
-@operation("GET /assets/{code}/{scale}/liquidity/movements liquidity:read", MOVEMENT)
+@operation("GET /assets/{code}/{scale}/liquidity/movements liquidity:read", movements.MOVEMENT)
 def list_liquidity(work: Work, code: str, scale: Scale, page: PageQuery) -> tuple[Sequence[MovementRecord], PageBounds]:
     """List deposits into the liquidity of an asset, and withdrawals."""
     found = find_operator_account(work, require_asset(work, code, scale).id, "liquidity")
@@ -262,7 +261,7 @@ def list_liquidity(work: Work, code: str, scale: Scale, page: PageQuery) -> tupl
 
 @operation(
     "POST /assets/{code}/{scale}/liquidity/deposits liquidity:write",
-    MOVEMENT,
+    movements.MOVEMENT,
     command=CommandLine("liquidity deposit CODE SCALE AMOUNT", "1000.00 --asset EUR --scale 2", then=ASSET),
     form=movements.form("Deposit liquidity", ASSET, "were deposited; the liquidity is {asset_code} {liquidity:money}"),
 )
@@ -279,7 +278,7 @@ def deposit_liquidity(
 
 @operation(
     "POST /assets/{code}/{scale}/liquidity/withdrawals liquidity:write",
-    MOVEMENT,
+    movements.MOVEMENT,
     command=CommandLine("liquidity withdraw CODE SCALE AMOUNT", "250.00 --asset EUR --scale 2", then=ASSET),
     form=movements.form("Withdraw liquidity", ASSET, "were withdrawn; the liquidity is {asset_code} {liquidity:money}"),
 )
@@ -293,7 +292,7 @@ def withdraw_liquidity(
 
 @operation(
     "POST /assets/{code}/{scale}/fees/withdrawals liquidity:write",
-    MOVEMENT,
+    movements.MOVEMENT,
     command=CommandLine("fee withdraw CODE SCALE AMOUNT", "12.50 --asset USD --scale 2", then=ASSET),
     form=movements.form(
         "Withdraw fees",

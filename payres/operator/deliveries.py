@@ -13,8 +13,7 @@ from payres.core.protocol.visible import visible_text
 from payres.core.protocol.wire import Resource
 from payres.core.store import server
 from payres.core.store.events import OUTBOX, EventRecord, find_event
-from payres.core.store.work import EVENTS as NEWS
-from payres.core.store.work import Units, Work
+from payres.core.store.work import EVENTS, Units, Work
 from payres.operator.declarations import ROWS_AT_ONCE, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import Name, TimeText, require_time, said
 from payres.operator.shapes import Column, Shape, Time, represent
@@ -184,7 +183,7 @@ def _replay_event(work: Work, event: str, webhook: str | None) -> Replayed:
     server.record(work, "webhook.replay", event, webhooks=len(due))
     for webhook_id in due:
         DELIVERIES.replace(work, DeliveryRecord(found.sequence, webhook_id, "pending", 0, work.now, None, None, None))
-    work.changed.append(NEWS)
+    work.changed.append(EVENTS)
     return Replayed(deliveries=len(due))
 
 
@@ -198,7 +197,7 @@ def _replay_failed(work: Work, due: Sequence[tuple[int, str]], first: int) -> in
     """Replays a batch, beginning at an index; the audit log has all batches as one change."""
     if first == 0:
         server.record(work, "webhook.replay", "failed", deliveries=len(due))
-    work.changed.append(NEWS)
+    work.changed.append(EVENTS)
     return stored.repeat_failed(work, due[first : first + ROWS_AT_ONCE], work.now)
 
 

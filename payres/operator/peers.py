@@ -28,7 +28,6 @@ from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import MAX_NAME_LENGTH, Currency, DecimalText, Name, Reference, Sum, said
-from payres.operator.movements import MOVEMENT
 from payres.operator.shapes import Cell, Column, Shape, Time, decimals, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -336,7 +335,7 @@ def unsettled(work: Work, peer: PeerRecord) -> WrongState | None:
     return None
 
 
-@operation("GET /peers/{name}/movements peers:read", MOVEMENT)
+@operation("GET /peers/{name}/movements peers:read", movements.MOVEMENT)
 def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[MovementRecord], PageBounds]:
     """List the settlements with a peer."""
     return page_of_movements(work, require_peer(work, name).account_id, page)
@@ -344,7 +343,7 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[M
 
 @operation(
     "POST /peers/{name}/deposits peers:write",
-    MOVEMENT,
+    movements.MOVEMENT,
     command=CommandLine("peer deposit NAME AMOUNT", "first-bank 100.00", then=PEER),
     form=movements.form("Record it", PEER, "came in: {standing}", title="They paid us", path="/peers/{name}/deposit"),
 )
@@ -356,7 +355,7 @@ def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = No
 
 @operation(
     "POST /peers/{name}/withdrawals peers:write",
-    MOVEMENT,
+    movements.MOVEMENT,
     command=CommandLine("peer withdraw NAME AMOUNT", "first-bank 100.00", then=PEER),
     form=movements.form("Record it", PEER, "went out: {standing}", title="We paid them", path="/peers/{name}/withdraw"),
 )

@@ -23,7 +23,6 @@ from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import Call, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import Currency, Name, Reference, Sum, check_name, said
-from payres.operator.movements import MOVEMENT
 from payres.operator.shapes import Column, Shape, Time, decimals, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
 
@@ -188,7 +187,7 @@ def create_wallet(
 
 @operation(
     "POST /wallets/{wallet}/deposits wallets:fund",
-    MOVEMENT,
+    movements.MOVEMENT,
     command=CommandLine("wallet deposit PATH AMOUNT", "alice 100.00 --reference invoice-17", then=WALLET),
     form=movements.form("Deposit", WALLET, "were deposited; {name} has {asset_code} {balance:money}"),
 )
@@ -203,7 +202,7 @@ def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | 
 
 @operation(
     "POST /wallets/{wallet}/withdrawals wallets:fund",
-    MOVEMENT,
+    movements.MOVEMENT,
     command=CommandLine("wallet withdraw PATH AMOUNT", "alice 100.00 --reference invoice-17", then=WALLET),
     form=movements.form("Withdraw", WALLET, "were withdrawn; {name} has {asset_code} {balance:money}"),
 )
@@ -214,7 +213,7 @@ def withdraw(work: Work, wallet: WalletName, amount: Sum, reference: Reference |
 
 @operation(
     "GET /wallets/{wallet}/movements wallets:read",
-    MOVEMENT,
+    movements.MOVEMENT,
     command=CommandLine("wallet movements PATH"),
     listing=Listing("movements", "There are no deposits or withdrawals yet", "Deposits and withdrawals of {wallet}"),
 )
