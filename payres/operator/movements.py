@@ -168,10 +168,10 @@ def _check_free(work: Work, account: NamedAccount, amount: int) -> None:
     try:
         ledger.check_free(work, account.id, amount)
     except ledger.NotEnough as lack:
-        free, needed = (format_decimal(figure, account.asset) for figure in (lack.free, amount))
-        holder, code = HOLDERS[account.kind].format(account), account.asset_code
+        holder, free = HOLDERS[account.kind].format(account), format_decimal(lack.free, account.asset)
+        has, needed = (describe_amount(figure, account.asset) for figure in (lack.free, amount))
         raise InsufficientFunds(
-            f"{holder} has {code} {free} free, less than {code} {needed}", reason=account.kind, free=free
+            f"{holder} has {has} free, less than {needed}", reason=account.kind, free=free
         ) from lack
 
 

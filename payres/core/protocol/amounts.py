@@ -90,7 +90,8 @@ def parse_decimal(text: str, asset: Asset) -> int:
         raise ValueError(f"write the amount with digits and a decimal point only; the smallest unit is {unit}")
     whole, decimals = match[1], match[2] or ""
     if len(decimals) > asset.scale:
-        raise ValueError(f"the amount has {len(decimals)} decimals, but the smallest unit is {unit}")
+        count = f"{len(decimals)} decimal{'' if len(decimals) == 1 else 's'}"
+        raise ValueError(f"the amount has {count}, but the smallest unit is {unit}")
     value = int(whole + decimals.ljust(asset.scale, "0"))
     if value > MAX_VALUE:
         raise ValueError(f"the largest amount is {describe_amount(MAX_VALUE, asset)}, in units of {unit}")

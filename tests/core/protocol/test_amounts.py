@@ -70,7 +70,7 @@ NO_AMOUNTS = {
     "smallest unit is USD 0.01": (("", USD),),
     "has 3 decimals, but the smallest unit is USD 0.01": (("1.005", USD),),
     "has 3 decimals": (("1.000", USD),),
-    "has 1 decimals, but the smallest unit is JPY 1": (("1.0", JPY),),
+    "has 1 decimal, but the smallest unit is JPY 1": (("1.0", JPY),),
     "digits and a decimal point only": (
         *(("-1", USD), ("+1", USD), ("1e3", USD), (" 1", USD), ("1 000", USD), ("1,000.00", USD), (".5", USD)),
         *(("5.", USD), ("\u0661", USD), ("1" * 100_000, USD)),
