@@ -325,7 +325,8 @@ def _check_code(work: Work, code: str) -> None:
     """Raises InvalidRequest for an invalid asset code, or one that looks misspelt and is not in use. Codes are those of
     ISO 4217, such as USD, or other printable ASCII characters, such as USDC.e. Only small letters, or three letters
     that are not all capitals, count as misspelt."""
-    if not 1 <= len(code) <= MAX_ASSET_CODE_LENGTH or not all("!" <= character <= "~" for character in code):
+    is_printable = all("!" <= character <= "~" for character in code)
+    if not 1 <= len(code) <= MAX_ASSET_CODE_LENGTH or not is_printable or set(code) == {"."}:
         raise InvalidRequest(
             f"{code!r} cannot be an asset code: use 1 to {MAX_ASSET_CODE_LENGTH} printable ASCII characters without"
             " spaces, such as USD",

@@ -84,6 +84,7 @@ class CommandLine(NamedTuple):
 
 MONEY: Final = "this moves money"
 FOR_GOOD: Final = "this cannot be undone"
+ACCESS: Final = "this is about who may do what"
 
 
 class OperationForm(NamedTuple):
@@ -98,10 +99,10 @@ class OperationForm(NamedTuple):
       the title. The inputs `needs` are required here, though they are optional elsewhere.
     - With `changes`, the fields have the thing's present values, from its members or from this function, and only those
       that were changed are sent.
-    - With a `because`, such as MONEY or FOR_GOOD, the form is looked over, and asks for the operator's password again
-      with this as the reason; before that, `plan` raises what an operation of several units refuses, and returns what
-      fields that are left empty stand for. A form that `presses` is a button on the page itself, because what it does
-      can be taken back. One that `ends` something stands at the end of the page.
+    - With a `because`, such as MONEY, FOR_GOOD or ACCESS, the form is looked over, and asks for the operator's password
+      again with this as the reason; before that, `plan` raises what an operation of several units refuses, and returns
+      what fields that are left empty stand for. A form that `presses` is a button on the page itself, because what it
+      does can be taken back. One that `ends` something stands at the end of the page.
     - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `back` is the
       next page, or makes its path of the thing; by default it is that of the thing.
     """

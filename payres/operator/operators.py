@@ -10,21 +10,20 @@ from typing import Annotated, Final, Literal
 
 from payres.core.process.settings import local_url
 from payres.core.protocol.clock import format_time
-from payres.core.protocol.errors import WrongState, require
+from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.urls import LINK_PATH, is_loopback
 from payres.core.protocol.wire import Resource
 from payres.core.store import server
 from payres.core.store.work import Work
 from payres.html import sign_in
 from payres.html.store.sessions import delete_sessions, end_access
-from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
+from payres.operator.declarations import ACCESS, FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import check_name, said
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store import operators
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord, find_operator
 
 Role = Annotated[Literal["full", "read-only"], said("full may do everything, read-only may look at everything.")]
-ACCESS: Final = "this is about who may do what"
 
 
 class ShownLink(Resource, frozen=True, kw_only=True):
@@ -115,6 +114,8 @@ def make_link(
     out.
     """
     check_name(name, "sign-in")
+    if set(name) == {"."}:  # another path in the address of its page
+        raise InvalidRequest("A sign-in name is not dots alone", field="name")
     known = find_operator(work, name)
     if known is not None and known.password_hash and is_page(work):
         raise WrongState(f"{name} can sign in already: remove that operator first", field="name")

@@ -21,7 +21,7 @@ from payres.html.sign_in import PasswordGate, make_link
 from payres.html.store.sessions import OF_WALLETS, delete_sessions, end_access
 from payres.operator import movements
 from payres.operator.assets import open_asset
-from payres.operator.declarations import Call, CommandLine, Listing, OperationForm, operation
+from payres.operator.declarations import ACCESS, Call, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import Currency, Name, Reference, Sum, check_name, said
 from payres.operator.shapes import Column, Shape, Time, decimals, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
@@ -292,7 +292,9 @@ def store_password(work: Work, path: str, password_hash: str, forget_browsers: b
     shows=LINK,
     command=CommandLine("wallet reset-link PATH", text="{url}"),
     shows_secret=True,
-    form=OperationForm("Make a password link", WALLET, title="Password link", path="/wallets/{wallet}/password-link"),
+    form=OperationForm(
+        "Make a password link", WALLET, title="Password link", path="/wallets/{wallet}/password-link", because=ACCESS
+    ),
 )
 def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     """Make a URL with which an owner sets a password.

@@ -386,7 +386,7 @@ class OperationPage:
                     was=was,
                     options=one.choices,
                     unit=getattr(thing, "asset_code", "") if kind == "amount" else "",
-                    shown="yes" if kind == "mark" else _understood(value, point) if kind == "amount" else value,
+                    shown=_understood(kind, value, point),
                     problem=problems.get(one.name, ""),
                     is_required=self._needs(one) and "is_reference" not in one.extra,
                     longest=one.longest or {"long": 10_000, "lines": 100}.get(kind, MAX_NAME_LENGTH),
@@ -395,12 +395,14 @@ class OperationPage:
         return found
 
 
-def _understood(amount: str, point: str) -> str:
-    """A typed amount as these pages write it, which are in English for readers of all languages."""
+def _understood(kind: str, value: str, point: str) -> str:
+    """What was typed as these pages write it, which are in English for readers of all languages."""
+    if kind == "mark":
+        return "yes" if value else "no"
     try:
-        return Cell(typed_decimal(amount, point), "number").shown
+        return Cell(typed_decimal(value, point), "number").shown if kind == "amount" else value
     except InvalidAmount:
-        return amount
+        return value
 
 
 class Words(str):

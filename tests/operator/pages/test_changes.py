@@ -130,7 +130,7 @@ def test_key_is_added_by_its_whole_jwk(payres: Instance, ann: Browser) -> None:
 
 def test_secret_is_made_once_however_often_the_page_with_it_is_loaded(payres: Instance, ann: Browser) -> None:
     path = open_wallet(payres, "once")
-    form = hidden_fields(ann.get(f"{path}/password-link")) | {"choice": "make"}
+    form = hidden_fields(ann.get(f"{path}/password-link")) | {"choice": "make", "password": PASSWORD}
     made, again = (ann.http.post(f"{path}/password-link", data=form) for _ in range(2))
     assert (made.status_code, "/account/reset/" in made.text) == (200, True)
     assert (again.status_code, "/account/reset/" in again.text) == (409, False)
