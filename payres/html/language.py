@@ -16,7 +16,7 @@ from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
 import msgspec
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -82,9 +82,10 @@ class Language(msgspec.Struct, frozen=True):
         return f"{int(whole):,}".replace(",", self.thousands) + point.replace(".", self.point) + decimals
 
     def money(self, value: int, asset: Asset) -> Markup:
-        """An amount with its currency, without line breaks unless it is longer than a line."""
+        """An amount with its currency, which breaks only where it is longer than a line."""
         text = f"{asset.code} {self.grouped(value, asset)}"
-        return escape(text) if len(text) > MAX_UNBROKEN else Markup('<span class="money">{}</span>').format(text)
+        length = " long" if len(text) > MAX_UNBROKEN else ""
+        return Markup('<span class="money{}">{}</span>').format(length, text)
 
     def signed(self, value: int, asset: Asset) -> str:
         """An amount with a plus or minus sign: `+20.00`."""

@@ -362,6 +362,7 @@ async def _show_request(
         "spending": spending,
         "most": limit_words(language, spending) if spending else None,
         "every": length_words(language, spending.interval) if spending and spending.interval else None,
+        "renews_at": _renews_at(spending, language.now),
         "tells_only": not granted_access(found.grant.access),
         "others": other_words(language, found.grant.access, found.grant.subject, own),
         "around": around,
@@ -387,6 +388,13 @@ def _limit(spending: Spending | None, around: Surroundings, refused: str | None,
     if spending is None or spending.value is None or spending.asset is None or (around.bill and not spending.interval):
         return None
     return language.decimal(spending.value, spending.asset) if refused is None else refused
+
+
+def _renews_at(spending: Spending | None, now: int) -> int | None:
+    """When the limit starts again, of a grant that begins now; None if it does not, or begins later."""
+    interval = spending.interval if spending else None
+    index = interval.window_at(now) if interval else None
+    return None if interval is None or index in {None, interval.last} else interval.boundary(index + 1)
 
 
 def _form_action(finish: str | None) -> str:
@@ -427,7 +435,7 @@ def _end(
 def _parties(request: Request, found: ConsentRequest) -> dict[str, object]:
     client = found.client.wallet_address
     assert client is not None, "a client known by its key alone cannot ask for consent"
-    wallet_address = context_of(request).urls.wallet(found.wallet.path)
+    wallet_address, spending = context_of(request).urls.wallet(found.wallet.path), spending_of(found.grant.access)
     return {
         "client_name": visible.visible_name(found.grant.client_name, client),
         "client": visible.visible_url(client),
@@ -435,6 +443,7 @@ def _parties(request: Request, found: ConsentRequest) -> dict[str, object]:
         "wallet": found.wallet,
         "wallet_address": wallet_address,
         "wallet_url": visible.visible_url(wallet_address),
+        "is_bill": spending is not None and spending.receiver is not None and spending.interval is None,
         "signed_in": found.session is not None,
     }
 

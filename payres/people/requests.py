@@ -101,7 +101,7 @@ async def show(visit: OwnerVisit) -> Response:
 
 
 async def show_one(visit: OwnerVisit) -> Response:
-    """GET /account/request/{id}."""
+    """GET /account/request/{id}; with `?ask=cancel` it asks whether to cancel it."""
     payment_id = visit.segments["id"]
 
     def unit(work: Work) -> tuple[Bill, Sequence[Bill]]:
@@ -109,10 +109,13 @@ async def show_one(visit: OwnerVisit) -> Response:
         return bill, _list_open(work, visit)
 
     bill, listed = await visit.read(unit)
-    refresh = LOOK_SECONDS if bill.is_open else None
+    asks = bill.is_open and visit.request.query_params.get("ask") == "cancel"
+    refresh = LOOK_SECONDS if bill.is_open and not asks else None
     others = [one for one in listed if one.payment.id != payment_id]
     qr = qr_code(bill.page, visit.language.say("QR code of the payment page"))
-    return visit.show("one_request.html", tab=HOME, refresh=refresh, bill=bill, bills=others, path=PATH, qr=qr)
+    return visit.show(
+        "one_request.html", tab=HOME, refresh=refresh, bill=bill, bills=others, path=PATH, qr=qr, asks=asks
+    )
 
 
 async def make(visit: OwnerVisit, form: Form) -> Response:

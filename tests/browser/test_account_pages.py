@@ -1,13 +1,15 @@
 """The pages of owners, and those for everyone, as people see them: narrow and wide, light and dark, read out loud."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Page, expect
 
+from payres.core.protocol.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.core.protocol.clock import DAY
 from payres.core.store.work import Work
-from payres.html.language import CODES
+from payres.html.language import CODES, Language
 from payres.operator import keys
 from payres.operator.wallets import require_wallet
 from payres.people import requests
@@ -89,8 +91,8 @@ def seeded(server: Instance) -> dict[str, str]:
     }
 
 
-async def sign_in(page: Page, server: Instance) -> None:
-    await page.goto(f"{server.base_url}/account?wallet=carol")
+async def sign_in(page: Page, server: Instance, wallet: str = "carol") -> None:
+    await page.goto(f"{server.base_url}/account?wallet={wallet}")
     await expect(page.get_by_label("Password")).to_be_focused()
     await page.keyboard.type(PASSWORD)
     await page.keyboard.press("Enter")
@@ -133,7 +135,66 @@ async def test_request_is_made_shown_and_cancelled_by_keyboard_and_without_scrip
     other = await open_page()
     await other.goto(link)
     await expect(other.get_by_role("heading", level=1)).to_have_text("Carol’s Bookshop & Lessons asks for")
+    await page.get_by_role("link", name="Cancel the request…").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Cancel this request?")
+    await page.get_by_role("link", name="Keep it").click()
+    await page.get_by_role("link", name="Cancel the request…").click()
     await page.get_by_role("button", name="Cancel the request").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("This request was cancelled")
     await other.reload()
     await expect(other.get_by_role("heading", level=1)).to_have_text("This bill was cancelled")
+
+
+# The amounts whose digits stand on more than one line.
+BROKEN = r"""() => [...document.querySelectorAll('.figure, .money, .row b, .sums dd')].flatMap(element => {
+  const range = document.createRange(), texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT)
+  while (texts.nextNode()) {
+    const digits = texts.currentNode.data.match(/[0-9][0-9.,]+/)
+    if (!digits) continue
+    range.setStart(texts.currentNode, digits.index)
+    range.setEnd(texts.currentNode, digits.index + digits[0].length)
+    if (range.getClientRects().length > 1) return [element.outerHTML]
+  }
+  return []
+})"""
+
+
+@pytest.mark.parametrize("scale", [0, 2, 9])
+async def test_longest_amounts_never_break_on_a_small_telephone(
+    server: Instance, open_page: OpenPage, scale: int
+) -> None:
+    path, asset = f"rich{scale}", Asset(f"LN{scale}", scale)
+    server.create_wallet(path, asset.code, scale, "Rich", format_decimal(MAX_LEDGER, asset), PASSWORD)
+    asked = server.write(
+        lambda work: requests.make_request(work, require_wallet(work, path), MAX_LEDGER, "A ship", DAY)
+    )
+    page = await open_page(java_script_enabled=True, viewport={"width": 320, "height": 844})
+    await sign_in(page, server, path)
+    longest = Language("en", 0).grouped(MAX_LEDGER, asset)
+    for url in ("/account", "/account/activity", "/account/request", f"/account/request/{asked}", f"/pay/{asked}"):
+        await page.goto(server.base_url + url)
+        await expect(page.get_by_text(longest).first).to_be_visible()
+        assert await page.evaluate(BROKEN) == [], url
+        assert await page.evaluate("document.documentElement.scrollWidth") == 320, url
+
+
+async def test_head_of_a_telephone_has_a_line_for_each_name(tmp_path: Path, open_page: OpenPage) -> None:
+    """Cut with an ellipsis, and whole in the title; the end of a host is never cut."""
+    name, owner = "Cooperative Bank of the Northern Harbours", "Wolfeschlegelsteinhausenbergerdorff & Sons " * 2
+    with run_instance(tmp_path / "payres.db", name=name) as server:
+        server.create_wallet("long", name=owner.strip(), password=PASSWORD)
+        page = await open_page(java_script_enabled=True, viewport={"width": 320, "height": 844})
+        await sign_in(page, server, "long")
+        await page.evaluate("document.querySelector('.host bdi').textContent = 'payments.retail.cooperative'.repeat(2)")
+        for title, part in ((name, ".brand > span"), (owner.strip(), ".who")):
+            assert title in (await page.locator(part).get_attribute("title") or "")
+        for part, lines in ((".brand > span", 2), (".brand .host", 1), (".who", 1)):
+            box = await page.locator(part).bounding_box()
+            assert box
+            assert box["height"] < lines * 24, part
+        host = await page.locator(".brand .host").bounding_box()
+        text = await page.locator(".host bdi").bounding_box()
+        assert host
+        assert text
+        assert text["x"] < host["x"], "its beginning is cut"
+        assert await page.evaluate("document.documentElement.scrollWidth") == 320

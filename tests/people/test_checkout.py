@@ -544,7 +544,7 @@ def test_payer_chooses_how_much(servers: Sequence[Instance], wallet: Rafiki) -> 
         ("continue", (200, b"<html>"), "Your wallet did not answer"),
         ("continue", (200, b" " * 70_000), "Your wallet did not answer"),
         ("create", (400, {"error": {"code": "400"}}), "Your wallet did not pay"),
-        ("create", INACTIVE, "Your wallet did not pay What it agreed to"),
+        ("create", INACTIVE, "Your wallet did not pay It allowed less than this bill needs"),
         ("create", (403, {"error": {"code": "insufficient_funds"}}), "Your wallet did not pay It"),
         (
             "create",
@@ -686,7 +686,7 @@ def test_lost_answer_to_the_continuation_pays_nothing(payer: Payer, wallet: Rafi
     payer.http.get(wallet.approve(), follow_redirects=True)
     wallet.lost = set()
     wait_for(payer, partial(is_in, payer, "failed"))
-    assert words(payer, wallet.back).startswith("Your wallet did not pay What it agreed to does not hold any more.")
+    assert words(payer, wallet.back).startswith("Your wallet did not pay It allowed less than this bill needs")
     wait_until(lambda: wallet.made("cancel"))
     assert (wallet.made("continue"), wallet.made("create"), wallet.made("cancel")) == (2, 0, 1)
 

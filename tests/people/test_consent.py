@@ -181,7 +181,7 @@ async def test_sign_in_page_says_who_asks_and_for_which_wallet(site: Site) -> No
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     [cookie] = page.headers.get_list("set-cookie")
     assert sorted(cookie.split("; ")[1:]) == ["HttpOnly", "Path=/", "SameSite=lax", "Secure"]
-    assert "Who asks Super Shop shop.example/pay controls this address" in words_of(page)
+    assert "Who asks Super Shop shop.example/pay It has proved that it speaks for this address." in words_of(page)
     assert "Your wallet Alice pay.example/alice" in words_of(page)
     assert page.text.count("<script") == 1, "the page's own"
 
@@ -219,11 +219,12 @@ async def test_consent_page_says_what_is_asked(site: Site) -> None:
         "Each time, at most USD 20.00 How many times 12 In all, at most USD 240.00",
         "To shop.example/incoming-payments/1",
         # The clock of this site stands at 15 January 2027.
-        "When From today until 1 January 2028. What it does not use is not kept.",
-        "Who asks Super Shop shop.example/pay controls this address",
+        "When From today until 1 January 2028. It starts again: 1 February 2027.",
+        "What it does not use does not carry over.",
+        "Who asks Super Shop shop.example/pay It has proved that it speaks for this address.",
         "From Alice You have USD 0.00.",
         "Also It may ask for prices. It learns that you own https://pay.example/alice.",
-        "Allow 12 × USD 20.00 Don’t allow",
+        "Allow 12 × USD 20.00Allow up to this limit Don’t allow",
         "Then you go back to shop.example. This question closes in 1 hour.",
     ):
         assert part in words, words
@@ -265,7 +266,19 @@ async def test_what_all_apps_can_cost_a_month_stands_before_the_buttons(site: Si
 
 async def test_button_says_that_it_is_about_what_arrives(site: Site) -> None:
     path, _ = await site.open(SPEND | {"limits": {"receiveAmount": usd(2000)}})
-    assert "Allow USD 20.00 to arrive Don’t allow" in words_of(await site.browser.get(path))
+    assert "Allow USD 20.00 to arriveAllow up to this limit Don’t allow" in words_of(await site.browser.get(path))
+
+
+async def test_single_bill_is_called_so_and_has_nothing_to_stop_later(site: Site) -> None:
+    limits = {"debitAmount": usd(2000), "receiver": "https://shop.example/incoming-payments/1"}
+    path = await site.ask(SPEND | {"limits": limits}, finish=None)
+    assert "To pay this bill, or to say no." in words_of(await site.browser.get(path))
+    fields = await site.open_signed_in(path)
+    assert "You can stop it at any time" not in words_of(await site.browser.get(path))
+    await site.submit(path, "approve", **fields)
+    ended = words_of(await site.browser.get(path))
+    assert "may now pay up to USD 20.00" in ended
+    assert "You can stop it at any time" not in ended
 
 
 async def test_headline_is_what_the_client_would_learn(site: Site) -> None:
@@ -367,6 +380,7 @@ async def test_decision_without_finish_uri_ends_on_a_page(site: Site, choice: st
     page = await site.browser.get(path)
     assert page.status_code == 200
     assert title in words_of(page)
+    assert ('class="sign off"' in page.text) == (choice == "deny")
     assert "close this window, and go back to the app" in words_of(page)
 
 

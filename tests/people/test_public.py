@@ -20,7 +20,7 @@ LOGO = (
 INERT = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 SHOWN = re.compile(
     r'<link rel="icon" href="(/favicon\.ico\?[0-9a-f]{8})" type="(image/[a-z+]+)">.*'
-    r'<a class="brand" href="/"><img src="\1" alt=""><span>',
+    r'<a class="brand" href="/"><img src="\1" alt=""><span ',
     re.DOTALL,
 )
 
@@ -131,7 +131,8 @@ def test_brand_is_on_every_page(tmp_path: Path) -> None:
         host = instance.base_url.partition("://")[2]
         for path in ("/", "/account", "/nothing/here", "/alice"):
             page = http.get(path).text
-            assert f"Harbour &amp; Co<small>{host}</small>" in page
+            shown = f'<small class="host"><bdi dir="ltr">{host}</bdi></small>'
+            assert f'<span title="Harbour &amp; Co · {host}">Harbour &amp; Co{shown}' in page
             assert "Harbour &amp; Co</title>" in page
             assert SHOWN.search(page)
             assert "<rect" not in page

@@ -115,6 +115,17 @@ def test_what_is_not_paid_yet_leads_from_the_activity_to_its_page(shared: Instan
     assert f'href="/pay/{bill}"' in owner.http.get(f"/account/payments/{bill}").text
 
 
+def test_cancelling_a_request_asks_once(owner: Owner) -> None:
+    path = make(owner, "5", "Lunch")
+    assert f'href="{path}?ask=cancel"' in owner.http.get(path).text
+    asked = owner.http.get(f"{path}?ask=cancel")
+    assert f'action="{path}"' in asked.text
+    assert "Cancel this request? USD5.00 Lunch" in words_of(asked)
+    assert "refresh" not in asked.headers, "the question stays until it is answered"
+    assert owner.send(path, "cancel").status_code == 303
+    assert "Cancel this request?" not in owner.words(f"{path}?ask=cancel")
+
+
 def test_cancelled_request_takes_no_more_money(shared: Instance, owner: Owner) -> None:
     path = make(owner)
     assert owner.send(path, "cancel").headers["location"] == path

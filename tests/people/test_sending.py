@@ -163,6 +163,7 @@ def test_receiver_in_another_currency(sender: Sender) -> None:
     page = sender.words(sender.price(path, "5"))
     for said in ("Erik gets SEK52.50", "Changed at 1 USD = 10.5 SEK USD 5.00", "Leaves your wallet USD 5.00"):
         assert said in page
+    assert "This price holds for 14 minutes, until" in page
     page = sender.words(sender.price(path, "105", "receive"))
     assert "Send USD 10.00 to Erik?" in page
     assert problem(sender.ask(path, "1100", "receive"), "amount").startswith("You have USD 100.00, and this takes")
@@ -172,7 +173,9 @@ def test_bill_is_paid_by_its_link(sender: Sender) -> None:
     instance = sender.instance
     bill = receiver_of(instance, 1234, metadata={"description": "Order 17"})
     for link in (bill, bill.replace("/incoming-payments/", "/pay/")):
-        assert "Send USD 12.34 to Bob?" in sender.words(sender.price(link))
+        words = sender.words(sender.price(link))
+        assert "Send USD 12.34 to Bob?" in words
+        assert "This price holds" not in words, "nothing is exchanged"
     assert "takes USD 12.34 more" in problem(sender.ask(bill, "12.35"), "amount")
     first, second = sender.price(bill), sender.price(bill)
     sender.pay(first)
