@@ -369,6 +369,7 @@ async def _show_request(
         "bill_note": visible.note_of(around.bill.metadata if around.bill else None),
         "receiver": visible.visible_url(spending.receiver) if spending and spending.receiver else None,
         "limit": _limit(spending, around, refused, language),
+        "lack": _lack(spending, around, found.wallet),
         "is_refused": refused is not None,
         "problem": problem,
         "here": _path(request),
@@ -387,6 +388,13 @@ def _limit(spending: Spending | None, around: Surroundings, refused: str | None,
     if spending is None or spending.value is None or spending.asset is None or (around.bill and not spending.interval):
         return None
     return language.decimal(spending.value, spending.asset) if refused is None else refused
+
+
+def _lack(spending: Spending | None, around: Surroundings, wallet: WalletRecord) -> int:
+    """How much the free balance lacks for one window's limit; 0 without one in the wallet's asset."""
+    if spending is None or spending.value is None or spending.asset != wallet.asset:
+        return 0
+    return max(spending.value - around.free, 0)
 
 
 def _form_action(finish: str | None) -> str:
@@ -419,7 +427,7 @@ def _end(
         "most": limit_words(html.language_of(request), spending) if spending else None,
         "link": link,
         "finish": visible.visible_url(link) if link else None,
-        "again": None if found.decided else _path(request),
+        "again": None if found.decided or state == "expired" else _path(request),
     }
     return html.render(request, "consent/end.html", _parties(request, found) | values, status)
 

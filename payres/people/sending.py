@@ -133,9 +133,15 @@ async def ask_price(
             assert payee.wallet is not None, "a remote payee has a bill or a wallet"
             receiver = await remote.create_receiver(payee.wallet, wish.note)
         offer = await remote.offer_for_owner(payer, receiver, debit, receive)
-    kept = KeptWish(**asdict(wish), name=payee.name, address=payee.address, is_bill=bool(payee.bill))
-    unit = partial(_keep_price, payer=payer, payee=payee, wish=kept, debit=debit, receive=receive, offer=offer)
+    unit = partial(
+        _keep_price, payer=payer, payee=payee, wish=kept(wish, payee), debit=debit, receive=receive, offer=offer
+    )
     return await call.write(unit)
+
+
+def kept(wish: Wish, payee: Payee) -> KeptWish:
+    """The input with its payee."""
+    return KeptWish(**asdict(wish), name=payee.name, address=payee.address, is_bill=bool(payee.bill))
 
 
 def find_price(work: Work, wallet: WalletRecord, quote_id: str) -> Price:
@@ -341,6 +347,8 @@ async def _ask_price(visit: OwnerVisit, wish: Wish) -> Response:
     except DomainError as error:
         noted = note_error(visit.request, error)
         free = await visit.read(partial(wallet_free_balance, wallet=payer))
+        if payee and payee.remaining is not None and noted.details.get("reason") == "wallet" and not wish.amount:
+            return _show_lack(visit, wish, payee, free, noted)
         field, said = _said(visit, noted, wish, payee.asset if payee else payer.asset, free)
         return await _show_form(visit, wish, {field: said}, noted.status)
     return redirect(f"/account/send/{quote_id}")
@@ -368,6 +376,22 @@ async def _show_form(
     latest = [(one.called, visible_url(one.address), one.address) for one in before]
     problems = problems or {}
     return visit.show("send.html", status, tab=HOME, wish=wish, problems=problems, free=free, before=latest)
+
+
+def _show_lack(visit: OwnerVisit, wish: Wish, payee: Payee, free: int, error: DomainError) -> Response:
+    """The page of a bill for which the wallet has too little."""
+    return visit.show(
+        "lack.html",
+        error.status,
+        tab=HOME,
+        wish=wish,
+        whole=payee.remaining,
+        asset=payee.asset,
+        lack=int(error.details["needed"]) - free,
+        free=free,
+        who=kept(wish, payee).called,
+        address=visible_url(payee.address),
+    )
 
 
 def _show_price(visit: OwnerVisit, price: Price, error: DomainError | None = None) -> Response:

@@ -21,7 +21,7 @@ def test_app_is_stopped_before_its_next_payment(shared: Instance) -> None:
     pay(shop, owner, token, receiver_of(shared), 500)
     with OwnersBrowser(shared, path_of(owner)) as browser:
         words = browser.words(TAB)
-        assert "Together at most USD 15.00 a month. You have USD 95.00." in words
+        assert "Once: at most USD 15.00 in all. You have USD 95.00." in words
         assert "USD 15.00 left 5.00 of 20.00 spent" in words
         stopped = browser.send(f"{TAB}/{grant_id}", "stop")
         assert (stopped.status_code, stopped.headers["location"]) == (303, f"{TAB}/{grant_id}")

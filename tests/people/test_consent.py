@@ -263,6 +263,23 @@ async def test_what_all_apps_can_cost_a_month_stands_before_the_buttons(site: Si
     assert "With this one, all apps together: up to USD 25.00 a month. Don’t allow" in page
 
 
+@pytest.mark.parametrize(
+    ("deposit", "limits", "said"),
+    [
+        ("0.00", {}, "This is USD 20.00 more than you have. What is more than you have is not paid."),
+        ("19.99", {"interval": "R/2026-01-01T00:00:00Z/P1M"}, "This is USD 0.01 more than you have."),
+        ("5.00", {"receiver": "https://shop.example/incoming-payments/1"}, "You lack USD 15.00 for this."),
+        ("20.00", {}, None),
+    ],
+)
+async def test_limit_above_the_balance_is_warned_of(site: Site, deposit: str, limits: Json, said: str | None) -> None:
+    if deposit != "0.00":
+        await site.write(lambda work: wallets.deposit(work, "alice", deposit))
+    path, _ = await site.open(SPEND | {"limits": {"debitAmount": usd(2000)} | limits})
+    page = words_of(await site.browser.get(path))
+    assert said in page if said else "more than you have" not in page
+
+
 async def test_button_says_that_it_is_about_what_arrives(site: Site) -> None:
     path, _ = await site.open(SPEND | {"limits": {"receiveAmount": usd(2000)}})
     assert "Allow USD 20.00 to arrive Don’t allow" in words_of(await site.browser.get(path))
@@ -682,6 +699,15 @@ async def test_decision_on_what_has_ended_or_changed_meanwhile_is_none(
         assert (answer.status_code, words in words_of(answer)) == (status, True)
     assert await site.state(path) == ("revoked" if change is cancel else "pending")
     assert shown in words_of(await site.browser.get(path))
+
+
+async def test_expired_request_without_a_way_back_leads_to_the_wallet(site: Site) -> None:
+    path = await site.ask(finish=None)
+    await wait_too_long(site, path)
+    page = await site.browser.get(path)
+    assert EXPIRED in words_of(page)
+    assert path not in page.text
+    assert 'href="/account"' in page.text
 
 
 async def test_what_was_shown_of_another_request_is_not_consent(site: Site) -> None:

@@ -189,6 +189,17 @@ def test_bill_is_paid_by_its_link(sender: Sender) -> None:
         assert problem(later.ask(expired), "to").startswith("This bill has expired")
 
 
+def test_bill_that_is_too_big_says_what_is_missing(sender: Sender) -> None:
+    bill = receiver_of(sender.instance, 11250)
+    for page in (sender.ask(bill), sender.http.get(f"{SEND}?bill={quote(bill)}")):
+        assert page.status_code == 403
+        assert "This bill is USD 112.50; you lack USD 12.50" in words_of(page)
+        assert "To Bob" in words_of(page)
+        assert f'href="{SEND}?to={quote(bill)}"' in page.text, "a part may be paid"
+    assert problem(sender.ask(bill, "112.50"), "amount") == "You have USD 100.00. Send that or less."
+    assert "Send USD 40.00 to Bob?" in sender.words(sender.price(bill, "40"))
+
+
 def test_price_that_has_expired_is_made_anew(sender: Sender) -> None:
     price = sender.price("bob", "2", note="Tea")
     sender.instance.clock.advance(1000)
