@@ -40,10 +40,12 @@ OTHER_REQUEST: Final = marked("This is not the request that you were shown. Noth
 
 # In failure reasons: what other servers said, in quotes, and URLs.
 QUOTED: Final = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(?!\w)|https?://\S+")
+SHORT: Final = r"cannot take so much|the last answer was T04"  # of failures for lack of credit or liquidity on the way
 # Patterns of technical failure reasons without that, and what owners read instead.
 FAILURES: Final = tuple(
     (re.compile(said, re.IGNORECASE), sentence)
     for said, sentence in (
+        (SHORT, marked("so much cannot be taken there now; try less")),
         (r"^the payment was refused with", marked("it was refused on the way")),
         (r"^the receiver (?:closed|has taken|takes|counts|said)", marked("the receiver did not take it")),
         (r"certificate of", marked("the certificate of its server is not trusted")),
@@ -80,6 +82,11 @@ def failure_of(language: Language, failure: str | None) -> Markup:
     own = QUOTED.sub("", failure or "")
     found = next((sentence for said, sentence in FAILURES if said.search(own)), None)
     return language.say(found) if found else language.say("it did not get through")
+
+
+def is_short(failure: str | None) -> bool:
+    """Whether it failed because less may pass."""
+    return re.search(SHORT, QUOTED.sub("", failure or "")) is not None
 
 
 # Months, microseconds, and the words for one window of one unit or several.

@@ -32,7 +32,7 @@ from payres.core.store.work import Units, Work
 from payres.html.forms import typed_url
 from payres.html.html import redirect
 from payres.html.language import Mistyped, marked, typed_amount
-from payres.html.sentences import problem_of
+from payres.html.sentences import is_short, problem_of
 from payres.html.visits import Form
 from payres.interledger.node import node_of
 from payres.interledger.quoting import SLIPPAGE, RemoteQuotes
@@ -256,6 +256,7 @@ PROBLEMS: Final[Mapping[str, tuple[str, str]]] = {
         "to",
         marked("No way for money leads to {host} now. Try less, try later, or ask whoever runs this server."),
     ),
+    "short_path": ("amount", marked("{host} cannot take so much now. Try less, or try again later.")),
     "no_exchange_rate": ("to", marked("This server does not change {own} into {theirs}. Ask for an address in {own}.")),
     "exchange_rate_expired": ("to", marked("The exchange rate is being renewed. Try again in a minute.")),
     "wallet": ("amount", marked("You have {free}, and this takes {needed}. Send less.")),
@@ -431,6 +432,8 @@ def _said(visit: OwnerVisit, error: DomainError, wish: Wish, theirs: Asset, free
     """The form field of an error, and the message there."""
     own, language, details = visit.wallet.asset, visit.language, error.details
     reason = "remaining" if "remaining" in details else details.get("reason", "")
+    if reason == "no_path" and is_short(str(error)):
+        reason = "short_path"
     if reason == "wallet" and wish.fixed == "send":
         return "amount", language.say("You have {free}. Send that or less.", free=language.money(free, own))
     field, sentence = PROBLEMS.get(reason) or PROBLEMS.get(error.code) or ("", "")

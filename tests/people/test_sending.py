@@ -23,7 +23,7 @@ from payres.testing.peering import peer
 from tests.helpers import TIMEOUT, Json, receiver_of, usd
 from tests.http_server import reply, serving
 from tests.instance import Instance
-from tests.interledger.network import network
+from tests.interledger.network import change, hurried, network
 from tests.operator.pages.browser import words_of
 from tests.people.browser import OwnersBrowser
 from tests.tls import server_tls
@@ -320,7 +320,11 @@ def test_sent_to_another_server_is_followed_to_its_end(pair: Sequence[Instance])
         ),
         (
             {"state": "failed", "sent": 0, "delivered": 0, "failure": "the <path> is gone"},
-            ["It did not go through", "Nothing was taken: you have USD 95.00.", "the <path> is gone", "Try again"],
+            ["It did not go through", "Nothing was taken: you have USD 95.00.", "It did not get through", "Try again"],
+        ),
+        (
+            {"state": "failed", "sent": 0, "delivered": 0, "failure": "Nothing; the last answer was T04 from test.x."},
+            ["cannot take so much now. Try less, or try again later. Nothing was taken", "Try again"],
         ),
         (
             {"state": "failed", "sent": 253, "delivered": 230, "failure": "gone"},
@@ -369,6 +373,33 @@ def test_server_without_a_way_is_said(tmp_path: Path) -> None:
         page = sender.ask(b.wallet("bob"), "5")
         assert f"No way for money leads to {b.base_url[7:]} now" in problem(page, "to")
         assert a.read(lambda work: number(work, "SELECT count(*) FROM quote WHERE wish IS NOT NULL")) == 0
+
+
+def test_peer_at_its_limit_takes_less(tmp_path: Path) -> None:
+    with network(tmp_path, "a", "b") as (a, b), Sender(a) as sender:
+        peer(a, b)
+        change(b, "a", credit_limit=850)
+        hurried(a, short_timeout=1)
+        payment = sender.pay(sender.price(receiver_of(b, 1250)))
+        a.wait_for({"id": payment.rpartition("/")[2]})
+        page = sender.words(payment)
+        assert f"{b.base_url[7:]} cannot take so much now. Try less, or try again later. Nothing was taken" in page
+        assert "T04" not in page
+        payment = sender.pay(sender.price(b.wallet("bob"), "8.00"))
+        a.wait_for({"id": payment.rpartition("/")[2]})
+        assert "Bob has USD" in sender.words(payment)
+
+
+def test_way_that_cannot_take_so_much_is_said_before_anything_is_sent(tmp_path: Path) -> None:
+    with network(tmp_path, "a", "b", "c") as (a, b, c), Sender(a) as sender:
+        peer(a, b, routes=["test.c"])
+        peer(b, c, routes=["test.a"])
+        change(b, "a", credit_limit=850)
+        said = f"{c.base_url[7:]} cannot take so much now. Try less, or try again later."
+        assert problem(sender.ask(c.wallet("bob"), "12.50"), "amount") == said
+        payment = sender.pay(sender.price(c.wallet("bob"), "8.00"))
+        a.wait_for({"id": payment.rpartition("/")[2]})
+        assert "Bob has USD" in sender.words(payment)
 
 
 def test_deposit_has_a_page(sender: Sender) -> None:
