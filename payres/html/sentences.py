@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from markupsafe import Markup
@@ -117,6 +117,10 @@ ACTIONS: Final[Mapping[tuple[str, str], str]] = {
 }
 
 
+READING_ALL: Final = frozenset({"list-all", "read-all"})
+READING: Final = READING_ALL | {"list", "read"}
+
+
 def amount_words(language: Language, spending: Spending, value: int | None) -> Markup:
     """`USD 12.50`, `what it takes for the receiver to get USD 12.50`, or `any amount`."""
     if value is None or spending.asset is None:
@@ -176,6 +180,17 @@ def other_words(language: Language, access: str, subject: str | None, own: str) 
         whose = visible_url(msgspec.json.decode(subject, type=Subject).sub_ids[0].id).text
         found[language.say("It learns that you own {address}.", address=whose)] = None
     return list(found)
+
+
+def what_it_reads(access: str, own: str) -> Literal["payments", "other"] | None:
+    """What access lets read in the reader's wallet `own`: all its payments, or something else; None if it lets do more,
+    or in other wallets."""
+    items = granted_access(access)
+    whose = {canonical(item.identifier) if item.identifier else "" for item in items}
+    if whose != {canonical(own)} or not all(set(item.actions) <= READING for item in items):
+        return None
+    seen = {str(item.__struct_config__.tag) for item in items if READING_ALL & set(item.actions)}
+    return "payments" if "outgoing-payment" in seen else "other"
 
 
 def _of_wallet(language: Language, sentence: Markup, item: Access, own: str) -> Markup:

@@ -20,7 +20,7 @@ from payres.core.process.rate_limiter import count_for_client
 from payres.core.protocol.amounts import Asset, Offer, Terms, describe_amount
 from payres.core.protocol.errors import DomainError, nothing_here
 from payres.core.protocol.urls import ROOT_WALLET_PATH, canonical
-from payres.core.protocol.visible import described, visible_name, visible_url
+from payres.core.protocol.visible import described, note_of, visible_name, visible_url
 from payres.core.protocol.wire import Amount
 from payres.core.remote.wallet_addresses import RemoteWallet
 from payres.core.store import clients, payments, server, wallets
@@ -57,11 +57,13 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 class KeptWish(Wish, frozen=True, kw_only=True):
     """The input as stored with the quote, and the payee that it resolved to: the name that the payee claims, and the
-    wallet address. `address` is the URL of the bill if its wallet address cannot be trusted."""
+    wallet address. `address` is the URL of the bill if its wallet address cannot be trusted; `purpose` is what the bill
+    says it is for."""
 
     name: str | None
     address: str
     is_bill: bool
+    purpose: str = ""
 
     @property
     def called(self) -> str:
@@ -81,6 +83,7 @@ class Payee(msgspec.Struct, frozen=True, kw_only=True):
     remaining: int | None = None
     wallet: RemoteWallet | None = None
     is_here: bool = False
+    purpose: str = ""
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -103,7 +106,14 @@ async def find_payee(call: Units, remote: RemoteQuotes, payer: WalletRecord, url
         name = visible_name(wallet.public_name, wallet.id)
         return Payee(name=name, address=wallet.id, asset=Asset(wallet.asset_code, wallet.asset_scale), wallet=wallet)
     payment = await remote.find_bill(bill)
-    payee = Payee(name=None, address=bill, asset=payment.asset, bill=bill, remaining=payment.remaining)
+    payee = Payee(
+        name=None,
+        address=bill,
+        asset=payment.asset,
+        bill=bill,
+        remaining=payment.remaining,
+        purpose=payment.description,
+    )
     try:
         wallet = await remote.find_wallet(payment.wallet_address)
     except DomainError:
@@ -141,7 +151,9 @@ async def ask_price(
 
 def kept(wish: Wish, payee: Payee) -> KeptWish:
     """The input with its payee."""
-    return KeptWish(**asdict(wish), name=payee.name, address=payee.address, is_bill=bool(payee.bill))
+    return KeptWish(
+        **asdict(wish), name=payee.name, address=payee.address, is_bill=bool(payee.bill), purpose=payee.purpose
+    )
 
 
 def find_price(work: Work, wallet: WalletRecord, quote_id: str) -> Price:
@@ -189,11 +201,12 @@ def paid_before(work: Work, wallet: WalletRecord) -> list[KeptWish]:
 
 def _payee_here(work: Work, payer: WalletRecord, url: str) -> Payee | None:
     """The local payee at a URL; None for another server's URL. Raises InvalidReceiver."""
-    bill, wallet, remaining = None, None, None
+    bill, wallet, remaining, purpose = None, None, None, ""
     bill_id = work.urls.resource_id("incoming-payments", url) or work.urls.resource_id("pay", url)
     if bill_id is not None:
         receiver = open_receiver(work, work.urls.resource("incoming-payments", bill_id), "to")
         bill, wallet, remaining = receiver.url, receiver.wallet, receiver.payment.remaining
+        purpose = note_of(receiver.payment.metadata)
     elif (path := work.urls.wallet_path(url)) is not None:
         wallet = wallets.find_wallet(work, path)
         if wallet is None or not wallet.active:
@@ -204,7 +217,15 @@ def _payee_here(work: Work, payer: WalletRecord, url: str) -> Payee | None:
         raise unpayable("to", "it is the wallet that pays", "own_wallet")
     address = work.urls.wallet(wallet.path)
     name = visible_name(wallet.public_name, address)
-    return Payee(name=name, address=address, asset=wallet.asset, bill=bill, remaining=remaining, is_here=True)
+    return Payee(
+        name=name,
+        address=address,
+        asset=wallet.asset,
+        bill=bill,
+        remaining=remaining,
+        is_here=True,
+        purpose=purpose,
+    )
 
 
 def _keep_price(
@@ -388,6 +409,7 @@ def _show_lack(visit: OwnerVisit, wish: Wish, payee: Payee, free: int, error: Do
         wish=wish,
         whole=payee.remaining,
         asset=payee.asset,
+        purpose=payee.purpose,
         lack=int(error.details["needed"]) - free,
         free=free,
         who=kept(wish, payee).called,

@@ -32,6 +32,18 @@ def test_app_is_stopped_before_its_next_payment(shared: Instance) -> None:
         assert "It was stopped" in browser.words(f"{TAB}/ended")
 
 
+def test_app_that_only_looks_says_what_it_sees_and_can_be_stopped(shared: Instance) -> None:
+    owner, shop = new_owner(shared), shared.client
+    grant_id, _ = ask(shop, owner, None, "read-all")
+    with OwnersBrowser(shared, path_of(owner)) as browser:
+        words = browser.words(TAB)
+        assert "Apps with access to your wallet None can spend. You have USD 100.00." in words
+        assert "It may see every payment, also those made by other apps. It goes on until you stop it." in words
+        assert f'href="{TAB}/{grant_id}#stop">Stop…' in browser.http.get(TAB).text
+        browser.send(f"{TAB}/{grant_id}", "stop")
+        assert "None, at present." in browser.words(TAB)
+
+
 def test_stop_can_take_the_key_and_its_other_budgets_along(shared: Instance) -> None:
     owner = new_owner(shared)
     shared.write(lambda work: keys.add_key(work, path_of(owner), owner.jwk, "Laptop"))

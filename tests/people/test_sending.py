@@ -172,14 +172,17 @@ def test_bill_is_paid_by_its_link(sender: Sender) -> None:
     instance = sender.instance
     bill = receiver_of(instance, 1234, metadata={"description": "Order 17"})
     for link in (bill, bill.replace("/incoming-payments/", "/pay/")):
-        assert "Send USD 12.34 to Bob?" in sender.words(sender.price(link))
+        page = sender.words(sender.price(link))
+        assert "Send USD 12.34 to Bob?" in page
+        assert "What for Order 17" in page
     assert "takes USD 12.34 more" in problem(sender.ask(bill, "12.35"), "amount")
     first, second = sender.price(bill), sender.price(bill)
-    sender.pay(first)
-    page = sender.send(second, "send")
-    assert page.status_code == 400
-    assert "This bill is paid" in words_of(page)
-    assert "Nothing has left your wallet." in words_of(page)
+    assert "What for Order 17" in sender.words(sender.pay(first))
+    assert "Order 17" in sender.words("/account/activity")
+    refused = sender.send(second, "send")
+    assert refused.status_code == 400
+    assert "This bill is paid" in words_of(refused)
+    assert "Nothing has left your wallet." in words_of(refused)
     assert problem(sender.ask(bill), "to").startswith("This bill is paid")
     expired = receiver_of(instance, 5, expiresAt=format_time(instance.clock.now() + 60 * SECOND))
     open_ended = receiver_of(instance)
@@ -356,13 +359,16 @@ def test_every_end_says_where_the_money_is(tmp_path: Path, row: Json, said: Sequ
 
 def test_bill_of_another_server_is_paid_by_its_link(pair: Sequence[Instance]) -> None:
     a, b = pair
-    bill = receiver_of(b, 321)
+    bill = receiver_of(b, 321, metadata={"description": "Order 18"})
     with Sender(a) as sender:
         price = sender.price(bill.replace("/incoming-payments/", "/pay/"))
         assert "Bob gets USD3.21" in sender.words(price)
+        assert "What for Order 18" in sender.words(price)
         payment = sender.pay(price)
         a.wait_for({"id": payment.rpartition("/")[2]})
         assert "Bob has USD 3.21" in sender.words(payment)
+        assert "What for Order 18" in sender.words(payment)
+        assert "Order 18" in sender.words("/account/activity")
         assert b.balance("bob") == "1003.21"
         assert f'href="/account/send?to={quote(b.wallet("bob"))}"' in sender.http.get(payment).text
         assert problem(sender.ask(bill), "to").startswith("This bill is paid")
