@@ -164,6 +164,7 @@ QUERIES: dict[str, Query] = (
             checkouts.change_checkout, checkouts.CheckoutRecord(b"1", "1", b"1", "payer", 1, "asked", 1), "failed", 1
         ),
         "packets.count_and_sum, doubtful": call(packets.count_and_sum, 1, "doubtful"),
+        "search.find_named": call(search.find_named, (*search.OF_PAYMENTS, *search.OF_GRANTS), ["1"]),
         "wallets.list_keys": call(wallets.list_keys, 1),
         "wallets.list_keys, revoked too": call(wallets.list_keys, 1, True),
     }
