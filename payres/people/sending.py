@@ -456,7 +456,7 @@ def _said(visit: OwnerVisit, error: DomainError, wish: Wish, theirs: Asset, free
     reason = "remaining" if "remaining" in details else details.get("reason", "")
     if reason == "no_path" and is_short(str(error)):
         reason = "short_path"
-    if reason == "wallet" and wish.fixed == "send":
+    if reason == "wallet" and wish.fixed == "send" and wish.amount:
         return "amount", language.say("You have {free}. Send that or less.", free=language.money(free, own))
     field, sentence = PROBLEMS.get(reason) or PROBLEMS.get(error.code) or ("", "")
     if not sentence:
