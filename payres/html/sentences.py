@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from markupsafe import Markup
@@ -40,10 +40,12 @@ OTHER_REQUEST: Final = marked("This is not the request that you were shown. Noth
 
 # In failure reasons: what other servers said, in quotes, and URLs.
 QUOTED: Final = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(?!\w)|https?://\S+")
+SHORT: Final = r"cannot take so much|the last answer was T04"  # of failures for lack of credit or liquidity on the way
 # Patterns of technical failure reasons without that, and what owners read instead.
 FAILURES: Final = tuple(
     (re.compile(said, re.IGNORECASE), sentence)
     for said, sentence in (
+        (SHORT, marked("so much cannot be taken there now; try less")),
         (r"^the payment was refused with", marked("it was refused on the way")),
         (r"^the receiver (?:closed|has taken|takes|counts|said)", marked("the receiver did not take it")),
         (r"certificate of", marked("the certificate of its server is not trusted")),
@@ -82,6 +84,11 @@ def failure_of(language: Language, failure: str | None) -> Markup:
     return language.say(found) if found else language.say("it did not get through")
 
 
+def is_short(failure: str | None) -> bool:
+    """Whether it failed because less may pass."""
+    return re.search(SHORT, QUOTED.sub("", failure or "")) is not None
+
+
 # Months, microseconds, and the words for one window of one unit or several.
 LENGTHS: Final = (
     (12, 0, marked("a year"), marked("every {number} years")),
@@ -108,6 +115,10 @@ ACTIONS: Final[Mapping[tuple[str, str], str]] = {
     ("quote", "read-all"): marked("It may see every price that was asked for, also by other apps."),
     ("quote", "read"): marked("It may see the prices that it asked for."),
 }
+
+
+READING_ALL: Final = frozenset({"list-all", "read-all"})
+READING: Final = READING_ALL | {"list", "read"}
 
 
 def amount_words(language: Language, spending: Spending, value: int | None) -> Markup:
@@ -169,6 +180,17 @@ def other_words(language: Language, access: str, subject: str | None, own: str) 
         whose = visible_url(msgspec.json.decode(subject, type=Subject).sub_ids[0].id).text
         found[language.say("It learns that you own {address}.", address=whose)] = None
     return list(found)
+
+
+def what_it_reads(access: str, own: str) -> Literal["payments", "other"] | None:
+    """What access lets read in the reader's wallet `own`: all its payments, or something else; None if it lets do more,
+    or in other wallets."""
+    items = granted_access(access)
+    whose = {canonical(item.identifier) if item.identifier else "" for item in items}
+    if whose != {canonical(own)} or not all(set(item.actions) <= READING for item in items):
+        return None
+    seen = {str(item.__struct_config__.tag) for item in items if READING_ALL & set(item.actions)}
+    return "payments" if "outgoing-payment" in seen else "other"
 
 
 def _of_wallet(language: Language, sentence: Markup, item: Access, own: str) -> Markup:

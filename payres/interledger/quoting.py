@@ -24,7 +24,7 @@ from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.routing import next_peer
 from payres.interledger.sending.connection import Destination, SendingFailed, StreamConnection, monotonic
-from payres.interledger.sending.probe import max_source, min_delivery, price_of, probe, promise_of
+from payres.interledger.sending.probe import check_funded, max_source, min_delivery, price_of, probe, promise_of
 
 # How much the rate may change between quote and payment, or differ from our own.
 SLIPPAGE: Final = Fraction(1, 100)
@@ -86,12 +86,13 @@ class RemoteQuotes:
     async def offer_for_owner(
         self, payer: WalletRecord, receiver: str, debit: Amount | None, receive: Amount | None
     ) -> Offer:
-        """The offer for a payment by a wallet's owner to a receiver on another server.
+        """The offer for a payment by a wallet's owner to a receiver on another server. The owner waits for the payment,
+        so one that the path cannot take at once is refused.
 
         Raises InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable.
         """
         find_payer = partial(active_wallet, url=self.urls.wallet(payer.path))
-        return await self._offer(find_payer, receiver, "to", debit, receive)
+        return await self._offer(find_payer, receiver, "to", debit, receive, at_once=True)
 
     async def find_wallet(self, url: str) -> RemoteWallet:
         """The wallet address at a URL of another server, for the field `to`. Raises InvalidReceiver, Unavailable."""
@@ -128,8 +129,10 @@ class RemoteQuotes:
         receive: Amount | None = None,
         *,
         is_free: bool = False,
+        at_once: bool = False,
     ) -> Offer:
-        """The offer for the receiver at `url`, from the request's member `field`. With `is_free` there is no fee."""
+        """The offer for the receiver at `url`, from the request's member `field`. With `is_free` there is no fee; with
+        `at_once` the path must have the money for all of it."""
         wallet = await self._database.read(find_wallet)
         seconds = self._outbound.timing.probe_timeout / SECOND
         deadline = monotonic() + self._outbound.timing.probe_timeout
@@ -152,6 +155,8 @@ class RemoteQuotes:
             probed = way.deliver(delivery)
         try:
             terms = await probed
+            if at_once and terms.path:
+                await check_funded(connection, terms.path, terms.debit - terms.fee)
         except SendingFailed as error:
             if packets.waiting:
                 sentence = "The path was not probed: too many quotes are in progress; try again shortly"

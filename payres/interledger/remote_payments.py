@@ -228,6 +228,7 @@ def _plan(payment: OutgoingRecord) -> Plan:
         min_rate=Fraction(payment.terms.receive, spendable),
         path=payment.terms.path,
         sends_all=payment.terms.sends_all,
+        is_begun=payment.sent > 0,
     )
 
 

@@ -18,6 +18,7 @@ from payres.core.protocol.amounts import Asset, parse_value
 from payres.core.protocol.clock import SECOND, Clock, format_time, parse_time
 from payres.core.protocol.identifiers import base64url_decoded, is_ilp_address
 from payres.core.protocol.urls import canonical, is_http_url
+from payres.core.protocol.visible import note_of
 from payres.core.protocol.wire import Amount
 from payres.core.remote.connection import FetchFailed, Response, bad_content
 from payres.core.remote.http import GuardedClient, origin_of, parse_target
@@ -148,7 +149,7 @@ class IlpMethod(msgspec.Struct, frozen=True):
 class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
     """An incoming payment as its server describes it; amounts are in minor units of `asset`, times microseconds.
 
-    `method` is None if it cannot be paid over Interledger.
+    `method` is None if it cannot be paid over Interledger. The `description` is its creator's, on one line.
     """
 
     url: str
@@ -159,6 +160,7 @@ class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int | None
     completed: bool
     method: IlpMethod | None
+    description: str = ""
 
     @property
     def remaining(self) -> int | None:
@@ -303,6 +305,7 @@ class _Private(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     incoming_amount: Amount | None = None
     expires_at: Annotated[str, Meta(max_length=64)] | None = None
     methods: list[dict[str, Any]] = []
+    metadata: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 def _require_ok(url: str, response: Response, missing: Set[int], expected: int = 200) -> None:
@@ -336,6 +339,7 @@ def _understood(url: str, body: _Private) -> RemoteIncomingPayment:
             expires_at=None if body.expires_at is None else parse_time(body.expires_at),
             completed=body.completed,
             method=_ilp_method(body.methods),
+            description=note_of(bytes(body.metadata).decode(errors="replace")),
         )
     except ValueError as error:
         raise bad_content(f"{url} is not an incoming payment: {error}") from error

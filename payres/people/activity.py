@@ -100,9 +100,9 @@ class WalletMovement(msgspec.Struct, frozen=True):
     """A payment, deposit, withdrawal or refund, with amounts in the wallet's minor unit.
 
     `key` orders movements by time. `id` is the id of the payment (for a refund, of the refunded payment) or of the
-    deposit or withdrawal. `amount` is signed: the amount moved, or the planned amount if the movement is pending or
-    failed. `whole` is the planned amount if only a part has moved. `reason` says why it failed. `alike` is the grouping
-    key, None if it is never grouped.
+    deposit or withdrawal. `purpose` is what a bill that was paid says it is for. `amount` is signed: the amount moved,
+    or the planned amount if the movement is pending or failed. `whole` is the planned amount if only a part has moved.
+    `reason` says why it failed. `alike` is the grouping key, None if it is never grouped.
     """
 
     key: str
@@ -111,6 +111,7 @@ class WalletMovement(msgspec.Struct, frozen=True):
     counterpart: Counterpart
     app: Who | None
     note: str
+    purpose: str
     amount: int
     whole: int | None
     state: ActivityState
@@ -244,6 +245,7 @@ class Reader:
             counterpart=counterpart,
             app=app,
             note=note_of(record.metadata),
+            purpose=(kept_wish(record.wish).purpose if record.wish else "") or note_of(record.bill),
             amount=-size if is_out else size,
             whole=whole if state in {"part paid", "expired", "cancelled", "part sent"} else None,
             state=state,
@@ -307,7 +309,7 @@ def rows_of(movements: Iterable[WalletMovement]) -> Sequence[ActivityRow]:
 def _is_wanted(one: WalletMovement, wanted: Wanted) -> bool:
     is_failed = one.state in {"failed", "part sent"}
     shows = {"all": True, "in": one.amount > 0, "out": one.amount < 0 and one.state != "failed", "failed": is_failed}
-    said = f"{one.counterpart.text} {one.note} {one.app.name if one.app else ''}".casefold()
+    said = f"{one.counterpart.text} {one.note} {one.purpose} {one.app.name if one.app else ''}".casefold()
     return shows[wanted.show] and wanted.text.casefold() in said
 
 

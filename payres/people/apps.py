@@ -74,14 +74,23 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def monthly(self) -> int | None:
-        """The most that it can debit within a month; None if the limit is on the receive amount, or there is none."""
-        if self.spending is None or self.spending.fixes_receive or self.left is None:
-            return None
-        return self.left if self.spending.interval is None else self.spending.a_month
+        """The most that it can debit within a month; None without an interval or a limit on what is debited."""
+        return self.spending.a_month if self.spending and self._is_limited and self.spending.interval else None
+
+    @property
+    def once(self) -> int | None:
+        """What it can still debit of a limit without an interval; None for any other limit."""
+        return self.left if self.spending and self._is_limited and self.spending.interval is None else None
+
+    @property
+    def _is_limited(self) -> bool:
+        """Whether there is a limit on what is debited."""
+        return self.spending is not None and not self.spending.fixes_receive and self.left is not None
 
 
 class Budgets(NamedTuple):
-    """Apps that may spend, newest first; together the `counted` ones can debit at most `monthly` within a month."""
+    """Apps that may spend, newest first. Together the `counted` ones can debit at most `monthly` within a month, and
+    those without an interval `once`; `is_endless` if the limits of others are unknown in the wallet's asset."""
 
     apps: Sequence[App]
 
@@ -92,6 +101,14 @@ class Budgets(NamedTuple):
     @property
     def monthly(self) -> int:
         return sum(app.monthly or 0 for app in self.apps)
+
+    @property
+    def once(self) -> int:
+        return sum(app.once or 0 for app in self.apps)
+
+    @property
+    def is_endless(self) -> bool:
+        return any(app.monthly is None and app.once is None for app in self.apps)
 
 
 def budgets(work: Work, wallet: WalletRecord) -> Budgets:

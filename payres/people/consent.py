@@ -29,19 +29,28 @@ from payres.core.protocol.errors import (
     SignInFailed,
     WrongState,
 )
-from payres.core.protocol.gnap import OutgoingPaymentAccess
+from payres.core.protocol.gnap import Limits, OutgoingPaymentAccess
 from payres.core.protocol.urls import canonical
-from payres.core.protocol.wire import encode
+from payres.core.protocol.wire import Amount, encode
 from payres.core.store import server, wallets
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.clients import CLIENTS, ClientRecord
 from payres.core.store.grants import GRANTS
 from payres.core.store.payments import INCOMING, IncomingRecord
+from payres.core.store.representations import amount
 from payres.core.store.wallets import WALLETS, KeyRecord, WalletRecord
 from payres.core.store.work import Work
 from payres.html import forms, html
 from payres.html.language import Language, Mistyped, typed_amount
-from payres.html.sentences import CLOSED_WALLET, OTHER_REQUEST, length_words, limit_words, other_words, problem_of
+from payres.html.sentences import (
+    CLOSED_WALLET,
+    OTHER_REQUEST,
+    length_words,
+    limit_words,
+    other_words,
+    problem_of,
+    what_it_reads,
+)
 from payres.html.sign_in import (
     Browser,
     check_csrf,
@@ -155,30 +164,29 @@ def decide_as_owner(
     work.actor = request.wallet.actor
     server.record(work, "grant.approve" if approve else "grant.deny", request.grant.id)
     if approve and limit is not None:
-        GRANTS.update(work, request.grant.id, access=lowered(request.grant.access, limit))
+        GRANTS.update(work, request.grant.id, access=lowered(request.grant.access, limit, request.wallet.asset))
     return decide(work, request, approve, "owner")
 
 
-def lowered(access: str, limit: ReadLimit) -> str:
-    """The access (JSON text) with the limit per window reduced to `limit`.
+def lowered(access: str, limit: ReadLimit, asset: Asset) -> str:
+    """The access (JSON text) with the limit per window reduced to `limit`. If none was requested, it limits the debit
+    amount, in `asset`.
 
-    Raises InvalidAmount if it is above the requested limit, or none was requested.
+    Raises InvalidAmount if it is above the requested limit, or nothing may be spent.
     """
     items = list(granted_access(access))
     for item in _spending(access):
-        limits = item.limits or None
-        kind = "debit_amount" if limits and limits.debit_amount else "receive_amount"
-        amount = getattr(limits, kind) if limits else None
-        if limits and amount:
-            asked, value = parse_value(amount.value), limit(amount.asset)
-            if value > asked:
-                raise InvalidAmount("The limit can be lowered and not raised", field="limit")
-            if value < asked:  # an equal limit keeps the access byte for byte
-                less = msgspec.structs.replace(limits, **{kind: msgspec.structs.replace(amount, value=str(value))})
-                lower = msgspec.structs.replace(item, limits=less)
-                return encode([lower if one == item else one for one in items]).decode()
-            return access
-    raise InvalidAmount("There is no limit that could be lowered", field="limit")
+        limits = item.limits or Limits()
+        kind = "receive_amount" if limits.receive_amount else "debit_amount"
+        asked: Amount | None = getattr(limits, kind) or None
+        value, unit = limit(asked.asset if asked else asset), asked.asset if asked else asset
+        if asked and value > parse_value(asked.value):
+            raise InvalidAmount("The limit can be lowered and not raised", field="limit")
+        if asked and value == parse_value(asked.value):
+            return access  # byte for byte
+        lower = msgspec.structs.replace(item, limits=msgspec.structs.replace(limits, **{kind: amount(value, unit)}))
+        return encode([lower if one == item else one for one in items]).decode()
+    raise InvalidAmount("There is nothing to limit", field="limit")
 
 
 def _spending(access: str) -> Sequence[OutgoingPaymentAccess]:
@@ -217,8 +225,8 @@ async def answer(request: Request) -> Response:
             return await _sign_in(request, form)
         case "sign-out":
             return await _sign_out(request, form)
-        case "approve" | "deny" as choice:
-            return await _decide(request, form, approve=choice == "approve")
+        case "approve" | "any" | "deny" as choice:
+            return await _decide(request, form, approve=choice != "deny", with_limit=choice == "approve")
     raise InvalidRequest("This form is not one of this page's. Please open the request again", field="choice")
 
 
@@ -237,8 +245,7 @@ async def _show(request: Request, found: ConsentRequest) -> Response:
     seconds = -(-(found.interaction.expires_at - now) // SECOND)
     if found.session is not None:
         response = await _show_request(request, found, found.session, script=LOOK_AGAIN)
-        spending = spending_of(found.grant.access)
-        if spending is None or spending.value is None:  # without a script, a refresh would clear a limit being typed
+        if spending_of(found.grant.access) is None:  # without a script, a refresh would clear a limit being typed
             seconds = READING_SECONDS
     elif found.wallet.password_hash is None:
         response, seconds = _show_sign_in(request, found), WAITING_SECONDS
@@ -289,8 +296,9 @@ async def _sign_out(request: Request, form: dict[str, str]) -> Response:
     return response
 
 
-async def _decide(request: Request, form: dict[str, str], approve: bool) -> Response:
-    find, csrf, shown, limit = _finder(request), form.get("csrf", ""), form.get("shown", ""), form.get("limit")
+async def _decide(request: Request, form: dict[str, str], approve: bool, with_limit: bool) -> Response:
+    find, csrf, shown = _finder(request), form.get("csrf", ""), form.get("shown", "")
+    limit = form.get("limit") if with_limit else None
     typed = None if limit is None else partial(_typed_limit, html.language_of(request), limit)
     try:
         finish = await context_of(request).database.write(
@@ -363,6 +371,7 @@ async def _show_request(
         "most": limit_words(language, spending) if spending else None,
         "every": length_words(language, spending.interval) if spending and spending.interval else None,
         "renews_at": _renews_at(spending, language.now),
+        "reads": what_it_reads(found.grant.access, own),
         "tells_only": not granted_access(found.grant.access),
         "others": other_words(language, found.grant.access, found.grant.subject, own),
         "around": around,
@@ -370,6 +379,7 @@ async def _show_request(
         "bill_note": visible.note_of(around.bill.metadata if around.bill else None),
         "receiver": visible.visible_url(spending.receiver) if spending and spending.receiver else None,
         "limit": _limit(spending, around, refused, language),
+        "lack": _lack(spending, around, found.wallet),
         "is_refused": refused is not None,
         "problem": problem,
         "here": _path(request),
@@ -384,10 +394,19 @@ async def _show_request(
 
 
 def _limit(spending: Spending | None, around: Surroundings, refused: str | None, language: Language) -> str | None:
-    """The value of the field for a lower limit; None if there is no limit, or a lower one would block the payment."""
-    if spending is None or spending.value is None or spending.asset is None or (around.bill and not spending.interval):
+    """The value of the field for a limit, empty if none was asked for; None if a lower one would block the payment."""
+    if spending is None or (around.bill and not spending.interval):
         return None
-    return language.decimal(spending.value, spending.asset) if refused is None else refused
+    if refused is not None or spending.value is None or spending.asset is None:
+        return refused or ""
+    return language.decimal(spending.value, spending.asset)
+
+
+def _lack(spending: Spending | None, around: Surroundings, wallet: WalletRecord) -> int:
+    """How much the free balance lacks for one window's limit; 0 without one in the wallet's asset."""
+    if spending is None or spending.value is None or spending.asset != wallet.asset:
+        return 0
+    return max(spending.value - around.free, 0)
 
 
 def _renews_at(spending: Spending | None, now: int) -> int | None:
@@ -427,7 +446,7 @@ def _end(
         "most": limit_words(html.language_of(request), spending) if spending else None,
         "link": link,
         "finish": visible.visible_url(link) if link else None,
-        "again": None if found.decided else _path(request),
+        "again": None if found.decided or state == "expired" else _path(request),
     }
     return html.render(request, "consent/end.html", _parties(request, found) | values, status)
 

@@ -13,6 +13,7 @@ from payres.core.store import payments
 from payres.core.store.payments import INCOMING, OUTGOING, QUOTES, IncomingRecord, OutgoingRecord, RefundRecord
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
+from payres.html.sentences import is_short
 from payres.operator.store.entries import MOVEMENTS
 from payres.people import bills, requests
 from payres.people.activity import Reader, WalletMovement
@@ -100,6 +101,7 @@ async def show(visit: OwnerVisit) -> Response:
         terms=terms,
         is_fresh=is_fresh,
         back=back,
+        is_short=is_short(payment.failure),
         host=visible_url(terms.receiver).host,
         took=None if terms.path is None or ended_at is None else ended_at - payment.created_at,
     )

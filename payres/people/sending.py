@@ -20,7 +20,7 @@ from payres.core.process.rate_limiter import count_for_client
 from payres.core.protocol.amounts import Asset, Offer, Terms, describe_amount
 from payres.core.protocol.errors import DomainError, nothing_here
 from payres.core.protocol.urls import ROOT_WALLET_PATH, canonical
-from payres.core.protocol.visible import described, visible_name, visible_url
+from payres.core.protocol.visible import described, note_of, visible_name, visible_url
 from payres.core.protocol.wire import Amount
 from payres.core.remote.wallet_addresses import RemoteWallet
 from payres.core.store import clients, payments, server, wallets
@@ -32,7 +32,7 @@ from payres.core.store.work import Units, Work
 from payres.html.forms import typed_url
 from payres.html.html import redirect
 from payres.html.language import Mistyped, marked, typed_amount
-from payres.html.sentences import problem_of
+from payres.html.sentences import is_short, problem_of
 from payres.html.visits import Form
 from payres.interledger.node import node_of
 from payres.interledger.quoting import SLIPPAGE, RemoteQuotes
@@ -57,11 +57,13 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 class KeptWish(Wish, frozen=True, kw_only=True):
     """The input as stored with the quote, and the payee that it resolved to: the name that the payee claims, and the
-    wallet address. `address` is the URL of the bill if its wallet address cannot be trusted."""
+    wallet address. `address` is the URL of the bill if its wallet address cannot be trusted; `purpose` is what the bill
+    says it is for."""
 
     name: str | None
     address: str
     is_bill: bool
+    purpose: str = ""
 
     @property
     def called(self) -> str:
@@ -81,6 +83,7 @@ class Payee(msgspec.Struct, frozen=True, kw_only=True):
     remaining: int | None = None
     wallet: RemoteWallet | None = None
     is_here: bool = False
+    purpose: str = ""
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -103,7 +106,14 @@ async def find_payee(call: Units, remote: RemoteQuotes, payer: WalletRecord, url
         name = visible_name(wallet.public_name, wallet.id)
         return Payee(name=name, address=wallet.id, asset=Asset(wallet.asset_code, wallet.asset_scale), wallet=wallet)
     payment = await remote.find_bill(bill)
-    payee = Payee(name=None, address=bill, asset=payment.asset, bill=bill, remaining=payment.remaining)
+    payee = Payee(
+        name=None,
+        address=bill,
+        asset=payment.asset,
+        bill=bill,
+        remaining=payment.remaining,
+        purpose=payment.description,
+    )
     try:
         wallet = await remote.find_wallet(payment.wallet_address)
     except DomainError:
@@ -133,9 +143,17 @@ async def ask_price(
             assert payee.wallet is not None, "a remote payee has a bill or a wallet"
             receiver = await remote.create_receiver(payee.wallet, wish.note)
         offer = await remote.offer_for_owner(payer, receiver, debit, receive)
-    kept = KeptWish(**asdict(wish), name=payee.name, address=payee.address, is_bill=bool(payee.bill))
-    unit = partial(_keep_price, payer=payer, payee=payee, wish=kept, debit=debit, receive=receive, offer=offer)
+    unit = partial(
+        _keep_price, payer=payer, payee=payee, wish=kept(wish, payee), debit=debit, receive=receive, offer=offer
+    )
     return await call.write(unit)
+
+
+def kept(wish: Wish, payee: Payee) -> KeptWish:
+    """The input with its payee."""
+    return KeptWish(
+        **asdict(wish), name=payee.name, address=payee.address, is_bill=bool(payee.bill), purpose=payee.purpose
+    )
 
 
 def find_price(work: Work, wallet: WalletRecord, quote_id: str) -> Price:
@@ -183,11 +201,12 @@ def paid_before(work: Work, wallet: WalletRecord) -> list[KeptWish]:
 
 def _payee_here(work: Work, payer: WalletRecord, url: str) -> Payee | None:
     """The local payee at a URL; None for another server's URL. Raises InvalidReceiver."""
-    bill, wallet, remaining = None, None, None
+    bill, wallet, remaining, purpose = None, None, None, ""
     bill_id = work.urls.resource_id("incoming-payments", url) or work.urls.resource_id("pay", url)
     if bill_id is not None:
         receiver = open_receiver(work, work.urls.resource("incoming-payments", bill_id), "to")
         bill, wallet, remaining = receiver.url, receiver.wallet, receiver.payment.remaining
+        purpose = note_of(receiver.payment.metadata)
     elif (path := work.urls.wallet_path(url)) is not None:
         wallet = wallets.find_wallet(work, path)
         if wallet is None or not wallet.active:
@@ -198,7 +217,15 @@ def _payee_here(work: Work, payer: WalletRecord, url: str) -> Payee | None:
         raise unpayable("to", "it is the wallet that pays", "own_wallet")
     address = work.urls.wallet(wallet.path)
     name = visible_name(wallet.public_name, address)
-    return Payee(name=name, address=address, asset=wallet.asset, bill=bill, remaining=remaining, is_here=True)
+    return Payee(
+        name=name,
+        address=address,
+        asset=wallet.asset,
+        bill=bill,
+        remaining=remaining,
+        is_here=True,
+        purpose=purpose,
+    )
 
 
 def _keep_price(
@@ -250,6 +277,7 @@ PROBLEMS: Final[Mapping[str, tuple[str, str]]] = {
         "to",
         marked("No way for money leads to {host} now. Try less, try later, or ask whoever runs this server."),
     ),
+    "short_path": ("amount", marked("{host} cannot take so much now. Try less, or try again later.")),
     "no_exchange_rate": ("to", marked("This server does not change {own} into {theirs}. Ask for an address in {own}.")),
     "exchange_rate_expired": ("to", marked("The exchange rate is being renewed. Try again in a minute.")),
     "wallet": ("amount", marked("You have {free}, and this takes {needed}. Send less.")),
@@ -341,6 +369,8 @@ async def _ask_price(visit: OwnerVisit, wish: Wish) -> Response:
     except DomainError as error:
         noted = note_error(visit.request, error)
         free = await visit.read(partial(wallet_free_balance, wallet=payer))
+        if payee and payee.remaining is not None and noted.details.get("reason") == "wallet" and not wish.amount:
+            return _show_lack(visit, wish, payee, free, noted)
         field, said = _said(visit, noted, wish, payee.asset if payee else payer.asset, free)
         return await _show_form(visit, wish, {field: said}, noted.status)
     return redirect(f"/account/send/{quote_id}")
@@ -368,6 +398,23 @@ async def _show_form(
     latest = [(one.called, visible_url(one.address), one.address) for one in before]
     problems = problems or {}
     return visit.show("send.html", status, tab=HOME, wish=wish, problems=problems, free=free, before=latest)
+
+
+def _show_lack(visit: OwnerVisit, wish: Wish, payee: Payee, free: int, error: DomainError) -> Response:
+    """The page of a bill for which the wallet has too little."""
+    return visit.show(
+        "lack.html",
+        error.status,
+        tab=HOME,
+        wish=wish,
+        whole=payee.remaining,
+        asset=payee.asset,
+        purpose=payee.purpose,
+        lack=int(error.details["needed"]) - free,
+        free=free,
+        who=kept(wish, payee).called,
+        address=visible_url(payee.address),
+    )
 
 
 def _show_price(visit: OwnerVisit, price: Price, error: DomainError | None = None) -> Response:
@@ -407,7 +454,9 @@ def _said(visit: OwnerVisit, error: DomainError, wish: Wish, theirs: Asset, free
     """The form field of an error, and the message there."""
     own, language, details = visit.wallet.asset, visit.language, error.details
     reason = "remaining" if "remaining" in details else details.get("reason", "")
-    if reason == "wallet" and wish.fixed == "send":
+    if reason == "no_path" and is_short(str(error)):
+        reason = "short_path"
+    if reason == "wallet" and wish.fixed == "send" and wish.amount:
         return "amount", language.say("You have {free}. Send that or less.", free=language.money(free, own))
     field, sentence = PROBLEMS.get(reason) or PROBLEMS.get(error.code) or ("", "")
     if not sentence:

@@ -34,6 +34,7 @@ FOR_OWNERS = (
         "/account/request/{asked}",
         "/account/request/{ended}",
     ),
+    "/account/send?bill={big}",
     *("/account/apps", "/account/apps/{app}", "/account/apps/{looks}", "/account/apps/ended"),
     *("/settings", "/settings/password", "/settings/receive", "/settings/developer-keys"),
 )
@@ -80,6 +81,7 @@ def seeded(server: Instance) -> dict[str, str]:
     return {
         "app": last_segment(client.obtain_grant(monthly)["continue"]["uri"]),
         "looks": last_segment(evil.obtain_grant(spends | {"actions": ["list-all"]})["continue"]["uri"]),
+        "big": client.create_incoming_payment(server.wallet("bob"), usd(2**60), metadata=shop)["id"],
         "open": bill(1250, shop),
         "free": bill(None, {}),
         "part": bill(6000, shop, 2000),

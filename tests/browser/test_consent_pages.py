@@ -28,9 +28,9 @@ NONCE = "client-nonce"
 class Asked:
     """A grant that the shop has asked for, with or without a URI to finish at."""
 
-    def __init__(self, server: Instance, finish: str | None = None, limits: Json | None = None) -> None:
-        item: Json = {"type": "outgoing-payment", "actions": ["create"], "identifier": server.wallet("carol")}
-        item["limits"] = {"debitAmount": usd(2000)} if limits is None else limits
+    def __init__(self, server: Instance, finish: str | None = None, action: str = "create") -> None:
+        item: Json = {"type": "outgoing-payment", "actions": [action], "identifier": server.wallet("carol")}
+        item["limits"] = {"debitAmount": usd(2000)}
         finishing = {"finish": {"method": "redirect", "uri": finish, "nonce": NONCE}} if finish else {}
         self._answer = server.client.request_grant(item, interact={"start": ["redirect"], **finishing}).json()
         self._server = server
@@ -232,9 +232,9 @@ async def test_open_page_goes_on_by_itself_after_the_operators_decision(
     wallet_server: Instance, client_site: ClientSite, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consent, "READING_SECONDS", 3)  # time enough to scroll on a busy machine
-    asked = Asked(wallet_server, f"{client_site.url}/done?order=17", limits={})
+    asked = Asked(wallet_server, f"{client_site.url}/done?order=17", "read")
     page = await open_page(viewport={"width": 390, "height": 300})
-    await sign_in(page, asked, "pay any amount")
+    await sign_in(page, asked, "look into your wallet")
     await page.get_by_role("button", name="Allow", exact=True).scroll_into_view_if_needed()
     async with page.expect_navigation():  # as long as nothing is decided it is the same page again
         pass

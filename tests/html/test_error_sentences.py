@@ -34,12 +34,17 @@ def test_every_reason_of_the_sender_has_a_sentence() -> None:
     assert plain == ["All that may be spent is spent, and 7 of 7 have arrived."], "there is no more to say of it"
 
 
+SO_MUCH = "so much cannot be taken there now; try less"
+
+
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
         ("The payment was refused with F99 from test.x ('expired within 3 seconds').", "it was refused on the way"),
         ("The receiver closed the connection with code 8: 'the exchange rate'.", "the receiver did not take it"),
-        ('Nothing has arrived for 10 seconds; the last answer was T04 ("it isn\'t completed").', "nobody answered"),
+        ('Nothing has arrived for 10 seconds; the last answer was T04 ("it isn\'t completed").', SO_MUCH),
+        ("The path cannot take so much now; the last answer was T04 from test.x.", SO_MUCH),
+        ("Nothing has arrived for 10 seconds; the last answer was T00 ('the last answer was T04').", "nobody answered"),
         ("The path no longer delivers, says 'no answer'; the exchange rate moved.", "the exchange rate changed"),
         ("https://x.example/completed/expired answered 404 instead of 200", "it did not get through"),
         ("x.example did not answer within 5 seconds", "nobody answered"),

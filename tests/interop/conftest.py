@@ -188,7 +188,7 @@ def owner_in_browser(chromium_path: str) -> Iterator[Decide]:
             page.goto(url)
             page.get_by_label("Password").fill(PASSWORD)
             page.get_by_role("button", name="Sign in", exact=True).click()
-            page.get_by_role("button", name=ANSWERS[choice]).click()
+            page.get_by_role("button", name=ANSWERS[choice]).last.click()
             page.get_by_role("heading", name="Back in the app").wait_for()
             page.close()
 

@@ -21,7 +21,7 @@ def test_app_is_stopped_before_its_next_payment(shared: Instance) -> None:
     pay(shop, owner, token, receiver_of(shared), 500)
     with OwnersBrowser(shared, path_of(owner)) as browser:
         words = browser.words(TAB)
-        assert "Together at most USD 15.00 a month. You have USD 95.00." in words
+        assert "Once: at most USD 15.00 in all. You have USD 95.00." in words
         assert "USD 15.00 left 5.00 of 20.00 spent" in words
         stopped = browser.send(f"{TAB}/{grant_id}", "stop")
         assert (stopped.status_code, stopped.headers["location"]) == (303, f"{TAB}/{grant_id}")
@@ -30,6 +30,18 @@ def test_app_is_stopped_before_its_next_payment(shared: Instance) -> None:
         assert "It was stopped" in browser.words(f"{TAB}/{grant_id}")
         assert "None, at present" in browser.words(TAB)
         assert "It was stopped" in browser.words(f"{TAB}/ended")
+
+
+def test_app_that_only_looks_says_what_it_sees_and_can_be_stopped(shared: Instance) -> None:
+    owner, shop = new_owner(shared), shared.client
+    grant_id, _ = ask(shop, owner, None, "read-all")
+    with OwnersBrowser(shared, path_of(owner)) as browser:
+        words = browser.words(TAB)
+        assert "Apps with access to your wallet None can spend. You have USD 100.00." in words
+        assert "It may see every payment, also those made by other apps. It goes on until you stop it." in words
+        assert f'href="{TAB}/{grant_id}#stop">Stop…' in browser.http.get(TAB).text
+        browser.send(f"{TAB}/{grant_id}", "stop")
+        assert "None, at present." in browser.words(TAB)
 
 
 def test_stop_can_take_the_key_and_its_other_budgets_along(shared: Instance) -> None:

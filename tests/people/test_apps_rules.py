@@ -10,7 +10,7 @@ from payres.core.protocol.errors import NotFound
 from payres.core.store.work import Work
 from payres.operator import keys, wallets
 from payres.people import apps
-from payres.people.apps import App
+from payres.people.apps import App, Budgets
 from tests.helpers import Json, amount, last_segment, receiver_of, usd
 from tests.instance import Instance
 from tests.signing_client import Client
@@ -69,7 +69,7 @@ def ended(instance: Instance, owner: Client, **options: Any) -> tuple[list[str],
 
 
 WINDOWS = [
-    ({"debitAmount": usd(2000)}, {"left": 1500, "monthly": 1500, "window": None, "renews": None, "ends": None}),
+    ({"debitAmount": usd(2000)}, {"left": 1500, "monthly": None, "window": None, "renews": None, "ends": None}),
     ({}, {"left": None, "monthly": None, "window": None, "renews": None, "ends": None}),
     (
         {"debitAmount": usd(2000), "interval": "R/{now}/P1W"},
@@ -115,6 +115,16 @@ def test_budget_says_what_is_left_and_until_when(shared: Instance, limits: Json,
     )
     assert budget.who.address is not None
     assert budget.who.address.text == shared.client.wallet_address
+
+
+def test_what_is_allowed_once_is_not_a_month(shared: Instance) -> None:
+    owner, shop = new_owner(shared), shared.client
+    for limits in ({"debitAmount": usd(2000)}, {"debitAmount": usd(700), "interval": "R/2026-01-01T00:00:00Z/P1M"}):
+        ask(shop, owner, limits)
+    found = Budgets(budgets(shared, owner))
+    assert (found.monthly, found.once, found.is_endless) == (700, 2000, False)
+    ask(shop, owner, {})
+    assert Budgets(budgets(shared, owner)).is_endless
 
 
 def test_window_that_is_to_come_is_not_spent_from(shared: Instance) -> None:

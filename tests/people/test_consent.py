@@ -256,12 +256,31 @@ async def test_what_has_no_end_has_weight_and_no_inviting_button(site: Site, lim
 async def test_what_all_apps_can_cost_a_month_stands_before_the_buttons(site: Site) -> None:
     monthly = SPEND | {"limits": {"debitAmount": usd(2000), "interval": "R/2026-01-01T00:00:00Z/P1M"}}
     path, fields = await site.open(monthly)
-    assert "You have USD 0.00. Don’t allow" in words_of(await site.browser.get(path))
+    assert "You have USD 0.00. This is USD 20.00 more than you have. Don’t allow" in words_of(
+        await site.browser.get(path)
+    )
     await site.submit(path, "approve", **fields, limit="5.00")
     path, _ = await site.open(monthly)
     page = words_of(await site.browser.get(path))
     assert "Your limit a month It asks for 20.00." in page
     assert "With this one, all apps together: up to USD 25.00 a month. Don’t allow" in page
+
+
+@pytest.mark.parametrize(
+    ("deposit", "limits", "said"),
+    [
+        ("0.00", {}, "This is USD 20.00 more than you have. What is more than you have is not paid."),
+        ("19.99", {"interval": "R/2026-01-01T00:00:00Z/P1M"}, "This is USD 0.01 more than you have."),
+        ("5.00", {"receiver": "https://shop.example/incoming-payments/1"}, "You lack USD 15.00 for this."),
+        ("20.00", {}, None),
+    ],
+)
+async def test_limit_above_the_balance_is_warned_of(site: Site, deposit: str, limits: Json, said: str | None) -> None:
+    if deposit != "0.00":
+        await site.write(lambda work: wallets.deposit(work, "alice", deposit))
+    path, _ = await site.open(SPEND | {"limits": {"debitAmount": usd(2000)} | limits})
+    page = words_of(await site.browser.get(path))
+    assert said in page if said else "more than you have" not in page
 
 
 async def test_button_says_that_it_is_about_what_arrives(site: Site) -> None:
@@ -311,6 +330,49 @@ async def test_owner_allows_less_and_no_more_than_was_asked(site: Site, limit: s
     [item] = json.loads((await site.write(lambda tx: GRANTS.by_id(tx, site.grant_id(path)))).access)
     assert item["limits"]["debitAmount"]["value"] == value
     assert await site.state(path) == ("pending" if problem else "approved")
+
+
+@pytest.mark.parametrize(
+    ("choice", "limit", "limits"),
+    [("approve", "12.50", {"debitAmount": usd(1250)}), ("approve", "", None), ("any", "12.50", {}), ("any", "", {})],
+)
+async def test_owner_sets_a_limit_where_none_was_asked(
+    site: Site, choice: str, limit: str, limits: Json | None
+) -> None:
+    path, fields = await site.open(SPEND)
+    page = words_of(await site.browser.get(path))
+    assert "It asks for no limit. You can set one." in page
+    assert "Allow up to this limit" in page
+    assert "Allow any amount" in page
+    answer = await site.submit(path, choice, limit=limit, **fields)
+    if limits is None:
+        assert (answer.status_code, await site.state(path)) == (400, "pending")
+        assert "Type an amount, like 12.50." in words_of(answer)
+        return
+    assert (answer.status_code, await site.state(path)) == (303, "approved")
+    [item] = json.loads((await site.write(lambda tx: GRANTS.by_id(tx, site.grant_id(path)))).access)
+    assert item.get("limits", {}) == limits
+
+
+READS = {"actions": ["read-all", "list-all"]}
+
+
+@pytest.mark.parametrize(
+    ("items", "headline"),
+    [
+        ([SPEND | READS], "Let Super Shop see all your payments?"),
+        ([SPEND | {"actions": ["read"]}], "Let Super Shop look into your wallet?"),
+        ([SPEND | {"type": "incoming-payment"} | READS], "Let Super Shop look into your wallet?"),
+        ([SPEND | READS, SPEND | {"type": "quote"}], "Let Super Shop do this in your wallet?"),
+    ],
+)
+async def test_access_without_spending_says_what_is_seen_and_how_long(
+    site: Site, items: list[Json], headline: str
+) -> None:
+    path, _ = await site.open(*items)
+    page = words_of(await site.browser.get(path))
+    assert headline in page
+    assert "How long It goes on until you stop it under Apps." in page
 
 
 async def test_key_of_the_wallet_itself_is_named(site: Site) -> None:
@@ -574,7 +636,9 @@ async def test_open_page_looks_again_and_never_while_a_password_may_be_typed(sit
     assert ("3000", f'href="{path}"' in form.text) == (form.headers["refresh"], True), "when the request has expired"
     signed_in = await site.sign_in(path)
     assert (await site.browser.get(path)).headers["refresh"] == "3000", "or a limit that is typed would be lost"
-    assert (await site.browser.get(await site.ask(SPEND))).headers["refresh"] == "30"
+    assert (await site.browser.get(await site.ask(SPEND))).headers["refresh"] == "3600"
+    reads = SPEND | {"actions": ["read"]}
+    assert (await site.browser.get(await site.ask(reads))).headers["refresh"] == "30", "nothing can be typed"
     await site.write(lambda tx: tx.execute("UPDATE wallet_address SET password_hash = NULL").fetchall())
     waiting = await site.visitor(path)
     assert ("<input" in waiting.text, waiting.headers["refresh"]) == (False, "5")
@@ -696,6 +760,15 @@ async def test_decision_on_what_has_ended_or_changed_meanwhile_is_none(
         assert (answer.status_code, words in words_of(answer)) == (status, True)
     assert await site.state(path) == ("revoked" if change is cancel else "pending")
     assert shown in words_of(await site.browser.get(path))
+
+
+async def test_expired_request_without_a_way_back_leads_to_the_wallet(site: Site) -> None:
+    path = await site.ask(finish=None)
+    await wait_too_long(site, path)
+    page = await site.browser.get(path)
+    assert EXPIRED in words_of(page)
+    assert path not in page.text
+    assert 'href="/account"' in page.text
 
 
 async def test_what_was_shown_of_another_request_is_not_consent(site: Site) -> None:

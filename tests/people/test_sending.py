@@ -23,7 +23,7 @@ from payres.testing.peering import peer
 from tests.helpers import TIMEOUT, Json, receiver_of, usd
 from tests.http_server import reply, serving
 from tests.instance import Instance
-from tests.interledger.network import network
+from tests.interledger.network import change, hurried, network
 from tests.operator.pages.browser import words_of
 from tests.people.browser import OwnersBrowser
 from tests.tls import server_tls
@@ -175,14 +175,16 @@ def test_bill_is_paid_by_its_link(sender: Sender) -> None:
     for link in (bill, bill.replace("/incoming-payments/", "/pay/")):
         words = sender.words(sender.price(link))
         assert "Send USD 12.34 to Bob?" in words
+        assert "What for Order 17" in words
         assert "This price holds" not in words, "nothing is exchanged"
     assert "takes USD 12.34 more" in problem(sender.ask(bill, "12.35"), "amount")
     first, second = sender.price(bill), sender.price(bill)
-    sender.pay(first)
-    page = sender.send(second, "send")
-    assert page.status_code == 400
-    assert "This bill is paid" in words_of(page)
-    assert "Nothing has left your wallet." in words_of(page)
+    assert "What for Order 17" in sender.words(sender.pay(first))
+    assert "Order 17" in sender.words("/account/activity")
+    refused = sender.send(second, "send")
+    assert refused.status_code == 400
+    assert "This bill is paid" in words_of(refused)
+    assert "Nothing has left your wallet." in words_of(refused)
     assert problem(sender.ask(bill), "to").startswith("This bill is paid")
     expired = receiver_of(instance, 5, expiresAt=format_time(instance.clock.now() + 60 * SECOND))
     open_ended = receiver_of(instance)
@@ -190,6 +192,17 @@ def test_bill_is_paid_by_its_link(sender: Sender) -> None:
     instance.clock.advance(61)
     with Sender(instance) as later:
         assert problem(later.ask(expired), "to").startswith("This bill has expired")
+
+
+def test_bill_that_is_too_big_says_what_is_missing(sender: Sender) -> None:
+    bill = receiver_of(sender.instance, 11250)
+    for page in (sender.ask(bill), sender.http.get(f"{SEND}?bill={quote(bill)}")):
+        assert page.status_code == 403
+        assert "This bill is USD 112.50; you lack USD 12.50" in words_of(page)
+        assert "To Bob" in words_of(page)
+        assert f'href="{SEND}?to={quote(bill)}"' in page.text, "a part may be paid"
+    assert problem(sender.ask(bill, "112.50"), "amount") == "You have USD 100.00. Send that or less."
+    assert "Send USD 40.00 to Bob?" in sender.words(sender.price(bill, "40"))
 
 
 def test_price_that_has_expired_is_made_anew(sender: Sender) -> None:
@@ -312,7 +325,11 @@ def test_sent_to_another_server_is_followed_to_its_end(pair: Sequence[Instance])
         ),
         (
             {"state": "failed", "sent": 0, "delivered": 0, "failure": "the <path> is gone"},
-            ["It did not go through", "Nothing was taken: you have USD 95.00.", "the <path> is gone", "Try again"],
+            ["It did not go through", "Nothing was taken: you have USD 95.00.", "It did not get through", "Try again"],
+        ),
+        (
+            {"state": "failed", "sent": 0, "delivered": 0, "failure": "Nothing; the last answer was T04 from test.x."},
+            ["cannot take so much now. Try less, or try again later. Nothing was taken", "Try again"],
         ),
         (
             {"state": "failed", "sent": 253, "delivered": 230, "failure": "gone"},
@@ -344,13 +361,16 @@ def test_every_end_says_where_the_money_is(tmp_path: Path, row: Json, said: Sequ
 
 def test_bill_of_another_server_is_paid_by_its_link(pair: Sequence[Instance]) -> None:
     a, b = pair
-    bill = receiver_of(b, 321)
+    bill = receiver_of(b, 321, metadata={"description": "Order 18"})
     with Sender(a) as sender:
         price = sender.price(bill.replace("/incoming-payments/", "/pay/"))
         assert "Bob gets USD3.21" in sender.words(price)
+        assert "What for Order 18" in sender.words(price)
         payment = sender.pay(price)
         a.wait_for({"id": payment.rpartition("/")[2]})
         assert "Bob has USD 3.21" in sender.words(payment)
+        assert "What for Order 18" in sender.words(payment)
+        assert "Order 18" in sender.words("/account/activity")
         assert b.balance("bob") == "1003.21"
         assert f'href="/account/send?to={quote(b.wallet("bob"))}"' in sender.http.get(payment).text
         assert problem(sender.ask(bill), "to").startswith("This bill is paid")
@@ -361,6 +381,33 @@ def test_server_without_a_way_is_said(tmp_path: Path) -> None:
         page = sender.ask(b.wallet("bob"), "5")
         assert f"No way for money leads to {b.base_url[7:]} now" in problem(page, "to")
         assert a.read(lambda work: number(work, "SELECT count(*) FROM quote WHERE wish IS NOT NULL")) == 0
+
+
+def test_peer_at_its_limit_takes_less(tmp_path: Path) -> None:
+    with network(tmp_path, "a", "b") as (a, b), Sender(a) as sender:
+        peer(a, b)
+        change(b, "a", credit_limit=850)
+        hurried(a, short_timeout=1)
+        payment = sender.pay(sender.price(receiver_of(b, 1250)))
+        a.wait_for({"id": payment.rpartition("/")[2]})
+        page = sender.words(payment)
+        assert f"{b.base_url[7:]} cannot take so much now. Try less, or try again later. Nothing was taken" in page
+        assert "T04" not in page
+        payment = sender.pay(sender.price(b.wallet("bob"), "8.00"))
+        a.wait_for({"id": payment.rpartition("/")[2]})
+        assert "Bob has USD" in sender.words(payment)
+
+
+def test_way_that_cannot_take_so_much_is_said_before_anything_is_sent(tmp_path: Path) -> None:
+    with network(tmp_path, "a", "b", "c") as (a, b, c), Sender(a) as sender:
+        peer(a, b, routes=["test.c"])
+        peer(b, c, routes=["test.a"])
+        change(b, "a", credit_limit=850)
+        said = f"{c.base_url[7:]} cannot take so much now. Try less, or try again later."
+        assert problem(sender.ask(c.wallet("bob"), "12.50"), "amount") == said
+        payment = sender.pay(sender.price(c.wallet("bob"), "8.00"))
+        a.wait_for({"id": payment.rpartition("/")[2]})
+        assert "Bob has USD" in sender.words(payment)
 
 
 def test_deposit_has_a_page(sender: Sender) -> None:

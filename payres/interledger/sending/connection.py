@@ -78,6 +78,7 @@ class Timing(msgspec.Struct, frozen=True):
     packet_lifetime: int = 20 * SECOND
     probe_timeout: int = 5 * SECOND  # for a whole quote, including the request to its receiver
     idle_timeout: int = 10 * SECOND  # how long a payment continues without a fulfilled packet
+    short_timeout: int = 2 * SECOND  # how long, while nothing of it has passed and credit or liquidity is lacking (T04)
     close_timeout: int = 5 * SECOND
     first_pause: int = 25 * MILLISECOND  # before a failed amount is sent again; doubled each time
     longest_pause: int = SECOND
@@ -276,6 +277,12 @@ def stop_reason(
     if not answer.reject.code or answer.congested or answer.reject.code in _TOLERATED:
         return None
     return SendingFailed(f"The payment was refused with {describe_reject(answer.reject)}.")
+
+
+def cannot_take(reject: Reject, *, retryable: bool = True) -> SendingFailed:
+    """The failure if connectors lack the credit or liquidity to pass an amount on."""
+    sentence = f"The path cannot take so much now; the last answer was {describe_reject(reject)}."
+    return SendingFailed(sentence, retryable=retryable)
 
 
 def describe_reject(reject: Reject) -> str:

@@ -27,13 +27,14 @@ from math import ceil
 import msgspec
 
 from payres.core.protocol.amounts import ProbedPath, RateBounds
-from payres.core.protocol.clock import SECOND
-from payres.interledger.packets import Fulfill, Reject, Unanswered
+from payres.core.protocol.clock import LATEST, SECOND
+from payres.interledger.packets import Code, Fulfill, Reject, Unanswered
 from payres.interledger.sending.connection import (
     Answer,
     SendingFailed,
     StreamConnection,
     Timing,
+    cannot_take,
     describe_reject,
     monotonic,
     pause,
@@ -46,7 +47,7 @@ class Plan(msgspec.Struct, frozen=True):
     """What one run of a payment may spend and must deliver, over a path probed before.
 
     With `sends_all` it ends when `max_source` is spent, otherwise as soon as `min_delivery` has arrived. Another run of
-    the same payment gets the rest of both.
+    the same payment gets the rest of both, with `is_begun` if something was sent before.
     """
 
     max_source: int
@@ -54,6 +55,7 @@ class Plan(msgspec.Struct, frozen=True):
     min_rate: Fraction
     path: ProbedPath
     sends_all: bool
+    is_begun: bool = False
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -84,7 +86,7 @@ async def pay(connection: StreamConnection, plan: Plan) -> Result:
     it stops at once and leaves the packets in flight to the caller, who recorded them.
     """
     connection.begin()
-    progress, rounds, failure = Progress(plan), _Rounds(connection.timing), None
+    progress, rounds, failure = Progress(plan), _Rounds(connection.timing, is_begun=plan.is_begun), None
     while not failure:
         try:
             packets = progress.next_round(rounds.size)
@@ -118,18 +120,27 @@ async def _send(connection: StreamConnection, packets: Sequence[PlannedPacket]) 
 class _Rounds:
     """The size of the next round, and when it may be sent."""
 
-    def __init__(self, timing: Timing) -> None:
+    def __init__(self, timing: Timing, *, is_begun: bool) -> None:
         self.size = timing.first_round
         self._timing = timing
         self._pause = 0
         self._began = self._ready_at = monotonic()
         self._idle_at = self._began + timing.idle_timeout
         self._last_reject: Reject | None = None
+        # Where nothing passes, the money stays with its owner, who can try less; a payment that has begun waits.
+        self._short_at = None if is_begun else self._began + timing.short_timeout
 
     async def turn(self) -> None:
         """Waits until the round may be sent. Raises SendingFailed if nothing has arrived for too long."""
         await pause(max(min(self._ready_at, self._idle_at) - monotonic(), 0))
         self._began = monotonic()
+        last_reject = self._last_reject
+        if (
+            last_reject
+            and last_reject.code == Code.INSUFFICIENT_LIQUIDITY
+            and self._began >= (self._short_at or LATEST)
+        ):
+            raise cannot_take(last_reject, retryable=False)
         if self._began >= self._idle_at:
             seconds = self._timing.idle_timeout // SECOND
             last = f"; the last answer was {describe_reject(self._last_reject)}" if self._last_reject else ""
@@ -141,6 +152,8 @@ class _Rounds:
         for answer in answers:
             if isinstance(answer.outcome, Fulfill):
                 self._idle_at = now + timing.idle_timeout
+            if not isinstance(answer.outcome, Reject):
+                self._short_at = None
             self._last_reject = answer.reject if answer.reject.code else self._last_reject
         if any(answer.congested for answer in answers):
             self.size, self._pause = max(self.size // 2, 1), timing.next_pause(self._pause)

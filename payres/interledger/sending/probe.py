@@ -16,6 +16,7 @@ from payres.interledger.sending.connection import (
     Answer,
     SendingFailed,
     StreamConnection,
+    cannot_take,
     describe_reject,
     monotonic,
     pause,
@@ -59,6 +60,22 @@ async def probe(connection: StreamConnection) -> ProbedPath:
     last = f"; the last answer was {describe_reject(reject)}" if reject.code else ""
     seconds = timing.probe_timeout // SECOND
     raise SendingFailed(f"The path has not shown its exchange rate within {seconds} seconds{last}.")
+
+
+async def check_funded(connection: StreamConnection, path: ProbedPath, amount: int) -> None:
+    """Raises SendingFailed if a connector lacks the credit or liquidity for `amount` in one packet.
+
+    A path that takes smaller packets alone does not show it, and neither does one whose answer is late.
+    """
+    waited, tries = 0, TIMES_UNFUNDED if amount > path.max_packet else 0
+    for left in reversed(range(tries)):
+        answer = await _ask(connection, amount)
+        if answer is None or answer.reject.code != Code.INSUFFICIENT_LIQUIDITY:
+            return
+        if not left:
+            raise cannot_take(answer.reject)
+        waited = connection.timing.next_pause(waited)
+        await pause(waited)
 
 
 async def price_of(connection: StreamConnection, path: ProbedPath, price: int, delivery: int, on_link: Fraction) -> int:

@@ -19,8 +19,9 @@ class ListedRecord(msgspec.Struct, frozen=True):
     """An item of the list; later items have greater keys. id is the payment's, for a refund that of the refunded
     payment.
 
-    other is the wallet here at the other end; wish is what its owner typed to make an outgoing payment. wanted is what
-    that may take, or an incoming one asks for (decimal text); moved is what has been sent or received.
+    bill is the metadata of the incoming payment here that was paid, other the wallet here at the other end; wish is
+    what its owner typed to make an outgoing payment. wanted is what that may take, or an incoming one asks for (decimal
+    text); moved is what has been sent or received.
     """
 
     key: str
@@ -29,6 +30,7 @@ class ListedRecord(msgspec.Struct, frozen=True):
     grant_id: str | None
     wish: str | None
     receiver: str | None
+    bill: str | None
     other: int | None
     wanted: str | None
     moved: int
@@ -43,11 +45,12 @@ class ListedRecord(msgspec.Struct, frozen=True):
 # give each column one affinity; otherwise SQLite would sort all movements for each page.
 _NO_TEXT: Final = "cast(NULL AS text)"
 _NO_NUMBER: Final = "cast(NULL AS integer)"
-_NO_APP: Final = f"{_NO_TEXT} AS grant_id, {_NO_TEXT} AS wish, {_NO_TEXT} AS receiver"
+_NO_APP: Final = f"{_NO_TEXT} AS grant_id, {_NO_TEXT} AS wish, {_NO_TEXT} AS receiver, {_NO_TEXT} AS bill"
 _DONE: Final = f"cast('completed' AS text) AS state, {_NO_TEXT} AS failure, {_NO_TEXT} AS metadata"
 _LISTED: Final = f"""
 SELECT id AS key, 'sent' AS source, id,
   grant_id, (SELECT wish FROM quote WHERE quote.id = quote_id) AS wish, receiver,
+  cast((SELECT i.metadata FROM incoming_payment i WHERE i.id = incoming_payment_id) AS text) AS bill,
   cast((SELECT i.wallet_address_id FROM incoming_payment i WHERE i.id = incoming_payment_id) AS integer) AS other,
   cast(debit AS text) AS wanted, sent AS moved, state, failure, metadata, created_at, {_NO_NUMBER} AS expires_at
 FROM outgoing_payment WHERE wallet_address_id = :wallet AND id < :below

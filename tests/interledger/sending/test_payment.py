@@ -5,6 +5,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
+from msgspec.structs import replace
 
 from payres.core.protocol.amounts import MAX_LEDGER, MAX_VALUE, Asset, ProbedPath
 from payres.core.protocol.clock import SECOND
@@ -163,6 +164,24 @@ def test_payment_gives_up_ten_seconds_after_the_last_packet_that_arrived() -> No
     )
     assert 10 * SECOND <= took <= 11 * SECOND
     assert len(path.log) < 30, "each congestion doubles the pause"
+
+
+def test_payment_of_which_nothing_passes_for_lack_of_money_ends_after_two_seconds_unless_it_has_begun() -> None:
+    path = Scripted(*[T04] * 2000)
+    result, took = pay_over(path, plan(1000, 100))
+    assert (said(result), result.sent) == (
+        "The path cannot take so much now; the last answer was T04 from test.connector.",
+        0,
+    )
+    assert result.failure
+    assert not result.failure.retryable
+    assert 2 * SECOND <= took <= 3 * SECOND
+    result, took = pay_over(Scripted(*[T04] * 2000), replace(plan(1000, 100), is_begun=True))
+    assert result.failure
+    assert result.failure.retryable
+    assert 10 * SECOND <= took <= 11 * SECOND
+    result, _ = pay_over(Scripted(*[T04] * 5), plan(1000, 100))
+    assert result == Result(1000, 1000, 0, None), "a lack that passes"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,15 @@ from payres.core.protocol.amounts import MAX_VALUE, ProbedPath, RateBounds
 from payres.core.protocol.clock import SECOND
 from payres.interledger.packets import Code, Prepare, Reject, too_large_data
 from payres.interledger.sending.connection import SendingFailed, monotonic
-from payres.interledger.sending.probe import max_source, min_delivery, price_of, probe, promise_of, sendable
+from payres.interledger.sending.probe import (
+    check_funded,
+    max_source,
+    min_delivery,
+    price_of,
+    probe,
+    promise_of,
+    sendable,
+)
 from payres.interledger.stream import ConnectionClose
 from tests.helpers import examples
 from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, TwoExchanges, connect, run
@@ -138,6 +146,22 @@ def test_path_short_of_credit_is_quoted_with_what_passes(
     assert found.low == 2
     assert passes // 10 < found.max_packet <= passes
     assert took < 4 * SECOND
+
+
+@pytest.mark.parametrize(("amount", "limit", "is_taken"), [(250, 1, True), (251, 1, False), (251, 251, True)])
+def test_amount_that_the_path_cannot_fund_is_found_by_asking(amount: int, limit: int, is_taken: bool) -> None:
+    class Short(SimulatedPath):
+        def on_the_way(self, prepare: Prepare) -> Reject | None:
+            return Reject(Code.INSUFFICIENT_LIQUIDITY, CONNECTOR) if prepare.amount > 250 else None
+
+    async def check() -> None:
+        await check_funded(connect(Short()), ProbedPath(Fraction(1), Fraction(1), limit), amount)
+
+    if is_taken:
+        run(check())
+    else:
+        with pytest.raises(SendingFailed, match="cannot take so much now; the last answer was T04"):
+            run(check())
 
 
 LOW = Fraction(1472, 1000)
