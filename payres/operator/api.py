@@ -56,6 +56,7 @@ class ApiCall(ActorRequest, frozen=True):
     key: ApiKeyRecord
 
 
+@cache
 def all_operations() -> Sequence[Operation]:
     """The operations of the rules, and those of this package."""
     return [*declared(), *declared("kept_backups", "events", "api")]

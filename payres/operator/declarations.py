@@ -2,7 +2,7 @@
 
 A declaration gives a rule a command with its options and help, an endpoint with its part of the OpenAPI document, and a
 list or a form on the operator's pages. Their texts are the rule's docstring and the `said` of its parameters. Anything
-special, such as a command that reads a file, is written by hand in `cli/`, `admin/` or `pages/`.
+special, such as a command that reads a file, is written by hand in `cli/` or `pages/`.
 """
 
 import re

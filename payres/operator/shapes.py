@@ -163,7 +163,7 @@ class Shape:
 
     def names_of(self, thing: Any) -> dict[str, Any]:
         """The members of a struct by which it is found, and the others."""
-        members = asdict(thing) if isinstance(thing, msgspec.Struct) else {}
+        members = members_of(thing)
         return members | ({self.names[0]: members[self.member]} if self.member in members else {})
 
     def find(self, work: Work, **names: Any) -> Any:
@@ -182,6 +182,11 @@ class Shape:
         """A line for each value that is not empty, as a command prints them."""
         columns = [column for column in self.columns if column.listed != "on pages"]
         return labelled(*((label, cell.printed) for label, cell in facts_of(columns, thing) if cell.text))
+
+
+def members_of(thing: Any) -> dict[str, Any]:
+    """The members of a struct by name; none of what is no struct."""
+    return asdict(thing) if isinstance(thing, msgspec.Struct) else {}
 
 
 def represent(struct: type[R], *records: object, **made: Any) -> R:

@@ -174,7 +174,7 @@ def _app(work: Work, wallet: WalletRecord, record: DecidedRecord) -> App:
     window, renews_at = None, interval.start if interval else None
     if interval and index is not None:
         window = None if interval.first is None else index - interval.first + 1
-        renews_at = None if index == interval.last else interval.boundary(index + 1)
+        renews_at = interval.renews_at(work.now)
     return App(
         grant=record,
         who=who_of(work, wallet, record, record.client),

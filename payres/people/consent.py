@@ -370,7 +370,7 @@ async def _show_request(
         "spending": spending,
         "most": limit_words(language, spending) if spending else None,
         "every": length_words(language, spending.interval) if spending and spending.interval else None,
-        "renews_at": _renews_at(spending, language.now),
+        "renews_at": spending.interval.renews_at(language.now) if spending and spending.interval else None,
         "reads": what_it_reads(found.grant.access, own),
         "tells_only": not granted_access(found.grant.access),
         "others": other_words(language, found.grant.access, found.grant.subject, own),
@@ -407,13 +407,6 @@ def _lack(spending: Spending | None, around: Surroundings, wallet: WalletRecord)
     if spending is None or spending.value is None or spending.asset != wallet.asset:
         return 0
     return max(spending.value - around.free, 0)
-
-
-def _renews_at(spending: Spending | None, now: int) -> int | None:
-    """When the limit starts again, of a grant that begins now; None if it does not, or begins later."""
-    interval = spending.interval if spending else None
-    index = interval.window_at(now) if interval else None
-    return None if interval is None or index in {None, interval.last} else interval.boundary(index + 1)
 
 
 def _form_action(finish: str | None) -> str:

@@ -102,6 +102,11 @@ class Interval(msgspec.Struct, frozen=True):
             return None
         return index
 
+    def renews_at(self, now: int) -> int | None:
+        """When the window after that of `now` begins; None if `now` is in the last one, or in none."""
+        index = self.window_at(now)
+        return None if index in {None, self.last} else self.boundary(index + 1)
+
     def boundary(self, index: int) -> int:
         """The start of window `index` and end of the one before, whether or not they exist."""
         return _add_months(self.anchor, index * self.months) + index * self.microseconds

@@ -7,7 +7,6 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from payres.core.grants.limits import Spending
 from payres.core.protocol.amounts import Fee, fee_on
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import note_of, visible_text, visible_url
@@ -169,17 +168,10 @@ def _of_grant(work: Work, visit: OperatorVisit) -> dict[str, Any]:
         "what": limit_words(english, spending) if spending else None,
         "to": _receiver(work, spending.receiver) if spending and spending.receiver else None,
         "address": visible_url(grant.client),
-        "renews_at": _renews_at(spending, work.now),
+        "renews_at": spending.interval.renews_at(work.now) if spending and spending.interval else None,
         "sees": sees(grant, english),
         "paid": make_table("What it paid", columns, paid, "It has paid nothing yet"),
     }
-
-
-def _renews_at(spending: Spending | None, now: int) -> int | None:
-    """When the next window of the limit begins, in microseconds UTC."""
-    interval = spending.interval if spending else None
-    index = interval.window_at(now) if interval else None
-    return interval.boundary(index + 1) if interval and index is not None and index != interval.last else None
 
 
 def _receiver(work: Work, url: str) -> str:

@@ -6,8 +6,6 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple, get_origin
 from urllib.parse import urlencode
 
-import msgspec
-from msgspec.structs import asdict
 from starlette.responses import Response
 
 from payres.core.http.error_answers import note_error
@@ -35,7 +33,7 @@ from payres.operator.exports import Export, export_payments
 from payres.operator.inputs import MAX_NAME_LENGTH, Input
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit
 from payres.operator.services import operator_of
-from payres.operator.shapes import Cell, Fact, facts_of, make_table, path_of
+from payres.operator.shapes import Cell, Fact, facts_of, make_table, members_of, path_of
 from payres.operator.store.operators import OPERATORS, is_used, use_form
 
 FORMAT: Final = "format"
@@ -232,7 +230,7 @@ class OperationPage:
         if shape and self.operation.shows_secret:
             return visit.show("made.html", subject=subject, action=self.form, facts=facts_of(shape.columns, answer))
         undo = shape.undo if shape else ""
-        undo = _filled(undo, _members(answer)) if undo != self.form.path else ""
+        undo = _filled(undo, members_of(answer)) if undo != self.form.path else ""
         say(visit, Done(self._sentence(answer, subject), undo))
         return redirect(subject.back)
 
@@ -328,7 +326,7 @@ class OperationPage:
 
     def _sentence(self, answer: Any, subject: FormSubject) -> str:
         """What was done; amounts in groups of digits with `:money`."""
-        members = _members(subject.thing) | _members(answer) | {"name": subject.name}
+        members = members_of(subject.thing) | members_of(answer) | {"name": subject.name}
         words = {key: Words(value) for key, value in members.items()}
         return (self.form.done or f"Done: {self.form.heading}").format_map(words)
 
@@ -421,10 +419,6 @@ def say(visit: OperatorVisit, done: Done) -> None:
     while len(kept) >= MOST_SAID:
         kept.pop(next(iter(kept)))
     kept[visit.session] = done
-
-
-def _members(thing: Any) -> dict[str, Any]:
-    return asdict(thing) if isinstance(thing, msgspec.Struct) else {}
 
 
 def _filled(path: str, members: Mapping[str, Any]) -> str:
