@@ -43,6 +43,8 @@ def test_slow_server_does_not_delay_the_payers_of_others(shop: Instance, monkeyp
     asked: list[str] = []
 
     async def advance(_: Desk, id_hash: bytes) -> None:
+        if b".example" not in id_hash:  # of another server in this process
+            return
         asked.append(id_hash.decode())
         if id_hash.startswith(b"slow"):
             await asyncio.Event().wait()
@@ -59,7 +61,8 @@ def test_one_whose_step_failed_is_due_again(shop: Instance, monkeypatch: pytest.
     asked: list[bytes] = []
 
     async def advance(_: Desk, id_hash: bytes) -> None:
-        asked.append(id_hash)
+        if b".example" in id_hash:  # not of another server in this process
+            asked.append(id_hash)
         raise RuntimeError("a fault of our own")
 
     monkeypatch.setattr(checkout_steps, "advance", advance)
