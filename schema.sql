@@ -58,19 +58,26 @@ create table account (
 create unique index account_of_operator on account (asset_id, kind) where kind in ('liquidity', 'fees', 'external');
 create index account_of_asset on account (asset_id);
 
--- Wallet addresses. path is the part after the base URL, lower-case; the owner signs in with the password. unlocked_at
--- is when the counts of wrong passwords were last reset.
+-- People with wallets, each with one or more. unlocked_at is when the counts of wrong passwords were last reset.
+create table owner (
+  id integer primary key,
+  password_hash text,
+  unlocked_at integer,
+  created_at integer not null
+) strict;
+
+-- Wallet addresses. path is the part after the base URL, lower-case; the owner signs in with any of them and the password.
 create table wallet_address (
   id integer primary key,
   path text not null unique,
   public_name text,
   asset_id integer not null references asset,
   account_id integer not null unique references account,
-  password_hash text,
+  owner_id integer not null references owner,
   state text not null default 'active' check (state in ('active', 'inactive')),
-  created_at integer not null,
-  unlocked_at integer
+  created_at integer not null
 ) strict;
+create index wallet_of_owner on wallet_address (owner_id);
 
 -- Public Ed25519 keys of local wallet addresses; x is the base64url of the 32 bytes, as in a JWK. A kid may be reused
 -- after its key was revoked. name is for the operator, not shown to clients.
@@ -620,41 +627,46 @@ create table webhook_attempt (
 
 -- ==== What pages share ====
 
--- Sessions in browsers, each of the owner of a wallet or of an operator.
+-- Sessions in browsers, each of an owner or of an operator. wallet_address_id is the wallet that an owner looks at;
+-- verified_at is when a second factor was last given; address and browser are where it was opened.
 create table session (
   id_hash blob primary key,
+  owner_id integer references owner,
   wallet_address_id integer references wallet_address,
   operator_id integer references operator,
   created_at integer not null,
   expires_at integer not null,
-  check ((wallet_address_id is null) <> (operator_id is null))
+  verified_at integer,
+  address text,
+  browser text,
+  check ((owner_id is null) <> (operator_id is null)),
+  check ((owner_id is null) = (wallet_address_id is null))
 ) strict, without rowid;
 create index session_expiry on session (expires_at);
-create index session_of_wallet on session (wallet_address_id) where wallet_address_id is not null;
+create index session_of_owner on session (owner_id) where owner_id is not null;
 create index session_of_operator on session (operator_id) where operator_id is not null;
 
 -- Browsers that owners and operators have signed in with. Wrong passwords from other browsers do not lock anybody out of
--- these. A browser has a secret for each wallet and operator.
+-- these. A browser has a secret for each owner and operator.
 create table known_browser (
   id_hash blob primary key,
-  wallet_address_id integer references wallet_address,
+  owner_id integer references owner,
   operator_id integer references operator,
   expires_at integer not null,
-  check ((wallet_address_id is null) <> (operator_id is null))
+  check ((owner_id is null) <> (operator_id is null))
 ) strict, without rowid;
 create index known_browser_expiry on known_browser (expires_at);
-create index known_browser_of_wallet on known_browser (wallet_address_id, expires_at)
-  where wallet_address_id is not null;
+create index known_browser_of_owner on known_browser (owner_id, expires_at) where owner_id is not null;
 create index known_browser_of_operator on known_browser (operator_id, expires_at) where operator_id is not null;
 
 -- One-time links with which an owner or an operator sets a password; link_hash is the SHA-256 of the link's secret. Each
 -- has at most one.
 create table password_link (
   link_hash blob primary key,
-  wallet_address_id integer unique references wallet_address,
+  owner_id integer unique references owner,
   operator_id integer unique references operator,
   expires_at integer not null,
-  check ((wallet_address_id is null) <> (operator_id is null))
+  check ((owner_id is null) <> (operator_id is null))
 ) strict, without rowid;
 
 -- ==== Operators ====

@@ -403,7 +403,7 @@ async def download(visit: OwnerVisit) -> Response:
         raise nothing_here()
     export = export_statement(visit.wallet.path, format_time(found.since), format_time(found.until))
     export.name = f"{visit.wallet.path} {found.name}"
-    return await send_export(visit, export, visit.wallet.actor)
+    return await send_export(visit, export, visit.owner.actor)
 
 
 def _heading(language: Language, row: ActivityRow) -> str:

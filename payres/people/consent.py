@@ -61,7 +61,7 @@ from payres.html.sign_in import (
     known_browser,
     signed_out,
 )
-from payres.html.store.sessions import OF_WALLETS
+from payres.html.store.sessions import OF_OWNERS, OwnerRecord, owner_of
 from payres.people.apps import Budgets, budgets
 from payres.people.sessions import OWNER_SIGN_IN
 
@@ -72,12 +72,13 @@ ReadLimit = Callable[[Asset], int]
 class ConsentRequest(Pending, frozen=True):
     """The request on a consent page.
 
-    session is the browser's, or None unless it belongs to the wallet's owner. known_browser is the hash of the
+    session is the browser's, or None unless it belongs to the wallet's owner, whose wallets it may show. known_browser is the hash of the
     browser's secret, or None unless the owner has signed in with it before.
     """
 
     client: ClientRecord
     wallet: WalletRecord
+    owner: OwnerRecord
     session: str | None
     known_browser: bytes | None
 
@@ -112,14 +113,16 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
     wallet_id = pending.grant.wallet_address_id
     assert wallet_id is not None, "grants with an interaction have a wallet"
     session = browser.session
-    found = None if session is None else find_session(work, OF_WALLETS, session)
+    found = None if session is None else find_session(work, OF_OWNERS, session)
+    owner = owner_of(work, wallet_id)
     return ConsentRequest(
         grant=pending.grant,
         interaction=pending.interaction,
         client=CLIENTS.by_id(work, pending.grant.client_id),
         wallet=WALLETS.by_id(work, wallet_id),
-        session=session if found is not None and found.account_id == wallet_id else None,
-        known_browser=known_browser(work, OF_WALLETS, wallet_id, browser),
+        owner=owner,
+        session=session if found is not None and found.account_id == owner.id else None,
+        known_browser=known_browser(work, OF_OWNERS, owner.id, browser),
     )
 
 
@@ -161,7 +164,7 @@ def decide_as_owner(
     check_csrf(request.session, csrf)
     if not hmac.compare_digest(shown_digest(request).encode(), shown.encode()):
         raise WrongState(OTHER_REQUEST)
-    work.actor = request.wallet.actor
+    work.actor = request.owner.actor
     server.record(work, "grant.approve" if approve else "grant.deny", request.grant.id)
     if approve and limit is not None:
         GRANTS.update(work, request.grant.id, access=lowered(request.grant.access, limit, request.wallet.asset))
@@ -247,7 +250,7 @@ async def _show(request: Request, found: ConsentRequest) -> Response:
         response = await _show_request(request, found, found.session, script=LOOK_AGAIN)
         if spending_of(found.grant.access) is None:  # without a script, a refresh would clear a limit being typed
             seconds = READING_SECONDS
-    elif found.wallet.password_hash is None:
+    elif found.owner.password_hash is None:
         response, seconds = _show_sign_in(request, found), WAITING_SECONDS
     else:  # without a script, no refresh before expiry: it would clear a password being typed
         response = _show_sign_in(request, found, script=LOOK_AGAIN)
@@ -273,10 +276,10 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     if found.decided:
         return _show_decided(request, found, 409)
     check_open(found, context_of(request).clock.now())
-    if found.wallet.password_hash is None:
+    if found.owner.password_hash is None:
         return _show_sign_in(request, found, 409)
     try:
-        signed_in = await OWNER_SIGN_IN.open_session(request, found.wallet, found.known_browser, form)
+        signed_in = await OWNER_SIGN_IN.open_session(request, found.owner, found.known_browser, form)
     except InsufficientAccess as error:
         return _show_sign_in(request, found, error.status, note_error(request, error))
     except DomainError as error:
@@ -290,7 +293,7 @@ async def _sign_out(request: Request, form: dict[str, str]) -> Response:
     session = (await _find(request)).session
     if session is not None:
         check_csrf(session, form.get("csrf", ""))
-        await context_of(request).database.write(partial(close_session, kind=OF_WALLETS, session=session))
+        await context_of(request).database.write(partial(close_session, kind=OF_OWNERS, session=session))
     response = html.redirect(_path(request))
     forms.set_signed_out(request, response)
     return response
@@ -453,6 +456,7 @@ def _parties(request: Request, found: ConsentRequest) -> dict[str, object]:
         "client": visible.visible_url(client),
         "is_own": found.client.identity == canonical(wallet_address),
         "wallet": found.wallet,
+        "can_sign_in": found.owner.password_hash is not None,
         "wallet_address": wallet_address,
         "wallet_url": visible.visible_url(wallet_address),
         "is_bill": spending is not None and spending.receiver is not None and spending.interval is None,
