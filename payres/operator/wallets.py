@@ -109,9 +109,10 @@ def page_of_wallets(
     can_sign_in: Annotated[bool | UnsetType, said("Only those whose owner has a password, or has none.")] = UNSET,
 ) -> tuple[Sequence[WalletRecord], PageBounds]:
     """List wallets with their balances, newest first."""
+    can = "(SELECT password_hash IS NOT NULL FROM owner WHERE id = w.owner_id) = ?"
     conditions: dict[str, Any] = {
         "w.state = ?": state,
-        "(SELECT password_hash IS NOT NULL FROM owner WHERE id = w.owner_id) = ?": can_sign_in,
+        can: can_sign_in,
     }
     given = {condition: value for condition, value in conditions.items() if not isinstance(value, UnsetType)}
     return select_page(work, WALLETS, page, given)

@@ -72,7 +72,7 @@ ReadLimit = Callable[[Asset], int]
 class ConsentRequest(Pending, frozen=True):
     """The request on a consent page.
 
-    session is the browser's, or None unless it belongs to the wallet's owner, whose wallets it may show. known_browser is the hash of the
+    session is the browser's, or None unless it belongs to the owner. known_browser is the hash of the
     browser's secret, or None unless the owner has signed in with it before.
     """
 
