@@ -348,8 +348,9 @@ def _show_sign_in(
 ) -> Response:
     """The sign-in form, or an explanation for a wallet without a password."""
     problem = problem_of(html.language_of(request), error) if error else None
-    values = _parties(request, found) | {"problem": problem, "here": _path(request)}
-    return forms.render_sign_in(request, "consent/sign_in.html", values, status, script=script)
+    is_password = error is not None and error.details.get("field") != "passkey"
+    values = _parties(request, found) | {"problem": problem, "is_password": is_password, "here": _path(request)}
+    return forms.render_sign_in(request, "consent/sign_in.html", values, status, script=script, passkeys=OF_OWNERS)
 
 
 async def _show_request(

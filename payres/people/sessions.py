@@ -160,7 +160,8 @@ class OwnerSignIn(SignIn[OwnerVisit]):
         problems = {field: problem_of(language_of(request), error)} if error else {}
         given = request.query_params.get("wallet", "") if name is None else name
         values = {"problems": problems, "given": given}
-        return render_sign_in(request, "account/sign_in.html", values, error.status if error else 401)
+        status = error.status if error else 401
+        return render_sign_in(request, "account/sign_in.html", values, status, passkeys=OF_OWNERS)
 
     async def follow_link(self, request: Request) -> Response:
         try:

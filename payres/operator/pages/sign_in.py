@@ -96,8 +96,13 @@ class OperatorSignIn(SignIn[OperatorVisit]):
 
     def show_sign_in(self, request: Request, error: DomainError | None, name: str | None) -> Response:
         is_wrong = error is not None and error.details.get("reason") == "wrong_password"
-        values = {"problem": WRONG if is_wrong else error and str(error), "name": name or ""}
-        return render_sign_in(request, "admin/sign_in.html", values, error.status if error else 401)
+        values = {
+            "problem": WRONG if is_wrong else error and str(error),
+            "name": name or "",
+            "is_password": name is not None,
+        }
+        status = error.status if error else 401
+        return render_sign_in(request, "admin/sign_in.html", values, status, passkeys=OF_OPERATORS)
 
     def show_link(self, request: Request, account: OperatorRecord, error: DomainError | None = None) -> Response:
         if error is not None and error.details.get("field") != "again":
