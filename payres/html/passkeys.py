@@ -174,16 +174,17 @@ def options_to_add(work: Work, kind: Kind, account: Any, secret: PasskeySecret, 
 
 
 def add_passkey(
-    work: Work, kind: Kind, account_id: int, name: str, answer: str, secret: PasskeySecret, session: str
-) -> PasskeyRecord:
-    """Adds the passkey that a browser has made for an account, with a challenge of this session.
+    work: Work, kind: Kind, account: Any, name: str, answer: str, secret: PasskeySecret, session: str
+) -> Sequence[str]:
+    """Adds the passkey that a browser has made for an account, with a challenge of this session, in which it counts as
+    just given. Returns new recovery codes if the account has none.
 
     Raises InvalidRequest for an answer or a name that is not taken, WrongState if the account has too many.
     """
     from fido2.webauthn import RegistrationResponse
 
-    name = shown_name(name)
-    if len(passkeys_of(work, kind, account_id)) >= MOST:
+    name = _shown_name(name)
+    if len(passkeys_of(work, kind, account.id)) >= MOST:
         raise WrongState(TOO_MANY)
     read = _read(RegistrationResponse, answer)
     challenge = read.response.client_data.challenge
@@ -198,7 +199,7 @@ def add_passkey(
     given = msgspec.json.decode(answer)["response"].get("transports")
     passkey = PasskeyRecord(
         id=work.new_id(),
-        user_handle=secret.user_handle(kind, account_id),
+        user_handle=secret.user_handle(kind, account.id),
         credential_id=credential.credential_id,
         public_key=_usable_key(credential),
         sign_count=data.counter,
@@ -207,12 +208,27 @@ def add_passkey(
         name=name,
         created_at=work.now,
     )
-    passkey = msgspec.structs.replace(passkey, **{kind.column: account_id})
-    PASSKEYS.insert(work, passkey)
-    return passkey
+    PASSKEYS.insert(work, msgspec.structs.replace(passkey, **{kind.column: account.id}))
+    record(work, kind, account, "passkey_added")
+    verify_session(work, kind, hash_secret(session), work.now)
+    has_codes = factors_of(work, kind, account.id).recovery_codes
+    return [] if has_codes else new_recovery_codes(work, kind, account)
 
 
-def shown_name(text: str) -> str:
+def rename_passkey(work: Work, kind: Kind, account: Any, passkey_id: str, name: str) -> None:
+    """Raises InvalidRequest for a name that shows nothing, NotFound."""
+    PASSKEYS.update(work, own_passkey(work, kind, account.id, passkey_id).id, name=_shown_name(name))
+
+
+def remove_passkey(work: Work, kind: Kind, account: Any, passkey_id: str) -> None:
+    """Removes a passkey; recovery codes go with the last factor. Raises NotFound."""
+    delete_passkey(work, own_passkey(work, kind, account.id, passkey_id).id)
+    if not has_factor(work, kind, account.id):
+        delete_factors(work, kind, account.id)
+    record(work, kind, account, "passkey_removed")
+
+
+def _shown_name(text: str) -> str:
     """The name of a passkey as it is shown. Raises InvalidRequest if nothing is."""
     name = visible_text(text).strip()[:LONGEST_NAME]
     if not name:
