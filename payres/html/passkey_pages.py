@@ -22,6 +22,7 @@ from payres.html.passkeys import (
 )
 from payres.html.second_factors import has_factor
 from payres.html.sentences import problem_of
+from payres.html.store.passkeys import passkeys_of
 from payres.html.visits import PAGE, Form, Place
 
 
@@ -30,15 +31,25 @@ class PasskeyPages(NamedTuple):
 
     factors: FactorPages
 
+    @property
+    def path(self) -> str:
+        return f"{self.factors.path}/passkeys"
+
     def places(self) -> dict[str, Place]:
         """The pages by their paths."""
-        path = f"{self.factors.path}/passkeys"
+        new, one = {"prove": self.prove, "add": self.add}, {"rename": self.rename, "remove": self.remove}
         return {
-            f"{path}/new": Place(self.show_new, {"prove": self.prove, "add": self.add}, fresh={PAGE, "prove", "add"}),
-            f"{path}/{{passkey}}": Place(
-                self.show, {"rename": self.rename, "remove": self.remove}, fresh={"rename", "remove"}
-            ),
+            self.path: Place(self.show_all),
+            f"{self.path}/new": Place(self.show_new, new, fresh={PAGE, *new}),
+            f"{self.path}/{{passkey}}": Place(self.show, one, fresh=one.keys()),
         }
+
+    async def show_all(self, visit: Any) -> Response:
+        """All passkeys of the account."""
+        kind, account = self.factors.signs.cookies.kind, visit.account
+        found = await visit.read(lambda work: passkeys_of(work, kind, account.id))
+        response: Response = visit.show("passkeys.html", passkeys=found, path=self.path)
+        return response
 
     async def show_new(self, visit: Any) -> Response:
         """The form for a new passkey; first one for the password, if that is all that the account has."""
@@ -67,26 +78,26 @@ class PasskeyPages(NamedTuple):
             has_one = await visit.read(lambda work: has_factor(work, kind, account.id))
             noted = note_error(visit.request, error)
             return await self._show_new(visit, has_one, noted, "name" if error.details.get("field") == "name" else "")
-        return self.factors.show_codes_once(visit, codes) if codes else redirect(self.factors.path)
+        return self.factors.render_recovery(visit, codes) if codes else redirect(self.path)
 
     async def show(self, visit: Any) -> Response:
         """One passkey."""
         kind, account = self.factors.signs.cookies.kind, visit.account
         found = await visit.read(lambda work: own_passkey(work, kind, account.id, visit.segments["passkey"]))
-        response: Response = visit.show("passkey.html", one=found, problems={}, path=self.factors.path)
+        response: Response = visit.show("passkey.html", one=found, problems={}, path=self.path)
         return response
 
     async def rename(self, visit: Any, form: Form) -> Response:
         """Gives it another name."""
         kind, account, passkey = self.factors.signs.cookies.kind, visit.account, visit.segments["passkey"]
         await visit.write(lambda work: rename_passkey(work, kind, account, passkey, form.get("name", "")))
-        return redirect(self.factors.path)
+        return redirect(self.path)
 
     async def remove(self, visit: Any, form: Form) -> Response:
         """Removes it."""
         kind, account, passkey = self.factors.signs.cookies.kind, visit.account, visit.segments["passkey"]
         await visit.write(lambda work: remove_passkey(work, kind, account, passkey))
-        return redirect(self.factors.path)
+        return redirect(self.path)
 
     async def _show_new(
         self, visit: Any, is_proved: bool, error: DomainError | None = None, field: str = ""
@@ -101,6 +112,6 @@ class PasskeyPages(NamedTuple):
             options = await visit.read(unit)
         problems = {field: problem_of(language_of(visit.request), error)} if error else {}
         values = {"one": None, "options": options, "is_here": is_here, "problems": problems}
-        values |= {"script": SCRIPT if options else "", "path": self.factors.path}
+        values |= {"script": SCRIPT if options else "", "path": self.path}
         response: Response = visit.show("passkey.html", error.status if error else 200, **values)
         return response

@@ -9,7 +9,7 @@ import hmac
 import ipaddress
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
@@ -20,13 +20,22 @@ from starlette.requests import Request
 from payres.core.http.context import context_of
 from payres.core.protocol.clock import MINUTE, lasts
 from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState
-from payres.core.protocol.identifiers import base64url
+from payres.core.protocol.identifiers import base64url, hash_secret
 from payres.core.protocol.urls import Urls, canonical, is_loopback
 from payres.core.protocol.visible import visible_text
 from payres.core.store.work import Work
 from payres.html.language import marked
-from payres.html.store.passkeys import PASSKEYS, PasskeyRecord, find_credential, passkeys_of, use_challenge
-from payres.html.store.sessions import Kind
+from payres.html.second_factors import factors_of, has_factor, new_recovery_codes, record
+from payres.html.store.passkeys import (
+    PASSKEYS,
+    PasskeyRecord,
+    delete_passkey,
+    find_credential,
+    passkeys_of,
+    use_challenge,
+)
+from payres.html.store.second_factors import delete_factors, removal_due_at
+from payres.html.store.sessions import Kind, verify_session
 
 if TYPE_CHECKING:
     from fido2.server import Fido2Server
@@ -255,9 +264,9 @@ class Signed(msgspec.Struct, frozen=True):
 
 
 async def with_passkey(
-    request: Request, kind: Kind, answer: str, browser: str, purpose: str, then: Callable[[Work, PasskeyRecord], T]
+    request: Request, kind: Kind, answer: str, browser: str, purpose: str, then: Callable[[Work, Any], T]
 ) -> T:
-    """Does `then` in the unit that uses what a passkey has signed for this browser and purpose.
+    """Does `then`, with the account, in the unit that uses what its passkey has signed for this browser and purpose.
 
     Raises InvalidRequest if it is not taken, and what `then` raises.
     """
@@ -265,15 +274,19 @@ async def with_passkey(
     # The signature takes milliseconds, during which no payment shall wait.
     signed = await database.examine(lambda work: verify(work, kind, answer, secret, browser, purpose))
 
-    def unit(work: Work) -> tuple[PasskeyRecord, T | None]:
-        used = use(work, signed)
-        return used, None if used.suspect_at else then(work, used)
+    def unit(work: Work) -> tuple[Any, T | None]:
+        used = use(work, kind, signed)
+        account = kind.accounts.by_id(work, getattr(used, kind.column))
+        if not used.suspect_at:
+            return account, then(work, account)
+        record(work, kind, account, "passkey_suspect")
+        return account, None
 
-    used, done = await database.write(unit)
-    if used.suspect_at:
-        log.warning("a passkey may have been copied: %s of %s %s", used.id, kind.noun, getattr(used, kind.column))
+    account, done = await database.write(unit)
+    if done is None:  # raised here, where it does not undo what was stored
+        log.warning("a passkey may have been copied, and is taken no more: %s", account.actor)
         raise refused(SUSPECT)
-    return done  # type: ignore[return-value] # what `then` returned
+    return done
 
 
 def verify(work: Work, kind: Kind, answer: str, secret: PasskeySecret, browser: str, purpose: str) -> Signed:
@@ -298,14 +311,15 @@ def verify(work: Work, kind: Kind, answer: str, secret: PasskeySecret, browser: 
     return Signed(passkey, challenge, made_at, data.counter, data.is_backed_up())
 
 
-def use(work: Work, signed: Signed) -> PasskeyRecord:
+def use(work: Work, kind: Kind, signed: Signed) -> PasskeyRecord:
     """The passkey after it has signed. If its counter has not risen, there may be a copy: it is suspect then, for good,
     which a unit stores only if it does not raise.
 
-    Raises InvalidRequest if it was removed or is suspect, or if this has been used before.
+    Raises InvalidRequest if it was removed, or is to be by now; if it is suspect; if this has been used before.
     """
     before = PASSKEYS.get(work, signed.passkey.id)
-    if before is None:
+    due_at = removal_due_at(work, kind, getattr(signed.passkey, kind.column))
+    if before is None or (due_at is not None and due_at <= work.now):
         raise refused(UNKNOWN)
     if before.suspect_at:
         raise refused(SUSPECT)

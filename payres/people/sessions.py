@@ -122,15 +122,22 @@ class OwnerVisit(Visit, frozen=True):
         return self.owner
 
     def show(
-        self, template: str, status: int = 200, *, tab: str = "", refresh: int | None = None, **values: Any
+        self,
+        template: str,
+        status: int = 200,
+        *,
+        tab: str = "",
+        refresh: int | None = None,
+        script: str = "",
+        **values: Any,
     ) -> Response:
-        """Renders a template below account/.
+        """Renders a template below account/; `script` may run there.
 
         `tab` is the path of its tab; without one the layout is one narrow column. The page refreshes after `refresh`
         seconds.
         """
         common = {"wallet": self.wallet, "name": self.wallet.name, "csrf": csrf_token(self.session), "tab": tab}
-        response = render(self.request, f"account/{template}", common | values, status)
+        response = render(self.request, f"account/{template}", common | values, status, script=script)
         if refresh is not None:
             response.headers["Refresh"] = str(refresh)
         return response

@@ -42,8 +42,8 @@ class OperatorVisit(Visit, frozen=True):
     def account(self) -> OperatorRecord:
         return self.operator
 
-    def show(self, template: str, status: int = 200, **values: Any) -> Response:
-        """Renders a template below admin/; the path selects the section and the view. Below these, `trail` leads back:
+    def show(self, template: str, status: int = 200, *, script: str = "", **values: Any) -> Response:
+        """Renders a template below admin/, where `script` may run; the path selects the section and the view. Below these, `trail` leads back:
         to the view, or to the thing that has the page."""
         own_path = self.request.scope["raw_path"].decode("ascii")
         _, root, *names = own_path.rstrip("/").split("/")
@@ -59,7 +59,7 @@ class OperatorVisit(Visit, frozen=True):
         common["done"] = operator_of(self.context).said.pop(self.session, None)
         common |= {"sections": SECTIONS, "section": section, "view": view, "trail": trail, "searched": ""}
         common |= {"version": __version__, "path": own_path}
-        return render(self.request, f"admin/{template}", common | values, status)
+        return render(self.request, f"admin/{template}", common | values, status, script=script)
 
 
 Page = Callable[[OperatorVisit], Awaitable[Response]]
