@@ -142,7 +142,7 @@ def test_after_ten_wrong_codes_in_a_row_only_a_recovery_code_helps(payres: Insta
 
 def test_recovery_code_helps_when_the_clock_was_ahead(payres: Instance) -> None:
     with with_codes(payres, "ahead") as (_, app, recovery), signed_out(payres) as http:
-        payres.write(lambda work: work.execute("UPDATE totp SET last_step = last_step + 2880"))
+        payres.write(lambda work: work.execute("UPDATE totp SET last_step = last_step + 2880").rowcount)
         assert send_code(http, sign_in(http, "ahead"), app.next_code()).status_code == 401
         assert send_code(http, sign_in(http, "ahead"), recovery[3]).status_code == 303
         app.next_code()
