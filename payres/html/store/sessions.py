@@ -99,7 +99,7 @@ def account_at(tx: Transaction, kind: Kind, account_id: int, wallet_id: int | No
     """The account, of an owner with this wallet looked at; None if there is none, or the wallet is another's."""
     if wallet_id is None:
         return kind.accounts.get(tx, account_id)
-    return kind.accounts.find(tx, "WHERE o.id = ? AND w.id = ?", account_id, wallet_id)
+    return OWNERS.find(tx, "WHERE o.id = ? AND w.id = ?", account_id, wallet_id)
 
 
 def insert_session(
