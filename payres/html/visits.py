@@ -51,6 +51,7 @@ from payres.html.sign_in import (
     csrf_token,
     keyed,
 )
+from payres.html.store.passkeys import PasskeyRecord, passkeys_of
 from payres.html.store.sessions import Seen
 
 Form = Mapping[str, str]
@@ -120,8 +121,10 @@ class SignIn(ABC, Generic[V]):
         """The sign-in form in place of the requested page, with an error and the given name."""
 
     @abstractmethod
-    def show_link(self, request: Request, account: Any, error: DomainError | None = None) -> Response:
-        """The form of a link. Notes the error, if it is one to be counted."""
+    def show_link(
+        self, request: Request, account: Any, passkeys: Sequence[PasskeyRecord], error: DomainError | None = None
+    ) -> Response:
+        """The form of a link, with the passkeys that sign in too. Notes the error, if it is one to be counted."""
 
     async def answer(
         self,
@@ -338,20 +341,25 @@ class SignIn(ABC, Generic[V]):
         """The page of a link: GET shows the form, POST sets the password and signs in."""
         database, kind, secret = context_of(request).database, self.cookies.kind, request.path_params["secret"]
         find = partial(sign_in.open_link, kind=kind, secret=secret)
-        account = await database.read(find)
+
+        def unit(work: Work) -> tuple[Any, Sequence[PasskeyRecord]]:
+            account = find(work)
+            return account, passkeys_of(work, kind, account.id)
+
+        account, passkeys = await database.read(unit)
         if request.method != "POST":
-            return self.show_link(request, account)
+            return self.show_link(request, account, passkeys)
         form = await read_form(request)
         try:
             for check in self.link_checks:
                 check(request, form)
             hashed = await self.hash_password(request, account, form, partial(database.read, find))
         except DomainError as error:
-            response = self.show_link(request, account, error)
+            response = self.show_link(request, account, passkeys, error)
             response.headers.update(error.headers)
             return response
         browser, store, seen = browser_of(request, self.cookies), self.set_password, seen_of(request)
-        unit = partial(
+        follow = partial(
             sign_in.follow_link,
             kind=kind,
             secret=secret,
@@ -360,7 +368,7 @@ class SignIn(ABC, Generic[V]):
             set_password=store,
             seen=seen,
         )
-        return self.enter(request, self.home, await database.write(unit))
+        return self.enter(request, self.home, await database.write(follow))
 
     async def _sign_in(self, request: Request, form: Form) -> Response:
         """Signs in by name and password, and redirects to the requested page."""

@@ -1,6 +1,6 @@
 """Sign-in, sessions and password of a wallet's owner."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -40,6 +40,7 @@ from payres.html.sign_in import (
     start_over,
     wrong_password,
 )
+from payres.html.store.passkeys import PasskeyRecord
 from payres.html.store.sessions import (
     NOWHERE,
     OF_OWNERS,
@@ -187,9 +188,15 @@ class OwnerSignIn(SignIn[OwnerVisit]):
         try:
             return await super().follow_link(request)
         except NotFound as error:
-            return self.show_link(request, None, error)
+            return self.show_link(request, None, (), error)
 
-    def show_link(self, request: Request, account: OwnerRecord | None, error: DomainError | None = None) -> Response:
+    def show_link(
+        self,
+        request: Request,
+        account: OwnerRecord | None,
+        passkeys: Sequence[PasskeyRecord],
+        error: DomainError | None = None,
+    ) -> Response:
         """The form, or the message that the link is no longer valid."""
         if error is None and request.method not in {"GET", "HEAD"}:
             raise MethodNotAllowed(PAGE_METHODS)
@@ -199,6 +206,7 @@ class OwnerSignIn(SignIn[OwnerVisit]):
             "name": None if isinstance(error, NotFound) or account is None else account.name,
             "problems": new_password_problems(language_of(request), error) if error else {},
             "least": MIN_PASSWORD_LENGTH,
+            "passkeys": passkeys,
         }
         return render_sign_in(request, "account/reset.html", values, error.status if error else 200)
 
