@@ -558,6 +558,18 @@ create index checkout_paid on checkout (incoming_payment_id, payer) where state 
 create index checkout_due on checkout (due_at) where due_at is not null;
 create index checkout_of_payment on checkout (incoming_payment_id, changed_at);
 
+-- What the server of a bill elsewhere publishes of it, as the consent page of the grant to pay it has shown it: it never
+-- changes. remaining is what the bill takes, null without a limit.
+create table remote_bill (
+  grant_id text primary key references "grant" on delete cascade,
+  name text,
+  address text not null,
+  purpose text not null,
+  remaining text,
+  asset_code text not null,
+  asset_scale integer not null
+) strict, without rowid;
+
 -- ==== Webhooks ====
 
 -- Webhooks. events are comma-separated names and patterns. Each event up to cursor was attempted once or is not wanted;
