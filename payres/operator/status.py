@@ -49,8 +49,8 @@ class PeerStatus(Resource, frozen=True, kw_only=True):
 
 
 class WebhookStatus(Resource, frozen=True, kw_only=True):
-    """Your webhooks, not those of wallets' owners: how many are `active`, `paused` or `disabled`, and how many deliveries
-    have `failed` for good."""
+    """Your webhooks, not those of wallets' owners: how many are `active`, `paused` or `disabled`, and how many
+    deliveries have `failed` for good."""
 
     active: int
     paused: int

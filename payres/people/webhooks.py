@@ -1,7 +1,7 @@
 """Webhooks of one wallet: its owner has its events sent to a program."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from starlette.responses import Response
 
@@ -100,15 +100,17 @@ def _done(visit: OwnerVisit) -> str | None:
 
 async def _show(visit: OwnerVisit, problem: str = "", url: str = "", status: int = 200) -> Response:
     found = await visit.read(lambda work: webhooks_of(work, visit.wallet.id))
-    values = {"webhooks": found, "problem": problem, "given": url, "most": MAX_WEBHOOKS_OF_WALLET}
+    values: dict[str, Any] = {"webhooks": found, "problem": problem, "given": url, "most": MAX_WEBHOOKS_OF_WALLET}
     return visit.show("webhooks.html", status, tab=SETTINGS, done=_done(visit), **values)
 
 
 async def _show_one(visit: OwnerVisit, webhook_id: str, secret: str | None = None) -> Response:
-    def unit(work: Work) -> dict[str, object]:
+    def unit(work: Work) -> dict[str, Any]:
         found = WEBHOOKS.get(work, webhook_id) if secret else _own(work, visit)
         attempts = [(one, ATTEMPTS.show(work, one).answer) for one in list_attempts(work, webhook_id)]
         return {"hook": found, "attempts": attempts}
 
     values = await visit.read(unit)
-    return visit.show("webhook.html", tab=SETTINGS, path=f"{PATH}/{webhook_id}", secret=secret, done=_done(visit), **values)
+    return visit.show(
+        "webhook.html", tab=SETTINGS, path=f"{PATH}/{webhook_id}", secret=secret, done=_done(visit), **values
+    )

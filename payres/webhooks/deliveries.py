@@ -311,15 +311,11 @@ class WalletDeliveries:
     async def _look(self) -> float:
         """Makes new events due, and begins rounds to webhooks with something due."""
         await _give_way()
-        found, seen = await self._database.read(
-            lambda work: webhooks.events_of_wallets(work, self._seen, READ_AT_ONCE)
-        )
+        found, seen = await self._database.read(lambda work: webhooks.events_of_wallets(work, self._seen, READ_AT_ONCE))
         if found or seen >= self._seen + READ_AT_ONCE:
             await self._database.write(partial(make_due, found=found, cursor=seen))
         has_more, self._seen = seen >= self._seen + READ_AT_ONCE, seen
-        due = await self._database.read(
-            lambda work: webhooks.due_webhooks_of_wallets(work, work.now, ROUNDS_OF_WALLETS + len(self._tasks))
-        )
+        due = await self._database.read(lambda work: webhooks.due_webhooks_of_wallets(work, work.now))
         for webhook_id in due:
             if webhook_id not in self._tasks and len(self._tasks) < ROUNDS_OF_WALLETS:
                 self._tasks[webhook_id] = asyncio.create_task(self._serve(webhook_id))

@@ -121,7 +121,7 @@ def events_of_wallets(tx: Transaction, seen: int, limit: int) -> tuple[Sequence[
     """
     if tx.execute("SELECT 1 FROM webhook WHERE wallet_address_id > 0 LIMIT 1").fetchone() is None:
         return [], seen
-    first = max(seen, number(tx, "SELECT cursor FROM wallet_event"))
+    first = max(seen, number(tx, "SELECT cursor FROM wallet_event WHERE id = 1"))
     following = "SELECT sequence, type, wallet_address_id FROM event WHERE sequence > ? ORDER BY sequence LIMIT ?"
     last = number(tx, f"SELECT max(sequence) FROM ({following})", first, limit)
     rows = tx.execute(
@@ -140,20 +140,20 @@ def deliver_to_wallets(tx: Transaction, wanted: Sequence[OfWallet], cursor: int,
         " WHERE sequence = ? AND EXISTS (SELECT 1 FROM webhook WHERE id = ?)"
     )
     tx.executemany(due, [(one.webhook_id, now, one.sequence, one.webhook_id) for one in wanted])
-    tx.execute("UPDATE wallet_event SET cursor = ?", (cursor,))
+    tx.execute("UPDATE wallet_event SET cursor = ? WHERE id = 1", (cursor,))
 
 
-def due_webhooks_of_wallets(tx: Transaction, now: int, limit: int) -> Sequence[str]:
+def due_webhooks_of_wallets(tx: Transaction, now: int) -> Sequence[str]:
     """The active webhooks of active wallets with a delivery that is due, longest unattempted first."""
     rows = tx.execute(
-        "SELECT w.id FROM webhook w JOIN wallet_address a ON a.id = w.wallet_address_id AND a.state = 'active'"
-        " WHERE w.wallet_address_id > 0 AND w.state = 'active' AND"
+        "SELECT w.id, w.last_attempt_at FROM webhook w JOIN wallet_address a ON a.id = w.wallet_address_id"
+        " WHERE w.wallet_address_id > 0 AND a.state = 'active' AND w.state = 'active' AND"
         " (EXISTS (SELECT 1 FROM delivery d WHERE d.webhook_id = w.id AND d.next_at <= ?)"
         " OR EXISTS (SELECT 1 FROM delivery d WHERE d.webhook_id = w.id AND d.next_at IS NOT NULL"
-        " AND coalesce(d.last_attempt_at, d.next_at) > ?)) ORDER BY w.last_attempt_at LIMIT ?",
-        (now, now, limit),
+        " AND coalesce(d.last_attempt_at, d.next_at) > ?))",
+        (now, now),
     )
-    return [webhook_id for (webhook_id,) in rows]
+    return [webhook_id for webhook_id, _ in sorted(rows, key=lambda row: row[1] or 0)]
 
 
 def delete_webhook(tx: Transaction, webhook_id: str, rows: int) -> bool:
