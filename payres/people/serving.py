@@ -21,7 +21,7 @@ from payres.html.passkey_pages import PasskeyPages
 from payres.html.store.second_factors import removal_due_at
 from payres.html.store.sessions import OF_OWNERS
 from payres.html.visits import PAGE, Place, choose_zone
-from payres.people import activity, apps, bills, consent, keys, payments, requests, sending, settings
+from payres.people import activity, apps, bills, consent, keys, payments, requests, sending, settings, webhooks
 from payres.people.activity import Reader, Wanted
 from payres.people.sessions import HOME, OWNER_SIGN_IN, OwnerVisit
 
@@ -93,6 +93,18 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/send/{quote}": Place(sending.show_price, {"send": sending.confirm, "again": sending.ask_again}),
     "/account/payments/{payment}": Place(payments.show),
     "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": keys.revoke}, fresh={"add"}),
+    "/settings/webhooks": Place(webhooks.show, {"add": webhooks.add}, fresh={"add"}),
+    "/settings/webhooks/{id}": Place(
+        webhooks.show_one,
+        {
+            "test": webhooks.send_test,
+            "pause": webhooks.pause,
+            "resume": webhooks.resume,
+            "rotate": webhooks.rotate,
+            "remove": webhooks.remove,
+        },
+        fresh={"rotate"},
+    ),
     "/settings": Place(
         settings.show,
         {
