@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from fido2.webauthn import (
         AttestedCredentialData,
         AuthenticationResponse,
-        CollectedClientData,
         RegistrationResponse,
     )
 
@@ -349,7 +348,7 @@ def _read(kind: type[R], answer: str) -> R:
     return read
 
 
-def _checked(urls: Urls, client: "CollectedClientData", check: Callable[["Fido2Server", Any], T]) -> T:
+def _checked(urls: Urls, client: Any, check: Callable[["Fido2Server", Any], T]) -> T:
     """What `check` returns. Raises InvalidRequest for what another page has asked for, and what is not verified."""
     from fido2.server import Fido2Server
     from fido2.webauthn import PublicKeyCredentialRpEntity
