@@ -178,6 +178,11 @@ def test_passkey_is_named_and_removed_and_then_signs_nobody_in(server: Instance,
         assert "There is none yet" in words_of(own.get(OWNERS))
         recovery = own.get("/account/security/recovery-codes")
         assert "10" not in words_of(recovery), "they go with the last factor"
+        audited = "SELECT action, actor FROM audit WHERE object = 'fay' AND action LIKE '%passkey%' ORDER BY id"
+        assert server.read(lambda work: work.execute(audited).fetchall()) == [
+            ("wallet.passkey_added", "owner:fay"),
+            ("wallet.passkey_removed", "owner:fay"),
+        ]
     answer = by_passkey(http, device)
     assert (answer.status_code, "not known here any more" in words_of(answer)) == (400, True)
     assert sign_in(http, "fay").status_code == 303
