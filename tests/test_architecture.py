@@ -18,6 +18,7 @@ MAX_CORE_LINES = 14_000
 # Entry points, parts that are one value, groups with few commands of their own, paths that documents name, and what
 # would import in a circle with the module it belongs to, or would load that at the start.
 SHORT_MODULES = {
+    "payres/people/order_worker.py",
     "payres/__main__.py",
     "payres/application.py",
     "payres/cli/manual.py",

@@ -37,6 +37,7 @@ SECTIONS: Mapping[str, Mapping[str, Noun]] = {
     "Wallets and payments": {
         "wallet": Noun("Open wallets and move money in and out of them.", "wallets", module="wallet"),
         "payment": Noun("List payments, and send money back.", "payments payment_history", module="payment"),
+        "order": Noun("See the standing orders of owners.", "standing_orders"),
         "grant": Noun(
             "List grants; approve, deny and revoke them.",
             "grants",

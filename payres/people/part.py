@@ -16,7 +16,9 @@ from payres.core.http.serving import Background, Opening, Part
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.urls import PAGE_ROOTS
 from payres.html.sign_in import SignInGuard
+from payres.interledger.node import node_of
 from payres.people.checkout_worker import CheckoutWorker
+from payres.people.order_worker import OrderWorker
 from payres.people.services import PeopleServices
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ async def _open(opening: Opening) -> None:
 
 def _workers(context: Context, _: Opening) -> Iterator[Background]:
     yield CheckoutWorker(context.database, context.clock, partial(_checkout_desk, context)).run()
+    yield OrderWorker(context.database, partial(node_of, context)).run()
 
 
 def _checkout_desk(context: Context) -> "Desk":

@@ -125,16 +125,24 @@ async def find_payee(call: Units, remote: RemoteQuotes, payer: WalletRecord, url
 
 
 async def ask_price(
-    call: Units, remote: RemoteQuotes, payer: WalletRecord, payee: Payee, wish: Wish, value: int | None
+    call: Units,
+    remote: RemoteQuotes,
+    payer: WalletRecord,
+    payee: Payee,
+    wish: KeptWish,
+    value: int | None,
+    *,
+    is_plan: bool = False,
 ) -> str:
-    """Creates a quote and returns its id; `value` is the amount in minor units, None for the rest of a bill.
+    """Creates a quote and returns its id; `value` is the amount in minor units, None for the rest of a bill. For what
+    `is_plan` the wallet need not have the money yet.
 
     Raises InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable.
     """
     sends = wish.fixed == "send"
     debit = amount(value, payer.asset) if value is not None and sends else None
     receive = amount(value, payee.asset) if value is not None and not sends else None
-    if value is not None and sends:
+    if value is not None and sends and not is_plan:
         await call.read(lambda work: check_funds(work, payer, value))
     offer = None
     if not payee.is_here:
@@ -144,7 +152,14 @@ async def ask_price(
             receiver = await remote.create_receiver(payee.wallet, wish.note)
         offer = await remote.offer_for_owner(payer, receiver, debit, receive)
     unit = partial(
-        _keep_price, payer=payer, payee=payee, wish=kept(wish, payee), debit=debit, receive=receive, offer=offer
+        _keep_price,
+        payer=payer,
+        payee=payee,
+        wish=wish,
+        debit=debit,
+        receive=receive,
+        offer=offer,
+        is_plan=is_plan,
     )
     return await call.write(unit)
 
@@ -236,6 +251,7 @@ def _keep_price(
     debit: Amount | None,
     receive: Amount | None,
     offer: Offer | None,
+    is_plan: bool,
 ) -> str:
     payer, client_id = active_wallet(work, work.urls.wallet(payer.path)), own_client(work)
     if offer is None and payee.bill is not None:
@@ -246,7 +262,8 @@ def _keep_price(
         offer = quote_rules.local_offer(work, payer, receiver, debit, receive)
         add(work, wallet, receiver.payment)
     check_movable(offer.terms)
-    check_funds(work, payer, offer.terms.debit)
+    if not is_plan:
+        check_funds(work, payer, offer.terms.debit)
     return quote_rules.insert(work, payer, client_id, offer, msgspec.json.encode(wish).decode()).id
 
 
@@ -350,7 +367,7 @@ async def _find_price(visit: OwnerVisit, quote_id: str) -> Price:
 
 async def _ask_price(visit: OwnerVisit, wish: Wish) -> Response:
     context, payer = visit.context, visit.wallet
-    problems = _missing(visit, wish)
+    problems = missing_input(visit, wish)
     if problems:
         return await _show_form(visit, wish, problems, FAILED)
     # Requests to other servers count towards the wallet's rate limit.
@@ -363,7 +380,7 @@ async def _ask_price(visit: OwnerVisit, wish: Wish) -> Response:
         asset = payer.asset if wish.fixed == "send" else payee.asset
         wants_all = not wish.amount.strip() and payee.remaining is not None
         value = None if wants_all else typed_amount(visit.language, wish.amount, asset)
-        quote_id = await ask_price(visit, node_of(context).quotes, payer, payee, wish, value)
+        quote_id = await ask_price(visit, node_of(context).quotes, payer, payee, kept(wish, payee), value)
     except Mistyped as error:
         return await _show_form(visit, wish, {"amount": str(error)}, FAILED)
     except DomainError as error:
@@ -371,12 +388,12 @@ async def _ask_price(visit: OwnerVisit, wish: Wish) -> Response:
         free = await visit.read(partial(wallet_free_balance, wallet=payer))
         if payee and payee.remaining is not None and noted.details.get("reason") == "wallet" and not wish.amount:
             return _show_lack(visit, wish, payee, free, noted)
-        field, said = _said(visit, noted, wish, payee.asset if payee else payer.asset, free)
+        field, said = said_at_field(visit, noted, wish, payee.asset if payee else payer.asset, free)
         return await _show_form(visit, wish, {field: said}, noted.status)
     return redirect(f"/account/send/{quote_id}")
 
 
-def _missing(visit: OwnerVisit, wish: Wish) -> Mapping[str, str]:
+def missing_input(visit: OwnerVisit, wish: Wish) -> Mapping[str, str]:
     """The problems of the form that need no look-up."""
     say, found = visit.language.say, {}
     if not visit.wallet.active:
@@ -421,7 +438,7 @@ def _show_price(visit: OwnerVisit, price: Price, error: DomainError | None = Non
     """The price, or why it cannot be paid now."""
     terms, own = price.quote.terms, visit.wallet.asset
     is_over = visit.language.now >= price.quote.expires_at
-    problem = _said(visit, error, price.wish, terms.asset, price.free)[1] if error and not is_over else ""
+    problem = said_at_field(visit, error, price.wish, terms.asset, price.free)[1] if error and not is_over else ""
     net, same = terms.debit - terms.fee, terms.asset == own
     return visit.show(
         "price.html",
@@ -450,7 +467,7 @@ def _rate(visit: OwnerVisit, net: int, terms: Terms) -> str:
     return f"1 {own.code} = {figures} {theirs.code}"
 
 
-def _said(visit: OwnerVisit, error: DomainError, wish: Wish, theirs: Asset, free: int) -> tuple[str, str]:
+def said_at_field(visit: OwnerVisit, error: DomainError, wish: Wish, theirs: Asset, free: int) -> tuple[str, str]:
     """The form field of an error, and the message there."""
     own, language, details = visit.wallet.asset, visit.language, error.details
     reason = "remaining" if "remaining" in details else details.get("reason", "")

@@ -17,7 +17,7 @@ from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
 from payres.html.html import language_of, load_templates, qr_code, render, serve_page
 from payres.html.visits import Form, choose_zone
-from payres.people import activity, apps, bills, consent, keys, payments, requests, sending, settings
+from payres.people import activity, apps, bills, consent, keys, orders, payments, requests, sending, settings
 from payres.people.activity import Reader, Wanted
 from payres.people.sessions import HOME, OWNER_SIGN_IN, Act, OwnerVisit, Page
 
@@ -64,12 +64,13 @@ async def show_home(visit: OwnerVisit) -> Response:
             "balance": account.balance - account.held,
             "in_progress": under_way,
             "rows": [row for row in rows if row.newest.key not in shown][:MOVEMENTS],
+            "coming": orders.coming_up(work, wallet),
             "budgets": apps.budgets(work, wallet).apps[:BUDGETS],
             "address": work.urls.wallet(wallet.path),
             "pointer": work.urls.pointer(wallet.path) or work.urls.wallet(wallet.path),
         }
 
-    return visit.show("home.html", tab=HOME, **await visit.read(unit))
+    return visit.show("home.html", tab=HOME, **orders.words_of_orders(visit.language), **await visit.read(unit))
 
 
 class Place(NamedTuple):
@@ -92,6 +93,12 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/send": Place(sending.show, {"price": sending.ask}),
     "/account/send/{quote}": Place(sending.show_price, {"send": sending.confirm, "again": sending.ask_again}),
     "/account/payments/{payment}": Place(payments.show),
+    "/account/orders": Place(orders.show),
+    "/account/orders/new": Place(orders.show_form, {"look": orders.look_over}),
+    "/account/orders/new/{quote}": Place(orders.show_draft, {"set-up": orders.set_up}),
+    "/account/orders/{order}": Place(
+        orders.show_one, {"pause": orders.pause, "resume": orders.resume, "end": orders.end}
+    ),
     "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": keys.revoke}),
     "/settings": Place(
         settings.show,
