@@ -13,7 +13,7 @@ from payres.core.http.error_answers import note_error
 from payres.core.process.rate_limiter import count_for_client
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, EPOCH_ORDINAL, HOUR
-from payres.core.protocol.errors import DomainError, InvalidRequest, WrongState
+from payres.core.protocol.errors import DomainError, WrongState
 from payres.core.protocol.visible import ShownUrl, visible_url
 from payres.core.store.payments import OUTGOING
 from payres.core.store.wallets import WalletRecord
@@ -39,7 +39,7 @@ from payres.people.sending import (
     wallet_free_balance,
 )
 from payres.people.sessions import HOME, OwnerVisit
-from payres.people.standing_orders import OrderWish, interval_text, schedule_of, wall_time
+from payres.people.standing_orders import OVER, TOO_MANY, OrderWish, interval_text, schedule_of, wall_time
 
 PATH: Final = "/account/orders"
 MORNING: Final = 6 * HOUR  # when a day's payments are due, on the clocks of the owner
@@ -68,10 +68,6 @@ WHY: Final = {
     "no_wallet": marked("there is no wallet at the address any more"),
     "invalid_request": marked("one of the two wallets is closed"),
     "unreachable": marked("nobody answered"),
-}
-REFUSED: Final = {
-    "order_over": marked("This standing order is over. Set up a new one."),
-    "too_many_orders": marked("You have as many standing orders as one wallet can have. End one first."),
 }
 
 
@@ -210,9 +206,10 @@ async def look_over(visit: OwnerVisit, form: Form) -> Response:
         context.rate_limits.check_client(context.urls.wallet(payer.path))
         await visit.read(partial(rules.check_room, wallet=payer, replaces=plan.replaces))
         payee = await find_payee(visit, node_of(context).quotes, payer, typed_url(context.urls, plan.to))
-        value = typed_amount(visit.language, plan.amount, payer.asset if plan.fixed == "send" else payee.asset)
         if payee.bill is not None:
-            raise InvalidRequest("A bill is paid once", reason="bill")
+            once = visit.language.say("This is a bill, and is paid once. Type the address of a wallet.")
+            return await _show_form(visit, plan, {"to": once}, FAILED)
+        value = typed_amount(visit.language, plan.amount, payer.asset if plan.fixed == "send" else payee.asset)
         draft = rules.draft_of(plan, payee, interval, visit.language.zone)
         quote_id = await ask_price(visit, node_of(context).quotes, payer, payee, draft, value, is_plan=True)
     except Mistyped as error:
@@ -358,10 +355,7 @@ def _interval_of(language: Language, plan: OrderWish) -> tuple[str, dict[str, st
 
 async def _problem(visit: OwnerVisit, plan: OrderWish, payee: Payee | None, error: DomainError) -> dict[str, str]:
     """What is wrong with the form, by its field."""
-    reason = error.details.get("reason", "")
-    if reason == "bill":
-        return {"to": visit.language.say("This is a bill, and is paid once. Type the address of a wallet.")}
-    if reason in REFUSED:
+    if isinstance(error, WrongState):
         return {"": _refusal(visit.language, error)}
     free = await visit.read(partial(wallet_free_balance, wallet=visit.wallet))
     field, said = said_at_field(visit, error, plan, payee.asset if payee else visit.wallet.asset, free)
@@ -369,8 +363,7 @@ async def _problem(visit: OwnerVisit, plan: OrderWish, payee: Payee | None, erro
 
 
 def _refusal(language: Language, error: DomainError) -> str:
-    sentence = REFUSED.get(error.details.get("reason", ""))
-    return language.say(sentence) if sentence else problem_of(language, error)
+    return f"{language.say(str(error))}." if str(error) in {OVER, TOO_MANY} else problem_of(language, error)
 
 
 async def _show_form(

@@ -14,15 +14,14 @@ import msgspec
 from msgspec.structs import asdict
 
 from payres.core.grants.limits import Interval, parse_interval
-from payres.core.payments.incoming import unpayable
 from payres.core.protocol.amounts import Asset, Terms, describe_amount, format_decimal
 from payres.core.protocol.clock import DAY, HOUR, SECOND
-from payres.core.protocol.errors import DomainError, InvalidAmount, WrongState, nothing_here
+from payres.core.protocol.errors import DomainError, WrongState, nothing_here
 from payres.core.store import server
 from payres.core.store.payments import QUOTES, QuoteRecord
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Units, Work
-from payres.html.language import zone_named
+from payres.html.language import marked, zone_named
 from payres.interledger.quoting import RemoteQuotes
 from payres.operator.store import standing_orders as store
 from payres.operator.store.standing_orders import ORDERS, RUNS, OrderRecord, OrderState, RunRecord, RunState
@@ -35,7 +34,13 @@ MISSED_AT_ONCE: Final = 64  # windows, in one unit
 ALLOWANCE: Final = 10  # of the price, one part in so many that an order may take more if fees and rates change
 # Reasons and codes of errors that do not go away by themselves: the owner must look.
 LASTING: Final = frozenset({"no_wallet", "own_wallet", "other_currency", "no_address", "invalid_request"})
+OVER: Final = marked("This standing order is over. Set up a new one")
+TOO_MANY: Final = marked("You have as many standing orders as one wallet can have. End one first")
 EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - what clocks show, in whatever zone
+
+
+class NotPaid(Exception):
+    """Why an order does not pay what could be paid."""
 
 
 class OrderWish(Wish, frozen=True, kw_only=True):
@@ -118,9 +123,9 @@ def find_order(work: Work, wallet: WalletRecord, order_id: str) -> OrderRecord:
 def check_room(work: Work, wallet: WalletRecord, replaces: str = "") -> None:
     """Raises WrongState if the wallet has too many orders, NotFound, or WrongState if the one to change is over."""
     if replaces and find_order(work, wallet, replaces).is_over:
-        raise WrongState("This standing order is over. Set up a new one", reason="order_over")
+        raise WrongState(OVER)
     if not replaces and store.going_on(work, wallet.id) >= MAX_ORDERS:
-        raise WrongState(f"A wallet has at most {MAX_ORDERS} standing orders. End one first", reason="too_many_orders")
+        raise WrongState(TOO_MANY)
 
 
 def set_up(work: Work, wallet: WalletRecord, quote_id: str) -> str:
@@ -202,27 +207,27 @@ async def try_run(call: Units, remote: RemoteQuotes, run: RunRecord) -> None:
     try:
         payee = await find_payee(call, remote, payer, order.payee)
         if payee.asset != order.receive_asset:
-            raise unpayable("to", "its wallet has another currency than before", "other_currency")
+            raise NotPaid("other_currency")
         amount = format_decimal(order.value, payer.asset if order.fixed == "send" else payee.asset)
         wish = kept(Wish(to=order.payee, amount=amount, fixed=order.fixed, note=order.note), payee)
         quote_id = await ask_price(call, remote, payer, payee, wish, order.value)
         await call.write(partial(pay, run=run, quote_id=quote_id))
-    except DomainError as error:
-        failure = str(error.details.get("reason", error.code))
+    except (DomainError, NotPaid) as error:
+        failure = str(error) if isinstance(error, NotPaid) else str(error.details.get("reason", error.code))
         await call.write(partial(put_off, run=run, failure=failure))
 
 
 def pay(work: Work, run: RunRecord, quote_id: str) -> None:
     """Pays a quote for a run, once; nothing if the run or its order has ended meanwhile.
 
-    Raises InvalidQuote, InvalidReceiver, InvalidAmount, InsufficientFunds; InvalidRequest if a wallet is inactive.
+    Raises NotPaid, and what confirm_payment raises; InvalidRequest if a wallet is inactive.
     """
     order, is_open = _open(work, run)
     if not is_open:
         return
     wallet = WALLETS.by_id(work, order.wallet_address_id)
     if find_price(work, wallet, quote_id).quote.terms.debit > order.most:
-        raise InvalidAmount("The payment would take more than the standing order may", reason="too_dear")
+        raise NotPaid("too_dear")
     _settle(work, run, "paid", payment_id=confirm_payment(work, wallet, quote_id))
 
 

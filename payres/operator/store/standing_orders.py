@@ -13,7 +13,7 @@ OrderState = Literal["active", "paused", "ended", "cancelled"]
 RunState = Literal["waiting", "paid", "missed", "failed"]
 
 
-class OrderRecord(msgspec.Struct, frozen=True, kw_only=True):
+class OrderRecord(msgspec.Struct, frozen=True):
     """A row of `standing_order`. Amounts are in minor units; times are microseconds UTC."""
 
     id: str
@@ -29,11 +29,11 @@ class OrderRecord(msgspec.Struct, frozen=True, kw_only=True):
     interval: str
     zone: str
     state: OrderState
+    created_at: int
     problem: str | None = None
     next_window: int = 0
     next_at: int | None = None
     not_before: int = 0
-    created_at: int
     ended_at: int | None = None
 
     @property
