@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
