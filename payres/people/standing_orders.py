@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from payres.core.grants.limits import Interval, parse_interval
 from payres.core.protocol.amounts import Asset, Terms, describe_amount, format_decimal
@@ -244,7 +244,7 @@ def put_off(work: Work, run: RunRecord, failure: str) -> None:
         _settle(work, run, "failed", failure)
     else:
         again = min(work.now + PAUSES[min(run.attempts, len(PAUSES) - 1)], until)
-        store.change_run(work, run, attempts=run.attempts + 1, problem=failure, retry_at=again)
+        store.change_run(work, replace(run, attempts=run.attempts + 1, problem=failure, retry_at=again))
 
 
 def _open(work: Work, run: RunRecord) -> tuple[OrderRecord, bool]:
@@ -294,15 +294,8 @@ def _settle(
 ) -> None:
     """Ends a run. Every one that is not paid passes here once, with the reason that its owner is told."""
     attempts = run.attempts + (state in {"paid", "failed"})
-    store.change_run(
-        work,
-        run,
-        state=state,
-        outgoing_payment_id=payment_id,
-        problem=problem,
-        attempts=attempts,
-        retry_at=None,
-    )
+    ended = RunRecord(run.order_id, run.window, run.window_at, state, payment_id, problem, attempts)
+    store.change_run(work, ended)
     _end_after_last(work, run.order_id)
 
 

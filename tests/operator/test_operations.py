@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
+from payres.core.protocol.identifiers import new_id
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store.accounts import ensure_asset, set_rate
 from payres.core.store.events import last_sequence
@@ -21,6 +22,7 @@ from payres.core.store.work import Work
 from payres.operator import keys, peers, wallets, webhooks
 from payres.operator.api import all_operations
 from payres.operator.declarations import Operation
+from payres.operator.store.standing_orders import ORDERS, OrderRecord
 from payres.webhooks.store.webhooks import DELIVERIES, DeliveryRecord
 from tests.helpers import TIMEOUT, Json, usd
 from tests.instance import Instance
@@ -107,6 +109,18 @@ class New:
         self.made.append(made["id"])
         return self.made[-1]
 
+    def order(self) -> str:
+        path, order_id = self.wallet(), new_id()
+
+        def unit(work: Work) -> None:
+            wallet, interval = wallets.require_wallet(work, path), "R/2030-01-01T06:00:00Z/P1M"
+            terms: Any = (work.urls.wallet("bob"), "Bob", 100, "send", 100, "USD", 2, "", interval, "UTC")
+            ORDERS.insert(work, OrderRecord(order_id, wallet.id, *terms, "paused", work.now))
+
+        self.instance.write(unit)
+        self.made.append(order_id)
+        return order_id
+
     def grant(self) -> str:
         wallet = self.instance.wallet(self.wallet())
         self.instance.client.obtain_grant({"type": "incoming-payment", "actions": ["read"], "identifier": wallet})
@@ -164,6 +178,8 @@ CASES: Final = (
     Case("keys.list_keys", lambda new: {"wallet": new.keyed()["wallet"]}),
     Case("keys.revoke_key", lambda new: new.keyed(), "key.revoke"),
     Case("search.search", lambda new: {"q": new.wallet()}),
+    Case("orders.list_orders", lambda new: {"state": "paused"}),
+    Case("orders.show_order", lambda new: {"id": new.order()}),
     Case("grants.list_grants", lambda new: {"state": "denied"}),
     Case("grants.show_grant", lambda new: {"id": new.grant()}),
     Case("grants.decide", lambda new: {"id": new.asked(), "approve": False, "reason": "She told me so"}, "grant.deny"),

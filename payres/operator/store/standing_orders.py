@@ -1,7 +1,7 @@
 """SQL of standing orders and of their runs: what became of each window that was due."""
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -119,12 +119,12 @@ def order_of_payment(tx: Transaction, payment_id: str) -> str | None:
     return found.order_id if found else None
 
 
-def change_run(tx: Transaction, run: RunRecord, **values: Any) -> None:
-    """Sets columns of a run."""
-    columns = ", ".join(f"{column} = ?" for column in values)
+def change_run(tx: Transaction, run: RunRecord) -> None:
+    """Stores what became of a run."""
     tx.execute(
-        f"UPDATE standing_order_run SET {columns} WHERE order_id = ? AND window = ?",
-        (*values.values(), run.order_id, run.window),
+        "UPDATE standing_order_run SET state = ?, outgoing_payment_id = ?, problem = ?, attempts = ?, retry_at = ?"
+        " WHERE order_id = ? AND window = ?",
+        (run.state, run.outgoing_payment_id, run.problem, run.attempts, run.retry_at, run.order_id, run.window),
     )
 
 

@@ -21,7 +21,7 @@ from payres.core.store.rows import PageQuery, Table, first_row_from, page_of_wal
 from payres.core.store.work import Transaction
 from payres.html.store import sessions
 from payres.interledger.store import checkouts, packets, peers
-from payres.operator.store import all_payments, entries, operators, search
+from payres.operator.store import all_payments, entries, operators, search, standing_orders
 from payres.operator.store.all_payments import PaymentRecord
 from payres.people.store import activity
 from payres.webhooks.store import webhooks
@@ -32,7 +32,7 @@ WITH_QUERIES = {
     "interledger": ("packets", "peers"),
     "html": ("sessions",),
     "webhooks": ("webhooks",),
-    "operator": ("entries", "operators", "search"),
+    "operator": ("entries", "operators", "search", "standing_orders"),
     "people": ("activity",),
 }
 MODULES = [import_module(f"payres.{part}.store.{name}") for part, names in WITH_QUERIES.items() for name in names]
@@ -57,6 +57,7 @@ VALUES: dict[Any, Any] = {
     Cause: {},
     sessions.Kind: operators.OF_OPERATORS,
     Asset: Asset("EUR", 2),
+    standing_orders.RunRecord: standing_orders.RunRecord("1", 1, 1, "missed"),
 }
 # These have tests of their own below, or are for the operator and exports alone, or run what another one runs.
 OTHERS = {
@@ -85,6 +86,7 @@ OTHERS = {
     *("payments.payers_of", "all_payments.payments_in_order", "peers.outgoing_token", "sessions.end_all"),
     *("payments.delivered_here", "payments.open_parts", "payments.refunds_of"),
     *("wallets.count_wallets", "wallets.find_with_wallet", "events.delete_old_events"),
+    "standing_orders.begin_after",
     *("search.find_newest", "webhooks.release_events", "webhooks.count_failed_deliveries", "packets.count_unresolved"),
 }
 
