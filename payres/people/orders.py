@@ -44,6 +44,7 @@ from payres.people.standing_orders import OVER, TOO_MANY, OrderWish, interval_te
 PATH: Final = "/account/orders"
 MORNING: Final = 6 * HOUR  # when a day's payments are due, on the clocks of the owner
 FARTHEST: Final = 2 * 366 * DAY  # the first day
+LONGEST: Final = 100 * 366 * DAY  # from the first day to the last one
 MOST_TIMES: Final = 999
 LISTED: Final = 200
 RUNS_SHOWN: Final = 24
@@ -345,8 +346,10 @@ def _interval_of(language: Language, plan: OrderWish) -> tuple[str, dict[str, st
             problems["times"] = say("Type a number from 1 to {most}.", most=MOST_TIMES)
     elif plan.until == "day":
         last = _typed_day(plan.last)
-        if last is None or last < first:
-            problems["last"] = say("Choose a day on which it is paid for the last time, after the first one.")
+        if last is None or not first <= last <= first + LONGEST:
+            problems["last"] = say(
+                "Choose a day on which it is paid for the last time: after the first one, and within a century."
+            )
         else:
             endless = parse_interval(interval_text(first + MORNING, plan.every, None))
             times = (endless.window_at(last + DAY - 1) or 0) + 1
