@@ -744,6 +744,7 @@ create table standing_order (
 ) strict, without rowid;
 create index standing_order_of_wallet on standing_order (wallet_address_id, id);
 create index standing_order_coming on standing_order (wallet_address_id, next_at) where next_at is not null;
+create index standing_order_in_trouble on standing_order (wallet_address_id, id) where problem is not null;
 create index standing_order_due on standing_order (next_at) where next_at is not null;
 
 -- The windows of standing orders that were due at window_at, each at most once. A paid one has its payment, which may

@@ -48,6 +48,7 @@ LONGEST: Final = 100 * 366 * DAY  # from the first day to the last one
 MOST_TIMES: Final = 999
 LISTED: Final = 200
 RUNS_SHOWN: Final = 24
+TOLD: Final = 3  # latest dates of which lists tell that one was not paid
 COMING: Final = 3
 DATES: Final = 3
 DURATIONS: Final = {
@@ -73,7 +74,8 @@ WHY: Final = {
 
 
 class ShownOrder(NamedTuple):
-    """An order as its owner reads it: `run` is the latest one, `paid` how many are paid, of `times` in all."""
+    """An order as its owner reads it: `run` is what is to be told of the latest dates, the last that was not paid if
+    there is one; `paid` is how many are paid, of `times` in all."""
 
     order: OrderRecord
     interval: Interval
@@ -93,29 +95,25 @@ class ShownOrder(NamedTuple):
         """The number of payments in all; None if it goes on until it is stopped."""
         return self.interval.windows_total
 
-    @property
-    def is_in_trouble(self) -> bool:
-        """Whether the owner has to look: the latest payment was not made, or the order was paused because of it."""
-        return self.order.problem is not None or (self.run is not None and self.run.problem is not None)
-
 
 def shown(work: Work, wallet: WalletRecord, order: OrderRecord) -> ShownOrder:
     """An order as its owner reads it."""
-    schedule, runs = schedule_of(order), store.runs_of(work, order.id, 1)
+    schedule, runs = schedule_of(order), store.runs_of(work, order.id, TOLD)
     return ShownOrder(
         order,
         schedule.interval,
         visible_url(order.payee),
         wallet.asset if order.fixed == "send" else order.receive_asset,
-        runs[0] if runs else None,
+        next((run for run in runs if run.problem), None),
         store.count_paid(work, order.id),
         None if schedule.interval.last is None else schedule.at(schedule.interval.last),
     )
 
 
 def coming_up(work: Work, wallet: WalletRecord) -> Sequence[ShownOrder]:
-    """What is next, the first one first."""
-    return [shown(work, wallet, one) for one in store.coming_orders(work, wallet.id, COMING)]
+    """What the server has paused, and what is next, the first one first."""
+    found = [*store.orders_in_trouble(work, wallet.id, COMING), *store.coming_orders(work, wallet.id, COMING)]
+    return [shown(work, wallet, one) for one in found]
 
 
 def words_of_orders(language: Language) -> Mapping[str, Any]:

@@ -284,7 +284,7 @@ def _waiting(work: Work, order: OrderRecord) -> Sequence[RunRecord]:
 def _stop(work: Work, order: OrderRecord, state: OrderState) -> None:
     """Pauses or cancels an order; a payment that is still waiting is not made."""
     ended_at = None if state == "paused" else work.now
-    ORDERS.update(work, order.id, state=state, next_at=None, ended_at=ended_at)
+    ORDERS.update(work, order.id, state=state, problem=None, next_at=None, ended_at=ended_at)
     for run in _waiting(work, order):
         _settle(work, run, "missed", "stopped")
 

@@ -3,11 +3,15 @@
 import re
 from collections.abc import Iterator
 from html import unescape
+from typing import Any
 
 import httpx2
 import pytest
 
+from payres.core.protocol.identifiers import new_id
 from payres.html.language import CODES, TRANSLATED, LanguageCode, sentences
+from payres.operator.store.standing_orders import ORDERS, OrderRecord
+from payres.operator.wallets import require_wallet
 from payres.people.serving import PLACES
 from tests.helpers import TIMEOUT, last_segment, sign_in_token, usd
 from tests.instance import Instance, run_instance
@@ -33,7 +37,13 @@ def names(server: Instance) -> dict[str, str]:
     payment = client.pay(carol, sent["id"])
     grants = server.read(lambda tx: tx.execute('SELECT id FROM "grant" WHERE wallet_address_id NOT NULL').fetchall())
     found = {"bill": last_segment(bill["id"]), "paid": last_segment(paid["id"]), "payment": last_segment(payment["id"])}
-    return found | {"grant": grants[-1][0]}
+    wish, due_at = ("USD", 2, "", "R/2030-01-01T06:00:00Z/P1M", "UTC"), server.clock.now() + 9**12
+    terms: Any = (server.wallet("bob"), "Bob", 1, "receive", 1, *wish)
+    order = server.read(
+        lambda tx: OrderRecord(new_id(), require_wallet(tx, "carol").id, *terms, "active", 0, next_at=due_at)
+    )
+    server.write(lambda tx: ORDERS.insert(tx, order))
+    return found | {"grant": grants[-1][0], "order": order.id}
 
 
 @pytest.fixture
@@ -63,7 +73,12 @@ def test_every_page_is_in_the_language_of_its_reader(
     server: Instance, names: dict[str, str], browser: httpx2.Client, code: LanguageCode
 ) -> None:
     of_places = [path for path in PLACES if "{" not in path]
-    of_things = ["/account/payments/{payment}", "/account/payments/{paid}", "/account/apps/{grant}"]
+    of_things = [
+        "/account/payments/{payment}",
+        "/account/payments/{paid}",
+        "/account/apps/{grant}",
+        "/account/orders/{order}",
+    ]
     for path in (*of_places, *of_things, *FOR_EVERYONE):
         page = browser.get(path.format(**names), headers={"Accept-Language": f"{code}-XX,{code};q=0.9,fr;q=0.8"})
         assert page.status_code < 500, path

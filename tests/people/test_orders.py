@@ -208,13 +208,15 @@ def test_missed_ones_are_told(sender: Sender) -> None:
     advance(sender, order, timedelta(days=2), {0: "missed", 1: "paid"})
     said = "missed Not paid: this server was not running then. Nothing was taken, and it is not paid later."
     assert said in sender.words(order)
+    for page in (PATH, "/account"):
+        assert "missed Yesterday was not paid: this server was not running then." in sender.words(page)
     sender.instance.write(lambda work: wallets.withdraw(work, sender.path, "87.50"))
     advance(sender, order, timedelta(days=1), {0: "missed", 1: "paid", 2: "waiting"})
     advance(sender, order, timedelta(days=1), {0: "missed", 1: "paid", 2: "failed", 3: "waiting"})
     sender.instance.write(lambda work: wallets.deposit(work, sender.path, "87.50"))
     sender.instance.write(lambda work: wallets.deactivate(work, "bob"))
     advance(sender, order, timedelta(hours=1), {0: "missed", 1: "paid", 2: "failed", 3: "failed"})
-    for page in (PATH, order):
+    for page in (PATH, order, "/account"):
         assert "paused It cannot be paid: there is no wallet at the address any more." in sender.words(page)
     assert order_at(sender, order).state == "paused"
 

@@ -83,6 +83,13 @@ def coming_orders(tx: Transaction, wallet_id: int, limit: int) -> Sequence[Order
     return ORDERS.list(tx, coming, wallet_id, limit)
 
 
+def orders_in_trouble(tx: Transaction, wallet_id: int, limit: int) -> Sequence[OrderRecord]:
+    """The newest orders of a wallet that the server has paused."""
+    return ORDERS.list(
+        tx, "WHERE wallet_address_id = ? AND problem IS NOT NULL ORDER BY id DESC LIMIT ?", wallet_id, limit
+    )
+
+
 def going_on(tx: Transaction, wallet_id: int) -> int:
     """How many orders of a wallet are not over."""
     return number(tx, "SELECT count(*) FROM standing_order WHERE wallet_address_id = ? AND ended_at IS NULL", wallet_id)
