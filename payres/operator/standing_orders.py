@@ -132,5 +132,5 @@ def list_orders(
 
 @operation("GET /orders/{id} payments:read", ORDER, command=CommandLine("order show ID"), noun="orders")
 def show_order(work: Work, id: str) -> OrderRecord:
-    """Show a standing order: to whom, how much and when, and its latest runs."""
+    """Show a standing order with its latest runs."""
     return require_order(work, id)

@@ -8,14 +8,14 @@ from functools import partial
 from pathlib import Path
 
 from payres.core.protocol.clock import DAY, SECOND, SystemClock
-from payres.core.protocol.identifiers import new_id
 from payres.core.store.connections import connect_writer
 from payres.core.store.wallets import find_wallet
-from payres.operator.store.standing_orders import ORDERS, OrderRecord
+from payres.operator.store.standing_orders import ORDERS
 from payres.people.standing_orders import interval_text
 from tests.crash.serve import SharedClock, serve_by
 from tests.crash.server import FILES, Server
 from tests.helpers import wait_until
+from tests.works import standing_order
 
 KILLS = int(os.environ.get("CRASH_KILLS", "6"))
 ORDERS_OF_ALICE = 20
@@ -32,10 +32,7 @@ def test_killed_at_any_moment_pays_each_date_once(tmp_path: Path) -> None:
         alice = find_wallet(tx, "alice")
         assert alice is not None
         for _ in range(ORDERS_OF_ALICE):
-            to, asset = (server.wallet("bob"), "Bob"), ("USD", 2)
-            order = OrderRecord(
-                new_id(), alice.id, *to, 100, "send", 100, *asset, "", interval, "UTC", "active", 0, next_at=first
-            )
+            order = standing_order(alice.id, server.wallet("bob"), interval=interval, next_at=first)
             ORDERS.insert(tx, order)
     settled = "SELECT count(*) FROM standing_order_run WHERE state = 'paid'"
     for day in range(1, KILLS + 1):

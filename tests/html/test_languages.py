@@ -3,18 +3,18 @@
 import re
 from collections.abc import Iterator
 from html import unescape
-from typing import Any
 
 import httpx2
 import pytest
 
-from payres.core.protocol.identifiers import new_id
+from payres.core.protocol.clock import DAY
 from payres.html.language import CODES, TRANSLATED, LanguageCode, sentences
-from payres.operator.store.standing_orders import ORDERS, OrderRecord
+from payres.operator.store.standing_orders import ORDERS
 from payres.operator.wallets import require_wallet
 from payres.people.serving import PLACES
 from tests.helpers import TIMEOUT, last_segment, sign_in_token, usd
 from tests.instance import Instance, run_instance
+from tests.works import standing_order
 
 PASSWORD = "correct horse"
 LEAST = 12  # characters of a sentence that no name or amount would be
@@ -37,11 +37,8 @@ def names(server: Instance) -> dict[str, str]:
     payment = client.pay(carol, sent["id"])
     grants = server.read(lambda tx: tx.execute('SELECT id FROM "grant" WHERE wallet_address_id NOT NULL').fetchall())
     found = {"bill": last_segment(bill["id"]), "paid": last_segment(paid["id"]), "payment": last_segment(payment["id"])}
-    wish, due_at = ("USD", 2, "", "R/2030-01-01T06:00:00Z/P1M", "UTC"), server.clock.now() + 9**12
-    terms: Any = (server.wallet("bob"), "Bob", 1, "receive", 1, *wish)
-    order = server.read(
-        lambda tx: OrderRecord(new_id(), require_wallet(tx, "carol").id, *terms, "active", 0, next_at=due_at)
-    )
+    due_at, bob = server.clock.now() + DAY, server.wallet("bob")
+    order = server.read(lambda tx: standing_order(require_wallet(tx, "carol").id, bob, fixed="receive", next_at=due_at))
     server.write(lambda tx: ORDERS.insert(tx, order))
     return found | {"grant": grants[-1][0], "order": order.id}
 

@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
-from payres.core.protocol.identifiers import new_id
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store.accounts import ensure_asset, set_rate
 from payres.core.store.events import last_sequence
@@ -22,13 +21,14 @@ from payres.core.store.work import Work
 from payres.operator import keys, peers, wallets, webhooks
 from payres.operator.api import all_operations
 from payres.operator.declarations import Operation
-from payres.operator.store.standing_orders import ORDERS, OrderRecord
+from payres.operator.store.standing_orders import ORDERS
 from payres.webhooks.store.webhooks import DELIVERIES, DeliveryRecord
 from tests.helpers import TIMEOUT, Json, usd
 from tests.instance import Instance
 from tests.operator.api.conftest import Program
 from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
 from tests.webhooks.conftest import Sample
+from tests.works import standing_order
 
 Given = dict[str, Any]
 OPERATIONS: Final = {one.id: one for one in all_operations()}
@@ -110,16 +110,15 @@ class New:
         return self.made[-1]
 
     def order(self) -> str:
-        path, order_id = self.wallet(), new_id()
+        path, bob = self.wallet(), self.instance.wallet("bob")
 
-        def unit(work: Work) -> None:
-            wallet, interval = wallets.require_wallet(work, path), "R/2030-01-01T06:00:00Z/P1M"
-            terms: Any = (work.urls.wallet("bob"), "Bob", 100, "send", 100, "USD", 2, "", interval, "UTC")
-            ORDERS.insert(work, OrderRecord(order_id, wallet.id, *terms, "paused", work.now))
+        def unit(work: Work) -> str:
+            order = standing_order(wallets.require_wallet(work, path).id, bob, state="paused")
+            ORDERS.insert(work, order)
+            return order.id
 
-        self.instance.write(unit)
-        self.made.append(order_id)
-        return order_id
+        self.made.append(self.instance.write(unit))
+        return self.made[-1]
 
     def grant(self) -> str:
         wallet = self.instance.wallet(self.wallet())
