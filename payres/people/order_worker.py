@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 BATCH: Final = 16  # runs that are tried at a time
 POLL_SECONDS: Final = 5.0
+NEXT_SECONDS: Final = 0.05  # between batches
 RETRY_SECONDS: Final = 5.0
 
 log = logging.getLogger("payres.orders")
@@ -39,7 +40,7 @@ class OrderWorker:
 
         runs = await self._database.write(lambda work: begin_due(work, BATCH))
         await asyncio.gather(*map(self._try, runs))
-        return 0.0
+        return NEXT_SECONDS
 
     async def _try(self, run: RunRecord) -> None:
         from payres.people.standing_orders import put_off, try_run

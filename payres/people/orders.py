@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from payres.core.grants.limits import Interval, Spending, parse_interval
@@ -98,7 +99,7 @@ class ShownOrder(NamedTuple):
 
 def shown(work: Work, wallet: WalletRecord, order: OrderRecord) -> ShownOrder:
     """An order as its owner reads it."""
-    schedule, runs = schedule_of(order), store.runs_of(work, order.id, TOLD)
+    schedule, runs = schedule_of(order), [_as_told(work, run) for run in store.runs_of(work, order.id, TOLD)]
     return ShownOrder(
         order,
         schedule.interval,
@@ -108,6 +109,13 @@ def shown(work: Work, wallet: WalletRecord, order: OrderRecord) -> ShownOrder:
         store.count_paid(work, order.id),
         None if schedule.interval.last is None else schedule.at(schedule.interval.last),
     )
+
+
+def _as_told(work: Work, run: RunRecord) -> RunRecord:
+    """The run; one whose payment came back from its way has failed."""
+    payment = OUTGOING.by_id(work, run.outgoing_payment_id) if run.outgoing_payment_id else None
+    came_back = payment is not None and payment.state == "failed" and not payment.sent
+    return replace(run, state="failed", problem="came_back") if came_back else run
 
 
 def coming_up(work: Work, wallet: WalletRecord) -> Sequence[ShownOrder]:

@@ -193,7 +193,11 @@ def begin_due(work: Work, limit: int) -> Sequence[RunRecord]:
     """Begins a run for each window that is due, and returns the runs that are to be tried now."""
     for order in store.due_orders(work, work.now, limit):
         _begin_window(work, order)
-    return store.due_runs(work, work.now, limit)
+    due = store.due_runs(work, work.now, limit)
+    for run in due:
+        if work.now > run.window_at + LATE:  # the server was down meanwhile
+            _settle(work, run, "failed", run.problem or "late")
+    return [run for run in due if work.now <= run.window_at + LATE]
 
 
 async def try_run(call: Units, remote: RemoteQuotes, run: RunRecord) -> None:
@@ -228,7 +232,7 @@ def pay(work: Work, run: RunRecord, quote_id: str) -> None:
     wallet = WALLETS.by_id(work, order.wallet_address_id)
     if find_price(work, wallet, quote_id).quote.terms.debit > order.most:
         raise NotPaid("too_dear")
-    _settle(work, run, "paid", payment_id=confirm_payment(work, wallet, quote_id))
+    _settle(work, _tried(run), "paid", payment_id=confirm_payment(work, wallet, quote_id))
 
 
 def put_off(work: Work, run: RunRecord, failure: str) -> None:
@@ -239,12 +243,16 @@ def put_off(work: Work, run: RunRecord, failure: str) -> None:
     until = run.window_at + LATE
     if failure in LASTING:
         ORDERS.update(work, order.id, state="paused", problem=failure, next_at=None)
-        _settle(work, run, "failed", failure)
+        _settle(work, _tried(run), "failed", failure)
     elif work.now >= until:
-        _settle(work, run, "failed", failure)
+        _settle(work, _tried(run), "failed", failure)
     else:
         again = min(work.now + PAUSES[min(run.attempts, len(PAUSES) - 1)], until)
-        store.change_run(work, replace(run, attempts=run.attempts + 1, problem=failure, retry_at=again))
+        store.change_run(work, replace(_tried(run), problem=failure, retry_at=again))
+
+
+def _tried(run: RunRecord) -> RunRecord:
+    return replace(run, attempts=run.attempts + 1)
 
 
 def _open(work: Work, run: RunRecord) -> tuple[OrderRecord, bool]:
@@ -293,8 +301,7 @@ def _settle(
     work: Work, run: RunRecord, state: RunState, problem: str | None = None, payment_id: str | None = None
 ) -> None:
     """Ends a run. Every one that is not paid passes here once, with the reason that its owner is told."""
-    attempts = run.attempts + (state in {"paid", "failed"})
-    ended = RunRecord(run.order_id, run.window, run.window_at, state, payment_id, problem, attempts)
+    ended = replace(run, state=state, outgoing_payment_id=payment_id, problem=problem, retry_at=None)
     store.change_run(work, ended)
     _end_after_last(work, run.order_id)
 

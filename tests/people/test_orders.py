@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -316,6 +317,9 @@ def test_wallet_on_another_server_is_paid(pair: Sequence[Instance]) -> None:
         assert states(sender, order) == {0: "paid"}
         wait_until(lambda: "✓ Today paid" in sender.words(order))
         a.check_ledger()
+        [payment] = a.read(lambda work: OUTGOING.list(work, "WHERE metadata LIKE '%Rent%'"))
+        a.write(partial(OUTGOING.update, row_id=payment.id, state="failed", sent=0, delivered=0))
+        assert "failed Today was not paid: it could not be paid there." in sender.words("/account")
 
 
 def test_server_that_does_not_answer_is_tried_again(pair: Sequence[Instance], sender: Sender) -> None:

@@ -228,6 +228,16 @@ def test_money_that_comes_in_time_pays_at_the_next_try(books: Books) -> None:
     assert (books.states(order), books.paid) == ({0: "paid"}, 1)
 
 
+def test_payment_that_waited_when_the_server_went_down_is_not_made_late(books: Books) -> None:
+    order = books.set_up("2027-01-11T06:00")
+    books.run(lambda work: wallets.withdraw(work, "alice", "99990.01"))
+    books.until(at("2027-01-11T09:00"))
+    books.run(lambda work: wallets.deposit(work, "alice", "50.00"))
+    books.now += 10 * DAY
+    books.step()
+    assert (books.states(order), books.runs(order)[0].problem, books.paid) == ({0: "failed"}, "wallet", 0)
+
+
 def test_next_date_ends_the_tries_of_the_one_before(books: Books) -> None:
     order = books.set_up("2027-01-11T06:00", "P1D")
     books.run(lambda work: wallets.withdraw(work, "alice", "99990.01"))

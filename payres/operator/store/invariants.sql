@@ -18,7 +18,7 @@ WHERE t.id BETWEEN :first AND :last
 AND (t.debit_account_id, t.credit_account_id, t.amount) <> (o.credit_account_id, o.debit_account_id, o.amount);
 
 -- standing_orders: each paid date of a standing order is one payment of its wallet, of what the order says
--- about dates of standing orders, by standing_order.id
+-- about dates of standing orders, by standing_order.id, after spending
 SELECT 'date ' || r.window || ' of standing order ' || o.id || ' was paid otherwise than it says'
 FROM standing_order o JOIN standing_order_run r ON r.order_id = o.id
 LEFT JOIN outgoing_payment p ON p.id = r.outgoing_payment_id
