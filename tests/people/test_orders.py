@@ -318,7 +318,7 @@ def test_wallet_on_another_server_is_paid(pair: Sequence[Instance]) -> None:
         wait_until(lambda: "✓ Today paid" in sender.words(order))
         a.check_ledger()
         [payment] = a.read(lambda work: OUTGOING.list(work, "WHERE metadata LIKE '%Rent%'"))
-        a.write(partial(OUTGOING.update, row_id=payment.id, state="failed", sent=0, delivered=0))
+        a.write(partial(OUTGOING.update, row_id=payment.id, state="failed", failure="x", sent=0, delivered=0))
         assert "failed Today was not paid: it could not be paid there." in sender.words("/account")
 
 
