@@ -58,19 +58,26 @@ create table account (
 create unique index account_of_operator on account (asset_id, kind) where kind in ('liquidity', 'fees', 'external');
 create index account_of_asset on account (asset_id);
 
--- Wallet addresses. path is the part after the base URL, lower-case; the owner signs in with the password. unlocked_at
--- is when the counts of wrong passwords were last reset.
+-- People with wallets, each with one or more. unlocked_at is when the counts of wrong passwords were last reset.
+create table owner (
+  id integer primary key,
+  password_hash text,
+  unlocked_at integer,
+  created_at integer not null
+) strict;
+
+-- Wallet addresses. path is the part after the base URL, lower-case; the owner signs in with any of them and the password.
 create table wallet_address (
   id integer primary key,
   path text not null unique,
   public_name text,
   asset_id integer not null references asset,
   account_id integer not null unique references account,
-  password_hash text,
+  owner_id integer not null references owner,
   state text not null default 'active' check (state in ('active', 'inactive')),
-  created_at integer not null,
-  unlocked_at integer
+  created_at integer not null
 ) strict;
+create index wallet_of_owner on wallet_address (owner_id);
 
 -- Public Ed25519 keys of local wallet addresses; x is the base64url of the 32 bytes, as in a JWK. A kid may be reused
 -- after its key was revoked. name is for the operator, not shown to clients.
@@ -551,12 +558,24 @@ create index checkout_paid on checkout (incoming_payment_id, payer) where state 
 create index checkout_due on checkout (due_at) where due_at is not null;
 create index checkout_of_payment on checkout (incoming_payment_id, changed_at);
 
+-- What the server of a bill elsewhere publishes of it, as the consent page of the grant to pay it has shown it: it never
+-- changes. remaining is what the bill takes, null without a limit.
+create table remote_bill (
+  grant_id text primary key references "grant" on delete cascade,
+  name text,
+  address text not null,
+  purpose text not null,
+  remaining text,
+  asset_code text not null,
+  asset_scale integer not null
+) strict, without rowid;
+
 -- ==== Webhooks ====
 
 -- Webhooks. events are comma-separated names and patterns. Each event up to cursor was attempted once or is not wanted;
 -- those that are sent again have a row in delivery. While a webhook is paused, or disabled because it answered 410,
 -- events wait. Secrets are encrypted; previous_secret also signs until previous_until. last_status and last_error are of
--- the latest attempt.
+-- the latest attempt. wallet_address_id is null for the operator's own; another is its owner's, for that wallet's events.
 create table webhook (
   id text primary key,
   name text,
@@ -571,8 +590,17 @@ create table webhook (
   created_at integer not null,
   last_attempt_at integer,
   last_status integer,
-  last_error text
+  last_error text,
+  wallet_address_id integer references wallet_address
 ) strict, without rowid;
+create index webhook_of_wallet on webhook (wallet_address_id);
+
+-- The last event that was looked at for the webhooks of wallets. One of these gets nothing but rows in delivery: each
+-- event of the wallet since the webhook's cursor, which is when it was added.
+create table wallet_event (
+  id integer primary key check (id = 1),
+  cursor integer not null
+) strict;
 
 -- Wallets take turns: of a wallet with a row here, each event up to this cursor was attempted once or is not wanted,
 -- although the webhook's own cursor is lower. wallet_address_id is 0 for events of no wallet.
@@ -620,42 +648,140 @@ create table webhook_attempt (
 
 -- ==== What pages share ====
 
--- Sessions in browsers, each of the owner of a wallet or of an operator.
+-- Sessions in browsers, each of an owner or of an operator. wallet_address_id is the wallet that an owner looks at;
+-- verified_at is when a second factor was last given; address and browser are where it was opened.
 create table session (
   id_hash blob primary key,
+  owner_id integer references owner,
   wallet_address_id integer references wallet_address,
   operator_id integer references operator,
   created_at integer not null,
   expires_at integer not null,
-  check ((wallet_address_id is null) <> (operator_id is null))
+  verified_at integer,
+  address text,
+  browser text,
+  check ((owner_id is null) <> (operator_id is null)),
+  check ((owner_id is null) = (wallet_address_id is null))
 ) strict, without rowid;
 create index session_expiry on session (expires_at);
-create index session_of_wallet on session (wallet_address_id) where wallet_address_id is not null;
+create index session_of_owner on session (owner_id) where owner_id is not null;
 create index session_of_operator on session (operator_id) where operator_id is not null;
 
 -- Browsers that owners and operators have signed in with. Wrong passwords from other browsers do not lock anybody out of
--- these. A browser has a secret for each wallet and operator.
+-- these. A browser has a secret for each owner and operator.
 create table known_browser (
   id_hash blob primary key,
-  wallet_address_id integer references wallet_address,
+  owner_id integer references owner,
   operator_id integer references operator,
   expires_at integer not null,
-  check ((wallet_address_id is null) <> (operator_id is null))
+  check ((owner_id is null) <> (operator_id is null))
 ) strict, without rowid;
 create index known_browser_expiry on known_browser (expires_at);
-create index known_browser_of_wallet on known_browser (wallet_address_id, expires_at)
-  where wallet_address_id is not null;
+create index known_browser_of_owner on known_browser (owner_id, expires_at) where owner_id is not null;
 create index known_browser_of_operator on known_browser (operator_id, expires_at) where operator_id is not null;
 
 -- One-time links with which an owner or an operator sets a password; link_hash is the SHA-256 of the link's secret. Each
 -- has at most one.
 create table password_link (
   link_hash blob primary key,
-  wallet_address_id integer unique references wallet_address,
+  owner_id integer unique references owner,
   operator_id integer unique references operator,
   expires_at integer not null,
-  check ((wallet_address_id is null) <> (operator_id is null))
+  check ((owner_id is null) <> (operator_id is null))
 ) strict, without rowid;
+
+-- Codes by an app (TOTP, RFC 6238), from confirmed_at on. secret is encrypted; last_step is the step of the last code, which
+-- is good once; wrong counts wrong codes since the last right one.
+create table totp (
+  id integer primary key,
+  owner_id integer unique references owner,
+  operator_id integer unique references operator,
+  secret blob not null,
+  created_at integer not null,
+  confirmed_at integer,
+  last_step integer not null default 0,
+  wrong integer not null default 0 check (wrong >= 0),
+  check ((owner_id is null) <> (operator_id is null))
+) strict;
+
+-- Recovery codes, ten of each account; hash is the SHA-256 of one that signs in once, in place of a second factor.
+create table recovery_code (
+  hash blob primary key,
+  owner_id integer references owner,
+  operator_id integer references operator,
+  created_at integer not null,
+  used_at integer,
+  check ((owner_id is null) <> (operator_id is null))
+) strict, without rowid;
+create index recovery_code_of_owner on recovery_code (owner_id) where owner_id is not null;
+create index recovery_code_of_operator on recovery_code (operator_id) where operator_id is not null;
+
+-- Passkeys (WebAuthn credentials). public_key is a COSE key; suspect_at is when its counter did not rise, after which it
+-- signs nobody in. user_handle is random, one for each account.
+create table passkey (
+  id text primary key,
+  owner_id integer references owner,
+  operator_id integer references operator,
+  user_handle blob not null,
+  credential_id blob not null unique,
+  public_key blob not null,
+  sign_count integer not null,
+  is_backed_up integer not null check (is_backed_up in (0, 1)),
+  transports text not null,
+  name text not null,
+  created_at integer not null,
+  last_used_at integer,
+  suspect_at integer,
+  check ((owner_id is null) <> (operator_id is null))
+) strict;
+create index passkey_of_owner on passkey (owner_id, id) where owner_id is not null;
+create index passkey_of_operator on passkey (operator_id, id) where operator_id is not null;
+
+-- Challenges for passkeys that were used, until they would have expired: each is good once.
+create table used_challenge (
+  hash blob primary key,
+  expires_at integer not null
+) strict, without rowid;
+create index used_challenge_expiry on used_challenge (expires_at);
+
+-- Sign-ins with a right password that wait for the second factor. They are no sessions.
+create table half_sign_in (
+  id_hash blob primary key,
+  owner_id integer references owner,
+  wallet_address_id integer references wallet_address,
+  operator_id integer references operator,
+  created_at integer not null,
+  expires_at integer not null,
+  check ((owner_id is null) <> (operator_id is null)),
+  check ((owner_id is null) = (wallet_address_id is null))
+) strict, without rowid;
+create index half_sign_in_expiry on half_sign_in (expires_at);
+create index half_sign_in_of_owner on half_sign_in (owner_id) where owner_id is not null;
+create index half_sign_in_of_operator on half_sign_in (operator_id) where operator_id is not null;
+
+-- Second factors that an operator removes for somebody who has lost them, once due_at has passed.
+create table factor_removal (
+  id integer primary key,
+  owner_id integer unique references owner,
+  operator_id integer unique references operator,
+  asked_at integer not null,
+  due_at integer not null,
+  check ((owner_id is null) <> (operator_id is null))
+) strict;
+
+-- The last sign-ins of each account, also those that failed; way says with what.
+create table sign_in (
+  id integer primary key,
+  owner_id integer references owner,
+  operator_id integer references operator,
+  at integer not null,
+  way text not null,
+  address text,
+  browser text,
+  check ((owner_id is null) <> (operator_id is null))
+) strict;
+create index sign_in_of_owner on sign_in (owner_id, id) where owner_id is not null;
+create index sign_in_of_operator on sign_in (operator_id, id) where operator_id is not null;
 
 -- ==== Operators ====
 

@@ -49,6 +49,7 @@ from payres.core.signatures.sign import Message, sign
 from payres.core.store.accounts import ensure_asset
 from payres.core.store.connections import connect_writer
 from payres.core.store.events import has_old_events
+from payres.core.store.rows import insert_row
 from payres.core.store.wallets import KEYS, WALLETS
 from payres.core.store.work import INSERT_EVENT, Work
 
@@ -60,7 +61,8 @@ def open_wallet(work: Work, path: str, balance: int, jwk: JWK | None = None) -> 
     """A wallet with money from outside, and a key of its client."""
     asset = ensure_asset(work, "USD", 2)
     account = ledger.open_account(work, "wallet", asset.id)
-    WALLETS.create(work, path=path, asset_id=asset.id, account_id=account, created_at=work.now)
+    owner = insert_row(work, "owner", created_at=work.now)
+    WALLETS.create(work, path=path, asset_id=asset.id, account_id=account, owner_id=owner, created_at=work.now)
     if balance:
         outside = ledger.operator_account(work, asset.id, "external")
         ledger.transfer(work, outside, account, balance, "deposit")

@@ -48,6 +48,7 @@ from payres.core.store.server import LostCommits
 from payres.core.store.wallets import count_wallets, find_wallet
 from payres.core.store.work import Work
 from payres.html.sign_in import hash_password, verify_password
+from payres.html.store.sessions import owner_at
 from payres.operator import wallets
 from payres.operator.backups import record_takeover, require_current
 from payres.operator.store.status import last_restore
@@ -313,7 +314,7 @@ def _open_demo_wallets(work: Work) -> Sequence[JsonObject]:
     return [
         {**msgspec.to_builtins(wallets.wallet(work, one)), "password": f"{one.path}-demo"}
         for one in found
-        if verify_password(one, f"{one.path}-demo")
+        if verify_password(owner_at(work, one.path), f"{one.path}-demo")
     ]
 
 

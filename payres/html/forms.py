@@ -24,7 +24,7 @@ from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, canonical, canonic
 from payres.core.protocol.visible import visible_text
 from payres.html.html import render
 from payres.html.sign_in import COOKIE_VALUE, Browser, SignedIn, check_csrf, csrf_token
-from payres.html.store.sessions import BROWSER_LIFETIME, OF_WALLETS, Kind
+from payres.html.store.sessions import BROWSER_LIFETIME, OF_OWNERS, Kind
 
 AROUND: Final = "<>()[]\"'“”„‘’«».,;"  # characters often pasted along with an address
 
@@ -46,7 +46,7 @@ class Cookies(NamedTuple):
 
 
 # Lax: the session is sent when an owner follows a link on the client's site, but not with forms of other sites.
-OWNER: Final = Cookies(OF_WALLETS, "payres_session", "payres_known_", "lax")
+OWNER: Final = Cookies(OF_OWNERS, "payres_session", "payres_known_", "lax")
 
 
 def render_sign_in(

@@ -39,7 +39,7 @@ from payres.core.protocol.limits import (
 )
 from payres.core.store.work import Work
 from payres.html.store import sessions
-from payres.html.store.sessions import OF_WALLETS, Kind, SessionRecord
+from payres.html.store.sessions import OF_OWNERS, Kind, SessionRecord
 
 BUSY_SECONDS: Final = 5  # in which a full queue is processed, also on a slow machine
 
@@ -47,10 +47,13 @@ T = TypeVar("T")
 
 
 class Account(Protocol):
-    """An account with a password. Wrong passwords from before `unlocked_at` do not count."""
+    """An account with a password, and the wallet that an owner sees first. Wrong passwords from before `unlocked_at` do
+    not count."""
 
     @property
     def id(self) -> int: ...
+    @property
+    def wallet_id(self) -> int | None: ...
     @property
     def password_hash(self) -> str | None: ...
     @property
@@ -61,6 +64,7 @@ class Nobody(msgspec.Struct, frozen=True):
     """Stands for an account that does not exist, so that attempts are counted all the same."""
 
     id: int
+    wallet_id: None = None
     password_hash: None = None
     unlocked_at: None = None
 
@@ -181,7 +185,7 @@ class SignInGuard:
     would cost.
     """
 
-    def __init__(self, gate: PasswordGate, kind: Kind = OF_WALLETS) -> None:
+    def __init__(self, gate: PasswordGate, kind: Kind = OF_OWNERS) -> None:
         self._gate = gate
         self._noun = kind.noun
         self._attempts: OrderedDict[Key, list[int]] = OrderedDict()  # when each was made, microseconds UTC
@@ -315,7 +319,7 @@ def open_session(work: Work, kind: Kind, verified: Account, browser: Browser) ->
         sessions.delete_browser(work, kind, hash_secret(browser.known[verified.id]), verified.id)
     signed_in = SignedIn(verified.id, work.new_secret(), work.new_secret())
     sessions.insert_browser(work, kind, hash_secret(signed_in.known), verified.id, work.now)
-    sessions.insert_session(work, kind, hash_secret(signed_in.session), verified.id, work.now)
+    sessions.insert_session(work, kind, hash_secret(signed_in.session), verified.id, work.now, verified.wallet_id)
     return signed_in
 
 

@@ -18,7 +18,7 @@ from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Environment, Work
 from payres.html.sign_in import PasswordGate, make_link
-from payres.html.store.sessions import OF_WALLETS, delete_sessions, end_access
+from payres.html.store.sessions import OF_OWNERS, OWNERS, delete_sessions, end_access, owner_of
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import ACCESS, Call, CommandLine, Listing, OperationForm, operation
@@ -68,7 +68,7 @@ def wallet(work: Work, record: WalletRecord) -> Wallet:
         record,
         wallet_address=work.urls.wallet(record.path),
         **decimals(record.asset, balance=account.balance, reserved=account.held),
-        can_sign_in=record.password_hash is not None,
+        can_sign_in=owner_of(work, record.id).password_hash is not None,
     )
 
 
@@ -109,7 +109,11 @@ def page_of_wallets(
     can_sign_in: Annotated[bool | UnsetType, said("Only those whose owner has a password, or has none.")] = UNSET,
 ) -> tuple[Sequence[WalletRecord], PageBounds]:
     """List wallets with their balances, newest first."""
-    conditions: dict[str, Any] = {"w.state = ?": state, "(w.password_hash IS NOT NULL) = ?": can_sign_in}
+    can = "(SELECT password_hash IS NOT NULL FROM owner WHERE id = w.owner_id) = ?"
+    conditions: dict[str, Any] = {
+        "w.state = ?": state,
+        can: can_sign_in,
+    }
     given = {condition: value for condition, value in conditions.items() if not isinstance(value, UnsetType)}
     return select_page(work, WALLETS, page, given)
 
@@ -180,7 +184,8 @@ def create_wallet(
     asset = open_asset(work, asset_code, scale)
     account_id = ledger.open_account(work, "wallet", asset.id)
     columns = {"public_name": public_name, "asset_id": asset.id, "account_id": account_id}
-    WALLETS.create(work, path=clean, **columns, password_hash=password_hash, created_at=work.now)
+    owner_id = OWNERS.create(work, password_hash=password_hash, created_at=work.now)
+    WALLETS.create(work, path=clean, **columns, owner_id=owner_id, created_at=work.now)
     server.record(work, "wallet.create", clean, assetCode=asset_code, assetScale=scale, publicName=public_name)
     return require_wallet(work, clean)
 
@@ -281,8 +286,8 @@ def store_password(work: Work, path: str, password_hash: str, forget_browsers: b
     that sets a password. The counts of wrong passwords are cleared. Browsers stay known unless `forget_browsers`, for
     when somebody else had the password. Raises NotFound."""
     wallet = require_wallet(work, path)
-    WALLETS.update(work, wallet.id, password_hash=password_hash, unlocked_at=work.now)
-    end_access(work, OF_WALLETS, wallet.id, forget_browsers)
+    OWNERS.update(work, wallet.owner_id, password_hash=password_hash, unlocked_at=work.now)
+    end_access(work, OF_OWNERS, wallet.owner_id, forget_browsers)
     server.record(work, "wallet.set_password", wallet.path, forgetBrowsers=forget_browsers)
     return require_wallet(work, path)
 
@@ -304,7 +309,7 @@ def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     until then.
     """
     found = require_wallet(work, wallet)
-    secret, ends_at = make_link(work, OF_WALLETS, found.id)
+    secret, ends_at = make_link(work, OF_OWNERS, found.owner_id)
     server.record(work, "wallet.reset_link", found.path)
     url, address = f"{work.urls.base}{RESET_PATH}{secret}", work.urls.wallet(found.path)
     return PasswordLink(wallet_address=address, url=url, expires_at=format_time(ends_at))
@@ -318,7 +323,10 @@ def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
 )
 def unlock(work: Work, wallet: WalletName) -> WalletRecord:
     """Clear the counts of wrong passwords of a wallet. Its owner can then sign in at once."""
-    return _change(work, wallet, "wallet.unlock", unlocked_at=work.now)
+    found = require_wallet(work, wallet)
+    OWNERS.update(work, found.owner_id, unlocked_at=work.now)
+    server.record(work, "wallet.unlock", found.path)
+    return found
 
 
 @operation(
@@ -336,12 +344,12 @@ def unlock(work: Work, wallet: WalletName) -> WalletRecord:
 def sign_out(work: Work, wallet: WalletName) -> WalletRecord:
     """Sign a wallet's owner out in every browser. The password stays."""
     found = require_wallet(work, wallet)
-    delete_sessions(work, OF_WALLETS, found.id)
+    delete_sessions(work, OF_OWNERS, found.owner_id)
     server.record(work, "wallet.sign_out", found.path)
     return found
 
 
-def _change(work: Work, path: str, action: str, **columns: str | int) -> WalletRecord:
+def _change(work: Work, path: str, action: str, **columns: str) -> WalletRecord:
     wallet = require_wallet(work, path)
     WALLETS.update(work, wallet.id, **columns)
     server.record(work, action, wallet.path)

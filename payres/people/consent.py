@@ -61,9 +61,12 @@ from payres.html.sign_in import (
     known_browser,
     signed_out,
 )
-from payres.html.store.sessions import OF_WALLETS
+from payres.html.store.sessions import OF_OWNERS, OwnerRecord, owner_of
 from payres.people.apps import Budgets, budgets
+from payres.people.remote_bills import stated_price
+from payres.people.services import people_of
 from payres.people.sessions import OWNER_SIGN_IN
+from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord, asks_for_itself
 
 # Reads what the owner typed, in the minor unit of the asset asked for; raises InvalidAmount.
 ReadLimit = Callable[[Asset], int]
@@ -72,14 +75,17 @@ ReadLimit = Callable[[Asset], int]
 class ConsentRequest(Pending, frozen=True):
     """The request on a consent page.
 
-    session is the browser's, or None unless it belongs to the wallet's owner. known_browser is the hash of the
-    browser's secret, or None unless the owner has signed in with it before.
+    session is the browser's, or None unless it belongs to the owner. known_browser is the hash of the
+    browser's secret, or None unless the owner has signed in with it before. bill is the only one that may be paid, if
+    it is at another server and was read.
     """
 
     client: ClientRecord
     wallet: WalletRecord
+    owner: OwnerRecord
     session: str | None
     known_browser: bytes | None
+    bill: RemoteBillRecord | None
 
     @property
     def decided(self) -> bool:
@@ -112,14 +118,17 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
     wallet_id = pending.grant.wallet_address_id
     assert wallet_id is not None, "grants with an interaction have a wallet"
     session = browser.session
-    found = None if session is None else find_session(work, OF_WALLETS, session)
+    found = None if session is None else find_session(work, OF_OWNERS, session)
+    owner = owner_of(work, wallet_id)
     return ConsentRequest(
         grant=pending.grant,
         interaction=pending.interaction,
         client=CLIENTS.by_id(work, pending.grant.client_id),
         wallet=WALLETS.by_id(work, wallet_id),
-        session=session if found is not None and found.account_id == wallet_id else None,
-        known_browser=known_browser(work, OF_WALLETS, wallet_id, browser),
+        owner=owner,
+        session=session if found is not None and found.account_id == owner.id else None,
+        bill=REMOTE_BILLS.get(work, pending.grant.id),
+        known_browser=known_browser(work, OF_OWNERS, owner.id, browser),
     )
 
 
@@ -159,9 +168,11 @@ def decide_as_owner(
     if request.session is None:
         raise signed_out()
     check_csrf(request.session, csrf)
-    if not hmac.compare_digest(shown_digest(request).encode(), shown.encode()):
+    # What the bill's server publishes may have come after the page was shown without it.
+    digests = {shown_digest(one) for one in (request, msgspec.structs.replace(request, bill=None))}
+    if not any(hmac.compare_digest(one.encode(), shown.encode()) for one in digests):
         raise WrongState(OTHER_REQUEST)
-    work.actor = request.wallet.actor
+    work.actor = request.owner.actor
     server.record(work, "grant.approve" if approve else "grant.deny", request.grant.id)
     if approve and limit is not None:
         GRANTS.update(work, request.grant.id, access=lowered(request.grant.access, limit, request.wallet.asset))
@@ -198,7 +209,15 @@ def shown_digest(request: ConsentRequest) -> str:
     """A digest of everything that the page shows of a request, bound to the session: consent covers exactly that."""
     assert request.session is not None
     grant, client = request.grant, request.client
-    shown = (grant.id, grant.access, grant.subject, grant.client_name, client.identity, request.wallet.path)
+    shown = (
+        grant.id,
+        grant.access,
+        grant.subject,
+        grant.client_name,
+        client.identity,
+        request.wallet.path,
+        request.bill,
+    )
     return keyed(request.session, "shown", msgspec.json.encode(shown))
 
 
@@ -247,7 +266,7 @@ async def _show(request: Request, found: ConsentRequest) -> Response:
         response = await _show_request(request, found, found.session, script=LOOK_AGAIN)
         if spending_of(found.grant.access) is None:  # without a script, a refresh would clear a limit being typed
             seconds = READING_SECONDS
-    elif found.wallet.password_hash is None:
+    elif found.owner.password_hash is None:
         response, seconds = _show_sign_in(request, found), WAITING_SECONDS
     else:  # without a script, no refresh before expiry: it would clear a password being typed
         response = _show_sign_in(request, found, script=LOOK_AGAIN)
@@ -273,10 +292,10 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     if found.decided:
         return _show_decided(request, found, 409)
     check_open(found, context_of(request).clock.now())
-    if found.wallet.password_hash is None:
+    if found.owner.password_hash is None:
         return _show_sign_in(request, found, 409)
     try:
-        signed_in = await OWNER_SIGN_IN.open_session(request, found.wallet, found.known_browser, form)
+        signed_in = await OWNER_SIGN_IN.open_session(request, found.owner, found.known_browser, form)
     except InsufficientAccess as error:
         return _show_sign_in(request, found, error.status, note_error(request, error))
     except DomainError as error:
@@ -290,7 +309,7 @@ async def _sign_out(request: Request, form: dict[str, str]) -> Response:
     session = (await _find(request)).session
     if session is not None:
         check_csrf(session, form.get("csrf", ""))
-        await context_of(request).database.write(partial(close_session, kind=OF_WALLETS, session=session))
+        await context_of(request).database.write(partial(close_session, kind=OF_OWNERS, session=session))
     response = html.redirect(_path(request))
     forms.set_signed_out(request, response)
     return response
@@ -359,12 +378,17 @@ async def _show_request(
 ) -> Response:
     """The request and the decision form; `refused` is an invalid limit, and `problem` says why if it is not one."""
     context, language = context_of(request), html.language_of(request)
+    own, spending = context.urls.wallet(found.wallet.path), spending_of(found.grant.access)
+    if spending and spending.receiver and found.bill is None:
+        bills = people_of(context).remote_bills
+        if await bills.read(context, found.grant.id, spending.receiver, found.wallet):
+            found = await _find(request)
+    price = stated_price(found.bill, spending, found.wallet)
 
     def unit(work: Work) -> tuple[Surroundings, Budgets]:
         return surroundings(work, found), budgets(work, found.wallet)
 
     around, running = await context.database.examine(unit)
-    own, spending = context.urls.wallet(found.wallet.path), spending_of(found.grant.access)
     finish = found.interaction.finish_uri
     values: dict[str, object] = {
         "spending": spending,
@@ -378,7 +402,10 @@ async def _show_request(
         "running": running,
         "bill_note": visible.note_of(around.bill.metadata if around.bill else None),
         "receiver": visible.visible_url(spending.receiver) if spending and spending.receiver else None,
-        "limit": _limit(spending, around, refused, language),
+        "elsewhere": found.bill,
+        "price": price,
+        "asks_for_itself": spending is not None and asks_for_itself(found.client.identity, spending.receiver),
+        "limit": None if price is not None else _limit(spending, around, refused, language),
         "lack": _lack(spending, around, found.wallet),
         "is_refused": refused is not None,
         "problem": problem,
@@ -453,6 +480,7 @@ def _parties(request: Request, found: ConsentRequest) -> dict[str, object]:
         "client": visible.visible_url(client),
         "is_own": found.client.identity == canonical(wallet_address),
         "wallet": found.wallet,
+        "can_sign_in": found.owner.password_hash is not None,
         "wallet_address": wallet_address,
         "wallet_url": visible.visible_url(wallet_address),
         "is_bill": spending is not None and spending.receiver is not None and spending.interval is None,

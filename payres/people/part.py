@@ -19,6 +19,7 @@ from payres.html.sign_in import SignInGuard
 from payres.interledger.node import node_of
 from payres.people.checkout_worker import CheckoutWorker
 from payres.people.order_worker import OrderWorker
+from payres.people.remote_bills import RemoteBills
 from payres.people.services import PeopleServices
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ class _Pages:
 
 
 async def _open(opening: Opening) -> None:
-    opening.parts[PeopleServices] = PeopleServices(opening.parts[SignInGuard])
+    bills = RemoteBills()
+    opening.stack.push_async_callback(bills.aclose)
+    opening.parts[PeopleServices] = PeopleServices(opening.parts[SignInGuard], bills)
     opening.pages = _Pages()
 
 

@@ -23,7 +23,7 @@ from payres.core.protocol.errors import (
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.core.store import server
-from payres.core.store.wallets import WALLETS, WalletRecord, find_wallet
+from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.html.forms import OWNER, check_sign_in, render_sign_in, typed_url
 from payres.html.html import PAGE_METHODS, language_of, render
@@ -40,7 +40,7 @@ from payres.html.sign_in import (
     open_session,
     wrong_password,
 )
-from payres.html.store.sessions import OF_WALLETS, delete_sessions, extend_session
+from payres.html.store.sessions import OF_OWNERS, OwnerRecord, delete_sessions, extend_session, owner_at, owner_of
 from payres.html.visits import Form, SignIn, Visit, check_typed_twice
 from payres.operator.wallets import store_password
 from payres.people.services import people_of
@@ -61,36 +61,37 @@ def wallet_path(work: Work, name: str) -> str:
     return name.strip().lower() if path is None else path
 
 
-def find_owner(work: Work, session: str) -> tuple[WalletRecord, bool] | None:
-    """The wallet of a session, and whether the session is due for renewal."""
-    found = find_session(work, OF_WALLETS, session)
+def find_owner(work: Work, session: str) -> tuple[OwnerRecord, WalletRecord, bool] | None:
+    """The owner of a session with the wallet looked at, and whether the session is due for renewal."""
+    found = find_session(work, OF_OWNERS, session)
     if found is None:
         return None
-    is_used = found.expires_at - work.now < OF_WALLETS.lifetime - RENEWAL
-    is_due = is_used and work.now < found.created_at + OF_WALLETS.longest
-    return WALLETS.by_id(work, found.account_id), is_due
+    is_used = found.expires_at - work.now < OF_OWNERS.lifetime - RENEWAL
+    is_due = is_used and work.now < found.created_at + OF_OWNERS.longest
+    assert found.wallet_id is not None, "a session of an owner has a wallet"
+    return owner_of(work, found.wallet_id), WALLETS.by_id(work, found.wallet_id), is_due
 
 
 def renew_session(work: Work, session: str) -> None:
     """Extends a session."""
-    extend_session(work, OF_WALLETS, hash_secret(session), work.now)
+    extend_session(work, OF_OWNERS, hash_secret(session), work.now)
 
 
-def change_password(work: Work, verified: WalletRecord, password_hash: str, browser: Browser) -> SignedIn:
-    """Replaces the password, which signs out and forgets every other browser. `verified` is the wallet whose old
+def change_password(work: Work, verified: OwnerRecord, password_hash: str, browser: Browser) -> SignedIn:
+    """Replaces the password, which signs out and forgets every other browser. `verified` is the owner whose old
     password was checked; see hash_password.
 
     Raises SignInFailed if it was changed during the check.
     """
-    if WALLETS.by_id(work, verified.id).password_hash != verified.password_hash:
+    if owner_of(work, verified.wallet_id).password_hash != verified.password_hash:
         raise wrong_password()
-    changed = store_password(work, verified.path, password_hash, forget_browsers=True)
-    return open_session(work, OF_WALLETS, changed, browser)
+    store_password(work, WALLETS.by_id(work, verified.wallet_id).path, password_hash, forget_browsers=True)
+    return open_session(work, OF_OWNERS, owner_of(work, verified.wallet_id), browser)
 
 
 def sign_out_everywhere(work: Work, wallet: WalletRecord) -> None:
     """Ends every session of the owner, including the current one."""
-    delete_sessions(work, OF_WALLETS, wallet.id)
+    delete_sessions(work, OF_OWNERS, wallet.owner_id)
     server.record(work, "wallet.sign_out", wallet.path)
 
 
@@ -98,8 +99,9 @@ HOME: Final = "/account"
 
 
 class OwnerVisit(Visit, frozen=True):
-    """A request of a wallet's owner."""
+    """A request of an owner, who looks at a wallet."""
 
+    owner: OwnerRecord
     wallet: WalletRecord
     language: Language
 
@@ -135,19 +137,19 @@ class OwnerSignIn(SignIn[OwnerVisit]):
 
     def find_account(self, work: Work, name: str) -> tuple[str, Account | None]:
         path = wallet_path(work, name)
-        return path, find_wallet(work, path)
+        return path, owner_at(work, path)
 
-    def set_password(self, work: Work, account: WalletRecord, password_hash: str) -> None:
-        store_password(work, account.path, password_hash, forget_browsers=True)
+    def set_password(self, work: Work, account: OwnerRecord, password_hash: str) -> None:
+        store_password(work, account.name, password_hash, forget_browsers=True)
 
     async def find_visit(self, request: Request, session: str) -> OwnerVisit | None:
         """The visit of a session, which is renewed if due."""
         found = await context_of(request).database.read(partial(find_owner, session=session))
         if found is None:
             return None
-        wallet, is_renewal_due = found
-        authentic = partial(authenticate, kind=OF_WALLETS, session=session)
-        visit = OwnerVisit(request, authentic, session, wallet, language_of(request))
+        owner, wallet, is_renewal_due = found
+        authentic = partial(authenticate, kind=OF_OWNERS, session=session)
+        visit = OwnerVisit(request, authentic, session, owner, wallet, language_of(request))
         if is_renewal_due and request.method != "POST":  # a form may end the session; the next page renews it
             with suppress(SignInFailed, Unavailable):
                 await visit.write(partial(renew_session, session=session))
@@ -166,14 +168,14 @@ class OwnerSignIn(SignIn[OwnerVisit]):
         except NotFound as error:
             return self.show_link(request, None, error)
 
-    def show_link(self, request: Request, account: WalletRecord | None, error: DomainError | None = None) -> Response:
+    def show_link(self, request: Request, account: OwnerRecord | None, error: DomainError | None = None) -> Response:
         """The form, or the message that the link is no longer valid."""
         if error is None and request.method not in {"GET", "HEAD"}:
             raise MethodNotAllowed(PAGE_METHODS)
         if error is not None and not isinstance(error, InvalidRequest):
             note_error(request, error)
         values = {
-            "wallet": None if isinstance(error, NotFound) else account,
+            "name": None if isinstance(error, NotFound) or account is None else account.name,
             "problems": new_password_problems(language_of(request), error) if error else {},
             "least": MIN_PASSWORD_LENGTH,
         }

@@ -76,19 +76,19 @@ def _show_password(visit: OwnerVisit, problems: Mapping[str, str], status: int) 
 
 async def change(visit: OwnerVisit, form: Form) -> Response:
     """Changes the password, which signs out every other browser."""
-    request, wallet = visit.request, visit.wallet
+    request, owner = visit.request, visit.owner
     session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
     try:
-        await OWNER_SIGN_IN.check_password(request, wallet, form.get("current", ""), session)
+        await OWNER_SIGN_IN.check_password(request, owner, form.get("current", ""), session)
         check_typed_twice(request, form)
-        hashed = await OWNER_SIGN_IN.hash_password(request, wallet, form, lambda: visit.read(lambda work: None))
+        hashed = await OWNER_SIGN_IN.hash_password(request, owner, form, lambda: visit.read(lambda work: None))
     except (SignInFailed, TooManyRequests, Unavailable) as error:
         noted = note_error(request, error)
         return _show_password(visit, {"current": problem_of(visit.language, noted)}, noted.status)
     except InvalidRequest as error:
         return _show_password(visit, new_password_problems(visit.language, error), 400)
     browser = browser_of(request)
-    signed_in = await visit.write(lambda work: change_password(work, wallet, hashed, browser))
+    signed_in = await visit.write(lambda work: change_password(work, owner, hashed, browser))
     response = redirect("/settings?done=password")
     set_signed_in(request, response, signed_in)
     return response

@@ -12,7 +12,7 @@ from playwright.async_api import Page, Response, expect
 from payres.core.protocol.clock import SECOND
 from payres.core.store.grants import GRANTS
 from payres.html.sign_in import Browser, open_session
-from payres.html.store.sessions import OF_WALLETS
+from payres.html.store.sessions import OF_OWNERS, owner_of
 from payres.operator import grants
 from payres.operator.wallets import require_wallet
 from payres.people import consent
@@ -217,7 +217,9 @@ async def test_buttons_of_a_budget_without_end_are_on_the_first_screen(
     item: Json = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": program.wallet_address}
     item["limits"] = {"debitAmount": usd(2000), "interval": "R/2026-01-31T00:00:00Z/P1M"}
     wallet_server.client.obtain_grant(item)
-    signed_in = wallet_server.write(lambda work: open_session(work, OF_WALLETS, require_wallet(work, path), Browser()))
+    signed_in = wallet_server.write(
+        lambda work: open_session(work, OF_OWNERS, owner_of(work, require_wallet(work, path).id), Browser())
+    )
     page = await open_page(viewport={"width": 390, "height": 844}, locale=language)
     await page.context.add_cookies(
         [{"name": "payres_session", "value": signed_in.session, "url": wallet_server.base_url}]

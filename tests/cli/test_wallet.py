@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from payres.core.store.connections import connect_writer
-from payres.core.store.wallets import find_wallet
 from payres.html.sign_in import verify_password
+from payres.html.store.sessions import owner_at
 from tests.cli.conftest import CREATE, AsJson, Command, rows_of
 from tests.helpers import TIMEOUT, free_of_settings
 
@@ -17,7 +17,7 @@ from tests.helpers import TIMEOUT, free_of_settings
 def signs_in(database: Path, password: str) -> bool:
     connection = connect_writer(str(database))
     try:
-        return verify_password(find_wallet(connection, "alice"), password)
+        return verify_password(owner_at(connection, "alice"), password)
     finally:
         connection.close()
 

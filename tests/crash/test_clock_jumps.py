@@ -12,10 +12,9 @@ import pytest
 from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.errors import NotFound
 from payres.core.store.accounts import RateRecord, list_rates, refresh_rate
-from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
 from payres.html.sign_in import Browser, find_session, known_browser, open_link, open_session
-from payres.html.store.sessions import OF_WALLETS
+from payres.html.store.sessions import OF_OWNERS, owner_at
 from payres.operator.wallets import make_password_link
 from payres.testing.peering import peer
 from tests.crash.conftest import check_ready
@@ -147,9 +146,9 @@ def test_what_a_clock_that_was_ahead_has_begun_ends_when_it_is_set_right(pair: S
     a, _ = pair
     month = 30 * DAY // SECOND
     a.clock.advance(month)
-    alice, now = a.read(lambda work: find_wallet(work, "alice")), a.clock.now()
+    alice, now = a.read(lambda work: owner_at(work, "alice")), a.clock.now()
     assert alice is not None
-    signed_in = a.write(lambda work: open_session(work, OF_WALLETS, alice, Browser()))
+    signed_in = a.write(lambda work: open_session(work, OF_OWNERS, alice, Browser()))
     link = a.write(lambda work: make_password_link(work, "alice").url.rpartition("/")[2])
     a.write(lambda work: refresh_rate(work, RateRecord("USD", "EUR", "0.5", now, now + HOUR)))
     item = {"type": "incoming-payment", "actions": ["create"], "identifier": a.wallet("bob")}
@@ -160,13 +159,13 @@ def test_what_a_clock_that_was_ahead_has_begun_ends_when_it_is_set_right(pair: S
     assert create(a, token).status_code == 201
 
     def lasting(work: Work) -> list[bool]:
-        session, known = find_session(work, OF_WALLETS, signed_in.session), {alice.id: signed_in.known}
+        session, known = find_session(work, OF_OWNERS, signed_in.session), {alice.id: signed_in.known}
         rates = [one.holds_at(work.now) for one in list_rates(work)]
         try:
-            by_link = open_link(work, OF_WALLETS, link)
+            by_link = open_link(work, OF_OWNERS, link)
         except NotFound:
             by_link = None
-        browser = known_browser(work, OF_WALLETS, alice.id, Browser(None, known))
+        browser = known_browser(work, OF_OWNERS, alice.id, Browser(None, known))
         return [session is not None, by_link is not None, *rates, browser is not None]
 
     assert a.read(lasting) == [True] * 4

@@ -7,12 +7,12 @@ import argon2
 import pytest
 
 from payres.core.protocol.errors import DomainError
-from payres.core.store.wallets import WalletRecord
 from payres.html.sign_in import hash_password, verify_password
+from payres.html.store.sessions import OwnerRecord
 
 
-def wallet(password_hash: str | None) -> WalletRecord:
-    return WalletRecord(1, "wallet1", None, 1, "USD", 2, 0, 0, 1, password_hash, "active", 0, None)
+def owner(password_hash: str | None) -> OwnerRecord:
+    return OwnerRecord(1, "wallet1", 1, password_hash)
 
 
 def test_password_is_stored_as_salted_argon2id() -> None:
@@ -20,7 +20,7 @@ def test_password_is_stored_as_salted_argon2id() -> None:
     assert one != other
     assert one.startswith("$argon2id$")
     for attempt in ("correct horse", "correct horse ", ""):
-        assert verify_password(wallet(one), attempt) == (attempt == "correct horse")
+        assert verify_password(owner(one), attempt) == (attempt == "correct horse")
 
 
 def test_hashing_takes_as_much_work_as_rfc_9106_recommends() -> None:
@@ -47,13 +47,13 @@ def test_password_of_a_wrong_length_or_no_unicode_is_refused(password: str) -> N
 )
 def test_password_is_compared_as_people_type_it(password: str, attempt: str, is_right: bool) -> None:
     stored = argon2.PasswordHasher().hash(password.encode())
-    assert verify_password(wallet(stored), attempt) is is_right
+    assert verify_password(owner(stored), attempt) is is_right
 
 
 @pytest.mark.parametrize("attempt", ["secret", "\udcff", "x" * 100_000])
-@pytest.mark.parametrize("record", [None, wallet(None)])
+@pytest.mark.parametrize("record", [None, owner(None)])
 def test_looking_takes_as_long_when_there_is_nothing_to_compare_with(
-    record: WalletRecord | None, attempt: str, monkeypatch: pytest.MonkeyPatch
+    record: OwnerRecord | None, attempt: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hashed: list[str | bytes] = []
     original = argon2.PasswordHasher.hash

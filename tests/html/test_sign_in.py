@@ -15,9 +15,9 @@ from payres.core.protocol.limits import (
     PASSWORDS_AT_ONCE,
     PASSWORDS_WAITING,
 )
-from payres.core.store.wallets import WalletRecord
 from payres.html import sign_in
 from payres.html.sign_in import Guesser, PasswordGate, SignInGuard
+from payres.html.store.sessions import OwnerRecord
 from payres.operator.store.operators import OF_OPERATORS
 from tests.helpers import TIMEOUT, settle
 
@@ -25,9 +25,8 @@ NOBODY = Guesser()
 NOW = 1_800_000_000 * SECOND
 
 
-def wallet(number: int = 1, unlocked_at: int | None = None, password_hash: str | None = "hash") -> WalletRecord:
-    about = ("USD", 2, 0, 0, number, password_hash, "active", NOW, unlocked_at)
-    return WalletRecord(number, f"wallet{number}", None, 1, *about)
+def owner(number: int = 1, unlocked_at: int | None = None, password_hash: str | None = "hash") -> OwnerRecord:
+    return OwnerRecord(number, f"wallet{number}", number, password_hash, unlocked_at)
 
 
 # How many may be wrong
@@ -44,7 +43,7 @@ async def status_of(
     guard: SignInGuard, password: str, now: int = NOW, number: int = 1, guesser: Guesser = NOBODY
 ) -> int:
     try:
-        await guard.check_password(wallet(number), password, now, guesser)
+        await guard.check_password(owner(number), password, now, guesser)
     except DomainError as refusal:
         return refusal.status
     return 200
@@ -59,7 +58,7 @@ async def test_refusal_says_when_to_come_back_and_keeps_its_word(guard: SignInGu
     for second in range(MAX_WRONG_PASSWORDS):
         await status_of(guard, "wrong", NOW + second * SECOND)
     with pytest.raises(DomainError, match="in 5 minutes") as caught:
-        await guard.check_password(wallet(), "right", NOW + 10 * MINUTE, NOBODY)
+        await guard.check_password(owner(), "right", NOW + 10 * MINUTE, NOBODY)
     wait = int(caught.value.headers["Retry-After"])
     assert wait == 5 * 60
     assert await status_of(guard, "right", NOW + 10 * MINUTE + wait * SECOND - 1) == 429
@@ -71,10 +70,10 @@ async def test_wrong_passwords_are_told_with_their_addresses_until_the_wallet_is
     await guess(guard, 2, guesser=Guesser("192.0.2.2"))
     await guess(guard, 1, number=2)
     await guess(guard, 1, guesser=Guesser(known_browser=b"hers"))
-    assert guard.wrong_tries(wallet(), NOW) == (MAX_WRONG_PASSWORDS + 2, 2, NOW + 15 * MINUTE)
-    assert guard.wrong_tries(wallet(2), NOW) == (1, 1, None)
-    assert guard.wrong_tries(wallet(unlocked_at=NOW), NOW) == (0, 0, None)
-    assert guard.wrong_tries(wallet(), NOW + 15 * MINUTE) == (0, 0, None)
+    assert guard.wrong_tries(owner(), NOW) == (MAX_WRONG_PASSWORDS + 2, 2, NOW + 15 * MINUTE)
+    assert guard.wrong_tries(owner(2), NOW) == (1, 1, None)
+    assert guard.wrong_tries(owner(unlocked_at=NOW), NOW) == (0, 0, None)
+    assert guard.wrong_tries(owner(), NOW + 15 * MINUTE) == (0, 0, None)
 
 
 async def test_right_password_forgives_the_wrong_ones(guard: SignInGuard) -> None:
@@ -88,7 +87,7 @@ async def test_guesses_while_the_clock_was_ahead_count_for_no_longer_than_others
     for _ in range(MAX_WRONG_PASSWORDS):
         await status_of(guard, "wrong", NOW + 30 * DAY)
     with pytest.raises(DomainError, match="in 15 minutes"):
-        await guard.check_password(wallet(), "right", NOW, NOBODY)
+        await guard.check_password(owner(), "right", NOW, NOBODY)
     assert await status_of(guard, "right", NOW + 15 * MINUTE - 1) == 429
     assert await status_of(guard, "right", NOW + 15 * MINUTE) == 200
 
@@ -105,7 +104,7 @@ async def test_guesses_count_again_after_the_operator_unlocked_the_wallet(guard:
     statuses = []
     for second in range(MAX_WRONG_PASSWORDS + 1):
         with pytest.raises(DomainError) as caught:
-            await guard.check_password(wallet(unlocked_at=unlocked_at), "wrong", NOW + (1 + second) * SECOND, NOBODY)
+            await guard.check_password(owner(unlocked_at=unlocked_at), "wrong", NOW + (1 + second) * SECOND, NOBODY)
         statuses.append(caught.value.status)
     assert statuses == [401] * MAX_WRONG_PASSWORDS + [429]
 
@@ -131,7 +130,7 @@ async def test_guesses_for_all_wallets_are_limited_for_an_address(guard: SignInG
     for number in range(MAX_WRONG_PASSWORDS_PER_ADDRESS):
         await guess(guard, 1, number, Guesser("a"))
     with pytest.raises(DomainError, match="from your address") as caught:
-        await guard.check_password(wallet(99), "right", NOW, Guesser("a"))
+        await guard.check_password(owner(99), "right", NOW, Guesser("a"))
     assert (caught.value.status, caught.value.headers) == (429, {"Retry-After": "900"})
     assert await status_of(guard, "right", number=99, guesser=Guesser("b")) == 200
 
@@ -157,7 +156,7 @@ class Hashing:
         self.order: list[int] = []
         self._entered, self._release = threading.Semaphore(0), threading.Semaphore(0)
 
-    def __call__(self, wallet: WalletRecord, password: str) -> bool:
+    def __call__(self, wallet: OwnerRecord, password: str) -> bool:
         self.order.append(wallet.id)
         self._entered.release()
         return self._release.acquire(timeout=TIMEOUT)
@@ -210,7 +209,7 @@ async def test_sign_ins_beyond_the_queue_are_refused_and_not_counted(hashing: Ha
     late = Guesser("late", b"late" if known else None)
     for _ in range(2 * MAX_WRONG_PASSWORDS):
         with pytest.raises(DomainError) as caught:
-            await guard.check_password(wallet(99), "right", NOW, late)
+            await guard.check_password(owner(99), "right", NOW, late)
         assert (caught.value.status, caught.value.code) == (503, "unavailable")
         assert caught.value.headers == {"Retry-After": "5"}
     if not known:  # who is known can still queue
@@ -246,7 +245,7 @@ async def set_password(gate: PasswordGate, number: int = 1, check: Callable[[], 
 @pytest.fixture
 def setting(hashing: Hashing, monkeypatch: pytest.MonkeyPatch) -> Hashing:
     """As `hashing`, where each new password is number 0."""
-    monkeypatch.setattr(sign_in, "hash_password", lambda password: hashing(wallet(0), password))
+    monkeypatch.setattr(sign_in, "hash_password", lambda password: hashing(owner(0), password))
     return hashing
 
 

@@ -19,7 +19,7 @@ from payres.core.store.copies import side_file
 from payres.core.store.grants import GrantRecord
 from payres.core.store.work import Work
 from payres.html.sign_in import Browser, follow_link, open_session
-from payres.html.store.sessions import OF_WALLETS
+from payres.html.store.sessions import OF_OWNERS, owner_of
 from payres.operator import api_keys, ended_rights, grants, keys, operators, peers, wallets, webhooks
 from payres.operator.backups import BackupError, Comparison, make_backup, restore_backup
 from payres.operator.store.operators import OF_OPERATORS
@@ -34,7 +34,7 @@ VALID = {
     "token": "SELECT count(*) FROM access_token WHERE revoked_at IS NULL",
     "key": "SELECT count(*) FROM wallet_key WHERE revoked_at IS NULL",
     "apiKey": "SELECT count(*) FROM api_key WHERE revoked_at IS NULL",
-    "password": "SELECT group_concat(password_hash) FROM wallet_address",
+    "password": "SELECT group_concat(password_hash) FROM owner",
     "operator": "SELECT group_concat(password_hash) FROM operator WHERE password_hash NOTNULL",
     "wallet": "SELECT count(*) FROM wallet_address WHERE state = 'active'",
     "peer": "SELECT count(*) FROM peer WHERE removed_at IS NULL",
@@ -67,8 +67,8 @@ class Books:
 
     def open(self, work: Work) -> None:
         for name in ("alice", "bob"):
-            wallets.create_wallet(work, name, "USD", 2, None, f"first of {name}")
-            open_session(work, OF_WALLETS, wallets.require_wallet(work, name), Browser())
+            wallet = wallets.create_wallet(work, name, "USD", 2, None, f"first of {name}")
+            open_session(work, OF_OWNERS, owner_of(work, wallet.id), Browser())
             keys.add_key(work, name, new_jwk("key-1"))
             api_keys.create_api_key(work, name, ["wallets:read"], None)
             webhooks.add(work, f"https://{name}.example")
@@ -197,7 +197,7 @@ def test_token_that_was_deleted_since_has_ended(books: Books, backup: Path) -> N
 
 
 def test_everybody_is_signed_out_and_links_end(books: Books, backup: Path) -> None:
-    counts = [f"SELECT count(wallet_address_id), count(operator_id) FROM {one}" for one in ("session", "password_link")]
+    counts = [f"SELECT count(owner_id), count(operator_id) FROM {one}" for one in ("session", "password_link")]
     assert books.rows(" UNION ALL ".join(counts)) == [(2, 2), (1, 1)]
     known = books.rows("SELECT count(*) FROM known_browser")
     restore(books, backup)

@@ -73,30 +73,35 @@ def test_deactivated_wallet_takes_nothing_in_but_can_be_emptied(tx: Work) -> Non
 def test_new_password_ends_what_the_old_one_opened_in_this_wallet_only(tx: Work, forget: bool) -> None:
     alice, bob = open_wallet(tx, password="old words"), open_wallet(tx, "bob")
     for name, wallet in ((b"a", alice), (b"b", bob)):
-        sessions.insert_session(tx, sessions.OF_WALLETS, name, wallet.id, NOW)
-        sessions.insert_browser(tx, sessions.OF_WALLETS, name, wallet.id, NOW)
-    changed = wallets.store_password(tx, "alice", hash_password("new words"), forget)
+        sessions.insert_session(tx, sessions.OF_OWNERS, name, wallet.owner_id, NOW, wallet.id)
+        sessions.insert_browser(tx, sessions.OF_OWNERS, name, wallet.owner_id, NOW)
+    wallets.store_password(tx, "alice", hash_password("new words"), forget)
+    changed = sessions.owner_of(tx, alice.id)
     assert verify_password(changed, "new words")
     assert not verify_password(changed, "old words")
-    left = [sessions.find_session(tx, sessions.OF_WALLETS, name, NOW) for name in (b"a", b"b")]
+    left = [sessions.find_session(tx, sessions.OF_OWNERS, name, NOW) for name in (b"a", b"b")]
     assert [one and one.account_id for one in left] == [None, bob.id]
-    assert sessions.knows_browser(tx, sessions.OF_WALLETS, b"a", alice.id, NOW) is not forget
-    assert sessions.knows_browser(tx, sessions.OF_WALLETS, b"b", bob.id, NOW)
+    assert sessions.knows_browser(tx, sessions.OF_OWNERS, b"a", alice.id, NOW) is not forget
+    assert sessions.knows_browser(tx, sessions.OF_OWNERS, b"b", bob.id, NOW)
 
 
 def test_signing_out_leaves_the_password_and_the_browsers_that_are_known(tx: Work) -> None:
     alice, bob = open_wallet(tx, password="old words"), open_wallet(tx, "bob")
     for name, wallet in ((b"a", alice), (b"c", alice), (b"b", bob)):
-        sessions.insert_session(tx, sessions.OF_WALLETS, name, wallet.id, NOW)
-        sessions.insert_browser(tx, sessions.OF_WALLETS, name, wallet.id, NOW)
-    assert sessions.count_sessions(tx, sessions.OF_WALLETS, alice.id, NOW) == 2
-    assert verify_password(wallets.sign_out(tx, "alice"), "old words")
-    counts = [sessions.count_sessions(tx, sessions.OF_WALLETS, one.id, NOW) for one in (alice, bob)]
+        sessions.insert_session(tx, sessions.OF_OWNERS, name, wallet.owner_id, NOW, wallet.id)
+        sessions.insert_browser(tx, sessions.OF_OWNERS, name, wallet.owner_id, NOW)
+    assert sessions.count_sessions(tx, sessions.OF_OWNERS, alice.id, NOW) == 2
+    wallets.sign_out(tx, "alice")
+    assert verify_password(sessions.owner_of(tx, alice.id), "old words")
+    counts = [sessions.count_sessions(tx, sessions.OF_OWNERS, one.id, NOW) for one in (alice, bob)]
     assert counts == [0, 1]
-    assert sessions.knows_browser(tx, sessions.OF_WALLETS, b"a", alice.id, NOW)
+    assert sessions.knows_browser(tx, sessions.OF_OWNERS, b"a", alice.id, NOW)
 
 
 def test_wrong_passwords_count_since_the_wallet_was_unlocked_or_got_a_password(tx: Work) -> None:
-    assert open_wallet(tx).unlocked_at is None
-    assert wallets.unlock(tx, "alice").unlocked_at == NOW
-    assert wallets.store_password(work_at(tx, NOW + 5), "alice", hash_password("new words")).unlocked_at == NOW + 5
+    wallet = open_wallet(tx)
+    assert sessions.owner_of(tx, wallet.id).unlocked_at is None
+    wallets.unlock(tx, "alice")
+    assert sessions.owner_of(tx, wallet.id).unlocked_at == NOW
+    wallets.store_password(work_at(tx, NOW + 5), "alice", hash_password("new words"))
+    assert sessions.owner_of(tx, wallet.id).unlocked_at == NOW + 5

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from payres.html.sign_in import Browser, csrf_token, open_session
-from payres.html.store.sessions import OF_WALLETS
+from payres.html.store.sessions import OF_OWNERS, owner_of
 from payres.operator.wallets import require_wallet
 from tests.helpers import TIMEOUT
 from tests.instance import Instance
@@ -30,7 +30,9 @@ class OwnersBrowser:
     """It is signed in, keeps its cookies and follows no redirects."""
 
     def __init__(self, instance: Instance, path: str, **headers: str) -> None:
-        found = instance.write(lambda work: open_session(work, OF_WALLETS, require_wallet(work, path), Browser()))
+        found = instance.write(
+            lambda work: open_session(work, OF_OWNERS, owner_of(work, require_wallet(work, path).id), Browser())
+        )
         self.instance = instance
         self.path = path
         self.http = httpx2.Client(base_url=instance.base_url, timeout=TIMEOUT, headers={"Accept": ACCEPT} | headers)

@@ -26,12 +26,11 @@ from payres.core.protocol.gnap import GrantRequest, GrantResponse
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import MAX_KNOWN_BROWSERS, MAX_WRONG_PASSWORDS
 from payres.core.signatures.jwk import jwk_from_public_bytes
-from payres.core.store import wallets as wallet_store
 from payres.core.store.clients import Client
 from payres.core.store.grants import GRANTS
 from payres.core.store.work import Transaction, Work
 from payres.html.sign_in import Browser, csrf_token, hash_password, open_session
-from payres.html.store.sessions import OF_WALLETS
+from payres.html.store.sessions import OF_OWNERS, OWNERS, owner_at
 from payres.operator import grants, keys, wallets
 from payres.people import consent as consent_rules
 from payres.testing.clock import MovableClock
@@ -162,7 +161,7 @@ async def open_site(path: Path, **settings: Any) -> AsyncIterator[Site]:
         def unit(tx: Work) -> None:
             for name in ("alice", "bob"):
                 wallet = wallets.create_wallet(tx, name, "USD", 2, name.capitalize(), None)
-                wallet_store.WALLETS.update(tx, wallet.id, password_hash=PASSWORD_HASH)
+                OWNERS.update(tx, wallet.owner_id, password_hash=PASSWORD_HASH)
 
         await site.write(unit)
         yield site
@@ -555,7 +554,7 @@ async def test_sign_in_that_finds_the_queue_full_is_asked_back_and_not_counted(
 
 async def test_wallet_without_password_is_decided_by_the_operator(site: Site) -> None:
     path = await site.ask()
-    await site.write(lambda tx: tx.execute("UPDATE wallet_address SET password_hash = NULL").fetchall())
+    await site.write(lambda tx: tx.execute("UPDATE owner SET password_hash = NULL").fetchall())
     page, answer = await site.browser.get(path), await site.sign_in(path)
     assert (page.status_code, answer.status_code) == (200, 409)
     for one in (page, answer):
@@ -639,7 +638,7 @@ async def test_open_page_looks_again_and_never_while_a_password_may_be_typed(sit
     assert (await site.browser.get(await site.ask(SPEND))).headers["refresh"] == "3600"
     reads = SPEND | {"actions": ["read"]}
     assert (await site.browser.get(await site.ask(reads))).headers["refresh"] == "30", "nothing can be typed"
-    await site.write(lambda tx: tx.execute("UPDATE wallet_address SET password_hash = NULL").fetchall())
+    await site.write(lambda tx: tx.execute("UPDATE owner SET password_hash = NULL").fetchall())
     waiting = await site.visitor(path)
     assert ("<input" in waiting.text, waiting.headers["refresh"]) == (False, "5")
     await decide_as_operator(site, path)
@@ -822,10 +821,11 @@ async def test_sign_out_ends_the_session_and_takes_the_cookie_back(site: Site) -
 
 async def test_new_password_ends_what_the_old_one_is_opening(site: Site) -> None:
     await site.ask()
-    verified = await site.write(lambda tx: wallets.require_wallet(tx, "alice"))
+    verified = await site.write(lambda tx: owner_at(tx, "alice"))
+    assert verified is not None
     await site.write(lambda tx: wallets.store_password(tx, "alice", hash_password("new words")))
     with pytest.raises(DomainError) as caught:
-        await site.write(lambda work: open_session(work, OF_WALLETS, verified, Browser()))
+        await site.write(lambda work: open_session(work, OF_OWNERS, verified, Browser()))
     assert caught.value.status == 401
 
 

@@ -12,8 +12,6 @@ import pytest
 from payres.core.protocol.clock import HOUR, SECOND
 from payres.core.store.payments import OUTGOING
 from payres.core.store.work import Work
-from payres.html.sign_in import Browser, SignedIn, open_session
-from payres.html.store.sessions import OF_WALLETS
 from payres.operator import assets, wallets
 from payres.operator.store import standing_orders as store
 from payres.operator.store.standing_orders import ORDERS, OrderRecord
@@ -23,6 +21,7 @@ from tests.helpers import receiver_of, wait_until
 from tests.instance import Instance, run_instance
 from tests.interledger.network import network
 from tests.operator.pages.browser import words_of
+from tests.people.browser import OwnersBrowser
 from tests.people.test_sending import Sender, new_wallet, problem
 
 PATH, NEW = "/account/orders", "/account/orders/new"
@@ -78,12 +77,8 @@ def states(sender: Sender, path: str) -> dict[int, str]:
 
 def sign_in_again(sender: Sender) -> None:
     """The session has ended meanwhile."""
-
-    def unit(work: Work) -> SignedIn:
-        return open_session(work, OF_WALLETS, wallets.require_wallet(work, sender.path), Browser())
-
-    found = sender.instance.write(unit)
-    sender.http.cookies.set("payres_session", found.session, "127.0.0.1")
+    with OwnersBrowser(sender.instance, sender.path) as again:
+        sender.http.cookies.set("payres_session", again.http.cookies["payres_session"], "127.0.0.1")
 
 
 def advance(sender: Sender, path: str, time: timedelta, expected: Mapping[int, str]) -> None:
@@ -214,7 +209,6 @@ def test_missed_ones_are_told(sender: Sender) -> None:
     sender.instance.write(lambda work: wallets.withdraw(work, sender.path, "87.50"))
     advance(sender, order, timedelta(days=1), {0: "missed", 1: "paid", 2: "waiting"})
     advance(sender, order, timedelta(days=1), {0: "missed", 1: "paid", 2: "failed", 3: "waiting"})
-    sender.instance.write(lambda work: wallets.deposit(work, sender.path, "87.50"))
     sender.instance.write(lambda work: wallets.deactivate(work, "bob"))
     advance(sender, order, timedelta(hours=1), {0: "missed", 1: "paid", 2: "failed", 3: "failed"})
     for page in (PATH, order, "/account"):

@@ -10,7 +10,7 @@ from payres.core.protocol.limits import MAX_WRONG_PASSWORDS_PER_WALLET
 from payres.core.store.rows import number
 from payres.core.store.work import Work
 from payres.html.sign_in import close_session, find_session
-from payres.html.store.sessions import OF_WALLETS
+from payres.html.store.sessions import OF_OWNERS
 from payres.people import serving
 from payres.people.sessions import OwnerSignIn, OwnerVisit
 from tests.helpers import sign_in_token
@@ -30,7 +30,7 @@ def sign_in(
 
 
 def sessions_of(payres: Instance, session: str) -> object:
-    return payres.read(lambda work: find_session(work, OF_WALLETS, session))
+    return payres.read(lambda work: find_session(work, OF_OWNERS, session))
 
 
 def last_entry(work: Work) -> int:
@@ -148,7 +148,7 @@ def test_session_that_ends_during_a_request_leads_to_signing_in(
     async def find_and_end(self: OwnerSignIn, request: Request, session: str) -> OwnerVisit | None:
         visit = await find_visit(self, request, session)
         assert visit is not None
-        await context_of(request).database.write(partial(close_session, kind=OF_WALLETS, session=session))
+        await context_of(request).database.write(partial(close_session, kind=OF_OWNERS, session=session))
         return visit
 
     with signed_in(payres, f"mid-{method.lower()}") as owner:

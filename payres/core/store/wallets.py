@@ -14,10 +14,7 @@ from payres.core.store.work import Transaction, Work
 
 
 class WalletRecord(msgspec.Struct, frozen=True):
-    """A wallet address with its asset and sending fee; path is the part after the base URL, times are microseconds.
-
-    Wrong passwords before unlocked_at no longer count.
-    """
+    """A wallet address with its asset and sending fee; path is the part after the base URL, times are microseconds."""
 
     id: int
     path: str
@@ -28,10 +25,9 @@ class WalletRecord(msgspec.Struct, frozen=True):
     fee_fixed: int
     fee_basis_points: int
     account_id: int
-    password_hash: str | None
+    owner_id: int
     state: str
     created_at: int
-    unlocked_at: int | None = None
 
     @property
     def active(self) -> bool:
@@ -41,11 +37,6 @@ class WalletRecord(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """What its owner is called: the public name, made safe to show, or else the path."""
         return visible_name(self.public_name, None) or self.path
-
-    @property
-    def actor(self) -> str:
-        """The owner as the audit log names the actor."""
-        return f"owner:{self.path}"
 
     @property
     def asset(self) -> Asset:

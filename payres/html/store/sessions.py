@@ -12,7 +12,6 @@ from payres.core.protocol.clock import DAY, HOUR, MINUTE, lasts
 from payres.core.protocol.limits import KNOWN_BROWSER_DAYS, MAX_KNOWN_BROWSERS
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table, insert_row, number
-from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Transaction
 
 BROWSER_LIFETIME: Final = KNOWN_BROWSER_DAYS * DAY
@@ -20,10 +19,29 @@ SESSIONS = Rule("session", "expires_at", "id_hash")
 BROWSERS = Rule("known_browser", "expires_at", "id_hash")
 
 
+class OwnerRecord(msgspec.Struct, frozen=True):
+    """The owner of a wallet: the first of several, unless another was asked for. `name` is the path of the first.
+
+    Wrong passwords before unlocked_at no longer count.
+    """
+
+    id: int
+    name: str
+    wallet_id: int
+    password_hash: str | None
+    unlocked_at: int | None = None
+
+    @property
+    def actor(self) -> str:
+        """The owner as the audit log names the actor."""
+        return f"owner:{self.name}"
+
+
 class SessionRecord(msgspec.Struct, frozen=True):
-    """A browser in which somebody is signed in to an account."""
+    """A browser in which somebody is signed in to an account; an owner looks at a wallet."""
 
     account_id: int
+    wallet_id: int | None
     created_at: int
     expires_at: int
 
@@ -41,23 +59,43 @@ class Kind(NamedTuple):
     link_command: str
 
 
-OF_WALLETS: Final = Kind(
-    "wallet", WALLETS, "wallet_address_id", 15 * MINUTE, 12 * HOUR, HOUR, "payres wallet reset-link"
+OWNERS = Table(
+    OwnerRecord,
+    "owner o JOIN wallet_address w ON w.owner_id = o.id",
+    prefix="o.",
+    name="(SELECT path FROM wallet_address WHERE owner_id = o.id ORDER BY id LIMIT 1)",
+    wallet_id="w.id",
 )
+OF_OWNERS: Final = Kind("wallet", OWNERS, "owner_id", 15 * MINUTE, 12 * HOUR, HOUR, "payres wallet reset-link")
 
 
-def insert_session(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int) -> None:
-    """Stores a new session and deletes those that have ended."""
+def owner_at(tx: Transaction, path: str) -> OwnerRecord | None:
+    """The owner of the wallet with this path, if there is one."""
+    return OWNERS.find(tx, "WHERE w.path = ?", path)
+
+
+def owner_of(tx: Transaction, wallet_id: int) -> OwnerRecord:
+    """The owner of a wallet."""
+    owner = OWNERS.find(tx, "WHERE w.id = ?", wallet_id)
+    assert owner is not None, "every wallet has an owner"
+    return owner
+
+
+def insert_session(
+    tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int, wallet_id: int | None = None
+) -> None:
+    """Stores a new session, of an owner with the wallet looked at, and deletes those that have ended."""
     purge(tx, SESSIONS, now)
     values = {"id_hash": id_hash, kind.column: account_id, "created_at": now, "expires_at": now + kind.lifetime}
-    insert_row(tx, "session", **values)
+    insert_row(tx, "session", **values, wallet_address_id=wallet_id)
 
 
 def find_session(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> SessionRecord | None:
     """The session, unless it has ended."""
-    found = f"SELECT {kind.column}, created_at, expires_at FROM session WHERE id_hash = ? AND {kind.column} IS NOT NULL"
+    columns = f"{kind.column}, wallet_address_id, created_at, expires_at"
+    found = f"SELECT {columns} FROM session WHERE id_hash = ? AND {kind.column} IS NOT NULL"
     row = tx.execute(found, (id_hash,)).fetchone()
-    return SessionRecord(*row) if row is not None and lasts(row[2], now, kind.lifetime) else None
+    return SessionRecord(*row) if row is not None and lasts(row[3], now, kind.lifetime) else None
 
 
 def extend_session(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> None:

@@ -20,7 +20,7 @@ from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.sentences import limit_words
 from payres.html.sign_in import SignInGuard
-from payres.html.store.sessions import OF_WALLETS, count_sessions
+from payres.html.store.sessions import OF_OWNERS, count_sessions, owner_of
 from payres.operator import assets, audit, deliveries, keys, payments, peers, wallets
 from payres.operator.api import all_operations
 from payres.operator.assets import ASSET
@@ -92,8 +92,10 @@ def _of_wallet(work: Work, visit: OperatorVisit) -> dict[str, Any]:
         "statement": filters_of(operation_of(export_statement)),
         "moved": make_table("Last movements", columns, newest, "Nothing has moved yet"),
         "keys": [(one, path_of("wallets", path, "keys", one.kid)) for one in own_keys],
-        "sessions": count_sessions(work, OF_WALLETS, owner.id, work.now),
-        "tries": partial(visit.context.part(SignInGuard).wrong_tries, owner, work.now),  # in the event loop, later
+        "sessions": count_sessions(work, OF_OWNERS, owner.owner_id, work.now),
+        "tries": partial(
+            visit.context.part(SignInGuard).wrong_tries, owner_of(work, owner.id), work.now
+        ),  # in the event loop, later
     }
 
 

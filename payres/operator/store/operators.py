@@ -1,7 +1,7 @@
 """SQL of the operators who use the admin pages, and of the keys of programs that use the operator's API."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -20,6 +20,7 @@ class OperatorRecord(msgspec.Struct, frozen=True):
     role: str
     password_hash: str | None
     unlocked_at: int
+    wallet_id: ClassVar[None] = None
 
     @property
     def may_change(self) -> bool:

@@ -53,6 +53,7 @@ VALUES: dict[Any, Any] = {
     Mapping[int, int]: {1: 1},
     webhooks.WebhookRecord: webhooks.WebhookRecord("1", "", "*", 0, "active", b"", None, None, 1, 1),
     Sequence[webhooks.AttemptRecord]: [webhooks.AttemptRecord("1", 0, "1", "", 1, 1, 1, None, None, b"")],
+    Sequence[webhooks.OfWallet]: [webhooks.OfWallet(1, "wallet.deposited", "1")],
     events.EventRecord: events.EventRecord(1, "wallet.deposited", None, b"{}", 1),
     Cause: {},
     sessions.Kind: operators.OF_OPERATORS,
@@ -215,7 +216,8 @@ class RecordingConnection(sqlite3.Connection):
 ROWS = """
 INSERT INTO asset (id, code, scale) VALUES (1, 'EUR', 2);
 INSERT INTO account (id, kind, asset_id) VALUES (1, 'wallet', 1), (2, 'peer', 1);
-INSERT INTO wallet_address (id, path, asset_id, account_id, created_at) VALUES (1, 'alice', 1, 1, 1);
+INSERT INTO owner (id, created_at) VALUES (1, 1);
+INSERT INTO wallet_address (id, path, asset_id, account_id, owner_id, created_at) VALUES (1, 'alice', 1, 1, 1, 1);
 INSERT INTO client (id, identity, wallet_address, created_at, purge_at)
   VALUES (1, 'client', 'https://a.example', 1, 1), (2, 'unneeded', 'https://b.example', 1, 1);
 INSERT INTO "grant" (id, client_id, state, access, continue_hash, waits_from, created_at, purge_at)

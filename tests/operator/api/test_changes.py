@@ -8,9 +8,9 @@ import pytest
 
 from payres.core.protocol.amounts import MAX_DECIMAL_LENGTH, MAX_RATE_LENGTH
 from payres.html.sign_in import verify_password
+from payres.html.store.sessions import owner_at
 from payres.operator import api as serving
 from payres.operator.api_keys import revoke_api_key
-from payres.operator.wallets import require_wallet
 from tests.helpers import Json, new_jwk
 from tests.instance import Instance, run_instance
 from tests.operator.api.conftest import BASE, Program
@@ -65,7 +65,7 @@ def test_password_is_set_and_said_nowhere(program: Program, wallet: str) -> None
     shown = program.change("PUT", at(wallet, "/password"), {"password": "correct horse", "forgetBrowsers": True})
     assert shown["canSignIn"]
     assert last_change(program) == ("wallet.set_password", wallet, {"forgetBrowsers": True})
-    found = program.instance.read(lambda work: require_wallet(work, wallet))
+    found = program.instance.read(lambda work: owner_at(work, wallet))
     assert verify_password(found, "correct horse")
     assert program.change("DELETE", at(wallet, "/lockout")) == shown
     assert last_change(program)[0] == "wallet.unlock"
