@@ -93,7 +93,7 @@ WALLET: Final = Shape(
     Column("State", "state", "state"),
     Column("Wallet address", "wallet_address", "code", listed="in files"),
     fact("Owner", lambda one: "can sign in" if one.can_sign_in else "has no password"),
-    fact("Other wallets of its owner", "other_wallets"),
+    fact("Other wallets of its owner", lambda one: ", ".join(one.other_wallets)),
     Column("Opened (UTC)", "created_at", "time"),
     read=require_wallet,
     page="/wallets/{wallet}",

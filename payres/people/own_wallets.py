@@ -28,11 +28,18 @@ from payres.html.html import redirect
 from payres.html.language import marked
 from payres.html.sentences import problem_of
 from payres.html.sign_in import Account, csrf_token, find_account, find_session, wrong_password
-from payres.html.store.sessions import OF_OWNERS, OwnerRecord, look_at, owner_at, wallets_of
+from payres.html.store.sessions import (
+    OF_OWNERS,
+    OwnerRecord,
+    has_second_factor,
+    look_at,
+    owner_at,
+    take_over,
+    wallets_of,
+)
 from payres.html.visits import Form, own_url
 from payres.people.sessions import OWNER_SIGN_IN, OwnerVisit, wallet_path
 from payres.people.store.activity import being_sent
-from payres.people.store.owners import has_second_factor, take_over
 
 ALREADY: Final = marked("This wallet is yours already: you find it above.")
 GUARDED: Final = marked(
@@ -41,7 +48,7 @@ GUARDED: Final = marked(
 MOST_UNDER_WAY: Final = 99
 
 
-class Standing(NamedTuple):
+class Holding(NamedTuple):
     """A wallet as its owner chooses among several: what it has, how many payments are on their way, and what a bill
     takes from it; None of a bill of any amount, or where there is none."""
 
@@ -51,18 +58,18 @@ class Standing(NamedTuple):
     leaves: int | None = None
 
 
-Payers = tuple[str, Sequence[Standing]] | None
+Payers = tuple[str, Sequence[Holding]] | None
 
 
-def standings(work: Work, owner_id: int) -> Sequence[Standing]:
+def holdings(work: Work, owner_id: int) -> Sequence[Holding]:
     """All wallets of an owner."""
     return [
-        Standing(one, _free(work, one), len(being_sent(work, one.account_id, MOST_UNDER_WAY)))
+        Holding(one, _free(work, one), len(being_sent(work, one.account_id, MOST_UNDER_WAY)))
         for one in wallets_of(work, owner_id)
     ]
 
 
-def payers(work: Work, owner_id: int, url: str) -> Sequence[Standing]:
+def payers(work: Work, owner_id: int, url: str) -> Sequence[Holding]:
     """The wallets of an owner that can pay a bill of this server now. Raises InvalidReceiver if it takes no money."""
     receiver, found = open_receiver(work, url, "to"), []
     for one in wallets_of(work, owner_id):
@@ -74,7 +81,7 @@ def payers(work: Work, owner_id: int, url: str) -> Sequence[Standing]:
                 leaves = quotes.local_offer(work, one, receiver, None, None).terms.debit
             free = _free(work, one)
             if one.active and one.id != receiver.wallet.id and free >= (leaves or 1):
-                found.append(Standing(one, free, leaves=leaves))
+                found.append(Holding(one, free, leaves=leaves))
     return found
 
 
@@ -124,7 +131,7 @@ async def show(visit: OwnerVisit) -> Response:
 
 
 async def _show(visit: OwnerVisit, status: int = 200, given: str = "", **problems: str) -> Response:
-    own = await visit.read(lambda work: standings(work, visit.owner.id))
+    own = await visit.read(lambda work: holdings(work, visit.owner.id))
     done = visit.request.query_params.get("done") == "connected" and not problems
     return visit.show("wallets.html", status, own=own, given=given, problems=problems, done=done)
 

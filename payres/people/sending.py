@@ -37,7 +37,7 @@ from payres.html.store.sessions import wallets_of
 from payres.html.visits import Form
 from payres.interledger.node import node_of
 from payres.interledger.quoting import SLIPPAGE, RemoteQuotes
-from payres.people.own_wallets import Standing, payers
+from payres.people.own_wallets import Holding, payers
 from payres.people.sessions import HOME, OwnerVisit
 
 # The payment page of another payres server; its incoming payment has the same id.
@@ -405,7 +405,7 @@ async def _show_form(
     return visit.show("send.html", status, tab=HOME, wish=wish, problems=problems or {}, **await visit.read(unit))
 
 
-async def _others(visit: OwnerVisit, bill: str | None) -> Sequence[Standing]:
+async def _others(visit: OwnerVisit, bill: str | None) -> Sequence[Holding]:
     """The other wallets of the owner that can pay a bill of this server."""
     if not visit.owner.has_several or visit.context.urls.resource_id("incoming-payments", bill or "") is None:
         return []

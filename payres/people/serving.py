@@ -64,7 +64,7 @@ async def show_home(visit: OwnerVisit) -> Response:
             "balance": account.balance - account.held,
             "in_progress": under_way,
             "rows": [row for row in rows if row.newest.key not in shown][:MOVEMENTS],
-            "others": [one for one in own_wallets.standings(work, visit.owner.id) if one.wallet.id != wallet.id],
+            "others": [one for one in own_wallets.holdings(work, visit.owner.id) if one.wallet.id != wallet.id],
             "budgets": apps.budgets(work, wallet).apps[:BUDGETS],
             "address": work.urls.wallet(wallet.path),
             "pointer": work.urls.pointer(wallet.path) or work.urls.wallet(wallet.path),

@@ -276,8 +276,8 @@ def test_operator_who_was_removed_or_limited_is_so_again(
 def test_password_of_an_owner_with_several_wallets_is_listed_and_ended_once(books: Books, tmp_path: Path) -> None:
     books.write(lambda work: wallets.create_wallet(work, "a-second", "USD", 2, None, None, "alice"))
     backup = make_backup(books.path, tmp_path / "backup.db", False, NOW).path
-    for path in ("alice", "a-second"):
-        books.write(lambda work, path=path: wallets.store_password(work, path, f"newest of {path}"))
+    books.write(lambda work: wallets.store_password(work, "alice", "second of alice"))
+    books.write(lambda work: wallets.store_password(work, "a-second", "newest of a-second"))
     found = restore(books, backup, carry_over=True)
     assert [(one.kind, one.name) for one in found.ended] == [("password", "a-second")]
     passwords = "SELECT password_hash FROM owner o JOIN wallet_address w ON w.owner_id = o.id ORDER BY w.path"

@@ -2,7 +2,7 @@
 
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -19,12 +19,11 @@ from payres.core.store.migrations import schema
 from payres.core.store.rows import number
 from payres.core.store.work import Work
 from payres.html.sign_in import csrf_token, hash_password
-from payres.html.store.sessions import OWNERS, owner_at
+from payres.html.store.sessions import ENDS, OWNERS, owner_at
 from payres.operator import assets, wallets
 from payres.operator.wallets import create_wallet, require_wallet, store_password
 from payres.people.own_wallets import join
 from payres.people.serving import PLACES
-from payres.people.store.owners import ENDS
 from tests.helpers import last_segment, sign_in_token, usd
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import words_of
@@ -269,14 +268,20 @@ def connect(browser: OwnersBrowser, other: str, password: str = OTHER) -> httpx2
 
 
 def owners(payres: Instance, *paths: str) -> set[int]:
-    return {payres.read(lambda work, path=path: require_wallet(work, path).owner_id) for path in paths}
+    return set(payres.read(lambda work: [require_wallet(work, path).owner_id for path in paths]))
+
+
+def rows_of(payres: Instance, owner_id: int, tables: Sequence[str]) -> Sequence[int]:
+    """How many rows each table has of an owner."""
+    query = "SELECT count(*) FROM {} WHERE owner_id = ?"
+    return payres.read(lambda work: [number(work, query.format(one), owner_id) for one in tables])
 
 
 def test_wallets_are_brought_together_by_both_passwords(payres: Instance, ann: Several) -> None:
     other = strange_wallet(payres)
     payres.write(lambda work: create_wallet(work, f"{other}-2", "USD", 2, None, None, other))
     payres.write(lambda work: wallets.deactivate(work, f"{other}-2"))
-    old = owners(payres, other)
+    [old] = owners(payres, other)
     payres.write(lambda work: wallets.make_password_link(work, other))
     with signed_out(payres) as there:
         assert sign_in(there, other, OTHER).status_code == 303
@@ -290,16 +295,12 @@ def test_wallets_are_brought_together_by_both_passwords(payres: Instance, ann: S
         assert sign_in(there, other, OTHER).status_code == 401
         assert sign_in(there, other, PASSWORD).status_code == 303
     [owner] = owners(payres, ann.path, other, f"{other}-2")
-    assert payres.read(lambda work: OWNERS.get(work, old.copy().pop())) is None
-    for table in ENDS:
-        assert (
-            payres.read(lambda work, one=table: number(work, f"SELECT count(*) FROM {one} WHERE owner_id = ?", *old))
-            == 0
-        )
-    query = "SELECT actor, object, details FROM audit WHERE action = 'wallet.connect' ORDER BY id DESC LIMIT 2"
-    found = payres.read(lambda work: work.execute(query).fetchall())
-    assert {row[:2] for row in found} == {(f"owner:{ann.path}", other), (f"owner:{ann.path}", f"{other}-2")}
     assert owner != old
+    assert payres.read(lambda work: OWNERS.get(work, old)) is None
+    assert rows_of(payres, old, ENDS) == [0] * len(ENDS)
+    query = "SELECT actor, object FROM audit WHERE action = 'wallet.connect' ORDER BY id DESC LIMIT 2"
+    found = payres.read(lambda work: work.execute(query).fetchall())
+    assert set(found) == {(f"owner:{ann.path}", other), (f"owner:{ann.path}", f"{other}-2")}
 
 
 def protect(payres: Instance, path: str, statement: str) -> None:
@@ -330,9 +331,7 @@ def test_second_factor_of_the_visitor_stays(payres: Instance, ann: Several) -> N
     protect(payres, other, CODES.format("NULL"))  # one that was never confirmed guards nothing
     assert connect(ann, other).status_code == 303
     [owner] = owners(payres, ann.path, other)
-    for table in ("totp", "passkey"):
-        query = f"SELECT count(*) FROM {table} WHERE owner_id = ?"
-        assert payres.read(lambda work, query=query: number(work, query, owner)) == 1
+    assert rows_of(payres, owner, ["totp", "passkey"]) == [1, 1]
 
 
 def test_wallet_that_cannot_be_connected_says_why(payres: Instance, ann: Several) -> None:

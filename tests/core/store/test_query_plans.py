@@ -33,7 +33,7 @@ WITH_QUERIES = {
     "html": ("sessions",),
     "webhooks": ("webhooks",),
     "operator": ("entries", "operators", "search"),
-    "people": ("activity", "owners"),
+    "people": ("activity",),
 }
 MODULES = [import_module(f"payres.{part}.store.{name}") for part, names in WITH_QUERIES.items() for name in names]
 NEWEST = PageQuery(5)
