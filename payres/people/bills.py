@@ -1,6 +1,7 @@
 """The payment page of a local incoming payment, for everyone who has its link, and the view of one on all pages.
 
-It shows no more than the public incoming payment, and not who has paid.
+It shows no more than the public incoming payment, and not who has paid; and to an owner who is signed in, the wallets
+that can pay it.
 """
 
 import re
@@ -173,7 +174,7 @@ async def answer_bill(request: Request) -> Response:
         return show(request, bill, payers=payers)
     if request.method != "POST":
         raise MethodNotAllowed(PAGE_METHODS)
-    return await _begin(request, bill, await read_form(request))
+    return await _begin(request, bill, payers, await read_form(request))
 
 
 async def answer_return(request: Request) -> Response:
@@ -197,7 +198,7 @@ async def answer_return(request: Request) -> Response:
     return _show(request, back, _word(back.found, context.clock.now()))
 
 
-async def _begin(request: Request, bill: Bill, form: Mapping[str, str]) -> Response:
+async def _begin(request: Request, bill: Bill, payers: Payers, form: Mapping[str, str]) -> Response:
     """Redirects the payer to their wallet, or shows the problem at the field."""
     context, language, browser, host = context_of(request), language_of(request), form_secret(request), ""
     try:
@@ -224,7 +225,7 @@ async def _begin(request: Request, bill: Bill, form: Mapping[str, str]) -> Respo
         noted = note_error(request, error)
         sentence, status = PROBLEMS.get(noted.details.get("reason", "")), noted.status
         problems = {"payer": language.say(sentence, host=host)} if sentence else {"": problem_of(language, noted)}
-    return show(request, bill, problems, form, status)
+    return show(request, bill, problems, form, status, payers)
 
 
 def _word(found: BillCheckout, now: int) -> str:

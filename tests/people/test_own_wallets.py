@@ -175,8 +175,8 @@ def test_bill_is_paid_from_the_wallet_that_is_chosen(payres: Instance, ann: Seve
     for wallet in (ann.path, ann.household):
         assert f"{wallet} " not in ann.words("/account/activity")
     words = ann.words(page)
-    assert "Pay from A Ann USD 11.00 leaves it USD 100.00 H Household USD 11.00 leaves it USD 50.00" in words
-    assert "P Pottery EUR 10.00 leaves it EUR 20.00" in words
+    assert "Pay from A Ann pays USD 11.00 USD 100.00 H Household pays USD 11.00 USD 50.00" in words
+    assert "P Pottery pays EUR 10.00 EUR 20.00" in words
     assert "I have a wallet at" not in words
     token = re.findall(r'action="(/account/send[^"]*)".*?\n.*?name="csrf" value="([^"]*)"', ann.http.get(page).text)
     assert token == [(send, csrf_token(ann.http.cookies["payres_session"]))]
@@ -186,7 +186,7 @@ def test_bill_is_paid_from_the_wallet_that_is_chosen(payres: Instance, ann: Seve
     words = ann.words(price)
     assert "Send EUR 10.00 to" in words
     assert "From Pottery" in words
-    assert "Pay from another wallet A Ann USD 11.00 leaves it USD 100.00" in words
+    assert "Pay from another wallet A Ann pays USD 11.00 USD 100.00" in words
     assert ann.send(price, "send", csrf=f"{token[0][1]}.{ann.pottery}").status_code == 303
     assert payres.balance(ann.pottery) == "10.00"
 
@@ -195,10 +195,10 @@ def test_bill_offers_only_what_fits(payres: Instance, ann: Several) -> None:
     page = f"/pay/{last_segment(bill(payres, 3000))}"
     assert "Pottery" not in ann.words(page)
     payres.write(lambda work: wallets.deactivate(work, ann.household))
-    assert "leaves it" not in ann.words(page), "there is nothing to choose"
+    assert "pays" not in ann.words(page), "there is nothing to choose"
     too_much = bill(payres, 7000)
     ann.look_at(ann.pottery)
-    assert "Pay from another wallet A Ann USD 70.00 leaves it" in ann.words("/account/send", 403, bill=too_much)
+    assert "Pay from another wallet A Ann pays USD 70.00" in ann.words("/account/send", 403, bill=too_much)
     ann.look_at(ann.path)
     assert f"Pay from A Ann {ann.path} USD 100.00" in ann.words(f"/pay/{last_segment(bill(payres, None))}"), (
         "any amount"
@@ -206,10 +206,10 @@ def test_bill_offers_only_what_fits(payres: Instance, ann: Several) -> None:
     own = bill(payres, 100, ann.path)
     payres.write(lambda work: wallets.activate(work, ann.household))
     words = ann.words(f"/pay/{last_segment(own)}")
-    assert "Household USD 1.00 leaves it" in words
-    assert "Ann USD 1.00 leaves it" not in words
+    assert "Household pays USD 1.00" in words
+    assert "Ann pays USD 1.00" not in words
     with signed_out(payres) as http:
-        assert "leaves it" not in words_of(http.get(page))
+        assert "pays" not in words_of(http.get(page))
 
 
 def test_consent_is_for_the_wallet_that_is_asked_for(payres: Instance, ann: Several) -> None:
