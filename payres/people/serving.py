@@ -17,7 +17,19 @@ from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
 from payres.html.html import language_of, load_templates, qr_code, render, serve_page
 from payres.html.visits import Form, choose_zone
-from payres.people import activity, apps, bills, consent, keys, own_wallets, payments, requests, sending, settings
+from payres.people import (
+    activity,
+    apps,
+    bills,
+    consent,
+    keys,
+    own_wallets,
+    payments,
+    requests,
+    sending,
+    settings,
+    webhooks,
+)
 from payres.people.activity import Reader, Wanted
 from payres.people.sessions import HOME, OWNER_SIGN_IN, Act, OwnerVisit, Page
 
@@ -94,6 +106,17 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/send/{quote}": Place(sending.show_price, {"send": sending.confirm, "again": sending.ask_again}),
     "/account/payments/{payment}": Place(payments.show),
     "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": keys.revoke}),
+    "/settings/webhooks": Place(webhooks.show, {"add": webhooks.add}),
+    "/settings/webhooks/{id}": Place(
+        webhooks.show_one,
+        {
+            "test": webhooks.send_test,
+            "pause": webhooks.pause,
+            "resume": webhooks.resume,
+            "rotate": webhooks.rotate,
+            "remove": webhooks.remove,
+        },
+    ),
     "/settings": Place(
         settings.show,
         {
