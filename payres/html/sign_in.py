@@ -393,8 +393,8 @@ def csrf_token(session: str) -> str:
 
 
 def check_csrf(session: str, token: str) -> None:
-    """Raises InsufficientAccess if the token is not of this session."""
-    if not hmac.compare_digest(csrf_token(session).encode(), token.encode()):
+    """Raises InsufficientAccess if the token is not of this session; what follows a period in it is not checked."""
+    if not hmac.compare_digest(csrf_token(session).encode(), token.partition(".")[0].encode()):
         raise InsufficientAccess(
             "This form belongs to an earlier visit, or your browser takes no cookies. Nothing was done; try again",
             reason="csrf",

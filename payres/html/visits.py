@@ -172,8 +172,7 @@ class SignIn(ABC, Generic[V]):
             response = self.show_sign_in(request, noted, name)
             response.headers.update(noted.headers)
             return response
-        query = request.scope["query_string"]
-        response = redirect((request.scope["raw_path"] + (b"?" + query if query else b"")).decode("ascii"))
+        response = redirect(own_url(request))
         set_signed_in(request, response, signed_in, self.cookies)
         return response
 
@@ -185,6 +184,13 @@ class SignIn(ABC, Generic[V]):
         response = redirect(self.outside)
         set_signed_out(visit.request, response, self.cookies)
         return response
+
+
+def own_url(request: Request) -> str:
+    """The path of a page with its query."""
+    query: bytes = request.scope["query_string"]
+    found: bytes = request.scope["raw_path"] + (b"?" + query if query else b"")
+    return found.decode("ascii")
 
 
 async def choose_zone(visit: Visit, form: Form, after: str) -> Response:

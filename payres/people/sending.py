@@ -33,9 +33,11 @@ from payres.html.forms import typed_url
 from payres.html.html import redirect
 from payres.html.language import Mistyped, marked, typed_amount
 from payres.html.sentences import is_short, problem_of
+from payres.html.store.sessions import wallets_of
 from payres.html.visits import Form
 from payres.interledger.node import node_of
 from payres.interledger.quoting import SLIPPAGE, RemoteQuotes
+from payres.people.own_wallets import Holding, payers
 from payres.people.sessions import HOME, OwnerVisit
 from payres.people.store.remote_bills import BILL
 
@@ -340,7 +342,7 @@ async def ask(visit: OwnerVisit, form: Form) -> Response:
 async def show_price(visit: OwnerVisit) -> Response:
     """GET /account/send/{quote}: the price, or a redirect to its payment."""
     price = await _find_price(visit, visit.segments["quote"])
-    return redirect(payment_path(price.payment_id)) if price.payment_id else _show_price(visit, price)
+    return redirect(payment_path(price.payment_id)) if price.payment_id else await _show_price(visit, price)
 
 
 async def ask_again(visit: OwnerVisit, _: Form) -> Response:
@@ -356,7 +358,7 @@ async def confirm(visit: OwnerVisit, _: Form) -> Response:
         payment_id = await visit.write(partial(confirm_payment, wallet=visit.wallet, quote_id=quote_id))
     except DomainError as error:
         price = await _find_price(visit, quote_id)
-        return _show_price(visit, price, note_error(visit.request, error))
+        return await _show_price(visit, price, note_error(visit.request, error))
     node_of(visit.context).payments.wake()
     return redirect(payment_path(payment_id))
 
@@ -392,7 +394,7 @@ async def _ask_price(visit: OwnerVisit, wish: Wish) -> Response:
         noted = note_error(visit.request, error)
         free = await visit.read(partial(wallet_free_balance, wallet=payer))
         if payee and payee.remaining is not None and noted.details.get("reason") == "wallet" and not wish.amount:
-            return _show_lack(visit, wish, payee, free, noted)
+            return await _show_lack(visit, wish, payee, free, noted)
         field, said = said_at_field(visit, noted, wish, payee.asset if payee else payer.asset, free)
         return await _show_form(visit, wish, {field: said}, noted.status)
     return redirect(f"/account/send/{quote_id}")
@@ -413,16 +415,30 @@ def missing_input(visit: OwnerVisit, wish: Wish) -> Mapping[str, str]:
 async def _show_form(
     visit: OwnerVisit, wish: Wish, problems: Mapping[str, str] | None = None, status: int = 200
 ) -> Response:
-    def unit(work: Work) -> tuple[int, Sequence[KeptWish]]:
-        return wallet_free_balance(work, visit.wallet), paid_before(work, visit.wallet)
+    def unit(work: Work) -> dict[str, Any]:
+        paid, urls = paid_before(work, visit.wallet), work.urls
+        own = {urls.wallet(one.path): one for one in wallets_of(work, visit.owner.id) if one.id != visit.wallet.id}
+        return {
+            "free": wallet_free_balance(work, visit.wallet),
+            "own": [(one.name, visible_url(url), url) for url, one in own.items() if one.active],
+            "before": [(one.called, visible_url(one.address), one.address) for one in paid if one.address not in own],
+        }
 
-    free, before = await visit.read(unit)
-    latest = [(one.called, visible_url(one.address), one.address) for one in before]
-    problems = problems or {}
-    return visit.show("send.html", status, tab=HOME, wish=wish, problems=problems, free=free, before=latest)
+    return visit.show("send.html", status, tab=HOME, wish=wish, problems=problems or {}, **await visit.read(unit))
 
 
-def _show_lack(visit: OwnerVisit, wish: Wish, payee: Payee, free: int, error: DomainError) -> Response:
+async def _others(visit: OwnerVisit, bill: str | None) -> Sequence[Holding]:
+    """The other wallets of the owner that can pay a bill of this server."""
+    if not visit.owner.has_several or visit.context.urls.resource_id("incoming-payments", bill or "") is None:
+        return []
+    try:
+        found = await visit.read(lambda work: payers(work, visit.owner.id, bill or ""))
+    except DomainError:  # it takes no more money
+        return []
+    return [one for one in found if one.wallet.id != visit.wallet.id]
+
+
+async def _show_lack(visit: OwnerVisit, wish: Wish, payee: Payee, free: int, error: DomainError) -> Response:
     """The page of a bill for which the wallet has too little."""
     return visit.show(
         "lack.html",
@@ -430,6 +446,8 @@ def _show_lack(visit: OwnerVisit, wish: Wish, payee: Payee, free: int, error: Do
         tab=HOME,
         wish=wish,
         whole=payee.remaining,
+        bill=payee.bill,
+        others=await _others(visit, payee.bill),
         asset=payee.asset,
         purpose=payee.purpose,
         lack=int(error.details["needed"]) - free,
@@ -439,7 +457,7 @@ def _show_lack(visit: OwnerVisit, wish: Wish, payee: Payee, free: int, error: Do
     )
 
 
-def _show_price(visit: OwnerVisit, price: Price, error: DomainError | None = None) -> Response:
+async def _show_price(visit: OwnerVisit, price: Price, error: DomainError | None = None) -> Response:
     """The price, or why it cannot be paid now."""
     terms, own = price.quote.terms, visit.wallet.asset
     is_over = visit.language.now >= price.quote.expires_at
@@ -449,6 +467,7 @@ def _show_price(visit: OwnerVisit, price: Price, error: DomainError | None = Non
         "price.html",
         200 if error is None else error.status,
         price=price,
+        others=await _others(visit, terms.receiver) if price.wish.is_bill else [],
         terms=terms,
         problem=problem,
         is_over=is_over,

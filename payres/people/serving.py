@@ -17,7 +17,20 @@ from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
 from payres.html.html import language_of, load_templates, qr_code, render, serve_page
 from payres.html.visits import Form, choose_zone
-from payres.people import activity, apps, bills, consent, keys, orders, payments, requests, sending, settings, webhooks
+from payres.people import (
+    activity,
+    apps,
+    bills,
+    consent,
+    keys,
+    orders,
+    own_wallets,
+    payments,
+    requests,
+    sending,
+    settings,
+    webhooks,
+)
 from payres.people.activity import Reader, Wanted
 from payres.people.sessions import HOME, OWNER_SIGN_IN, Act, OwnerVisit, Page
 
@@ -65,6 +78,7 @@ async def show_home(visit: OwnerVisit) -> Response:
             "in_progress": under_way,
             "rows": [row for row in rows if row.newest.key not in shown][:MOVEMENTS],
             "coming": orders.coming_up(work, wallet),
+            "others": [one for one in own_wallets.holdings(work, visit.owner.id) if one.wallet.id != wallet.id],
             "budgets": apps.budgets(work, wallet).apps[:BUDGETS],
             "address": work.urls.wallet(wallet.path),
             "pointer": work.urls.pointer(wallet.path) or work.urls.wallet(wallet.path),
@@ -119,6 +133,7 @@ PLACES: Final[Mapping[str, Place]] = {
         },
     ),
     "/settings/password": Place(settings.show_password, {"change": settings.change}),
+    "/settings/wallets": Place(own_wallets.show, {"connect": own_wallets.connect}),
     "/settings/receive": Place(settings.show_receiving),
 }
 
@@ -151,7 +166,12 @@ async def _answer(request: Request, place: Place) -> Response:
 
 
 async def _carry_out(visit: OwnerVisit, form: Form, place: Place) -> Response:
+    """Carries out a form, if the wallet that it names is the one that is shown: in another tab it may be another."""
     choice = form.get("choice", "")
+    if choice == "switch":
+        return await own_wallets.switch(visit, form)
     if choice not in place.acts:
         raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
+    if form["csrf"] != visit.csrf:
+        return await own_wallets.refuse(visit, form["csrf"].partition(".")[2])
     return await place.acts[choice](visit, form)

@@ -105,6 +105,11 @@ class OwnerVisit(Visit, frozen=True):
     wallet: WalletRecord
     language: Language
 
+    @property
+    def csrf(self) -> str:
+        """The token of every form, which names the wallet that the form is of."""
+        return f"{csrf_token(self.session)}.{self.wallet.path}"
+
     def show(
         self, template: str, status: int = 200, *, tab: str = "", refresh: int | None = None, **values: Any
     ) -> Response:
@@ -113,7 +118,8 @@ class OwnerVisit(Visit, frozen=True):
         `tab` is the path of its tab; without one the layout is one narrow column. The page refreshes after `refresh`
         seconds.
         """
-        common = {"wallet": self.wallet, "name": self.wallet.name, "csrf": csrf_token(self.session), "tab": tab}
+        common = {"wallet": self.wallet, "name": self.wallet.name, "csrf": self.csrf, "tab": tab}
+        common |= {"has_several": self.owner.has_several}
         response = render(self.request, f"account/{template}", common | values, status)
         if refresh is not None:
             response.headers["Refresh"] = str(refresh)
@@ -176,6 +182,7 @@ class OwnerSignIn(SignIn[OwnerVisit]):
             note_error(request, error)
         values = {
             "name": None if isinstance(error, NotFound) or account is None else account.name,
+            "names": account.names if account else (),
             "problems": new_password_problems(language_of(request), error) if error else {},
             "least": MIN_PASSWORD_LENGTH,
         }

@@ -71,7 +71,7 @@ async def show_password(visit: OwnerVisit) -> Response:
 
 
 def _show_password(visit: OwnerVisit, problems: Mapping[str, str], status: int) -> Response:
-    return visit.show("password.html", status, problems=problems, least=MIN_PASSWORD_LENGTH)
+    return visit.show("password.html", status, problems=problems, least=MIN_PASSWORD_LENGTH, names=visit.owner.names)
 
 
 async def change(visit: OwnerVisit, form: Form) -> Response:

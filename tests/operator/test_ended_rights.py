@@ -19,10 +19,11 @@ from payres.core.store.copies import side_file
 from payres.core.store.grants import GrantRecord
 from payres.core.store.work import Work
 from payres.html.sign_in import Browser, follow_link, open_session
-from payres.html.store.sessions import OF_OWNERS, owner_of
+from payres.html.store.sessions import OF_OWNERS, owner_at, owner_of
 from payres.operator import api_keys, ended_rights, grants, keys, operators, peers, wallets, webhooks
 from payres.operator.backups import BackupError, Comparison, make_backup, restore_backup
 from payres.operator.store.operators import OF_OPERATORS
+from payres.people.own_wallets import join
 from tests.helpers import new_jwk
 from tests.versions import make_newest
 from tests.works import NOW, InSteps, add_usd_peer, issued_grant, work_at
@@ -270,3 +271,30 @@ def test_operator_who_was_removed_or_limited_is_so_again(
     books.write(end)
     restore(books, backup, carry_over=True)
     assert books.rows("SELECT name, role, password_hash FROM operator") == operators_after
+
+
+def test_password_of_an_owner_with_several_wallets_is_listed_and_ended_once(books: Books, tmp_path: Path) -> None:
+    books.write(lambda work: wallets.create_wallet(work, "a-second", "USD", 2, None, None, "alice"))
+    backup = make_backup(books.path, tmp_path / "backup.db", False, NOW).path
+    books.write(lambda work: wallets.store_password(work, "alice", "second of alice"))
+    books.write(lambda work: wallets.store_password(work, "a-second", "newest of a-second"))
+    found = restore(books, backup, carry_over=True)
+    assert [(one.kind, one.name) for one in found.ended] == [("password", "a-second")]
+    passwords = "SELECT password_hash FROM owner o JOIN wallet_address w ON w.owner_id = o.id ORDER BY w.path"
+    assert books.rows(passwords) == [("newest of a-second",), ("newest of a-second",), ("first of bob",)]
+
+
+def test_password_that_ended_with_its_owner_is_not_valid_again(books: Books, backup: Path) -> None:
+    """Bob's wallet was connected to Alice's, who changed the password then: the restored owners are two again."""
+
+    def unit(work: Work) -> None:
+        alice, bob = owner_at(work, "alice"), owner_at(work, "bob")
+        assert alice is not None
+        assert bob is not None
+        join(work, alice, "bob", bob)
+        wallets.store_password(work, "alice", "second of alice")
+
+    books.write(unit)
+    found = restore(books, backup, carry_over=True)
+    assert [(one.kind, one.name) for one in found.ended] == [("password", "alice"), ("password", "bob")]
+    assert books.rows("SELECT DISTINCT password_hash FROM owner") == [("second of alice",)]

@@ -165,6 +165,11 @@ CASES: Final = (
         lambda new: {"path": new.unused(), "asset_code": "USD", "asset_scale": 2},
         "wallet.create",
     ),
+    Case(
+        "wallets.open_wallet",
+        lambda new: {"path": new.unused(), "asset_code": "USD", "asset_scale": 2, "owner": new.wallet()},
+        "wallet.create",
+    ),
     Case("wallets.rename", lambda new: {"wallet": new.wallet(), "public_name": "Ann"}, "wallet.rename"),
     Case("wallets.show_wallet", lambda new: {"wallet": new.wallet()}),
     Case("wallets.deposit", lambda new: _moved(new, "5.00"), "wallet.deposit"),

@@ -4,14 +4,17 @@ The accounts are of two kinds. A row has one column set, that of its kind, so a 
 other.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, lasts
 from payres.core.protocol.limits import KNOWN_BROWSER_DAYS, MAX_KNOWN_BROWSERS
+from payres.core.protocol.visible import visible_name
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table, insert_row, number
+from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Transaction
 
 BROWSER_LIFETIME: Final = KNOWN_BROWSER_DAYS * DAY
@@ -20,7 +23,8 @@ BROWSERS = Rule("known_browser", "expires_at", "id_hash")
 
 
 class OwnerRecord(msgspec.Struct, frozen=True):
-    """The owner of a wallet: the first of several, unless another was asked for. `name` is the path of the first.
+    """The owner of a wallet: the first of several, unless another was asked for. `name` is the path of the first;
+    `called` has a line for each wallet, its public name or else its path.
 
     Wrong passwords before unlocked_at no longer count.
     """
@@ -30,6 +34,16 @@ class OwnerRecord(msgspec.Struct, frozen=True):
     wallet_id: int
     password_hash: str | None
     unlocked_at: int | None = None
+    called: str = ""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """What the wallets are called, made safe to show."""
+        return [visible_name(one, None) or self.name for one in self.called.split("\n")]
+
+    @property
+    def has_several(self) -> bool:
+        return "\n" in self.called
 
     @property
     def actor(self) -> str:
@@ -65,6 +79,8 @@ OWNERS = Table(
     prefix="o.",
     name="(SELECT path FROM wallet_address WHERE owner_id = o.id ORDER BY id LIMIT 1)",
     wallet_id="w.id",
+    called="(SELECT group_concat(coalesce(nullif(public_name, ''), path), char(10)) FROM"
+    " (SELECT public_name, path FROM wallet_address WHERE owner_id = o.id ORDER BY id))",
 )
 OF_OWNERS: Final = Kind("wallet", OWNERS, "owner_id", 15 * MINUTE, 12 * HOUR, HOUR, "payres wallet reset-link")
 
@@ -79,6 +95,11 @@ def owner_of(tx: Transaction, wallet_id: int) -> OwnerRecord:
     owner = OWNERS.find(tx, "WHERE w.id = ?", wallet_id)
     assert owner is not None, "every wallet has an owner"
     return owner
+
+
+def wallets_of(tx: Transaction, owner_id: int) -> Sequence[WalletRecord]:
+    """The wallets of an owner, oldest first."""
+    return WALLETS.list(tx, "WHERE w.owner_id = ? ORDER BY w.id", owner_id)
 
 
 def insert_session(
@@ -102,6 +123,13 @@ def extend_session(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> Non
     """Makes a session last as long as a new one from now on."""
     extended = f"UPDATE session SET expires_at = ? WHERE id_hash = ? AND {kind.column} IS NOT NULL"
     tx.execute(extended, (now + kind.lifetime, id_hash))
+
+
+def look_at(tx: Transaction, id_hash: bytes, wallet_id: int) -> None:
+    """Makes the owner of a session look at another wallet."""
+    tx.execute(
+        "UPDATE session SET wallet_address_id = ? WHERE id_hash = ? AND owner_id IS NOT NULL", (wallet_id, id_hash)
+    )
 
 
 def delete_session(tx: Transaction, kind: Kind, id_hash: bytes) -> None:
@@ -165,3 +193,24 @@ def end_all(tx: Transaction) -> None:
     """Signs everybody out, and ends every link that sets a password."""
     tx.execute("DELETE FROM session")
     tx.execute("DELETE FROM password_link")
+
+
+# What an owner has besides wallets, and ends with the owner.
+ENDS: Final = (
+    *("session", "known_browser", "password_link", "half_sign_in"),
+    *("totp", "recovery_code", "passkey", "factor_removal", "sign_in"),
+)
+
+
+def has_second_factor(tx: Transaction, owner_id: int) -> bool:
+    """Whether an owner signs in with more than a password."""
+    codes = number(tx, "SELECT count(*) FROM totp WHERE owner_id = ? AND confirmed_at IS NOT NULL", owner_id)
+    return bool(codes or number(tx, "SELECT count(*) FROM passkey WHERE owner_id = ?", owner_id))
+
+
+def take_over(tx: Transaction, owner_id: int, other_id: int) -> None:
+    """Gives the wallets of the other to the owner, and deletes the other with all that signs in to it."""
+    tx.execute("UPDATE wallet_address SET owner_id = ? WHERE owner_id = ?", (owner_id, other_id))
+    for table in ENDS:
+        tx.execute(f"DELETE FROM {table} WHERE owner_id = ?", (other_id,))
+    tx.execute("DELETE FROM owner WHERE id = ?", (other_id,))
