@@ -20,6 +20,7 @@ MAX_CORE_LINES = 14_000
 SHORT_MODULES = {
     "payres/__main__.py",
     "payres/application.py",
+    "payres/cli/mail.py",
     "payres/cli/manual.py",
     "payres/cli/payment.py",
     "payres/cli/peer.py",
@@ -34,7 +35,6 @@ SHORT_MODULES = {
     "payres/interledger/client_transport.py",
     "payres/openapi/part.py",
     "payres/operator/volume.py",
-    "payres/people/part.py",
     "payres/people/checkout_worker.py",
     "payres/people/services.py",
     "payres/testing/clock.py",
@@ -56,6 +56,7 @@ THREADS = {
     "payres/html/sign_in.py": "the slots of PasswordGate, with threads of its own",
     "payres/core/store/database.py": "one batch of a lane at a time, on the lane's own thread",
     "payres/operator/api.py": "the document, which is cached",
+    "payres/people/mail.py": "one mail at a time, on a thread of its own",
     "payres/core/http/routing.py": "imports, under a lock",
     "payres/openapi/part.py": "the document, which is cached",
     "payres/operator/kept_backups.py": "one backup at a time, under a slot",

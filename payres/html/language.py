@@ -324,7 +324,7 @@ NAMES: Final = frozenset(f"{region}/{place}" for region, places in ZONES.items()
 
 def zone_of(request: Request) -> tzinfo:
     """The reader's time zone."""
-    return _zone(chosen(request) or context_of(request).settings.time_zone)
+    return named_zone(chosen(request) or context_of(request).settings.time_zone)
 
 
 def chosen(request: Request) -> str:
@@ -347,12 +347,12 @@ def clocks(now: int) -> Mapping[str, Sequence[tuple[str, str, str]]]:
 
 def _clock(name: str, now: int) -> tuple[str, str, str]:
     place = name.rpartition("/")[2].replace("_", " ")
-    return name, place, f"{datetime.fromtimestamp(now // SECOND, _zone(name)):%H:%M}"
+    return name, place, f"{datetime.fromtimestamp(now // SECOND, named_zone(name)):%H:%M}"
 
 
 @lru_cache
-def _zone(name: str) -> tzinfo:
-    """UTC if the machine does not know the zone."""
+def named_zone(name: str) -> tzinfo:
+    """The zone with this name; UTC if the machine does not know it."""
     with suppress(OSError, ValueError, KeyError):
         return ZoneInfo(name)
     return UTC

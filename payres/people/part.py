@@ -15,8 +15,11 @@ from payres.core.http.routing import LateRoutes, Route
 from payres.core.http.serving import Background, Opening, Part
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.urls import PAGE_ROOTS
+from payres.html.notices import SECRET
 from payres.html.sign_in import SignInGuard
+from payres.html.store import mail
 from payres.people.checkout_worker import CheckoutWorker
+from payres.people.mail import MailWorker
 from payres.people.services import PeopleServices
 
 if TYPE_CHECKING:
@@ -43,12 +46,18 @@ class _Pages:
 
 
 async def _open(opening: Opening) -> None:
+    settings = opening.environment.settings
+    if not settings.read_only and bool(settings.smtp_host) != await opening.database.read(mail.is_on):
+        await opening.secret(SECRET)
+        await opening.database.write(partial(mail.turn, on=bool(settings.smtp_host)))
     opening.parts[PeopleServices] = PeopleServices(opening.parts[SignInGuard])
     opening.pages = _Pages()
 
 
 def _workers(context: Context, _: Opening) -> Iterator[Background]:
     yield CheckoutWorker(context.database, context.clock, partial(_checkout_desk, context)).run()
+    if context.settings.smtp_host:
+        yield MailWorker(context).run()
 
 
 def _checkout_desk(context: Context) -> "Desk":
@@ -63,4 +72,10 @@ def _late_routes() -> Sequence[Route]:
     return page_routes()
 
 
-PEOPLE: Final = Part("people", open=_open, workers=_workers, late=LateRoutes(_late_routes, PAGE_ROOTS))
+PEOPLE: Final = Part(
+    "people",
+    open=_open,
+    workers=_workers,
+    release=mail.release_events,
+    late=LateRoutes(_late_routes, PAGE_ROOTS),
+)
