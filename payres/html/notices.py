@@ -55,10 +55,11 @@ def notify_of_app(work: Work, kind: str, grant: GrantRecord) -> None:
     notify(work, WALLETS.by_id(work, wallet_id).owner_id, kind, app=app, host=host)
 
 
-def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str) -> None:
-    """Adds an item to the mail of this kind about a wallet that waits; else to a new one, an hour after the last."""
+def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str, at: int) -> None:
+    """Adds what happened `at` a time to the mail of this kind about a wallet that waits; else to a new one, an hour
+    after the last."""
     address, rate = ADDRESSES.get(work, owner_id), mail.rates(work, owner_id).get(kind, "once")
-    if address is None or address.confirmed_at is None or rate == "off":
+    if address is None or address.confirmed_at is None or at <= address.confirmed_at or rate == "off":
         return
     prefix = f"{kind}:{wallet_id}"
     last = mail.last_with_key(work, prefix)

@@ -18,6 +18,7 @@ from payres.core.protocol.clock import SECOND
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Environment, Work
+from payres.html.html import brand_of
 from payres.html.language import Language, marked, named_zone, preferred
 from payres.html.notices import GATHERED, stop_token
 from payres.html.store.mail import ADDRESSES, MailRecord
@@ -128,7 +129,7 @@ def message_of(work: Work, record: MailRecord) -> EmailMessage | None:
 def envelope(work: Work | Environment, to: str, letter: Letter, now: int) -> EmailMessage:
     """A message to an address. Raises ValueError for an invalid header."""
     found, settings = EmailMessage(policy=SMTP), work.settings
-    found["From"] = formataddr((settings.name or work.urls.host, settings.mail_from))
+    found["From"] = formataddr((brand_of(settings).name, settings.mail_from))
     found["To"], found["Subject"] = to, letter.subject
     found["Date"] = format_datetime(datetime.fromtimestamp(now // SECOND, UTC))
     found["Auto-Submitted"] = "auto-generated"
@@ -176,7 +177,9 @@ def _gathered(work: Work, record: MailRecord, language: Language) -> Letter | No
         )
         paragraphs.append(language.say("These are the last ones; there were more."))
         if is_money:
-            total = statement(work, ACCOUNTS.by_id(work, wallet.account_id), record.data["since"], work.now).credits
+            total = statement(
+                work, ACCOUNTS.by_id(work, wallet.account_id), record.data["since"] + 1, work.now + 1
+            ).credits
             since = _moment(language, record.data["since"])
             in_all = marked("{amount} came in all, since {since}.")
             paragraphs.append(language.say(in_all, amount=_money(language, total, wallet), since=since))
@@ -240,4 +243,5 @@ def _moment(language: Language, moment: int) -> str:
 
 
 def _operator(work: Work) -> str:
-    return work.settings.name or work.urls.host
+    """As on pages."""
+    return brand_of(work.settings).name

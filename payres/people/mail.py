@@ -196,7 +196,8 @@ def _tell(work: Work, event: EventRecord) -> None:
     wallet, item = WALLETS.by_id(work, event.wallet_address_id or 0), event.subject
     if item is None:  # no payment, but a deposit
         item = f"{event.sequence}:{msgspec.json.decode(event.data, type=WalletEvent).amount.value}"
-    gather(work, wallet.owner_id, "failed" if event.type == "outgoing_payment.failed" else "money", wallet.id, item)
+    kind = "failed" if event.type == "outgoing_payment.failed" else "money"
+    gather(work, wallet.owner_id, kind, wallet.id, item, event.created_at)
 
 
 def store_outcome(work: Work, record: MailRecord, outcome: MailAnswer, now: int) -> None:
