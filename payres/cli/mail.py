@@ -16,7 +16,7 @@ def mail() -> None:
 @click.argument("address")
 @with_session
 def test(session: Session, address: str) -> None:
-    """Send a mail to an address now, and print what the mail server answers.
+    """Send a mail to an address, and show the server's answer.
 
     It uses the settings smtp_host and so on; no server has to run.
     """

@@ -40,7 +40,7 @@ def notify(work: Work, owner_id: int, kind: str, /, key: str | None = None, **da
     """Tells an owner what this unit does, if there is a confirmed address. `people/letters.py` has the kinds and what
     they say of the data. With a `key`, there is at most one mail."""
     address = ADDRESSES.get(work, owner_id)
-    if address is None or address.email is None or not mail.is_on(work):
+    if address is None or address.email is None or mail.cursor(work) is None:
         return
     if mail.rates(work, owner_id).get(kind) != "off":
         mail.insert_mail(work, address, kind, data, key)
@@ -161,7 +161,7 @@ def _check_asked(work: Work, owner_id: int, kind: str) -> None:
 
 
 def _tell_of_change(work: Work, before: AddressRecord) -> None:
-    if before.email is not None and mail.is_on(work):
+    if before.email is not None and mail.cursor(work) is not None:
         mail.insert_mail(work, before, "email_changed", {})
 
 

@@ -20,7 +20,7 @@ from payres.core.process.settings import Settings
 from payres.core.process.worker import Worker
 from payres.core.protocol.clock import DAY, HOUR, MINUTE
 from payres.core.protocol.event_types import WalletEvent
-from payres.core.store.events import EventRecord
+from payres.core.store.events import EventRecord, last_sequence
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.html.notices import gather
@@ -144,12 +144,8 @@ class MailWorker:
 
     async def _gather(self) -> None:
         """Makes mails of the events since the last time."""
-        seen = EVENTS_AT_ONCE
-        while seen == EVENTS_AT_ONCE:
-            before = await self._database.read(lambda work: mail.events_for_owners(work, 1)[0])
-            if not before:
-                return
-            seen = await self._database.write(tell_of_events) - before + 1
+        while await self._database.read(lambda work: last_sequence(work) > (mail.cursor(work) or 0)):
+            await self._database.write(tell_of_events)
 
     async def _attempt(self, record: MailRecord) -> bool:
         """Sends a mail. False if the server could not be used."""
@@ -182,14 +178,14 @@ class MailWorker:
             post.abort()
 
 
-def tell_of_events(work: Work) -> int:
-    """Adds the next events to owners' mails. Returns the last of them."""
-    last, events = mail.events_for_owners(work, EVENTS_AT_ONCE)
-    for event in events:
+def tell_of_events(work: Work) -> None:
+    """Adds the next events to owners' mails."""
+    after = mail.cursor(work) or 0
+    last = min(last_sequence(work), after + EVENTS_AT_ONCE)
+    for event in mail.events_for_owners(work, after, last):
         if work.now - event.created_at < TOO_OLD:
             _tell(work, event)
     mail.set_cursor(work, last)
-    return last
 
 
 def _tell(work: Work, event: EventRecord) -> None:

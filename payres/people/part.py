@@ -47,7 +47,7 @@ class _Pages:
 
 async def _open(opening: Opening) -> None:
     settings = opening.environment.settings
-    if not settings.read_only and bool(settings.smtp_host) != await opening.database.read(mail.is_on):
+    if not settings.read_only and bool(settings.smtp_host) == (await opening.database.read(mail.cursor) is None):
         await opening.secret(SECRET)
         await opening.database.write(partial(mail.turn, on=bool(settings.smtp_host)))
     opening.parts[PeopleServices] = PeopleServices(opening.parts[SignInGuard])

@@ -10,7 +10,7 @@ import pytest
 from payres.html import notices
 from payres.html.store import mail
 from payres.html.store.mail import ADDRESSES, AddressRecord
-from payres.operator.wallets import require_wallet
+from payres.operator.wallets import require_wallet, store_password
 from tests.helpers import wait_until
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import words_of
@@ -67,9 +67,9 @@ def test_address_gets_notices_once_its_code_is_typed_in(owner: OwnersBrowser, po
     assert "Notices Mails about your money" in owner.words("/settings")
     code = asked(owner, post, mail_of(owner))
     assert f"A code is on its way to {mail_of(owner)}. Code 8 digits" in owner.words(PAGE)
-    owner.instance.write(lambda work: notices.notify(work, found.owner_id, "password")) if (
-        found := address(owner)
-    ) else 0
+    owner.instance.write(partial(store_password, path=owner.path, password_hash="x"))
+    with OwnersBrowser(owner.instance, owner.path) as again:
+        owner.http.cookies = again.http.cookies
     wrong = owner.send(PAGE, "confirm", {"code": f"{(int(code) + 1) % 10**8:08}"})
     assert (wrong.status_code, WRONG in words_of(wrong)) == (400, True)
     right = owner.send(PAGE, "confirm", {"code": f" {code[:4]} {code[4:]} "})

@@ -57,9 +57,9 @@ ADDRESSES = Table(AddressRecord, "mail_address")
 MAILS = Table(MailRecord, "mail", data=json_column("data"))
 
 
-def is_on(tx: Transaction) -> bool:
-    """Whether the server sends mail."""
-    return find_number(tx, "SELECT sequence FROM mail_cursor") is not None
+def cursor(tx: Transaction) -> int | None:
+    """The last event that owners were told of; None while the server sends no mail."""
+    return find_number(tx, "SELECT sequence FROM mail_cursor WHERE id = 1")
 
 
 def turn(tx: Transaction, on: bool) -> None:
@@ -72,18 +72,14 @@ def turn(tx: Transaction, on: bool) -> None:
         tx.execute("UPDATE mail SET send_at = NULL, last_error = 'mail was turned off' WHERE send_at IS NOT NULL")
 
 
-def events_for_owners(tx: Transaction, limit: int) -> tuple[int, Sequence[EventRecord]]:
-    """The last of the next events, 0 if there is none, and those of them that an owner with an address is told of."""
-    cursor = number(tx, "SELECT sequence FROM mail_cursor")
-    last = min(last_sequence(tx), cursor + limit)
-    if last <= cursor:
-        return 0, []
+def events_for_owners(tx: Transaction, after: int, last: int) -> Sequence[EventRecord]:
+    """Those of the events after one, up to the last, that an owner with an address is told of."""
     of_owners = (
-        "WHERE sequence > ? AND sequence <= ? AND type IN (?, ?, ?, ?) AND wallet_address_id IN (SELECT w.id"
-        " FROM mail_address m JOIN wallet_address w ON w.owner_id = m.owner_id"
-        " WHERE w.id = event.wallet_address_id AND m.email IS NOT NULL) ORDER BY sequence"
+        "WHERE sequence > ? AND sequence <= ? AND type IN (?, ?, ?, ?) AND EXISTS (SELECT 1 FROM wallet_address w"
+        " JOIN mail_address m ON m.owner_id = w.owner_id WHERE w.id = wallet_address_id AND m.email IS NOT NULL)"
+        " ORDER BY sequence"
     )
-    return last, OUTBOX.list(tx, of_owners, cursor, last, *TYPES)
+    return OUTBOX.list(tx, of_owners, after, last, *TYPES)
 
 
 def set_cursor(tx: Transaction, sequence: int) -> None:
@@ -93,8 +89,8 @@ def set_cursor(tx: Transaction, sequence: int) -> None:
 
 def release_events(tx: Transaction, sequences: Sequence[int]) -> Sequence[int]:
     """Those of these events that owners need not be told of any more."""
-    cursor = find_number(tx, "SELECT sequence FROM mail_cursor")
-    return [one for one in sequences if cursor is None or one <= cursor]
+    told = cursor(tx)
+    return [one for one in sequences if told is None or one <= told]
 
 
 def insert_mail(

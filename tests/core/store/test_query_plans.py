@@ -19,7 +19,7 @@ from payres.core.store.migrations import schema
 from payres.core.store.retention import Rule
 from payres.core.store.rows import PageQuery, Table, first_row_from, page_of_wallet, select_page
 from payres.core.store.work import Transaction
-from payres.html.store import sessions
+from payres.html.store import mail, sessions
 from payres.interledger.store import checkouts, packets, peers
 from payres.operator.store import all_payments, entries, operators, search
 from payres.operator.store.all_payments import PaymentRecord
@@ -30,7 +30,7 @@ Query = Callable[[Transaction], object]
 WITH_QUERIES = {
     "core": ("accounts", "clients", "events", "grants", "payments", "wallets"),
     "interledger": ("packets", "peers"),
-    "html": ("sessions",),
+    "html": ("mail", "sessions"),
     "webhooks": ("webhooks",),
     "operator": ("entries", "operators", "search"),
     "people": ("activity",),
@@ -51,6 +51,7 @@ VALUES: dict[Any, Any] = {
     Sequence[tuple[int, str]]: [(1, "1")],
     Iterable[int]: [1],
     Mapping[int, int]: {1: 1},
+    Mapping[str, mail.MailRate]: {"money": "off"},
     webhooks.WebhookRecord: webhooks.WebhookRecord("1", "", "*", 0, "active", b"", None, None, 1, 1),
     Sequence[webhooks.AttemptRecord]: [webhooks.AttemptRecord("1", 0, "1", "", 1, 1, 1, None, None, b"")],
     events.EventRecord: events.EventRecord(1, "wallet.deposited", None, b"{}", 1),
@@ -85,6 +86,7 @@ OTHERS = {
     *("payments.payers_of", "all_payments.payments_in_order", "peers.outgoing_token", "sessions.end_all"),
     *("payments.delivered_here", "payments.open_parts", "payments.refunds_of"),
     *("wallets.count_wallets", "wallets.find_with_wallet", "events.delete_old_events"),
+    *("mail.turn", "mail.change_mail", "mail.release_events"),
     *("search.find_newest", "webhooks.release_events", "webhooks.count_failed_deliveries", "packets.count_unresolved"),
 }
 
@@ -152,7 +154,7 @@ QUERIES: dict[str, Query] = (
     | {name: query for name, query in ASKED_FOR.items() if ".list_" not in name}
     | {
         f"{module.__name__}.{name}": call(retention.purge, rule, 1)
-        for module in (retention, checkouts, operators, peers)
+        for module in (retention, checkouts, mail, operators, peers)
         for name, rule in vars(module).items()
         if isinstance(rule, Rule)
     }
