@@ -1,5 +1,6 @@
 """Mails to owners: what is sent when, to a mail server that takes it, refuses it, or says nothing."""
 
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,13 +16,15 @@ from payres.core.store.work import Work
 from payres.html import notices
 from payres.html.store import mail
 from payres.html.store.mail import MAILS, MailRecord
+from payres.interledger.settlement import end_sending
 from payres.operator import grants, wallets
 from payres.people.letters import Letter, envelope
 from payres.people.mail import PAUSES, MailAttempt, tell_of_events
 from tests.helpers import receiver_of, usd, wait_until
 from tests.instance import Instance, run_instance
-from tests.people.browser import PASSWORD, signed_out
+from tests.people.browser import PASSWORD, OwnersBrowser, signed_out
 from tests.people.mail_server import MailServer, text_of, with_address
+from tests.people.test_activity_rules import send_away
 from tests.people.test_sign_in import sign_in
 from tests.tls import privately_issued
 
@@ -333,6 +336,25 @@ def test_old_mails_are_deleted_with_the_next_ones(payres: Instance, post: MailSe
     payres.clock.advance(31 * 86400)
     notify(payres, owner_id)
     assert len(mails(payres)) == 1
+
+
+def test_failed_payment_is_told(payres: Instance, post: MailServer) -> None:
+    with_address(payres, "bob", "bob@mail.example", "es")
+    payres.write(lambda work: end_sending(work, send_away(work, "bob", 1250), "Nothing has arrived for 30 seconds."))
+    [one] = post.wait_for("bob@mail.example")
+    assert one["Subject"] == "No pagado: USD 12,50 a elsewhere.example: no se ha cobrado nada"
+
+
+def test_app_that_the_owner_allowed_is_told(payres: Instance, post: MailServer) -> None:
+    payres.create_wallet("allows")
+    with_address(payres, "allows", "allows@mail.example")
+    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": payres.wallet("allows")}
+    url = payres.client.request_grant(item).json()["interact"]["redirect"]
+    with OwnersBrowser(payres, "allows") as browser:
+        fields = dict(re.findall(r'name="(csrf|shown)" value="([^"]+)"', browser.http.get(url).text))
+        assert browser.http.post(url, data=fields | {"choice": "approve"}).status_code == 303
+    first, second = post.wait_for("allows@mail.example", 2)
+    assert (first["Subject"], second["Subject"]) == ("Signed in on a new device", "“Example Shop” was allowed")
 
 
 def test_app_that_an_operator_allowed_is_told(payres: Instance, post: MailServer) -> None:
