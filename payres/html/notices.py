@@ -33,7 +33,6 @@ MOST_ITEMS: Final = 20  # of one mail
 CODE_LIFETIME: Final = HOUR
 MOST_WRONG: Final = 5
 MOST_ASKED: Final = 5  # mails in an hour that the owner asks for: codes, and tests
-SECRET: Final = "mail"  # noqa: S105 - the name of the secret that signs links to end notices
 
 
 def notify(work: Work, owner_id: int, kind: str, /, key: str | None = None, **data: str | int) -> None:
@@ -133,7 +132,9 @@ def send_test(work: Work, owner_id: int) -> None:
 
 def stop_token(work: Work, address: AddressRecord) -> str:
     """The end of a link that stops notices about money to this address, without a session."""
-    signed = hmac.digest(server.existing_secret(work, SECRET), f"{address.owner_id} {address.email}".encode(), "sha256")
+    signed = hmac.digest(
+        server.existing_secret(work, mail.SECRET), f"{address.owner_id} {address.email}".encode(), "sha256"
+    )
     return f"{address.owner_id}.{base64.urlsafe_b64encode(signed).decode().rstrip('=')}"
 
 

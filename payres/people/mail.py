@@ -180,7 +180,10 @@ class MailWorker:
 
 def tell_of_events(work: Work) -> None:
     """Adds the next events to owners' mails."""
-    after = mail.cursor(work) or 0
+    after = mail.cursor(work)
+    if after is None:  # mail could not be turned on at the start
+        mail.turn(work, on=True)
+        return
     last = min(last_sequence(work), after + EVENTS_AT_ONCE)
     for event in mail.events_for_owners(work, after, last):
         if work.now - event.created_at < TOO_OLD:

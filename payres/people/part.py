@@ -4,6 +4,7 @@ The modules of pages are imported on first use, because they load slowly.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,9 +14,8 @@ from starlette.responses import Response
 from payres.core.http.context import Context
 from payres.core.http.routing import LateRoutes, Route
 from payres.core.http.serving import Background, Opening, Part
-from payres.core.protocol.errors import DomainError
+from payres.core.protocol.errors import DomainError, Unavailable
 from payres.core.protocol.urls import PAGE_ROOTS
-from payres.html.notices import SECRET
 from payres.html.sign_in import SignInGuard
 from payres.html.store import mail
 from payres.people.checkout_worker import CheckoutWorker
@@ -47,9 +47,10 @@ class _Pages:
 
 async def _open(opening: Opening) -> None:
     settings = opening.environment.settings
-    if not settings.read_only and bool(settings.smtp_host) == (await opening.database.read(mail.cursor) is None):
-        await opening.secret(SECRET)
-        await opening.database.write(partial(mail.turn, on=bool(settings.smtp_host)))
+    if not settings.read_only:
+        with suppress(Unavailable):  # the worker does it, or the next start
+            if bool(settings.smtp_host) == (await opening.database.read(mail.cursor) is None):
+                await opening.database.write(partial(mail.turn, on=bool(settings.smtp_host)))
     opening.parts[PeopleServices] = PeopleServices(opening.parts[SignInGuard])
     opening.pages = _Pages()
 

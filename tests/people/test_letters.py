@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from payres.core.process.settings import Settings
-from payres.core.store.server import ensure_secret
 from payres.core.store.work import Environment, Work
 from payres.html import notices
 from payres.html.store import mail
@@ -38,7 +37,6 @@ def work(tx: Work) -> Work:
     """A unit of a server with mail, and the wallet of Alice, who has an address."""
     settings = Settings(name="Harbour", base_url="https://pay.example", smtp_host="x", mail_from="wallet@pay.example")
     found = Work(tx, Environment.of(settings, MovableClock(NOW, frozen=True)))
-    ensure_secret(found, notices.SECRET)
     mail.turn(found, on=True)
     wallet = create_wallet(found, "alice", "USD", 2, "Alice", None)
     ADDRESSES.insert(found, AddressRecord(wallet.owner_id, "alice@mail.example", NOW - 1, "en", "Europe/Berlin"))

@@ -9,11 +9,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from payres.core.protocol.clock import DAY
+from payres.core.store import server
 from payres.core.store.events import OUTBOX, EventRecord, last_sequence
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table, find_number, insert_row, json_column, number
 from payres.core.store.work import Transaction, Work
 
+SECRET: Final = "mail"  # noqa: S105 - the name of the secret that signs links to end notices
 MailRate = Literal["off", "hour", "once"]
 KEPT: Final = Rule("mail", "created_at", "id", after=30 * DAY)
 TYPES: Final = (
@@ -66,6 +68,7 @@ def turn(tx: Transaction, on: bool) -> None:
     """Begins with the next event, or gives up all that waits: what is old by the time that mail is on again, is not
     told."""
     if on:
+        server.ensure_secret(tx, SECRET)
         set_cursor(tx, last_sequence(tx))
     else:
         tx.execute("DELETE FROM mail_cursor")
@@ -129,8 +132,8 @@ def change_mail(tx: Transaction, mail_id: str, **columns: Any) -> None:
 
 
 def last_mail(tx: Transaction, owner_id: int) -> MailRecord | None:
-    """The newest mail to an owner that an attempt was made for."""
-    return MAILS.find(tx, "WHERE owner_id = ? AND attempts > 0 ORDER BY id DESC LIMIT 1", owner_id)
+    """The newest mail to an owner that an attempt was made for, other than codes."""
+    return MAILS.find(tx, "WHERE owner_id = ? AND attempts > 0 AND kind <> 'code' ORDER BY id DESC LIMIT 1", owner_id)
 
 
 def count_mails(tx: Transaction, owner_id: int, kind: str, since: int) -> int:
