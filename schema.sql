@@ -783,6 +783,56 @@ create table sign_in (
 create index sign_in_of_owner on sign_in (owner_id, id) where owner_id is not null;
 create index sign_in_of_operator on sign_in (operator_id, id) where operator_id is not null;
 
+-- Where the notices of owners go. email is confirmed; pending becomes it once the code is typed in whose SHA-256 is
+-- code_hash; wrong counts wrong codes. language and time_zone are those of the page on which they were last chosen.
+create table mail_address (
+  owner_id integer primary key references owner,
+  email text,
+  confirmed_at integer,
+  language text not null,
+  time_zone text not null,
+  pending text,
+  code_hash blob,
+  code_until integer,
+  wrong integer not null default 0,
+  check ((email is null) = (confirmed_at is null)),
+  check ((pending is null) = (code_hash is null))
+) strict;
+
+-- How often an owner wants notices of a kind: at once is the rate of kinds without a row.
+create table mail_choice (
+  owner_id integer not null references owner,
+  kind text not null,
+  rate text not null check (rate in ('off', 'hour', 'once')),
+  primary key (owner_id, kind)
+) strict, without rowid;
+
+-- Mails to owners. key names what each is about, so that nothing is told twice; data is a JSON object. send_at is when
+-- the next attempt is due; null once the mail is sent or given up, whose reason is last_error.
+create table mail (
+  id text primary key,
+  owner_id integer not null references owner,
+  kind text not null,
+  key text not null unique,
+  address text not null,
+  data text not null,
+  language text not null,
+  created_at integer not null,
+  send_at integer,
+  attempts integer not null default 0,
+  sent_at integer,
+  last_error text
+) strict;
+create index mail_due on mail (send_at) where send_at is not null;
+create index mail_of_owner on mail (owner_id, id);
+create index mail_age on mail (created_at);
+
+-- The last event that owners were told of, while the server sends mail.
+create table mail_cursor (
+  id integer primary key check (id = 1),
+  sequence integer not null
+) strict;
+
 -- ==== Operators ====
 
 -- Deposits and withdrawals by operators, one transfer each. reference is the operator's, unique per account. undoes is

@@ -65,6 +65,7 @@ SECTIONS: Mapping[str, Mapping[str, Noun]] = {
             "ID is what `payres webhook add` printed. docs/events.md lists the events, and says how to verify their"
             " signatures.",
         ),
+        "mail": Noun("Try the mail server for the notices of owners.", module="mail"),
         "api-key": Noun(
             "Let programs use the operator's API.",
             "api_keys",

@@ -38,6 +38,7 @@ from payres.core.protocol.limits import (
     PASSWORDS_WAITING,
 )
 from payres.core.store.work import Work
+from payres.html.notices import notify
 from payres.html.store import sessions
 from payres.html.store.sessions import OF_OWNERS, Kind, SessionRecord
 
@@ -313,6 +314,9 @@ def open_session(work: Work, kind: Kind, verified: Account, browser: Browser) ->
     account = kind.accounts.get(work, verified.id)
     if account is None or account.password_hash != verified.password_hash:
         raise wrong_password(kind.noun)
+    # Who has changed the password in this unit is told of that alone.
+    if kind is OF_OWNERS and known_browser(work, kind, account.id, browser) is None and account.unlocked_at != work.now:
+        notify(work, account.id, "new_browser")
     if browser.session is not None:
         close_session(work, kind, browser.session)
     if verified.id in browser.known:

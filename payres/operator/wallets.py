@@ -17,6 +17,7 @@ from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Environment, Work
+from payres.html.notices import notify
 from payres.html.sign_in import PasswordGate, make_link
 from payres.html.store.sessions import OF_OWNERS, OWNERS, delete_sessions, end_access, owner_of, wallets_of
 from payres.operator import movements
@@ -307,6 +308,7 @@ def store_password(work: Work, path: str, password_hash: str, forget_browsers: b
     OWNERS.update(work, wallet.owner_id, password_hash=password_hash, unlocked_at=work.now)
     end_access(work, OF_OWNERS, wallet.owner_id, forget_browsers)
     server.record(work, "wallet.set_password", wallet.path, forgetBrowsers=forget_browsers)
+    notify(work, wallet.owner_id, "password")
     return require_wallet(work, path)
 
 

@@ -23,6 +23,7 @@ from payres.people import (
     bills,
     consent,
     keys,
+    notices,
     orders,
     own_wallets,
     payments,
@@ -32,6 +33,7 @@ from payres.people import (
     webhooks,
 )
 from payres.people.activity import Reader, Wanted
+from payres.people.letters import STOP_PATH
 from payres.people.sessions import HOME, OWNER_SIGN_IN, Act, OwnerVisit, Page
 
 
@@ -102,6 +104,16 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/apps": Place(apps.show),
     "/account/apps/ended": Place(apps.show_ended),
     "/account/apps/{grant}": Place(apps.show_one, {"stop": apps.stop}),
+    notices.PATH: Place(
+        notices.show,
+        {
+            "ask": notices.ask,
+            "confirm": notices.confirm,
+            "save": notices.save,
+            "test": notices.send_test,
+            "forget": notices.forget,
+        },
+    ),
     "/account/request": Place(requests.show, {"make": requests.make}),
     "/account/request/{id}": Place(requests.show_one, {"cancel": requests.cancel}),
     "/account/send": Place(sending.show, {"price": sending.ask}),
@@ -148,6 +160,7 @@ def page_routes() -> Sequence[Route]:
     answers |= {"/pay/{id}": bills.answer_bill, "/pay/{id}/return/{state:secret}": bills.answer_return}
     answers |= {"/interact/{id}/{nonce:secret}": consent.answer}
     answers |= {f"{RESET_PATH}{{secret:secret}}": OWNER_SIGN_IN.follow_link}
+    answers |= {f"{STOP_PATH}{{token:secret}}": notices.answer_stop}
     found = {path: partial(serve_page, answer=partial(_unless_too_many, answer=one)) for path, one in answers.items()}
     return [
         Route(path, {"GET": handler, "POST": handler}, is_json=False, takes_all=True) for path, handler in found.items()

@@ -45,6 +45,7 @@ async def show(visit: OwnerVisit) -> Response:
         chosen=language.chosen(visit.request),
         regions=[(visit.language.say(label), clocks[region]) for region, label in REGIONS.items()],
         usual=visit.context.settings.time_zone,
+        sends_mail=bool(visit.context.settings.smtp_host),
     )
 
 

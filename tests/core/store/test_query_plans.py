@@ -19,7 +19,7 @@ from payres.core.store.migrations import schema
 from payres.core.store.retention import Rule
 from payres.core.store.rows import PageQuery, Table, first_row_from, page_of_wallet, select_page
 from payres.core.store.work import Transaction
-from payres.html.store import sessions
+from payres.html.store import mail, sessions
 from payres.interledger.store import checkouts, packets, peers
 from payres.operator.store import all_payments, entries, operators, search, standing_orders
 from payres.operator.store.all_payments import PaymentRecord
@@ -30,7 +30,7 @@ Query = Callable[[Transaction], object]
 WITH_QUERIES = {
     "core": ("accounts", "clients", "events", "grants", "payments", "wallets"),
     "interledger": ("packets", "peers"),
-    "html": ("sessions",),
+    "html": ("mail", "sessions"),
     "webhooks": ("webhooks",),
     "operator": ("entries", "operators", "search", "standing_orders"),
     "people": ("activity",),
@@ -51,6 +51,7 @@ VALUES: dict[Any, Any] = {
     Sequence[tuple[int, str]]: [(1, "1")],
     Iterable[int]: [1],
     Mapping[int, int]: {1: 1},
+    Mapping[str, mail.MailRate]: {"money": "off"},
     webhooks.WebhookRecord: webhooks.WebhookRecord("1", "", "*", 0, "active", b"", None, None, 1, 1),
     Sequence[webhooks.AttemptRecord]: [webhooks.AttemptRecord("1", 0, "1", "", 1, 1, 1, None, None, b"")],
     Sequence[webhooks.OfWallet]: [webhooks.OfWallet(1, "wallet.deposited", "1")],
@@ -88,6 +89,7 @@ OTHERS = {
     *("payments.delivered_here", "payments.open_parts", "payments.refunds_of"),
     *("wallets.count_wallets", "wallets.find_with_wallet", "events.delete_old_events"),
     "standing_orders.begin_after",
+    *("mail.turn", "mail.change_mail", "mail.release_events"),
     *("search.find_newest", "webhooks.release_events", "webhooks.count_failed_deliveries", "packets.count_unresolved"),
 }
 
@@ -155,7 +157,7 @@ QUERIES: dict[str, Query] = (
     | {name: query for name, query in ASKED_FOR.items() if ".list_" not in name}
     | {
         f"{module.__name__}.{name}": call(retention.purge, rule, 1)
-        for module in (retention, checkouts, operators, peers)
+        for module in (retention, checkouts, mail, operators, peers)
         for name, rule in vars(module).items()
         if isinstance(rule, Rule)
     }
