@@ -110,8 +110,8 @@ def browser_of(request: Request, cookies: Cookies = OWNER) -> Browser:
 def set_signed_in(request: Request, response: Response, signed_in: SignedIn, cookies: Cookies = OWNER) -> None:
     """Sets the cookies of a sign-in: the session's, and the one that makes the browser known to the account."""
     _set(request, response, cookies.session, signed_in.session, cookies.kind.longest, cookies.same_site)
-    # Strict: only the sign-in form needs it.
-    _set(request, response, f"{cookies.known}{signed_in.account_id}", signed_in.known, BROWSER_LIFETIME, "strict")
+    if signed_in.known:  # strict: only the sign-in form needs it
+        _set(request, response, f"{cookies.known}{signed_in.account_id}", signed_in.known, BROWSER_LIFETIME, "strict")
 
 
 def set_signed_out(request: Request, response: Response, cookies: Cookies = OWNER) -> None:

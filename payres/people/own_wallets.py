@@ -26,18 +26,18 @@ from payres.core.store.work import Work
 from payres.html.forms import browser_of
 from payres.html.html import redirect
 from payres.html.language import marked
+from payres.html.second_factors import has_factor
 from payres.html.sentences import problem_of
 from payres.html.sign_in import Account, csrf_token, find_account, find_session, wrong_password
 from payres.html.store.sessions import (
     OF_OWNERS,
     OwnerRecord,
-    has_second_factor,
     look_at,
     owner_at,
     take_over,
     wallets_of,
 )
-from payres.html.visits import Form, own_url
+from payres.html.visits import Form, here
 from payres.people.sessions import OWNER_SIGN_IN, OwnerVisit, wallet_path
 from payres.people.store.activity import being_sent
 
@@ -95,20 +95,25 @@ def payers_here(work: Work, request: Request, url: str) -> Payers:
     return (csrf_token(session), fit) if len(fit) > 1 else None
 
 
-async def switch(visit: OwnerVisit, form: Form) -> Response:
-    """Looks at another wallet of the owner, on the same page. Raises NotFound for a wallet of somebody else."""
+async def answer_first(visit: OwnerVisit, form: Form) -> Response | None:
+    """The answer to a form that changes the wallet looked at, and to one of a page that showed another wallet, as in a
+    second tab; None to all others. Raises NotFound for a wallet of somebody else."""
+    if form.get("choice") == "switch":
+        return await _switch(visit, form)
+    return await _refuse(visit, form["csrf"].partition(".")[2]) if form["csrf"] != visit.csrf else None
+
+
+async def _switch(visit: OwnerVisit, form: Form) -> Response:
 
     def unit(work: Work) -> None:
         found = _own(work, visit, form.get("wallet", ""))
         look_at(work, hash_secret(visit.session), found.id)
 
     await visit.write(unit)
-    return redirect(own_url(visit.request))
+    return redirect(here(visit.request))
 
 
-async def refuse(visit: OwnerVisit, path: str) -> Response:
-    """The answer to a form of a page that showed another wallet than the one looked at by now, as in a second tab.
-    Raises NotFound for a wallet of somebody else."""
+async def _refuse(visit: OwnerVisit, path: str) -> Response:
     named = await visit.read(lambda work: _own(work, visit, path))
     note_error(visit.request, WrongState("The form is of another wallet than the one that is shown"))
     return visit.show("other_wallet.html", WrongState.status, other=named)
@@ -170,7 +175,7 @@ def join(work: Work, owner: OwnerRecord, path: str, verified: Account) -> None:
         raise WrongState(ALREADY)
     if other is None or other.id != verified.id or other.password_hash != verified.password_hash:
         raise wrong_password()
-    if has_second_factor(work, other.id):
+    if has_factor(work, OF_OWNERS, other.id):
         raise WrongState(GUARDED)
     for one in wallets_of(work, other.id):
         server.record(work, "wallet.connect", one.path, ownerOf=owner.name)

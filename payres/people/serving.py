@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,12 +11,15 @@ from payres.core.http import wallet_addresses
 from payres.core.http.context import context_of
 from payres.core.http.responses import asks_for
 from payres.core.http.routing import Handler, Route
-from payres.core.protocol.errors import InvalidRequest, TooManyRequests
+from payres.core.protocol.errors import TooManyRequests
 from payres.core.protocol.urls import RESET_PATH
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
+from payres.html.factor_pages import FactorPages
 from payres.html.html import language_of, load_templates, qr_code, render, serve_page
-from payres.html.visits import Form, choose_zone
+from payres.html.store.second_factors import removal_due_at
+from payres.html.store.sessions import OF_OWNERS
+from payres.html.visits import PAGE, Place, choose_zone
 from payres.people import (
     activity,
     apps,
@@ -34,7 +37,7 @@ from payres.people import (
 )
 from payres.people.activity import Reader, Wanted
 from payres.people.letters import STOP_PATH
-from payres.people.sessions import HOME, OWNER_SIGN_IN, Act, OwnerVisit, Page
+from payres.people.sessions import HOME, OWNER_SIGN_IN, OwnerVisit
 
 
 async def front_page(request: Request) -> Response:
@@ -84,17 +87,13 @@ async def show_home(visit: OwnerVisit) -> Response:
             "budgets": apps.budgets(work, wallet).apps[:BUDGETS],
             "address": work.urls.wallet(wallet.path),
             "pointer": work.urls.pointer(wallet.path) or work.urls.wallet(wallet.path),
+            "removal_due_at": removal_due_at(work, OF_OWNERS, visit.owner.id),
         }
 
     return visit.show("home.html", tab=HOME, **orders.words_of_orders(visit.language), **await visit.read(unit))
 
 
-class Place(NamedTuple):
-    """The page of a path, and the actions of its forms by their `choice`."""
-
-    show: Page
-    acts: Mapping[str, Act] = {}
-
+FACTOR_PAGES: Final = FactorPages(OWNER_SIGN_IN, "/account/security")
 
 # Pages of signed-in owners. Paths with variables come after literal paths that they would match.
 PLACES: Final[Mapping[str, Place]] = {
@@ -113,6 +112,7 @@ PLACES: Final[Mapping[str, Place]] = {
             "test": notices.send_test,
             "forget": notices.forget,
         },
+        fresh={"ask", "confirm", "forget"},
     ),
     "/account/request": Place(requests.show, {"make": requests.make}),
     "/account/request/{id}": Place(requests.show_one, {"cancel": requests.cancel}),
@@ -121,12 +121,12 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/payments/{payment}": Place(payments.show),
     "/account/orders": Place(orders.show),
     "/account/orders/new": Place(orders.show_form, {"look": orders.look_over}),
-    "/account/orders/new/{quote}": Place(orders.show_draft, {"set-up": orders.set_up}),
+    "/account/orders/new/{quote}": Place(orders.show_draft, {"set-up": orders.set_up}, fresh={"set-up"}),
     "/account/orders/{order}": Place(
         orders.show_one, {"pause": orders.pause, "resume": orders.resume, "end": orders.end}
     ),
-    "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": keys.revoke}),
-    "/settings/webhooks": Place(webhooks.show, {"add": webhooks.add}),
+    "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": keys.revoke}, fresh={"add"}),
+    "/settings/webhooks": Place(webhooks.show, {"add": webhooks.add}, fresh={"add"}),
     "/settings/webhooks/{id}": Place(
         webhooks.show_one,
         {
@@ -136,6 +136,7 @@ PLACES: Final[Mapping[str, Place]] = {
             "rotate": webhooks.rotate,
             "remove": webhooks.remove,
         },
+        fresh={"rotate"},
     ),
     "/settings": Place(
         settings.show,
@@ -144,9 +145,11 @@ PLACES: Final[Mapping[str, Place]] = {
             "sign-out-everywhere": settings.sign_out_everywhere,
         },
     ),
-    "/settings/password": Place(settings.show_password, {"change": settings.change}),
-    "/settings/wallets": Place(own_wallets.show, {"connect": own_wallets.connect}),
+    "/settings/password": Place(settings.show_password, {"change": settings.change}, fresh={PAGE, "change"}),
+    "/settings/wallets": Place(own_wallets.show, {"connect": own_wallets.connect}, fresh={"connect"}),
     "/settings/receive": Place(settings.show_receiving),
+    **FACTOR_PAGES.places(),
+    "/account/security/limit": Place(settings.show_limit, {"set": settings.set_limit}, fresh={"set"}),
 }
 
 
@@ -156,7 +159,8 @@ def page_routes() -> Sequence[Route]:
     load_templates(
         "account/home.html", "account/activity.html", "account/movement_parts.html", "account/app_parts.html"
     )
-    answers: dict[str, Handler] = {path: partial(_answer, place=place) for path, place in PLACES.items()}
+    at = partial(OWNER_SIGN_IN.answer_place, first=own_wallets.answer_first)
+    answers: dict[str, Handler] = {path: partial(at, place=place) for path, place in PLACES.items()}
     answers |= {"/pay/{id}": bills.answer_bill, "/pay/{id}/return/{state:secret}": bills.answer_return}
     answers |= {"/interact/{id}/{nonce:secret}": consent.answer}
     answers |= {f"{RESET_PATH}{{secret:secret}}": OWNER_SIGN_IN.follow_link}
@@ -172,19 +176,3 @@ async def _unless_too_many(request: Request, answer: Handler) -> Response:
     if too_many is not None:
         raise TooManyRequests(str(too_many), retry_after=too_many.retry_after)
     return await answer(request)
-
-
-async def _answer(request: Request, place: Place) -> Response:
-    return await OWNER_SIGN_IN.answer(request, place.show, partial(_carry_out, place=place))
-
-
-async def _carry_out(visit: OwnerVisit, form: Form, place: Place) -> Response:
-    """Carries out a form, if the wallet that it names is the one that is shown: in another tab it may be another."""
-    choice = form.get("choice", "")
-    if choice == "switch":
-        return await own_wallets.switch(visit, form)
-    if choice not in place.acts:
-        raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
-    if form["csrf"] != visit.csrf:
-        return await own_wallets.refuse(visit, form["csrf"].partition(".")[2])
-    return await place.acts[choice](visit, form)

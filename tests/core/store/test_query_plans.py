@@ -30,7 +30,7 @@ Query = Callable[[Transaction], object]
 WITH_QUERIES = {
     "core": ("accounts", "clients", "events", "grants", "payments", "wallets"),
     "interledger": ("packets", "peers"),
-    "html": ("mail", "sessions"),
+    "html": ("mail", "second_factors", "sessions"),
     "webhooks": ("webhooks",),
     "operator": ("entries", "operators", "search", "standing_orders"),
     "people": ("activity",),
@@ -58,6 +58,8 @@ VALUES: dict[Any, Any] = {
     events.EventRecord: events.EventRecord(1, "wallet.deposited", None, b"{}", 1),
     Cause: {},
     sessions.Kind: operators.OF_OPERATORS,
+    sessions.Seen: sessions.NOWHERE,
+    Sequence[bytes]: [b"1"],
     Asset: Asset("EUR", 2),
     standing_orders.RunRecord: standing_orders.RunRecord("1", 1, 1, "missed"),
 }
