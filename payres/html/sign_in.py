@@ -281,10 +281,13 @@ def wrong_password(noun: str = "wallet") -> SignInFailed:
 
 
 class Browser(msgspec.Struct, frozen=True):
-    """The cookies of a browser: a session, and secrets by the ids of the accounts that may know the browser."""
+    """The cookies of a browser: a session, and secrets by the ids of the accounts that may know the browser. `name` and
+    `address` are for its owner to know it by, see `browser_name` and `address_of`."""
 
     session: str | None = None
     known: Mapping[int, str] = {}
+    name: str | None = None
+    address: str | None = None
 
 
 class SignedIn(msgspec.Struct, frozen=True):
@@ -319,7 +322,8 @@ def open_session(work: Work, kind: Kind, verified: Account, browser: Browser) ->
         sessions.delete_browser(work, kind, hash_secret(browser.known[verified.id]), verified.id)
     signed_in = SignedIn(verified.id, work.new_secret(), work.new_secret())
     sessions.insert_browser(work, kind, hash_secret(signed_in.known), verified.id, work.now)
-    sessions.insert_session(work, kind, hash_secret(signed_in.session), verified.id, work.now, verified.wallet_id)
+    opened = verified.wallet_id, browser.name, browser.address
+    sessions.insert_session(work, kind, hash_secret(signed_in.session), verified.id, work.now, *opened)
     return signed_in
 
 

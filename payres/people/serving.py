@@ -17,9 +17,9 @@ from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
 from payres.html.html import language_of, load_templates, qr_code, render, serve_page
 from payres.html.visits import Form, choose_zone
-from payres.people import activity, apps, bills, consent, keys, payments, requests, sending, settings
+from payres.people import activity, apps, bills, consent, keys, payments, requests, security, sending, settings
 from payres.people.activity import Reader, Wanted
-from payres.people.sessions import HOME, OWNER_SIGN_IN, Act, OwnerVisit, Page
+from payres.people.sessions import HOME, OWNER_SIGN_IN, SETTINGS_TAB, Act, OwnerVisit, Page
 
 
 async def front_page(request: Request) -> Response:
@@ -93,13 +93,8 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/send/{quote}": Place(sending.show_price, {"send": sending.confirm, "again": sending.ask_again}),
     "/account/payments/{payment}": Place(payments.show),
     "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": keys.revoke}),
-    "/settings": Place(
-        settings.show,
-        {
-            "zone": partial(choose_zone, after=f"{settings.TAB}?done=zone"),
-            "sign-out-everywhere": settings.sign_out_everywhere,
-        },
-    ),
+    "/account/security": Place(security.show, {"end": security.end_one, "others": security.end_others}),
+    SETTINGS_TAB: Place(settings.show, {"zone": partial(choose_zone, after=f"{SETTINGS_TAB}?done=zone")}),
     "/settings/password": Place(settings.show_password, {"change": settings.change}),
     "/settings/receive": Place(settings.show_receiving),
 }

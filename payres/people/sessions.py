@@ -22,12 +22,11 @@ from payres.core.protocol.errors import (
 )
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
-from payres.core.store import server
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.html.forms import OWNER, check_sign_in, render_sign_in, typed_url
 from payres.html.html import PAGE_METHODS, language_of, render
-from payres.html.language import Language
+from payres.html.language import Language, marked
 from payres.html.sentences import problem_of
 from payres.html.sign_in import (
     Account,
@@ -40,7 +39,7 @@ from payres.html.sign_in import (
     open_session,
     wrong_password,
 )
-from payres.html.store.sessions import OF_OWNERS, OwnerRecord, delete_sessions, extend_session, owner_at, owner_of
+from payres.html.store.sessions import OF_OWNERS, OwnerRecord, extend_session, owner_at, owner_of
 from payres.html.visits import Form, SignIn, Visit, check_typed_twice
 from payres.operator.wallets import store_password
 from payres.people.services import people_of
@@ -89,13 +88,16 @@ def change_password(work: Work, verified: OwnerRecord, password_hash: str, brows
     return open_session(work, OF_OWNERS, owner_of(work, verified.wallet_id), browser)
 
 
-def sign_out_everywhere(work: Work, wallet: WalletRecord) -> None:
-    """Ends every session of the owner, including the current one."""
-    delete_sessions(work, OF_OWNERS, wallet.owner_id)
-    server.record(work, "wallet.sign_out", wallet.path)
-
-
 HOME: Final = "/account"
+SETTINGS_TAB: Final = "/settings"
+SECURITY: Final = "/account/security"
+# The pages under the tab Settings.
+VIEWS: Final[Mapping[str, str]] = {
+    SETTINGS_TAB: marked("Language and time"),
+    SECURITY: marked("Security"),
+    "/settings/developer-keys": marked("Keys"),
+    "/settings/receive": marked("Getting paid"),
+}
 
 
 class OwnerVisit(Visit, frozen=True):
@@ -110,10 +112,13 @@ class OwnerVisit(Visit, frozen=True):
     ) -> Response:
         """Renders a template below account/.
 
-        `tab` is the path of its tab; without one the layout is one narrow column. The page refreshes after `refresh`
-        seconds.
+        `tab` is the path of its tab; without one the layout is one narrow column. Under the tab of the settings, links
+        lead from page to page. The page refreshes after `refresh` seconds.
         """
         common = {"wallet": self.wallet, "name": self.wallet.name, "csrf": csrf_token(self.session), "tab": tab}
+        common |= {"here": self.request.scope["path"].rstrip("/"), "places": []}
+        if tab == SETTINGS_TAB:
+            common["places"] = [(self.language.say(label), path) for path, label in VIEWS.items()]
         response = render(self.request, f"account/{template}", common | values, status)
         if refresh is not None:
             response.headers["Refresh"] = str(refresh)

@@ -4,6 +4,7 @@ The accounts are of two kinds. A row has one column set, that of its kind, so a 
 other.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -46,6 +47,16 @@ class SessionRecord(msgspec.Struct, frozen=True):
     expires_at: int
 
 
+class OpenSession(msgspec.Struct, frozen=True):
+    """A session as whoever opened it knows it: when and with which browser, and where from."""
+
+    id_hash: bytes
+    created_at: int
+    expires_at: int
+    browser: str | None
+    address: str | None
+
+
 class Kind(NamedTuple):
     """A kind of account with a password: what sentences call it, where the accounts are, the column that names one, for
     how long a session lasts (without being used, and in use) and a link, and the command that makes a link."""
@@ -66,6 +77,7 @@ OWNERS = Table(
     name="(SELECT path FROM wallet_address WHERE owner_id = o.id ORDER BY id LIMIT 1)",
     wallet_id="w.id",
 )
+OPEN_SESSIONS = Table(OpenSession, "session")
 OF_OWNERS: Final = Kind("wallet", OWNERS, "owner_id", 15 * MINUTE, 12 * HOUR, HOUR, "payres wallet reset-link")
 
 
@@ -82,12 +94,19 @@ def owner_of(tx: Transaction, wallet_id: int) -> OwnerRecord:
 
 
 def insert_session(
-    tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int, wallet_id: int | None = None
+    tx: Transaction,
+    kind: Kind,
+    id_hash: bytes,
+    account_id: int,
+    now: int,
+    wallet_id: int | None = None,
+    browser: str | None = None,
+    address: str | None = None,
 ) -> None:
     """Stores a new session, of an owner with the wallet looked at, and deletes those that have ended."""
     purge(tx, SESSIONS, now)
     values = {"id_hash": id_hash, kind.column: account_id, "created_at": now, "expires_at": now + kind.lifetime}
-    insert_row(tx, "session", **values, wallet_address_id=wallet_id)
+    insert_row(tx, "session", **values, wallet_address_id=wallet_id, browser=browser, address=address)
 
 
 def find_session(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> SessionRecord | None:
@@ -111,6 +130,13 @@ def delete_session(tx: Transaction, kind: Kind, id_hash: bytes) -> None:
 def delete_sessions(tx: Transaction, kind: Kind, account_id: int) -> None:
     """Signs an account out everywhere."""
     tx.execute(f"DELETE FROM session WHERE {kind.column} = ?", (account_id,))
+
+
+def open_sessions(tx: Transaction, kind: Kind, account_id: int, now: int) -> Sequence[OpenSession]:
+    """The sessions of an account that have not ended, the newest first."""
+    found = OPEN_SESSIONS.list(tx, f"WHERE {kind.column} = ?", account_id)
+    lasting = [one for one in found if lasts(one.expires_at, now, kind.lifetime)]
+    return sorted(lasting, key=lambda one: one.created_at, reverse=True)
 
 
 def count_sessions(tx: Transaction, kind: Kind, account_id: int, now: int) -> int:

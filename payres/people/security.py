@@ -1,0 +1,70 @@
+"""What guards a wallet: its password, and the browsers that are signed in, each of which the owner can sign out."""
+
+import hmac
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.responses import Response
+
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.store import server
+from payres.core.store.work import Work
+from payres.html.html import redirect
+from payres.html.language import marked
+from payres.html.sign_in import keyed
+from payres.html.store.sessions import OF_OWNERS, delete_session, open_sessions
+from payres.html.visits import Form
+from payres.people.sessions import SECURITY, SETTINGS_TAB, OwnerVisit
+
+DONE: Final[Mapping[str, str]] = {
+    "password": marked("Your password is changed. Every other browser is signed out."),
+    "ended": marked("Signed out. What your apps may spend stays as it is."),
+    "over": marked("It was signed out already."),
+}
+
+
+def end_sessions(work: Work, visit: OwnerVisit, digest: str | None = None) -> int:
+    """Signs other browsers of the owner out, or only that of a digest (see `digest_of`). Returns how many."""
+    others = [one.id_hash for one in open_sessions(work, OF_OWNERS, visit.owner.id, work.now)]
+    others.remove(hash_secret(visit.session))
+    if digest is not None:
+        others = [one for one in others if hmac.compare_digest(digest_of(visit, one).encode(), digest.encode())]
+    for one in others:
+        delete_session(work, OF_OWNERS, one)
+    if others:
+        server.record(work, "wallet.sign_out", visit.wallet.path, sessions=len(others))
+    return len(others)
+
+
+def digest_of(visit: OwnerVisit, id_hash: bytes) -> str:
+    """What a form of this session calls another session. It is of no use elsewhere."""
+    return keyed(visit.session, "session", id_hash)
+
+
+async def show(visit: OwnerVisit) -> Response:
+    """GET /account/security."""
+    found = await visit.read(lambda work: open_sessions(work, OF_OWNERS, visit.owner.id, work.now))
+    done, own = DONE.get(visit.request.query_params.get("done", "")), hash_secret(visit.session)
+    browsers = sorted(found, key=lambda one: one.id_hash != own)  # this one first, the others as they were
+    return visit.show(
+        "security.html",
+        tab=SETTINGS_TAB,
+        done=done and visit.language.say(done),
+        browsers=[(one, "" if one.id_hash == own else digest_of(visit, one.id_hash)) for one in browsers],
+        lifetime=OF_OWNERS.lifetime,
+    )
+
+
+async def end_one(visit: OwnerVisit, form: Form) -> Response:
+    """Signs another browser out."""
+    return await _end(visit, form.get("session", ""))
+
+
+async def end_others(visit: OwnerVisit, form: Form) -> Response:
+    """Signs all other browsers out."""
+    return await _end(visit, None)
+
+
+async def _end(visit: OwnerVisit, digest: str | None) -> Response:
+    ended = await visit.write(lambda work: end_sessions(work, visit, digest))
+    return redirect(f"{SECURITY}?done={'ended' if ended else 'over'}")

@@ -1,0 +1,242 @@
+"""The page of what guards a wallet: which browsers are signed in, and that each can be signed out by its owner alone."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+
+import httpx2
+import pytest
+
+from payres.core.protocol.identifiers import hash_secret
+from payres.html.forms import UNKNOWN, browser_name
+from payres.html.sign_in import csrf_token
+from payres.operator import wallets
+from payres.people.sessions import VIEWS
+from tests.helpers import sign_in_token
+from tests.instance import Instance
+from tests.operator.pages.browser import words_of
+from tests.people.browser import PASSWORD, OwnersBrowser, signed_in, signed_out
+from tests.people.test_sign_in import sign_in
+
+PAGE = "/account/security"
+WEBKIT = "AppleWebKit/537.36 (KHTML, like Gecko)"
+APPLE = "AppleWebKit/605.1.15 (KHTML, like Gecko)"
+# Real headers, shortened where only a version stands.
+AGENTS: Mapping[str, str] = {
+    "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0": "Firefox on Linux",
+    "Mozilla/5.0 (Android 14; Mobile; rv:128.0) Gecko/128.0 Firefox/128.0": "Firefox on Android",
+    f"Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) {APPLE} FxiOS/128.0 Mobile/15E148 Safari/605.1.15": (
+        "Firefox on iPhone"
+    ),
+    f"Mozilla/5.0 (Linux; Android 10; K) {WEBKIT} Chrome/126.0.0.0 Mobile Safari/537.36": "Chrome on Android",
+    f"Mozilla/5.0 (Windows NT 10.0; Win64; x64) {WEBKIT} Chrome/126.0.0.0 Safari/537.36": "Chrome on Windows",
+    f"Mozilla/5.0 (X11; CrOS x86_64 14541.0.0) {WEBKIT} Chrome/126.0.0.0 Safari/537.36": "Chrome on ChromeOS",
+    f"Mozilla/5.0 (iPad; CPU OS 17_5 like Mac OS X) {APPLE} CriOS/126.0.6478.54 Mobile/15E148 Safari/604.1": (
+        "Chrome on iPad"
+    ),
+    f"Mozilla/5.0 (iPad; CPU OS 16_6 like Mac OS X) {APPLE} Version/16.6 Mobile/15E148 Safari/604.1": "Safari on iPad",
+    f"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) {APPLE} Version/17.5 Safari/605.1.15": "Safari on Mac",
+    f"Mozilla/5.0 (Windows NT 10.0; Win64; x64) {WEBKIT} Chrome/126.0.0.0 Safari/537.36 Edg/126.0.0.0": (
+        "Edge on Windows"
+    ),
+    f"Mozilla/5.0 (X11; Linux x86_64) {WEBKIT} Chrome/124.0.0.0 Safari/537.36 OPR/110.0.0.0": "Opera on Linux",
+    f"Mozilla/5.0 (Linux; Android 14; SM-S918B) {WEBKIT} SamsungBrowser/25.0 Chrome/121.0.0.0 Mobile Safari/537.36": (
+        "Samsung Internet on Android"
+    ),
+    "curl/8.5.0": UNKNOWN,
+    "Links (2.29; Linux 6.8 x86_64; GNU C 13.2; text)": f"{UNKNOWN} on Linux",
+    "": UNKNOWN,
+    "<script>\u202e{0}" * 9000: UNKNOWN,
+}
+FIREFOX, CHROME, SAFARI = (
+    next(agent for agent, name in AGENTS.items() if name == wanted)
+    for wanted in ("Firefox on Linux", "Chrome on Android", "Safari on iPad")
+)
+
+
+@pytest.mark.parametrize(("agent", "name"), AGENTS.items(), ids=range(len(AGENTS)))
+def test_browser_is_named_as_people_call_it(agent: str, name: str) -> None:
+    assert browser_name(agent) == name
+
+
+@pytest.fixture
+def still(payres: Instance) -> Iterator[None]:
+    """No minute passes by itself."""
+    payres.clock.freeze(True)
+    yield
+    payres.clock.freeze(False)
+
+
+@pytest.fixture
+def owner(payres: Instance, request: pytest.FixtureRequest) -> Iterator[OwnersBrowser]:
+    with signed_in(payres, f"guard-{abs(hash(request.node.nodeid))}") as found:
+        yield found
+
+
+@pytest.fixture
+def others(payres: Instance, owner: OwnersBrowser) -> Iterator[Sequence[httpx2.Client]]:
+    """Two more browsers that the owner has signed in with, the first before the second."""
+    with ExitStack() as stack:
+        found = []
+        for agent, address in ((CHROME, "203.0.113.9"), (SAFARI, "2001:db8:1:2:3:4:5:6")):
+            http = stack.enter_context(signed_out(payres, **{"User-Agent": agent}))
+            assert sign_in(http, owner.path, address=address).status_code == 303
+            found.append(http)
+            payres.clock.advance(60)
+        yield found
+
+
+def digests(owner: OwnersBrowser) -> Mapping[str, str]:
+    """What the page's forms call the other sessions, by the browser."""
+    found = re.findall(
+        r'name="session" value="(\w+)"><button [^>]* aria-label="Sign out ([^"]*)"', owner.http.get(PAGE).text
+    )
+    return {name: digest for digest, name in found}
+
+
+def statuses(*browsers: httpx2.Client) -> list[int]:
+    return [http.get("/account").status_code for http in browsers]
+
+
+def last_audited(payres: Instance) -> object:
+    query = "SELECT actor, action, object, details FROM audit ORDER BY id DESC LIMIT 1"
+    return payres.read(lambda work: work.execute(query).fetchone())
+
+
+@pytest.mark.usefixtures("still")
+def test_page_lists_browsers_with_when_and_where_from(
+    payres: Instance, owner: OwnersBrowser, others: Sequence[httpx2.Client]
+) -> None:
+    words = owner.words(PAGE)
+    listed = words[words.index("Signed in") :]
+    assert re.search(
+        r"A browser this one Since today, (\d\d:\d\d)\. .*"
+        r"Safari on iPad Since today, [\d:]{5}\. Last seen today, [\d:]{5}\. From 2001:db8:1:2::/64\. Sign out .*"
+        r"Chrome on Android Since today, \1\. Last seen today, \1\. From 203\.0\.113\.9\. Sign out .*"
+        r"Sign out the other 2",
+        listed,
+    ), listed
+    page = owner.http.get(PAGE).text
+    stored = payres.read(lambda work: work.execute("SELECT id_hash FROM session").fetchall())
+    secrets = [http.cookies["payres_session"] for http in (owner.http, *others)]
+    assert not [one for one in (*secrets, *(row[0].hex() for row in stored)) if one in page]
+    payres.clock.advance(360)
+    others[0].get("/account")
+    assert len(set(re.findall(r"Last seen today, ([\d:]{5})", owner.words(PAGE)))) == 2, "the one that was used, later"
+
+
+def test_one_browser_is_signed_out_and_the_others_are_not(
+    payres: Instance, owner: OwnersBrowser, others: Sequence[httpx2.Client]
+) -> None:
+    digest = digests(owner)["Chrome on Android"]
+    answer = owner.send(PAGE, "end", {"session": digest})
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{PAGE}?done=ended")
+    assert statuses(owner.http, *others) == [200, 401, 200]
+    assert last_audited(payres) == (f"owner:{owner.path}", "wallet.sign_out", owner.path, '{"sessions":1}')
+    words = owner.words(answer.headers["location"])
+    assert "Signed out. What your apps may spend stays as it is." in words
+    assert ("Chrome on Android" in words, "Sign out the other one" in words) == (False, True)
+    again = owner.send(PAGE, "end", {"session": digest})
+    assert "It was signed out already." in owner.words(again.headers["location"])
+    assert statuses(owner.http, *others) == [200, 401, 200], "a form that is late signs nobody else out"
+
+
+def test_all_others_are_signed_out_at_once(
+    payres: Instance, owner: OwnersBrowser, others: Sequence[httpx2.Client]
+) -> None:
+    assert owner.send(PAGE, "others").headers["location"] == f"{PAGE}?done=ended"
+    assert statuses(owner.http, *others) == [200, 401, 401]
+    assert last_audited(payres) == (f"owner:{owner.path}", "wallet.sign_out", owner.path, '{"sessions":2}')
+    assert "Sign out the other" not in owner.words(PAGE)
+    assert owner.send(PAGE, "others").headers["location"] == f"{PAGE}?done=over"
+
+
+def test_browser_of_somebody_else_cannot_be_signed_out(
+    payres: Instance, owner: OwnersBrowser, others: Sequence[httpx2.Client]
+) -> None:
+    name = f"not-{owner.path}"
+    own = owner.http.cookies["payres_session"]
+    known = [*digests(owner).values(), own, hash_secret(own).hex(), "", "é", "0" * 64, "x" * 5000]
+    with signed_in(payres, name) as stranger, OwnersBrowser(payres, name) as second:
+        assert not {"Chrome on Android", "Safari on iPad"} & {*digests(stranger)}
+        for digest in known:
+            answer = stranger.send(PAGE, "end", {"session": digest})
+            assert answer.headers["location"] == f"{PAGE}?done=over"
+        assert stranger.send(PAGE, "end").headers["location"] == f"{PAGE}?done=over", "no session named is none"
+        assert stranger.send(PAGE, "others", csrf=owner.csrf).status_code == 403
+        assert statuses(owner.http, *others, stranger.http, second.http) == [200] * 5
+        assert stranger.send(PAGE, "others").status_code == 303
+        assert statuses(owner.http, *others, stranger.http, second.http) == [200, 200, 200, 200, 401]
+
+
+def test_forms_of_a_session_that_was_replaced_do_nothing(
+    payres: Instance, owner: OwnersBrowser, others: Sequence[httpx2.Client]
+) -> None:
+    csrf, digest = owner.csrf, digests(owner)["Safari on iPad"]
+    owner.http.cookies.clear()
+    assert sign_in(owner.http, owner.path).status_code == 303
+    for token, status in ((csrf, 403), (owner.csrf, 303)):
+        assert owner.send(PAGE, "end", {"session": digest}, csrf=token).status_code == status
+        assert statuses(*others) == [200, 200]
+
+
+def test_ended_sessions_are_not_listed(payres: Instance, owner: OwnersBrowser, others: Sequence[httpx2.Client]) -> None:
+    payres.clock.advance(400)
+    owner.words("/account")  # which makes this one longer
+    payres.clock.advance(600)
+    assert digests(owner) == {}
+
+
+@pytest.mark.parametrize("way", ["password", "changed", "link"])
+def test_each_way_to_sign_in_says_where_from(payres: Instance, owner: OwnersBrowser, way: str) -> None:
+    with signed_out(payres, **{"User-Agent": FIREFOX, "X-Forwarded-For": "198.51.100.7"}) as http:
+        fields = {"choice": "change", "current": PASSWORD, "password": "battery staple", "again": "battery staple"}
+        if way == "link":
+            made = payres.write(lambda work: wallets.make_password_link(work, owner.path)).url
+            path = str(made).removeprefix(payres.base_url)
+            assert http.post(path, data=fields | {"csrf": sign_in_token(http, path)}).status_code == 303
+        else:
+            assert sign_in(http, owner.path, address="198.51.100.7").status_code == 303
+        if way == "changed":
+            csrf = csrf_token(http.cookies["payres_session"])
+            assert http.post("/settings/password", data=fields | {"csrf": csrf}).status_code == 303
+        words = words_of(http.get(PAGE))
+        assert re.search(r"Firefox on Linux this one Since today, [\d:]{5}\. From 198\.51\.100\.7\.", words), words
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [("127.0.0.1", None), ("<b>", None), ("::ffff:203.0.113.4", "203.0.113.4"), ("2001:db8::1", "2001:db8::/64")],
+)
+def test_address_is_shown_as_far_as_it_says_something(
+    payres: Instance, owner: OwnersBrowser, address: str, shown: str | None
+) -> None:
+    with signed_out(payres) as http:
+        assert sign_in(http, owner.path, address=address).status_code == 303
+        found = re.findall(r"From (\S+)\.(?= |$)", words_of(http.get(PAGE)))
+        assert found == ([shown] if shown else [])
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        ("en", "Security Firefox on Linux this one Since today"),
+        ("de", "Sicherheit Firefox auf Linux dieser hier Seit heute"),
+        ("es", "Seguridad Firefox en Linux este Desde hoy"),
+    ],
+)
+def test_page_is_in_three_languages(payres: Instance, owner: OwnersBrowser, language: str, expected: str) -> None:
+    with signed_out(payres, **{"User-Agent": FIREFOX, "Accept-Language": language}) as http:
+        assert sign_in(http, owner.path).status_code == 303
+        words = words_of(http.get(PAGE))
+        heading, rest = expected.split(" ", 1)
+        assert (heading in words, rest in words) == (True, True), words
+
+
+@pytest.mark.parametrize("path", VIEWS)
+def test_pages_under_settings_lead_to_each_other(owner: OwnersBrowser, path: str) -> None:
+    for url in (path, f"{path}/"):
+        [tabs, views] = re.findall(r'<nav[^>]*>(?:<ul class="views">|\s*<ul>)(.*?)</nav>', owner.http.get(url).text, re.S)
+        assert re.findall(r'href="([^"]*)" aria-current', tabs) == ["/settings"]
+        assert re.findall(r'href="([^"]*)"', views) == [*VIEWS]
+        assert re.findall(r'href="([^"]*)" aria-current', views) == [path]
