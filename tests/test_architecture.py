@@ -33,6 +33,7 @@ SHORT_MODULES = {
     "payres/http/protocol.py",
     "payres/interledger/client_transport.py",
     "payres/openapi/part.py",
+    "payres/operator/streams.py",
     "payres/operator/volume.py",
     "payres/people/part.py",
     "payres/people/checkout_worker.py",

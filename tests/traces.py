@@ -19,9 +19,9 @@ def trace(work: Work, report: Callable[[str], Any] | None) -> None:
 
 
 def break_commit(tx: Transaction) -> None:
-    """Refers to a wallet address that does not exist; the constraint is first looked at by COMMIT."""
+    """Refers to an owner who does not exist; the constraint is first looked at by COMMIT."""
     tx.execute("PRAGMA defer_foreign_keys = ON")
-    tx.execute("INSERT INTO session (id_hash, wallet_address_id, created_at, expires_at) VALUES (x'00', 404, 0, 1)")
+    tx.execute("INSERT INTO known_browser (id_hash, owner_id, expires_at) VALUES (x'00', 404, 1)")
 
 
 class Gate:

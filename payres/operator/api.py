@@ -21,7 +21,7 @@ from starlette.responses import Response
 from payres.core.http.context import context_of
 from payres.core.http.request_head import credentials
 from payres.core.http.requests import ActorRequest, idempotency_key, other_parameters, page_query, read_json_body
-from payres.core.http.responses import JSON, CutShort, Stream, asks_for, json_response
+from payres.core.http.responses import JSON, CutShort, asks_for, json_response
 from payres.core.http.routing import Route
 from payres.core.payments.idempotency import KeyedRequest, cache_response, find_response
 from payres.core.process.rate_limiter import too_many
@@ -45,6 +45,7 @@ from payres.operator.declarations import Operation, declared, operation
 from payres.operator.exports import MEDIA_TYPES, Export, Format
 from payres.operator.services import operator_of
 from payres.operator.store.operators import API_KEYS, ApiKeyRecord
+from payres.operator.streams import Stream
 
 T = TypeVar("T")
 PAGE_PARAMETERS: Final = ("first", "last", "cursor")

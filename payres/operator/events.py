@@ -9,7 +9,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from payres.core.http.requests import read_body
-from payres.core.http.responses import CutShort, Stream
+from payres.core.http.responses import CutShort
 from payres.core.http.waiting import wait_for_change, watch
 from payres.core.process.rate_limiter import too_many
 from payres.core.protocol.amounts import MAX_LEDGER
@@ -22,6 +22,7 @@ from payres.core.store.work import EVENTS, Work
 from payres.operator.api import ApiCall
 from payres.operator.declarations import operation
 from payres.operator.services import operator_of
+from payres.operator.streams import Stream
 from payres.webhooks.sender import EventView, event_view
 
 AfterSequence = Annotated[int, Meta(ge=0, le=MAX_LEDGER)]

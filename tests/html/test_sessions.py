@@ -73,8 +73,21 @@ def test_link_is_none_of_the_other_kind(tx: Work, own: Kind, other: Kind) -> Non
         open_link(tx, own, secret)
 
 
-@pytest.mark.parametrize("accounts", ["NULL, NULL", f"{ID}, {ID}"])
-@pytest.mark.parametrize(("table", "times"), [("session", "1, 1"), ("known_browser", "1"), ("password_link", "1")])
-def test_row_is_of_exactly_one_account(tx: Work, table: str, times: str, accounts: str) -> None:
+@pytest.mark.parametrize(
+    ("table", "names", "values"),
+    [
+        *(
+            (table, "owner_id, operator_id, expires_at", f"{both}, 1")
+            for table in ("known_browser", "password_link")
+            for both in ("NULL, NULL", f"{ID}, {ID}")
+        ),
+        *(
+            ("session", "owner_id, wallet_address_id, operator_id, created_at, expires_at", f"{accounts}, 1, 1")
+            for accounts in ("NULL, NULL, NULL", f"{ID}, {ID}, {ID}", f"{ID}, NULL, NULL", f"NULL, {ID}, {ID}")
+        ),
+    ],
+)
+def test_row_is_of_exactly_one_account(tx: Work, table: str, names: str, values: str) -> None:
+    key = "link_hash" if table == "password_link" else "id_hash"
     with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
-        tx.execute(f"INSERT INTO {table} VALUES (x'01', {accounts}, {times})")
+        tx.execute(f"INSERT INTO {table} ({key}, {names}) VALUES (x'01', {values})")

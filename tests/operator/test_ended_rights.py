@@ -197,7 +197,7 @@ def test_token_that_was_deleted_since_has_ended(books: Books, backup: Path) -> N
 
 
 def test_everybody_is_signed_out_and_links_end(books: Books, backup: Path) -> None:
-    counts = [f"SELECT count(wallet_address_id), count(operator_id) FROM {one}" for one in ("session", "password_link")]
+    counts = [f"SELECT count(owner_id), count(operator_id) FROM {one}" for one in ("session", "password_link")]
     assert books.rows(" UNION ALL ".join(counts)) == [(2, 2), (1, 1)]
     known = books.rows("SELECT count(*) FROM known_browser")
     restore(books, backup)

@@ -9,10 +9,11 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from payres.core.http.responses import CutShort, Stream
+from payres.core.http.responses import CutShort
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import SystemClock
 from payres.core.protocol.errors import Unavailable
+from payres.operator.streams import Stream
 from payres.testing.server import SandboxServer
 
 SCOPE: Scope = {

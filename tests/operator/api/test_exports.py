@@ -14,11 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
-from payres.core.http import observation, responses
+from payres.core.http import observation
 from payres.core.http.protocol import HttpProtocol
 from payres.core.protocol.limits import EXPORT_SECONDS, MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
 from payres.core.store.work import Work
-from payres.operator import wallets
+from payres.operator import streams, wallets
 from payres.operator.api_keys import revoke_api_key
 from payres.operator.exports import BATCH_TRANSFERS, Export, Format
 from payres.operator.services import operator_of
@@ -183,7 +183,7 @@ def test_reader_that_stops_holds_nothing_up_and_gets_a_statement_that_adds_up(
     before = program.get("/wallets/rich")["balance"]
     with download(program, "/wallets/rich/statement") as answer:
         wait_until(stuck(payres))
-        assert max(one.buffered_bytes() for one in connections(payres)) < 2 * responses.PIECE_BYTES
+        assert max(one.buffered_bytes() for one in connections(payres)) < 2 * streams.PIECE_BYTES
         assert all(one.waiting == 0 for one in payres.context.database._examiners)
         program.post("/wallets/rich/deposits", {"amount": "7.00"})
         with closing(sqlite3.connect(payres.context.settings.database)) as other:
