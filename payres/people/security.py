@@ -1,7 +1,8 @@
-"""What guards a wallet: its password, and the browsers that are signed in, each of which the owner can sign out."""
+"""What guards a wallet: its password, the browsers signed in, which the owner can sign out, and the last sign-ins."""
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Final
 
 from starlette.responses import Response
@@ -12,7 +13,14 @@ from payres.core.store.work import Work
 from payres.html.html import redirect
 from payres.html.language import marked
 from payres.html.sign_in import keyed
-from payres.html.store.sessions import OF_OWNERS, delete_session, open_sessions
+from payres.html.store.sessions import (
+    OF_OWNERS,
+    OpenSession,
+    SignInRecord,
+    delete_session,
+    last_sign_ins,
+    open_sessions,
+)
 from payres.html.visits import Form
 from payres.people.sessions import SECURITY, SETTINGS_TAB, OwnerVisit
 
@@ -21,6 +29,24 @@ DONE: Final[Mapping[str, str]] = {
     "ended": marked("Signed out. What your apps may spend stays as it is."),
     "over": marked("It was signed out already."),
 }
+
+
+# What is said of a sign-in, by the way of it; `name` is that of the server.
+WAYS: Final[Mapping[str, str]] = {
+    "password": marked("Password"),
+    "password and code": marked("Password and code"),
+    "recovery code": marked("Recovery code"),
+    "passkey": marked("Passkey"),
+    "link": marked("Link from {name}"),
+    "wrong password": marked("Wrong password"),
+    "wrong code": marked("Wrong code"),
+}
+
+
+def folded(sign_ins: Sequence[SignInRecord]) -> Sequence[tuple[SignInRecord, int]]:
+    """Sign-ins, and how many stand behind each: failures in a row, of one kind and from one place, are one."""
+    groups = groupby(sign_ins, lambda one: (one.way, one.address, one.browser) if one.failed else id(one))
+    return [(alike[0], len(alike)) for alike in (list(group) for _, group in groups)]
 
 
 def end_sessions(work: Work, visit: OwnerVisit, digest: str | None = None) -> int:
@@ -43,7 +69,12 @@ def digest_of(visit: OwnerVisit, id_hash: bytes) -> str:
 
 async def show(visit: OwnerVisit) -> Response:
     """GET /account/security."""
-    found = await visit.read(lambda work: open_sessions(work, OF_OWNERS, visit.owner.id, work.now))
+
+    def unit(work: Work) -> tuple[Sequence[OpenSession], Sequence[SignInRecord]]:
+        account = OF_OWNERS, visit.owner.id, work.now
+        return open_sessions(work, *account), last_sign_ins(work, *account)
+
+    found, sign_ins = await visit.read(unit)
     done, own = DONE.get(visit.request.query_params.get("done", "")), hash_secret(visit.session)
     browsers = sorted(found, key=lambda one: one.id_hash != own)  # this one first, the others as they were
     return visit.show(
@@ -52,6 +83,8 @@ async def show(visit: OwnerVisit) -> Response:
         done=done and visit.language.say(done),
         browsers=[(one, "" if one.id_hash == own else digest_of(visit, one.id_hash)) for one in browsers],
         lifetime=OF_OWNERS.lifetime,
+        sign_ins=folded(sign_ins),
+        ways=WAYS,
     )
 
 

@@ -15,7 +15,14 @@ from payres.html.html import qr_code, redirect
 from payres.html.language import marked
 from payres.html.sentences import problem_of
 from payres.html.visits import Form, check_typed_twice
-from payres.people.sessions import OWNER_SIGN_IN, SECURITY, SETTINGS_TAB, OwnerVisit, change_password, new_password_problems
+from payres.people.sessions import (
+    OWNER_SIGN_IN,
+    SECURITY,
+    SETTINGS_TAB,
+    OwnerVisit,
+    change_password,
+    new_password_problems,
+)
 
 REGIONS: Final = {
     "Africa": marked("Africa"),

@@ -1,4 +1,4 @@
-"""The page of what guards a wallet: which browsers are signed in, and that each can be signed out by its owner alone."""
+"""The page of what guards a wallet: who is signed in, and that only the owner can sign a browser out."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -236,7 +236,9 @@ def test_page_is_in_three_languages(payres: Instance, owner: OwnersBrowser, lang
 @pytest.mark.parametrize("path", VIEWS)
 def test_pages_under_settings_lead_to_each_other(owner: OwnersBrowser, path: str) -> None:
     for url in (path, f"{path}/"):
-        [tabs, views] = re.findall(r'<nav[^>]*>(?:<ul class="views">|\s*<ul>)(.*?)</nav>', owner.http.get(url).text, re.S)
+        [tabs, views] = re.findall(
+            r'<nav[^>]*>(?:<ul class="views">|\s*<ul>)(.*?)</nav>', owner.http.get(url).text, re.S
+        )
         assert re.findall(r'href="([^"]*)" aria-current', tabs) == ["/settings"]
         assert re.findall(r'href="([^"]*)"', views) == [*VIEWS]
         assert re.findall(r'href="([^"]*)" aria-current', views) == [path]

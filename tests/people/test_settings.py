@@ -36,7 +36,9 @@ def test_new_password_takes_the_old_one_and_signs_others_out(payres: Instance, d
         answer = dora.send("/settings/password", "change", GIVEN)
         assert (answer.status_code, answer.headers["location"]) == (303, "/account/security?done=password")
         assert dora.http.cookies["payres_session"] != session
-        assert "Your password is changed. Every other browser is signed out." in dora.words("/account/security?done=password")
+        assert "Your password is changed. Every other browser is signed out." in dora.words(
+            "/account/security?done=password"
+        )
         assert other.get("/account").status_code == 401
         assert last_change(payres) == (f"owner:{dora.path}", "wallet.set_password", dora.path)
         assert sign_in(other, dora.path).status_code == 401

@@ -16,6 +16,7 @@ from payres.core.store.rows import Table, insert_row, number
 from payres.core.store.work import Transaction
 
 BROWSER_LIFETIME: Final = KNOWN_BROWSER_DAYS * DAY
+SIGN_IN_KEPT: Final = 90 * DAY  # addresses say where somebody was
 SESSIONS = Rule("session", "expires_at", "id_hash")
 BROWSERS = Rule("known_browser", "expires_at", "id_hash")
 
@@ -57,6 +58,19 @@ class OpenSession(msgspec.Struct, frozen=True):
     address: str | None
 
 
+class SignInRecord(msgspec.Struct, frozen=True):
+    """A sign-in, or one that failed: with what, from which address and browser."""
+
+    at: int
+    way: str
+    address: str | None
+    browser: str | None
+
+    @property
+    def failed(self) -> bool:
+        return self.way.startswith("wrong ")
+
+
 class Kind(NamedTuple):
     """A kind of account with a password: what sentences call it, where the accounts are, the column that names one, for
     how long a session lasts (without being used, and in use) and a link, and the command that makes a link."""
@@ -78,6 +92,7 @@ OWNERS = Table(
     wallet_id="w.id",
 )
 OPEN_SESSIONS = Table(OpenSession, "session")
+SIGN_INS = Table(SignInRecord, "sign_in")
 OF_OWNERS: Final = Kind("wallet", OWNERS, "owner_id", 15 * MINUTE, 12 * HOUR, HOUR, "payres wallet reset-link")
 
 
@@ -137,6 +152,12 @@ def open_sessions(tx: Transaction, kind: Kind, account_id: int, now: int) -> Seq
     found = OPEN_SESSIONS.list(tx, f"WHERE {kind.column} = ?", account_id)
     lasting = [one for one in found if lasts(one.expires_at, now, kind.lifetime)]
     return sorted(lasting, key=lambda one: one.created_at, reverse=True)
+
+
+def last_sign_ins(tx: Transaction, kind: Kind, account_id: int, now: int) -> Sequence[SignInRecord]:
+    """The last sign-ins of an account, also those that failed, the newest first."""
+    found = SIGN_INS.list(tx, f"WHERE {kind.column} = ? ORDER BY id DESC", account_id)
+    return [one for one in found if one.at > now - SIGN_IN_KEPT]
 
 
 def count_sessions(tx: Transaction, kind: Kind, account_id: int, now: int) -> int:

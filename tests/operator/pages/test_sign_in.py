@@ -230,6 +230,8 @@ def test_page_of_an_operator_lists_the_browsers_signed_in(payres: Instance, brow
         other.http.headers["User-Agent"] = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"
         other.follow_link("Seen")
         browser.follow_link("Looks", read_only=True)
-        assert re.search(r"Signed in Browser Since From Firefox on Linux Today [\d:]{5}", browser.words("/admin/operators/Seen"))
+        assert re.search(
+            r"Signed in Browser Since From Firefox on Linux Today [\d:]{5}", browser.words("/admin/operators/Seen")
+        )
         other.send("/admin", choice="sign-out")
         assert "Signed in In no browser" in browser.words("/admin/operators/Seen")
