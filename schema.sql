@@ -75,7 +75,8 @@ create table wallet_address (
   account_id integer not null unique references account,
   owner_id integer not null references owner,
   state text not null default 'active' check (state in ('active', 'inactive')),
-  created_at integer not null
+  created_at integer not null,
+  asked_above integer check (asked_above >= 0)
 ) strict;
 create index wallet_of_owner on wallet_address (owner_id);
 

@@ -12,7 +12,6 @@ from starlette.responses import Response
 from payres.core.http.context import context_of
 from payres.core.http.requests import media_type_of, read_body
 from payres.core.payments.incoming import unpayable
-from payres.core.process.rate_limiter import UNREADABLE, address_of
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import (
     InsufficientAccess,
@@ -130,9 +129,7 @@ def browser_of(request: Request, cookies: Cookies = OWNER) -> Browser:
     """The session and known-browser secrets in the cookies. Malformed ones are ignored; the last of a name counts."""
     found, prefix = _cookies(request), cookies.known
     known = {int(name.removeprefix(prefix)): value for name, value in found.items() if name.startswith(prefix)}
-    address = address_of(request.scope)
-    name = browser_name(request.headers.get("user-agent", ""))
-    return Browser(found.get(cookies.session), known, name, None if address == UNREADABLE else address)
+    return Browser(found.get(cookies.session), known)
 
 
 def browser_name(user_agent: str) -> str:
@@ -149,8 +146,8 @@ def browser_name(user_agent: str) -> str:
 def set_signed_in(request: Request, response: Response, signed_in: SignedIn, cookies: Cookies = OWNER) -> None:
     """Sets the cookies of a sign-in: the session's, and the one that makes the browser known to the account."""
     _set(request, response, cookies.session, signed_in.session, cookies.kind.longest, cookies.same_site)
-    # Strict: only the sign-in form needs it.
-    _set(request, response, f"{cookies.known}{signed_in.account_id}", signed_in.known, BROWSER_LIFETIME, "strict")
+    if signed_in.known:  # strict: only the sign-in form needs it
+        _set(request, response, f"{cookies.known}{signed_in.account_id}", signed_in.known, BROWSER_LIFETIME, "strict")
 
 
 def set_signed_out(request: Request, response: Response, cookies: Cookies = OWNER) -> None:

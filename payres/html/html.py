@@ -43,7 +43,7 @@ STYLE_SHEETS: Final = ("style.css",)
 OPERATORS: Final = "admin/"
 OPERATORS_STYLE_SHEETS: Final = (*STYLE_SHEETS, "admin.css")
 # The macros that templates have without importing them, by the name that they have there.
-PARTS: Final = {"parts": "parts.html"}
+PARTS: Final = {"common": "parts.html", "parts": "parts.html"}
 OPERATORS_PARTS: Final = {"common": "parts.html", "parts": f"{OPERATORS}parts.html"}
 KEPT: Final = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 PAGE_METHODS: Final = "GET, HEAD, POST"  # of pages with a form

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -38,8 +38,19 @@ from payres.core.protocol.limits import (
     PASSWORDS_WAITING,
 )
 from payres.core.store.work import Work
+from payres.html import second_factors
+from payres.html.second_factors import Factors
+from payres.html.store import second_factors as factor_store
 from payres.html.store import sessions
-from payres.html.store.sessions import OF_OWNERS, Kind, SessionRecord
+from payres.html.store.sessions import (
+    BROWSER_LIFETIME,
+    NOWHERE,
+    OF_OWNERS,
+    TRUSTED_LIFETIME,
+    Kind,
+    Seen,
+    SessionRecord,
+)
 
 BUSY_SECONDS: Final = 5  # in which a full queue is processed, also on a slow machine
 
@@ -281,21 +292,31 @@ def wrong_password(noun: str = "wallet") -> SignInFailed:
 
 
 class Browser(msgspec.Struct, frozen=True):
-    """The cookies of a browser: a session, and secrets by the ids of the accounts that may know the browser. `name` and
-    `address` are for its owner to know it by, see `browser_name` and `address_of`."""
+    """The cookies of a browser: a session, and secrets by the ids of the accounts that may know the browser."""
 
     session: str | None = None
     known: Mapping[int, str] = {}
-    name: str | None = None
-    address: str | None = None
 
 
 class SignedIn(msgspec.Struct, frozen=True):
-    """The two secrets that a browser gets at sign-in."""
+    """The two secrets that a browser gets at sign-in; `known` is "" if it stays as known as it was."""
 
     account_id: int
     session: str
     known: str
+
+
+class HalfSignIn(msgspec.Struct, frozen=True):
+    """A right password that waits for a second factor: its secret, the account, and whether a wrong code was given."""
+
+    secret: str
+    account: Any
+    factors: Factors
+    is_wrong: bool = False
+
+
+# With what somebody signs in, or tried to.
+Way = Literal["password", "password and code", "recovery code", "passkey", "link", "wrong password", "wrong code"]
 
 
 def find_account(
@@ -307,24 +328,131 @@ def find_account(
     return found, known_browser(work, kind, found.id, browser)
 
 
-def open_session(work: Work, kind: Kind, verified: Account, browser: Browser) -> SignedIn:
-    """A session for who has given the password of `verified`; the account knows the browser from now on.
+def begin(work: Work, kind: Kind, verified: Account, browser: Browser, seen: Seen) -> SignedIn | HalfSignIn:
+    """Signs in who has given the password of `verified`, or waits for the second factor: an account that has one asks
+    for it in browsers that it does not know. Raises SignInFailed as open_session does."""
+    _check_unchanged(work, kind, verified)
+    second_factors.remove_if_due(work, kind, verified)
+    is_known = known_browser(work, kind, verified.id, browser) is not None
+    if is_known or not second_factors.has_factor(work, kind, verified.id):
+        return open_session(work, kind, verified, browser, "password", seen=seen)
+    return _wait(work, kind, verified)
 
-    It replaces the browser's old one, which ends. Both secrets are always new, to prevent session fixation. Raises
-    SignInFailed if the password was changed, or the account removed, while it was being checked.
+
+def complete(
+    work: Work, kind: Kind, secret: str, code: str, trusts: bool, browser: Browser, seen: Seen
+) -> SignedIn | HalfSignIn:
+    """Signs in who gives the second factor that a half sign-in waits for; the account knows the browser from now on if
+    the owner `trusts` it. A wrong code leaves it half, and is counted.
+
+    Raises SignInFailed when it is over.
     """
+    found = factor_store.find_half_sign_in(work, kind, hash_secret(secret), work.now)
+    account = found and sessions.account_at(work, kind, *found)
+    if not account:
+        raise signed_out()
+    way = second_factors.verify(work, kind, account.id, code)
+    if way is None:
+        noted(work, kind, account.id, "wrong code", seen)
+        return HalfSignIn(secret, account, second_factors.factors_of(work, kind, account.id), is_wrong=True)
+    factor_store.delete_half_sign_in(work, kind, hash_secret(secret))
+    return open_session(work, kind, account, browser, way, verified_at=work.now, trusts=trusts, seen=seen)
+
+
+def open_session(
+    work: Work,
+    kind: Kind,
+    verified: Account,
+    browser: Browser,
+    way: Way | None = None,
+    *,
+    verified_at: int | None = None,
+    trusts: bool = False,
+    seen: Seen = NOWHERE,
+) -> SignedIn:
+    """A session for who has proved to be `verified`, with a second factor at `verified_at`. `way` is noted as that of a
+    sign-in.
+
+    The account knows the browser from now on; one with a second factor only if the owner `trusts` it. The session
+    replaces the browser's old one, which ends. All secrets are new, to prevent session fixation. Raises SignInFailed if
+    the password was changed, or the account removed, while it was being checked.
+    """
+    _check_unchanged(work, kind, verified)
+    if browser.session is not None:
+        close_session(work, kind, browser.session)
+    has_factor, known = second_factors.has_factor(work, kind, verified.id), ""
+    if trusts or not has_factor:
+        if verified.id in browser.known:
+            sessions.delete_browser(work, kind, hash_secret(browser.known[verified.id]), verified.id)
+        known, lifetime = work.new_secret(), TRUSTED_LIFETIME if has_factor else BROWSER_LIFETIME
+        sessions.insert_browser(work, kind, hash_secret(known), verified.id, work.now, lifetime)
+    session = work.new_secret()
+    id_hash, wallet_id = hash_secret(session), verified.wallet_id
+    sessions.insert_session(work, kind, id_hash, verified.id, work.now, wallet_id, verified_at, seen)
+    if way is not None:
+        noted(work, kind, verified.id, way, seen)
+    return SignedIn(verified.id, session, known)
+
+
+def start_over(
+    work: Work, kind: Kind, account: Account, browser: Browser, seen: Seen, change: Callable[[], object]
+) -> SignedIn:
+    """Makes a change of what one signs in with, ends every session of the account, and forgets every browser but this
+    one; returns a new session for it, in which a second factor counts as given when it did before."""
+    found = None if browser.session is None else find_session(work, kind, browser.session)
+    is_known = known_browser(work, kind, account.id, browser) is not None
+    change()
+    sessions.end_access(work, kind, account.id)
+    changed = sessions.account_at(work, kind, account.id, account.wallet_id)
+    verified_at = found.verified_at if found else None
+    return open_session(work, kind, changed, browser, verified_at=verified_at, trusts=is_known, seen=seen)
+
+
+def noted(work: Work, kind: Kind, account_id: int, way: Way, seen: Seen) -> None:
+    """Notes a sign-in of an account, or one that failed, for the owner to look at."""
+    sessions.insert_sign_in(work, kind, account_id, way, work.now, seen)
+
+
+def _check_unchanged(work: Work, kind: Kind, verified: Account) -> None:
     account = kind.accounts.get(work, verified.id)
     if account is None or account.password_hash != verified.password_hash:
         raise wrong_password(kind.noun)
-    if browser.session is not None:
-        close_session(work, kind, browser.session)
-    if verified.id in browser.known:
-        sessions.delete_browser(work, kind, hash_secret(browser.known[verified.id]), verified.id)
-    signed_in = SignedIn(verified.id, work.new_secret(), work.new_secret())
-    sessions.insert_browser(work, kind, hash_secret(signed_in.known), verified.id, work.now)
-    opened = verified.wallet_id, browser.name, browser.address
-    sessions.insert_session(work, kind, hash_secret(signed_in.session), verified.id, work.now, *opened)
-    return signed_in
+
+
+def _wait(work: Work, kind: Kind, account: Account) -> HalfSignIn:
+    secret = work.new_secret()
+    factor_store.insert_half_sign_in(work, kind, hash_secret(secret), account.id, account.wallet_id, work.now)
+    return HalfSignIn(secret, account, second_factors.factors_of(work, kind, account.id))
+
+
+def is_stale(work: Work, kind: Kind, session: str) -> bool:
+    """Whether a second factor must be given before what needs a fresh one. Raises SignInFailed without a session."""
+    found = _require_session(work, kind, session)
+    has_factor = second_factors.has_factor(work, kind, found.account_id)
+    return has_factor and not second_factors.is_fresh(found.verified_at, work.now)
+
+
+def verify(work: Work, kind: Kind, session: str, code: str, seen: Seen) -> bool:
+    """Whether the code is right; then the second factor counts as given in the session. A wrong one is counted, so a
+    unit must not raise after it. Raises SignInFailed without a session."""
+    found = _require_session(work, kind, session)
+    if second_factors.verify(work, kind, found.account_id, code) is None:
+        noted(work, kind, found.account_id, "wrong code", seen)
+        return False
+    verified_now(work, kind, session)
+    return True
+
+
+def verified_now(work: Work, kind: Kind, session: str) -> None:
+    """Notes that a second factor was given in the session just now."""
+    sessions.verify_session(work, kind, hash_secret(session), work.now)
+
+
+def _require_session(work: Work, kind: Kind, session: str) -> SessionRecord:
+    found = find_session(work, kind, session)
+    if found is None:
+        raise signed_out()
+    return found
 
 
 def find_session(work: Work, kind: Kind, session: str) -> SessionRecord | None:
@@ -334,10 +462,7 @@ def find_session(work: Work, kind: Kind, session: str) -> SessionRecord | None:
 
 def authenticate(work: Work, kind: Kind, session: str) -> str:
     """Who is signed in, as the audit log names the actor. Raises SignInFailed for a session that has ended."""
-    found = find_session(work, kind, session)
-    if found is None:
-        raise signed_out()
-    actor: str = kind.accounts.by_id(work, found.account_id).actor
+    actor: str = kind.accounts.by_id(work, _require_session(work, kind, session).account_id).actor
     return actor
 
 
@@ -373,15 +498,21 @@ def follow_link(
     password_hash: str,
     browser: Browser,
     set_password: Callable[[Work, Any, str], object],
-) -> SignedIn:
-    """Signs in to the link's account with a new password (see hash_password).
+    seen: Seen = NOWHERE,
+) -> SignedIn | HalfSignIn:
+    """Gives the link's account a new password (see hash_password) and signs in, as far as a password does: it stands in
+    for no second factor.
 
     `set_password` stores it for the account, and ends the link. Raises NotFound as `open_link` does.
     """
     account = open_link(work, kind, secret)
     work.actor = account.actor
     set_password(work, account, password_hash)
-    return open_session(work, kind, kind.accounts.by_id(work, account.id), browser)
+    account = kind.accounts.by_id(work, account.id)
+    second_factors.remove_if_due(work, kind, account)
+    if second_factors.has_factor(work, kind, account.id):
+        return _wait(work, kind, account)
+    return open_session(work, kind, account, browser, "link", seen=seen)
 
 
 def known_browser(work: Work, kind: Kind, account_id: int, browser: Browser) -> bytes | None:

@@ -1,11 +1,13 @@
 """Requests of owners and operators: signing in and out, pages and forms. Every response is a page or a redirect."""
 
+import hmac
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,16 +15,47 @@ from payres.core.http.context import Context, context_of
 from payres.core.http.error_answers import note_error
 from payres.core.http.requests import ActorRequest
 from payres.core.process.rate_limiter import UNREADABLE, address_of
-from payres.core.protocol.errors import DomainError, InvalidRequest, MethodNotAllowed, SignInFailed, TooManyRequests
+from payres.core.protocol.errors import (
+    DomainError,
+    InvalidRequest,
+    MethodNotAllowed,
+    SignInFailed,
+    TooManyRequests,
+    WrongState,
+)
 from payres.core.store.work import Work
 from payres.html import sign_in
-from payres.html.forms import Cookies, browser_of, check_sign_in, read_form, set_signed_in, set_signed_out
-from payres.html.html import PAGE_METHODS, redirect
+from payres.html.forms import (
+    Cookies,
+    browser_name,
+    browser_of,
+    check_sign_in,
+    read_form,
+    render_sign_in,
+    set_signed_in,
+    set_signed_out,
+)
+from payres.html.html import PAGE_METHODS, redirect, render
 from payres.html.language import set_zone
-from payres.html.sign_in import Account, Guesser, PasswordGate, SignedIn, SignInGuard, check_csrf
+from payres.html.second_factors import factors_of
+from payres.html.sentences import OTHER_REQUEST
+from payres.html.sign_in import (
+    Account,
+    Guesser,
+    HalfSignIn,
+    PasswordGate,
+    SignedIn,
+    SignInGuard,
+    check_csrf,
+    csrf_token,
+    keyed,
+)
+from payres.html.store.sessions import Seen
 
 Form = Mapping[str, str]
 log = logging.getLogger("payres.sign_in")
+PASSWORDS: Final = frozenset({"password", "again", "current"})  # fields that no page sends along
+CARRIED: Final = "of."  # before the name of a field that waits for the second factor
 
 
 class Visit(ActorRequest, frozen=True):
@@ -37,18 +70,30 @@ class Visit(ActorRequest, frozen=True):
         return found
 
 
+class Place(NamedTuple):
+    """The page of a path, and the actions of its forms by their `choice`. Who has a second factor must just have given
+    it for those in `fresh`, and to see the page if PAGE is among them."""
+
+    show: Callable[[Any], Awaitable[Response]]
+    acts: Mapping[str, Callable[[Any, Form], Awaitable[Response]]] = {}
+    fresh: Collection[str] = ()
+
+
+PAGE: Final = ""
+
 V = TypeVar("V", bound=Visit)
 
 
 class SignIn(ABC, Generic[V]):
     """How the accounts of one kind sign in.
 
-    `field` of the form names the account. `home` is the page after a link, `outside` the one after signing out. The
-    form of a link must pass `link_checks`, in this order.
+    `field` of the form names the account. `home` is the page after a link, `outside` the one after signing out; `asks`
+    is the template that asks for a second factor. The form of a link must pass `link_checks`, in this order.
     """
 
     cookies: Cookies
     field: str
+    asks: str
     home: str
     outside: str
     link_checks: Sequence[Callable[[Request, Form], None]]
@@ -88,6 +133,8 @@ class SignIn(ABC, Generic[V]):
         form = await read_form(request) if is_form else {}
         if form.get("choice") == "sign-in":
             return await self._sign_in(request, form)
+        if form.get("choice") == "code":
+            return await self._complete(request, form)
         session = browser_of(request, self.cookies).session
         visit = await self.find_visit(request, session) if session else None
         if visit is None:
@@ -101,16 +148,122 @@ class SignIn(ABC, Generic[V]):
         except SignInFailed as error:  # the session ended during the request
             return self.show_sign_in(request, error, None)
 
-    async def open_session(self, request: Request, account: Account, known: bytes | None, form: Form) -> SignedIn:
-        """Checks the password and opens a session; `known` is the browser's hash if the account knows it.
+    async def answer_place(self, request: Request, place: Place) -> Response:
+        """The page of a place, or the action of its form; before that the page that asks for a second factor."""
+
+        async def show(visit: V) -> Response:
+            if PAGE in place.fresh and await self.is_stale(request, visit.session):
+                return await self.ask_factor(request, visit.session, {})
+            return await place.show(visit)
+
+        async def act(visit: V, form: Form) -> Response:
+            choice = form.get("choice", "")
+            if choice not in place.acts:
+                raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
+            if choice in place.fresh and await self.is_stale(request, visit.session):
+                return await self.ask_factor(request, visit.session, form)
+            return await place.acts[choice](visit, form)
+
+        return await self.answer(request, show, act)
+
+    async def by_password(
+        self, request: Request, account: Account, known: bytes | None, form: Form, after: str
+    ) -> Response:
+        """Checks the password, and leads to the page `after` signing in or asks for the second factor; `known` is the
+        browser's hash if the account knows it.
 
         Raises InsufficientAccess, SignInFailed, TooManyRequests, Unavailable.
         """
         check_sign_in(request, form)
-        await self.check_password(request, account, form.get("password", ""), known)
+        kind, seen = self.cookies.kind, seen_of(request)
+        try:
+            await self.check_password(request, account, form.get("password", ""), known)
+        except SignInFailed:
+            if account.id > 0:  # somebody
+                note = partial(sign_in.noted, kind=kind, account_id=account.id, way="wrong password", seen=seen)
+                await context_of(request).database.write(note)
+            raise
         browser = browser_of(request, self.cookies)
-        unit = partial(sign_in.open_session, kind=self.cookies.kind, verified=account, browser=browser)
-        return await context_of(request).database.write(unit)
+        unit = partial(sign_in.begin, kind=kind, verified=account, browser=browser, seen=seen)
+        return await self.enter(request, after, unit)
+
+    async def by_code(self, request: Request, form: Form, after: str) -> Response:
+        """Completes a half sign-in with the code in a form. Raises InsufficientAccess, SignInFailed when it is over."""
+        check_sign_in(request, form)
+        unit = partial(
+            sign_in.complete,
+            kind=self.cookies.kind,
+            secret=form.get("half", ""),
+            code=form.get("code", ""),
+            trusts="trust" in form,
+            browser=browser_of(request, self.cookies),
+            seen=seen_of(request),
+        )
+        return await self.enter(request, after, unit)
+
+    async def enter(self, request: Request, after: str, unit: Callable[[Work], SignedIn | HalfSignIn]) -> Response:
+        """Runs a unit that opens a session, and leads to the page `after`; or asks for the second factor."""
+        entered = await context_of(request).database.write(unit)
+        if isinstance(entered, SignedIn):
+            response = redirect(after)
+            set_signed_in(request, response, entered, self.cookies)
+            return response
+        if entered.is_wrong:
+            self._log_failure(request, entered.account)
+        values = {"half": entered.secret, "name": entered.account.name, "factors": entered.factors, "after": after}
+        values |= {"is_wrong": entered.is_wrong, "carried": {}, "shown": ""}
+        return render_sign_in(request, self.asks, values, 401 if entered.is_wrong else 200)
+
+    async def is_stale(self, request: Request, session: str) -> bool:
+        """Whether a second factor must be given first. Raises SignInFailed without a session."""
+        return await context_of(request).database.read(
+            partial(sign_in.is_stale, kind=self.cookies.kind, session=session)
+        )
+
+    async def verify(self, request: Request, session: str, code: str) -> bool:
+        """See sign_in.verify."""
+        kind, seen = self.cookies.kind, seen_of(request)
+        unit = partial(sign_in.verify, kind=kind, session=session, code=code, seen=seen)
+        is_right = await context_of(request).database.write(unit)
+        if not is_right:
+            self._log_failure(request, await self._account(request, session))
+        return is_right
+
+    async def ask_factor(
+        self, request: Request, session: str, form: Form, is_wrong: bool = False, form_action: str = "'self'"
+    ) -> Response:
+        """The page that asks for the second factor, and carries the fields of the form along until then. A form with a
+        password is not carried: its page is opened again. `form_action` is where the form may lead, see render."""
+        fields = {} if PASSWORDS & form.keys() else {name: text for name, text in form.items() if name != "csrf"}
+        account = await self._account(request, session)
+        factors = await context_of(request).database.read(
+            partial(factors_of, kind=self.cookies.kind, account_id=account.id)
+        )
+        values = {
+            "half": "",
+            "name": account.name,
+            "factors": factors,
+            "after": here(request),
+            "is_wrong": is_wrong,
+            "carried": {f"{CARRIED}{name}": text for name, text in fields.items()},
+            "shown": shown_digest(request, session, fields),
+            "csrf": csrf_token(session),
+        }
+        return render(request, self.asks, values, 401 if is_wrong else 200, form_action)
+
+    async def verified(
+        self, request: Request, session: str, form: Form, form_action: str = "'self'"
+    ) -> Form | Response:
+        """The form that the second factor was given for; or the page that asks for it again, or one to open again.
+
+        Raises WrongState if it is not the form that the page was shown for.
+        """
+        fields = {name.removeprefix(CARRIED): text for name, text in form.items() if name.startswith(CARRIED)}
+        if not hmac.compare_digest(shown_digest(request, session, fields).encode(), form.get("shown", "").encode()):
+            raise WrongState(OTHER_REQUEST)
+        if not await self.verify(request, session, form.get("code", "")):
+            return await self.ask_factor(request, session, fields, is_wrong=True, form_action=form_action)
+        return {**fields, "csrf": csrf_token(session)} if fields else redirect(here(request))
 
     async def check_password(self, request: Request, account: Account, password: str, known: bytes | None) -> None:
         """Raises SignInFailed for a wrong password, TooManyRequests, Unavailable if too many checks are running.
@@ -121,11 +274,7 @@ class SignIn(ABC, Generic[V]):
         try:
             await self.guard(context).check_password(account, password, context.clock.now(), guesser)
         except (SignInFailed, TooManyRequests):
-            # deploy/fail2ban.conf matches it. No name that was typed: that may be a password, or forge a line.
-            client = guesser.address or "this machine"
-            if request.client is not None and client not in {"this machine", UNREADABLE}:
-                client = request.client.host.partition("%")[0]  # not the network; a zone may be any text
-            log.warning("sign-in failed from %s: %s", client, getattr(account, "actor", "no such account"))
+            self._log_failure(request, account)
             raise
 
     async def hash_password(
@@ -151,11 +300,17 @@ class SignIn(ABC, Generic[V]):
             response = self.show_link(request, account, error)
             response.headers.update(error.headers)
             return response
-        browser, store = browser_of(request, self.cookies), self.set_password
-        signed_in = await database.write(lambda work: sign_in.follow_link(work, kind, secret, hashed, browser, store))
-        response = redirect(self.home)
-        set_signed_in(request, response, signed_in, self.cookies)
-        return response
+        browser, store, seen = browser_of(request, self.cookies), self.set_password, seen_of(request)
+        unit = partial(
+            sign_in.follow_link,
+            kind=kind,
+            secret=secret,
+            password_hash=hashed,
+            browser=browser,
+            set_password=store,
+            seen=seen,
+        )
+        return await self.enter(request, self.home, unit)
 
     async def _sign_in(self, request: Request, form: Form) -> Response:
         """Signs in by name and password, and redirects to the requested page."""
@@ -166,25 +321,66 @@ class SignIn(ABC, Generic[V]):
 
         account, known = await context_of(request).database.read(find)
         try:
-            signed_in = await self.open_session(request, account, known, form)
+            return await self.by_password(request, account, known, form, here(request))
         except DomainError as error:
-            noted = note_error(request, error)
-            response = self.show_sign_in(request, noted, name)
-            response.headers.update(noted.headers)
-            return response
-        query = request.scope["query_string"]
-        response = redirect((request.scope["raw_path"] + (b"?" + query if query else b"")).decode("ascii"))
-        set_signed_in(request, response, signed_in, self.cookies)
+            return self._refused(request, error, name)
+
+    async def _complete(self, request: Request, form: Form) -> Response:
+        try:
+            return await self.by_code(request, form, here(request))
+        except DomainError as error:
+            return self._refused(request, error, None)
+
+    def _refused(self, request: Request, error: DomainError, name: str | None) -> Response:
+        noted = note_error(request, error)
+        response = self.show_sign_in(request, noted, name)
+        response.headers.update(noted.headers)
         return response
+
+    async def _account(self, request: Request, session: str) -> Any:
+        def unit(work: Work) -> Any:
+            found = sign_in.find_session(work, self.cookies.kind, session)
+            if found is None:
+                raise sign_in.signed_out()
+            return self.cookies.kind.accounts.by_id(work, found.account_id)
+
+        return await context_of(request).database.read(unit)
+
+    def _log_failure(self, request: Request, account: Account) -> None:
+        """deploy/fail2ban.conf matches it. No name that was typed: that may be a password, or forge a line."""
+        client = address_of(request.scope) or "this machine"
+        if request.client is not None and client not in {"this machine", UNREADABLE}:
+            client = request.client.host.partition("%")[0]  # not the network; a zone may be any text
+        log.warning("sign-in failed from %s: %s", client, getattr(account, "actor", "no such account"))
 
     async def _carry_out(self, visit: V, form: Form, act: Callable[[V, Form], Awaitable[Response]]) -> Response:
         check_csrf(visit.session, form.get("csrf", ""))
+        if form.get("choice") == "verify":
+            found = await self.verified(visit.request, visit.session, form)
+            return found if isinstance(found, Response) else await act(visit, found)
         if form.get("choice") != "sign-out":
             return await act(visit, form)
         await visit.write(partial(sign_in.close_session, kind=self.cookies.kind, session=visit.session))
         response = redirect(self.outside)
         set_signed_out(visit.request, response, self.cookies)
         return response
+
+
+def here(request: Request) -> str:
+    """The path and query of a request."""
+    query = request.scope["query_string"]
+    return str((request.scope["raw_path"] + (b"?" + query if query else b"")).decode("ascii"))
+
+
+def seen_of(request: Request) -> Seen:
+    """From where a request comes, as it is kept of sign-ins."""
+    address, name = address_of(request.scope), browser_name(request.headers.get("user-agent", ""))
+    return Seen(None if address == UNREADABLE else address, name)
+
+
+def shown_digest(request: Request, session: str, fields: Form) -> str:
+    """A digest of what the second factor is asked for: it is given for exactly that form of that page."""
+    return keyed(session, "factor", msgspec.json.encode([here(request), sorted(fields.items())]))
 
 
 async def choose_zone(visit: Visit, form: Form, after: str) -> Response:

@@ -16,6 +16,7 @@ from payres.core.protocol.wire import Resource
 from payres.core.store import server
 from payres.core.store.work import Work
 from payres.html import sign_in
+from payres.html.second_factors import factors_of, remove_factors
 from payres.html.store.sessions import delete_sessions, end_access
 from payres.operator.declarations import ACCESS, FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import check_name, said
@@ -35,11 +36,12 @@ class ShownLink(Resource, frozen=True, kw_only=True):
 
 class Operator(Resource, frozen=True, kw_only=True):
     """`state` is `active` with a password, `invited` with a link that sets one, else `locked out`; `sessions` is the
-    number of browsers that are signed in."""
+    number of browsers that are signed in, `second_step` what they were asked for beside the password."""
 
     name: str
     role: str
     state: str
+    second_step: str | None
     link_expires_at: Time | None
     sessions: int
     last_sign_in_at: Time | None
@@ -48,7 +50,10 @@ class Operator(Resource, frozen=True, kw_only=True):
 def operator(work: Work, record: OperatorRecord) -> Operator:
     until, sessions, last = operators.access_of(work, record.id, work.now)
     state = "active" if record.password_hash else "invited" if until else "locked out"
-    return represent(Operator, record, state=state, link_expires_at=until, sessions=sessions, last_sign_in_at=last)
+    factors = factors_of(work, OF_OPERATORS, record.id)
+    steps = [name for name, has in (("codes", factors.codes_since), ("passkeys", factors.passkeys)) if has]
+    found = {"second_step": ", ".join(steps) or None, "link_expires_at": until, "last_sign_in_at": last}
+    return represent(Operator, record, state=state, sessions=sessions, **found)
 
 
 def require_operator(work: Work, name: str) -> OperatorRecord:
@@ -61,6 +66,7 @@ OPERATOR: Final = Shape(
     Column("Name", "name", section="operators"),
     Column("Role", "role"),
     Column("State", "state", "state"),
+    Column("Second step", "second_step"),
     Column("Link until (UTC)", "link_expires_at", "time"),
     Column("Browsers signed in", lambda one: one.sessions or None),
     Column("Last sign-in (UTC)", "last_sign_in_at", "time"),
@@ -111,7 +117,7 @@ def make_link(
     """Print a URL with which an operator sets a password.
 
     It is valid once, for 15 minutes. The operator's old password and sessions end at once, so this also locks somebody
-    out.
+    out. Made on the server, it removes the second factors too.
     """
     check_name(name, "sign-in")
     if set(name) == {"."}:  # another path in the address of its page
@@ -121,6 +127,8 @@ def make_link(
         raise WrongState(f"{name} can sign in already: remove that operator first", field="name")
     role = "read-only" if read_only else "full"
     operator = _replace(work, name, role, None)
+    if not is_page(work):  # who has a shell can do everything
+        remove_factors(work, OF_OPERATORS, operator)
     secret, expires_at = sign_in.make_link(work, OF_OPERATORS, operator.id)
     server.record(work, "admin.link", name, role=role)
     settings, host = work.settings, work.urls.host

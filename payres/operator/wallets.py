@@ -17,6 +17,7 @@ from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Environment, Work
+from payres.html.second_factors import ask_removal, cancel_removal
 from payres.html.sign_in import PasswordGate, make_link
 from payres.html.store.sessions import OF_OWNERS, OWNERS, delete_sessions, end_access, owner_of
 from payres.operator import movements
@@ -283,8 +284,8 @@ async def set_password(
 
 def store_password(work: Work, path: str, password_hash: str, forget_browsers: bool = False) -> WalletRecord:
     """Gives the owner a new password (see hash_password), and ends every browser session under the old one and any link
-    that sets a password. The counts of wrong passwords are cleared. Browsers stay known unless `forget_browsers`, for
-    when somebody else had the password. Raises NotFound."""
+    that sets a password. The counts of wrong passwords are cleared; second factors stay. Browsers stay known unless
+    `forget_browsers`, for when somebody else had the password. Raises NotFound."""
     wallet = require_wallet(work, path)
     OWNERS.update(work, wallet.owner_id, password_hash=password_hash, unlocked_at=work.now)
     end_access(work, OF_OWNERS, wallet.owner_id, forget_browsers)
@@ -313,6 +314,33 @@ def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     server.record(work, "wallet.reset_link", found.path)
     url, address = f"{work.urls.base}{RESET_PATH}{secret}", work.urls.wallet(found.path)
     return PasswordLink(wallet_address=address, url=url, expires_at=format_time(ends_at))
+
+
+REMOVAL: Final = Shape(None, fact("Wallet", "path"), fact("Second factors are removed (UTC)", "due_at", "time"))
+
+
+class FactorRemoval(Resource, frozen=True, kw_only=True):
+    """`due_at` is null when it was cancelled."""
+
+    path: str
+    due_at: Time | None
+
+
+@operation(shows=REMOVAL, command=CommandLine("wallet remove-factors PATH", "alice\nalice --cancel"))
+def remove_wallet_factors(
+    work: Work, wallet: WalletName, cancel: Annotated[bool, said("Keep them after all.")] = False
+) -> FactorRemoval:
+    """Remove all second factors of a wallet's owner, who has lost them, a day from now.
+
+    For an owner whom you know by other ways than the wallet. The password stays. Until then, the owner reads of it
+    after signing in and can keep them; so can you. They are removed when the owner signs in next.
+    """
+    found = require_wallet(work, wallet)
+    owner = owner_of(work, found.id)
+    if cancel:
+        cancel_removal(work, OF_OWNERS, owner)
+    due_at = None if cancel else format_time(ask_removal(work, OF_OWNERS, owner))
+    return FactorRemoval(path=found.path, due_at=due_at)
 
 
 @operation(

@@ -1,7 +1,7 @@
 """The owner's decision on a grant: what the page shows of the request, and consent to exactly that."""
 
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -18,7 +18,7 @@ from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol import visible
 from payres.core.protocol.amounts import MAX_VALUE, Asset, parse_value
-from payres.core.protocol.clock import SECOND
+from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.errors import (
     DomainError,
     InsufficientAccess,
@@ -57,6 +57,7 @@ from payres.html.sign_in import (
     close_session,
     csrf_token,
     find_session,
+    is_stale,
     keyed,
     known_browser,
     signed_out,
@@ -64,7 +65,9 @@ from payres.html.sign_in import (
 from payres.html.store.sessions import OF_OWNERS, OwnerRecord, owner_of
 from payres.people.apps import Budgets, budgets
 from payres.people.sessions import OWNER_SIGN_IN
+from payres.people.store import activity
 
+USUAL_DAYS: Final = 90  # in which limits that were approved make one usual
 # Reads what the owner typed, in the minor unit of the asset asked for; raises InvalidAmount.
 ReadLimit = Callable[[Asset], int]
 
@@ -102,6 +105,12 @@ class Surroundings(NamedTuple):
     bill: IncomingRecord | None
     receiver: WalletRecord | None
     key: KeyRecord | None
+
+
+class Unusual(NamedTuple):
+    """A request that is approved once a second factor was given."""
+
+    request: ConsentRequest
 
 
 def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) -> ConsentRequest:
@@ -197,6 +206,28 @@ def _spending(access: str) -> Sequence[OutgoingPaymentAccess]:
     return [one for one in granted_access(access) if isinstance(one, OutgoingPaymentAccess) and "create" in one.actions]
 
 
+def is_stale_for(work: Work, request: ConsentRequest, limit: ReadLimit | None) -> bool:
+    """Whether approving the request with this limit needs a second factor that the owner has not just given: it does
+    without a limit, and for one above both what was approved in the last 90 days and the amount of the owner.
+
+    Raises InvalidAmount for the limit, SignInFailed.
+    """
+    spending = spending_of(request.grant.access)
+    if spending is None or request.session is None or not is_stale(work, OF_OWNERS, request.session):
+        return False
+    asset = spending.asset or request.wallet.asset
+    values = [spending.value, None if limit is None else limit(asset)]
+    most = min((one for one in values if one is not None), default=None)
+    if most is None:
+        return True
+    since = work.now - USUAL_DAYS * DAY
+    approved = map(spending_of, activity.access_approved_since(work, request.wallet.id, since))
+    usual = [one.value for one in approved if one and one.value and one.asset == asset]
+    if asset == request.wallet.asset:
+        usual.append(activity.asked_above(work, request.wallet.id))
+    return most > max(usual, default=0)
+
+
 def shown_digest(request: ConsentRequest) -> str:
     """A digest of everything that the page shows of a request, bound to the session: consent covers exactly that."""
     assert request.session is not None
@@ -228,8 +259,12 @@ async def answer(request: Request) -> Response:
             return await _sign_in(request, form)
         case "sign-out":
             return await _sign_out(request, form)
+        case "code":
+            return await _complete(request, form)
+        case "verify":
+            return await _verify(request, form)
         case "approve" | "any" | "deny" as choice:
-            return await _decide(request, form, approve=choice != "deny", with_limit=choice == "approve")
+            return await _decide(request, form, choice)
     raise InvalidRequest("This form is not one of this page's. Please open the request again", field="choice")
 
 
@@ -279,14 +314,32 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     if found.owner.password_hash is None:
         return _show_sign_in(request, found, 409)
     try:
-        signed_in = await OWNER_SIGN_IN.open_session(request, found.owner, found.known_browser, form)
+        return await OWNER_SIGN_IN.by_password(request, found.owner, found.known_browser, form, _path(request))
     except InsufficientAccess as error:
         return _show_sign_in(request, found, error.status, note_error(request, error))
     except DomainError as error:
         return _explain(request, found, error)
-    response = html.redirect(_path(request))
-    forms.set_signed_in(request, response, signed_in)
-    return response
+
+
+async def _complete(request: Request, form: dict[str, str]) -> Response:
+    try:
+        return await OWNER_SIGN_IN.by_code(request, form, _path(request))
+    except DomainError as error:
+        return _explain(request, await _find(request), error)
+
+
+async def _verify(request: Request, form: dict[str, str]) -> Response:
+    """The decision that the second factor was given for."""
+    found = await _find(request)
+    if found.session is None:
+        return _explain(request, found, signed_out())
+    check_csrf(found.session, form.get("csrf", ""))
+    try:
+        leads_to = _form_action(found.interaction.finish_uri)
+        decision = await OWNER_SIGN_IN.verified(request, found.session, form, leads_to)
+    except WrongState as error:
+        return _explain(request, found, error)
+    return decision if isinstance(decision, Response) else await _decide(request, decision, decision.get("choice", ""))
 
 
 async def _sign_out(request: Request, form: dict[str, str]) -> Response:
@@ -299,14 +352,19 @@ async def _sign_out(request: Request, form: dict[str, str]) -> Response:
     return response
 
 
-async def _decide(request: Request, form: dict[str, str], approve: bool, with_limit: bool) -> Response:
+async def _decide(request: Request, form: Mapping[str, str], choice: str) -> Response:
     find, csrf, shown = _finder(request), form.get("csrf", ""), form.get("shown", "")
-    limit = form.get("limit") if with_limit else None
+    limit = form.get("limit") if choice == "approve" else None
     typed = None if limit is None else partial(_typed_limit, html.language_of(request), limit)
+
+    def unit(work: Work) -> str | Unusual | None:
+        found = find(work)
+        if choice != "deny" and is_stale_for(work, found, typed):
+            return Unusual(found)
+        return decide_as_owner(work, found, choice != "deny", csrf, shown, typed)
+
     try:
-        finish = await context_of(request).database.write(
-            lambda work: decide_as_owner(work, find(work), approve, csrf, shown, typed)
-        )
+        finish = await context_of(request).database.write(unit)
     except InvalidAmount as error:
         found = await _find(request)
         assert found.session is not None, "decide_as_owner requires a session"
@@ -315,6 +373,11 @@ async def _decide(request: Request, form: dict[str, str], approve: bool, with_li
         return await _show_request(request, found, found.session, limit, str(cause) if cause else "")
     except (SignInFailed, InsufficientAccess, WrongState, InvalidInteraction) as error:
         return _explain(request, await _find(request), error)
+    if isinstance(finish, Unusual):
+        assert finish.request.session is not None, "is_stale_for requires a session"
+        check_csrf(finish.request.session, csrf)
+        leads_to = _form_action(finish.request.interaction.finish_uri)
+        return await OWNER_SIGN_IN.ask_factor(request, finish.request.session, form, form_action=leads_to)
     return html.redirect(finish or _path(request))
 
 

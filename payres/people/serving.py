@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,15 +11,18 @@ from payres.core.http import wallet_addresses
 from payres.core.http.context import context_of
 from payres.core.http.responses import asks_for
 from payres.core.http.routing import Handler, Route
-from payres.core.protocol.errors import InvalidRequest, TooManyRequests
+from payres.core.protocol.errors import TooManyRequests
 from payres.core.protocol.urls import RESET_PATH
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
+from payres.html.factor_pages import FactorPages
 from payres.html.html import language_of, load_templates, qr_code, render, serve_page
-from payres.html.visits import Form, choose_zone
+from payres.html.store.second_factors import removal_due_at
+from payres.html.store.sessions import OF_OWNERS
+from payres.html.visits import PAGE, Place, choose_zone
 from payres.people import activity, apps, bills, consent, keys, payments, requests, security, sending, settings
 from payres.people.activity import Reader, Wanted
-from payres.people.sessions import HOME, OWNER_SIGN_IN, SETTINGS_TAB, Act, OwnerVisit, Page
+from payres.people.sessions import HOME, OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit
 
 
 async def front_page(request: Request) -> Response:
@@ -67,17 +70,13 @@ async def show_home(visit: OwnerVisit) -> Response:
             "budgets": apps.budgets(work, wallet).apps[:BUDGETS],
             "address": work.urls.wallet(wallet.path),
             "pointer": work.urls.pointer(wallet.path) or work.urls.wallet(wallet.path),
+            "removal_due_at": removal_due_at(work, OF_OWNERS, visit.owner.id),
         }
 
     return visit.show("home.html", tab=HOME, **await visit.read(unit))
 
 
-class Place(NamedTuple):
-    """The page of a path, and the actions of its forms by their `choice`."""
-
-    show: Page
-    acts: Mapping[str, Act] = {}
-
+FACTOR_PAGES: Final = FactorPages(OWNER_SIGN_IN, "/account/security")
 
 # Pages of signed-in owners. Paths with variables come after literal paths that they would match.
 PLACES: Final[Mapping[str, Place]] = {
@@ -92,11 +91,13 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/send": Place(sending.show, {"price": sending.ask}),
     "/account/send/{quote}": Place(sending.show_price, {"send": sending.confirm, "again": sending.ask_again}),
     "/account/payments/{payment}": Place(payments.show),
-    "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": keys.revoke}),
+    "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": keys.revoke}, fresh={"add"}),
     "/account/security": Place(security.show, {"end": security.end_one, "others": security.end_others}),
     SETTINGS_TAB: Place(settings.show, {"zone": partial(choose_zone, after=f"{SETTINGS_TAB}?done=zone")}),
-    "/settings/password": Place(settings.show_password, {"change": settings.change}),
+    "/settings/password": Place(settings.show_password, {"change": settings.change}, fresh={PAGE, "change"}),
     "/settings/receive": Place(settings.show_receiving),
+    **FACTOR_PAGES.places(),
+    "/account/security/limit": Place(settings.show_limit, {"set": settings.set_limit}, fresh={"set"}),
 }
 
 
@@ -106,7 +107,8 @@ def page_routes() -> Sequence[Route]:
     load_templates(
         "account/home.html", "account/activity.html", "account/movement_parts.html", "account/app_parts.html"
     )
-    answers: dict[str, Handler] = {path: partial(_answer, place=place) for path, place in PLACES.items()}
+    at = OWNER_SIGN_IN.answer_place
+    answers: dict[str, Handler] = {path: partial(at, place=place) for path, place in PLACES.items()}
     answers |= {"/pay/{id}": bills.answer_bill, "/pay/{id}/return/{state:secret}": bills.answer_return}
     answers |= {"/interact/{id}/{nonce:secret}": consent.answer}
     answers |= {f"{RESET_PATH}{{secret:secret}}": OWNER_SIGN_IN.follow_link}
@@ -121,14 +123,3 @@ async def _unless_too_many(request: Request, answer: Handler) -> Response:
     if too_many is not None:
         raise TooManyRequests(str(too_many), retry_after=too_many.retry_after)
     return await answer(request)
-
-
-async def _answer(request: Request, place: Place) -> Response:
-    return await OWNER_SIGN_IN.answer(request, place.show, partial(_carry_out, place=place))
-
-
-async def _carry_out(visit: OwnerVisit, form: Form, place: Place) -> Response:
-    choice = form.get("choice", "")
-    if choice not in place.acts:
-        raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
-    return await place.acts[choice](visit, form)

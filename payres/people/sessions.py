@@ -1,6 +1,6 @@
 """Sign-in, sessions and password of a wallet's owner."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -36,11 +36,11 @@ from payres.html.sign_in import (
     authenticate,
     csrf_token,
     find_session,
-    open_session,
+    start_over,
     wrong_password,
 )
-from payres.html.store.sessions import OF_OWNERS, OwnerRecord, extend_session, owner_at, owner_of
-from payres.html.visits import Form, SignIn, Visit, check_typed_twice
+from payres.html.store.sessions import NOWHERE, OF_OWNERS, OwnerRecord, Seen, extend_session, owner_at, owner_of
+from payres.html.visits import SignIn, Visit, check_typed_twice
 from payres.operator.wallets import store_password
 from payres.people.services import people_of
 
@@ -76,7 +76,9 @@ def renew_session(work: Work, session: str) -> None:
     extend_session(work, OF_OWNERS, hash_secret(session), work.now)
 
 
-def change_password(work: Work, verified: OwnerRecord, password_hash: str, browser: Browser) -> SignedIn:
+def change_password(
+    work: Work, verified: OwnerRecord, password_hash: str, browser: Browser, seen: Seen = NOWHERE
+) -> SignedIn:
     """Replaces the password, which signs out and forgets every other browser. `verified` is the owner whose old
     password was checked; see hash_password.
 
@@ -84,8 +86,9 @@ def change_password(work: Work, verified: OwnerRecord, password_hash: str, brows
     """
     if owner_of(work, verified.wallet_id).password_hash != verified.password_hash:
         raise wrong_password()
-    store_password(work, WALLETS.by_id(work, verified.wallet_id).path, password_hash, forget_browsers=True)
-    return open_session(work, OF_OWNERS, owner_of(work, verified.wallet_id), browser)
+    path = WALLETS.by_id(work, verified.wallet_id).path
+    change = partial(store_password, work, path, password_hash, forget_browsers=True)
+    return start_over(work, OF_OWNERS, verified, browser, seen, change)
 
 
 HOME: Final = "/account"
@@ -107,6 +110,10 @@ class OwnerVisit(Visit, frozen=True):
     wallet: WalletRecord
     language: Language
 
+    @property
+    def account(self) -> OwnerRecord:
+        return self.owner
+
     def show(
         self, template: str, status: int = 200, *, tab: str = "", refresh: int | None = None, **values: Any
     ) -> Response:
@@ -125,15 +132,12 @@ class OwnerVisit(Visit, frozen=True):
         return response
 
 
-Page = Callable[[OwnerVisit], Awaitable[Response]]
-Act = Callable[[OwnerVisit, Form], Awaitable[Response]]
-
-
 class OwnerSignIn(SignIn[OwnerVisit]):
     """An owner signs in by the name of the wallet."""
 
     cookies = OWNER
     field = "wallet"
+    asks = "code.html"
     home, outside = HOME, "/"
     link_checks = check_sign_in, check_typed_twice
 

@@ -6,15 +6,17 @@ from typing import Final
 from starlette.responses import Response
 
 from payres.core.http.error_answers import note_error
+from payres.core.protocol.amounts import MAX_VALUE
 from payres.core.protocol.errors import InvalidRequest, SignInFailed, TooManyRequests, Unavailable
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import MIN_PASSWORD_LENGTH
+from payres.core.store.wallets import WALLETS
 from payres.html import language
 from payres.html.forms import browser_of, set_signed_in
 from payres.html.html import qr_code, redirect
 from payres.html.language import marked
 from payres.html.sentences import problem_of
-from payres.html.visits import Form, check_typed_twice
+from payres.html.visits import Form, check_typed_twice, seen_of
 from payres.people.sessions import (
     OWNER_SIGN_IN,
     SECURITY,
@@ -23,6 +25,7 @@ from payres.people.sessions import (
     change_password,
     new_password_problems,
 )
+from payres.people.store import activity
 
 REGIONS: Final = {
     "Africa": marked("Africa"),
@@ -79,8 +82,29 @@ async def change(visit: OwnerVisit, form: Form) -> Response:
         return _show_password(visit, {"current": problem_of(visit.language, noted)}, noted.status)
     except InvalidRequest as error:
         return _show_password(visit, new_password_problems(visit.language, error), 400)
-    browser = browser_of(request)
-    signed_in = await visit.write(lambda work: change_password(work, owner, hashed, browser))
+    browser, seen = browser_of(request), seen_of(request)
+    signed_in = await visit.write(lambda work: change_password(work, owner, hashed, browser, seen))
     response = redirect(f"{SECURITY}?done=password")
     set_signed_in(request, response, signed_in)
     return response
+
+
+async def show_limit(visit: OwnerVisit) -> Response:
+    """GET /account/security/limit: up to which limit an app may spend without a second factor asked for."""
+    above = await visit.read(lambda work: activity.asked_above(work, visit.wallet.id))
+    return _show_limit(visit, visit.language.decimal(above, visit.wallet.asset) if above else "")
+
+
+async def set_limit(visit: OwnerVisit, form: Form) -> Response:
+    """Stores the limit; an empty field removes it."""
+    typed, asset = form.get("limit", ""), visit.wallet.asset
+    try:
+        above = language.typed_amount(visit.language, typed, asset, most=MAX_VALUE) if typed.strip() else None
+    except language.Mistyped as error:
+        return _show_limit(visit, typed, str(error), 400)
+    await visit.write(lambda work: WALLETS.update(work, visit.wallet.id, asked_above=above))
+    return redirect(SECURITY)
+
+
+def _show_limit(visit: OwnerVisit, typed: str, problem: str = "", status: int = 200) -> Response:
+    return visit.show("limit.html", status, typed=typed, problem=problem)

@@ -17,6 +17,8 @@ from payres.core.store.work import Transaction
 
 BROWSER_LIFETIME: Final = KNOWN_BROWSER_DAYS * DAY
 SIGN_IN_KEPT: Final = 90 * DAY  # addresses say where somebody was
+TRUSTED_LIFETIME: Final = 30 * DAY  # for which a browser is not asked for the second factor
+SIGN_INS_KEPT: Final = 20
 SESSIONS = Rule("session", "expires_at", "id_hash")
 BROWSERS = Rule("known_browser", "expires_at", "id_hash")
 
@@ -40,12 +42,24 @@ class OwnerRecord(msgspec.Struct, frozen=True):
 
 
 class SessionRecord(msgspec.Struct, frozen=True):
-    """A browser in which somebody is signed in to an account; an owner looks at a wallet."""
+    """A browser in which somebody is signed in to an account; an owner looks at a wallet. verified_at is when a second
+    factor was last given."""
 
     account_id: int
     wallet_id: int | None
     created_at: int
     expires_at: int
+    verified_at: int | None = None
+
+
+class Seen(NamedTuple):
+    """From where somebody signs in: the address, and the browser in words."""
+
+    address: str | None = None
+    browser: str | None = None
+
+
+NOWHERE: Final = Seen()  # what nobody has looked at, such as a command
 
 
 class OpenSession(msgspec.Struct, frozen=True):
@@ -108,6 +122,13 @@ def owner_of(tx: Transaction, wallet_id: int) -> OwnerRecord:
     return owner
 
 
+def account_at(tx: Transaction, kind: Kind, account_id: int, wallet_id: int | None) -> Any:
+    """The account, of an owner with this wallet looked at; None if there is none, or the wallet is another's."""
+    if wallet_id is None:
+        return kind.accounts.get(tx, account_id)
+    return OWNERS.find(tx, "WHERE o.id = ? AND w.id = ?", account_id, wallet_id)
+
+
 def insert_session(
     tx: Transaction,
     kind: Kind,
@@ -115,18 +136,19 @@ def insert_session(
     account_id: int,
     now: int,
     wallet_id: int | None = None,
-    browser: str | None = None,
-    address: str | None = None,
+    verified_at: int | None = None,
+    seen: Seen = NOWHERE,
 ) -> None:
     """Stores a new session, of an owner with the wallet looked at, and deletes those that have ended."""
     purge(tx, SESSIONS, now)
     values = {"id_hash": id_hash, kind.column: account_id, "created_at": now, "expires_at": now + kind.lifetime}
-    insert_row(tx, "session", **values, wallet_address_id=wallet_id, browser=browser, address=address)
+    more = {"verified_at": verified_at, "address": seen.address, "browser": seen.browser}
+    insert_row(tx, "session", **values, wallet_address_id=wallet_id, **more)
 
 
 def find_session(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> SessionRecord | None:
     """The session, unless it has ended."""
-    columns = f"{kind.column}, wallet_address_id, created_at, expires_at"
+    columns = f"{kind.column}, wallet_address_id, created_at, expires_at, verified_at"
     found = f"SELECT {columns} FROM session WHERE id_hash = ? AND {kind.column} IS NOT NULL"
     row = tx.execute(found, (id_hash,)).fetchone()
     return SessionRecord(*row) if row is not None and lasts(row[3], now, kind.lifetime) else None
@@ -136,6 +158,11 @@ def extend_session(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> Non
     """Makes a session last as long as a new one from now on."""
     extended = f"UPDATE session SET expires_at = ? WHERE id_hash = ? AND {kind.column} IS NOT NULL"
     tx.execute(extended, (now + kind.lifetime, id_hash))
+
+
+def verify_session(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> None:
+    """Notes that a second factor was given in a session."""
+    tx.execute(f"UPDATE session SET verified_at = ? WHERE id_hash = ? AND {kind.column} IS NOT NULL", (now, id_hash))
 
 
 def delete_session(tx: Transaction, kind: Kind, id_hash: bytes) -> None:
@@ -165,10 +192,12 @@ def count_sessions(tx: Transaction, kind: Kind, account_id: int, now: int) -> in
     return number(tx, f"SELECT count(*) FROM session WHERE {kind.column} = ? AND expires_at > ?", account_id, now)
 
 
-def insert_browser(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int) -> None:
+def insert_browser(
+    tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int, lifetime: int = BROWSER_LIFETIME
+) -> None:
     """Stores a browser as known to the account; deletes expired ones, and the oldest of too many."""
     purge(tx, BROWSERS, now)
-    values = {"id_hash": id_hash, kind.column: account_id, "expires_at": now + BROWSER_LIFETIME}
+    values = {"id_hash": id_hash, kind.column: account_id, "expires_at": now + lifetime}
     insert_row(tx, "known_browser", **values)
     surplus = tx.execute(
         f"SELECT id_hash FROM known_browser WHERE {kind.column} = ? ORDER BY expires_at DESC LIMIT -1 OFFSET ?",
@@ -203,12 +232,22 @@ def account_of_link(tx: Transaction, kind: Kind, link_hash: bytes, now: int) -> 
 
 
 def end_access(tx: Transaction, kind: Kind, account_id: int, forget_browsers: bool = True) -> None:
-    """Ends the sessions and the link of an account, and forgets its browsers unless told not to."""
-    for table in ("session", "password_link", "known_browser")[: 3 if forget_browsers else 2]:
+    """Ends the sessions, half ones too, and the link of an account, and forgets its browsers unless told not to."""
+    for table in ("session", "half_sign_in", "password_link", "known_browser")[: 4 if forget_browsers else 3]:
         tx.execute(f"DELETE FROM {table} WHERE {kind.column} = ?", (account_id,))
 
 
 def end_all(tx: Transaction) -> None:
     """Signs everybody out, and ends every link that sets a password."""
     tx.execute("DELETE FROM session")
+    tx.execute("DELETE FROM half_sign_in")
     tx.execute("DELETE FROM password_link")
+
+
+def insert_sign_in(tx: Transaction, kind: Kind, account_id: int, way: str, now: int, seen: Seen) -> None:
+    """Notes a sign-in, or one that failed, and forgets all but the last ones."""
+    values = {kind.column: account_id, "at": now, "way": way, "address": seen.address, "browser": seen.browser}
+    insert_row(tx, "sign_in", **values)
+    of_account = f"SELECT id FROM sign_in WHERE {kind.column} = ? ORDER BY id DESC LIMIT -1 OFFSET ?"
+    surplus = tx.execute(of_account, (account_id, SIGN_INS_KEPT)).fetchall()
+    tx.executemany("DELETE FROM sign_in WHERE id = ?", surplus)

@@ -56,6 +56,8 @@ FIELDS: Final = {"ilp_address": "ILP address", "url": "URL", "asset_scale": "Dec
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 ONCE: Final = "once"  # the field with the form's id, which makes it run once
 WAS: Final = "was."  # before the name of a field: the value that it had when the form was opened
+FACTOR: Final = "second_step"  # the field of a code beside that of the password
+WRONG_CODE: Final = "This code is not right, or no longer: type the one shown now, or a recovery code"
 MOST_SAID: Final = 1000
 FORM: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -220,6 +222,10 @@ class OperationPage:
                 account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
                 session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
                 await OPERATOR_SIGN_IN.check_password(visit.request, account, form["password"], session)
+                if await OPERATOR_SIGN_IN.is_stale(visit.request, visit.session) and not await OPERATOR_SIGN_IN.verify(
+                    visit.request, visit.session, form.get(FACTOR, "")
+                ):
+                    raise InvalidRequest(WRONG_CODE, field=FACTOR)
             answer, subject = await self._carry_out(visit, form)
         except DomainError as error:
             found = note_error(visit.request, error)
@@ -336,7 +342,7 @@ class OperationPage:
         named = str(error.details.get("field"))
         field = "amount" if isinstance(error, InvalidAmount) else wire.get(named, named)
         field = "password" if isinstance(error, SignInFailed) else field
-        names = {one.name for one in self._inputs if not one.is_mark} | {"password"}
+        names = {one.name for one in self._inputs if not one.is_mark} | {"password", FACTOR}
         return {field if field in names else "": ended(str(error))}
 
     async def _render(
@@ -347,7 +353,9 @@ class OperationPage:
         is_plain = not (self._inputs or is_over) and len(self.form.buttons) == 1
         if self.form.because and is_plain and visit.operator.may_change:
             form = {"choice": next(iter(self.form.buttons)), **form}  # there is nothing to fill in first
-        is_looked_over = "password" in problems or (self.form.because and "choice" in form and not problems)
+        is_looked_over = {"password", FACTOR} & problems.keys() or (
+            self.form.because and "choice" in form and not problems
+        )
         columns = self.form.about.columns if self.form.about and then is not None else ()
         changes = zip(facts_of(columns, subject.thing), facts_of(columns, then), strict=True)
         return visit.show(
@@ -362,6 +370,7 @@ class OperationPage:
             form=form,
             problems=problems,
             once=new_id(),
+            asks_factor=self.form.because and await OPERATOR_SIGN_IN.is_stale(visit.request, visit.session),
         )
 
     def _fields(self, form: Form, problems: Mapping[str, str], thing: Any, point: str) -> Sequence[Field]:

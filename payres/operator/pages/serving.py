@@ -15,8 +15,9 @@ from starlette.responses import Response
 from payres.core.http.routing import Handler, Route
 from payres.core.protocol.errors import InvalidRequest, nothing_here
 from payres.core.protocol.urls import ADMIN_API, ADMIN_ROOT
+from payres.html.factor_pages import FactorPages
 from payres.html.html import load_templates, serve_page
-from payres.html.visits import Form, choose_zone
+from payres.html.visits import Form, Place, choose_zone
 from payres.operator.api import all_operations
 from payres.operator.exports import export_ledger, export_payments, export_statement
 from payres.operator.pages import overview, server
@@ -33,6 +34,7 @@ class PageConvertor(StringConvertor):
 
 register_url_convertor("page", PageConvertor())
 
+FACTOR_PAGES: Final = FactorPages(OPERATOR_SIGN_IN, f"{ADMIN_ROOT}/security")
 # Hand-written pages; `admin_pages` adds the lists and forms of operations.
 PAGES: Final[Mapping[str, Callable[..., Any]]] = {
     "": overview.page,
@@ -55,22 +57,26 @@ def page_routes() -> Sequence[Route]:
     return [Route(path, {"GET": _handler(page)}, is_json=False, takes_all=True) for path, page in pages]
 
 
-def admin_pages() -> Mapping[str, Callable[..., Any]]:
+def admin_pages() -> Mapping[str, Callable[..., Any] | Place]:
     """The page of each path. Paths with variables come after literal paths that they would match."""
-    pages = {**thing_pages(), **PAGES}
+    pages: dict[str, Callable[..., Any] | Place] = {**thing_pages(), **PAGES, **FACTOR_PAGES.places()}
     for one in all_operations():
         if one.listing and one.listing.title:
             pages[one.listing.page or one.path] = partial(show_list, operation=one)
         if one.form:
             pages[one.form.url] = OperationPage(one, one.form)
     found = sorted(pages.items(), key=lambda item: "{" in item[0])
-    return {ADMIN_ROOT + path: page for path, page in found}
+    return {f"{ADMIN_ROOT}{path.removeprefix(ADMIN_ROOT)}": page for path, page in found}
 
 
-def _handler(found: Callable[..., Any]) -> Handler:
+def _handler(found: Callable[..., Any] | Place) -> Handler:
+    if isinstance(found, Place):
+        answer: Handler = partial(OPERATOR_SIGN_IN.answer_place, place=found)
+    else:
+        answer = found if found in OPEN else partial(_answer, page=found)
     return partial(
         serve_page,
-        answer=found if found in OPEN else partial(_answer, page=found),
+        answer=answer,
         template="admin/notice.html",
         fault="The server failed, and its log says how",
     )

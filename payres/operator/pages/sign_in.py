@@ -38,6 +38,10 @@ class OperatorVisit(Visit, frozen=True):
 
     operator: OperatorRecord
 
+    @property
+    def account(self) -> OperatorRecord:
+        return self.operator
+
     def show(self, template: str, status: int = 200, **values: Any) -> Response:
         """Renders a template below admin/; the path selects the section and the view. Below these, `trail` leads back:
         to the view, or to the thing that has the page."""
@@ -66,6 +70,7 @@ class OperatorSignIn(SignIn[OperatorVisit]):
 
     cookies = Cookies(OF_OPERATORS, "payres_admin", "payres_admin_known_", "strict")
     field = "name"
+    asks = "admin/code.html"
     home = outside = "/admin"
     link_checks = check_typed_twice, check_sign_in
 

@@ -9,6 +9,7 @@ from payres.core.protocol.clock import DAY, HOUR, MINUTE
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table, insert_row, json_column
 from payres.core.store.work import Transaction
+from payres.html.store.second_factors import delete_factors
 from payres.html.store.sessions import BROWSER_LIFETIME, Kind
 
 
@@ -42,11 +43,12 @@ def find_operator(tx: Transaction, name: str) -> OperatorRecord | None:
 
 
 def access_of(tx: Transaction, operator_id: int, now: int) -> tuple[int | None, int, int | None]:
-    """Until when an operator's link is valid, the number of valid sessions, and when a known browser last signed in."""
+    """Until when an operator's link is valid, the number of valid sessions, and the last sign-in."""
     found = tx.execute(
         "SELECT (SELECT expires_at FROM password_link WHERE operator_id = :id AND expires_at > :now),"
         " (SELECT count(*) FROM session WHERE operator_id = :id AND expires_at > :now),"
-        " (SELECT max(expires_at) - :lifetime FROM known_browser WHERE operator_id = :id)",
+        " coalesce((SELECT max(at) FROM sign_in WHERE operator_id = :id AND way NOT LIKE 'wrong %'),"
+        " (SELECT max(expires_at) - :lifetime FROM known_browser WHERE operator_id = :id))",
         {"id": operator_id, "now": now, "lifetime": BROWSER_LIFETIME},
     )
     until, sessions, last = found.fetchone()
@@ -54,6 +56,9 @@ def access_of(tx: Transaction, operator_id: int, now: int) -> tuple[int | None, 
 
 
 def delete_operator(tx: Transaction, operator_id: int) -> None:
+    """Deletes an operator with the second factors and the last sign-ins; access was ended."""
+    delete_factors(tx, OF_OPERATORS, operator_id)
+    tx.execute("DELETE FROM sign_in WHERE operator_id = ?", (operator_id,))
     tx.execute("DELETE FROM operator WHERE id = ?", (operator_id,))
 
 

@@ -8,8 +8,9 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from payres.core.protocol.amounts import MAX_LEDGER
+from payres.core.protocol.identifiers import first_identifier
 from payres.core.store.accounts import AccountRecord
-from payres.core.store.rows import first_row_from
+from payres.core.store.rows import first_row_from, number
 from payres.core.store.work import Transaction
 
 Source = Literal["sent", "received", "deposit", "withdrawal", "sent back", "came back"]
@@ -151,3 +152,21 @@ def _sum(tx: Transaction, side: str, account_id: int, first: int, end: int) -> i
     found = f"SELECT {halves} FROM transfer WHERE id >= ? AND id < ? AND {side}_account_id = ?"
     upper, lower = tx.execute(found, (first, end, account_id)).fetchone()
     return ((upper or 0) << 32) + (lower or 0)
+
+
+MOST_APPROVED: Final = 1000  # grants that are looked at for what is usual
+
+
+def access_approved_since(tx: Transaction, wallet_id: int, since: int) -> Sequence[str]:
+    """The access (JSON text) of the grants that were asked for since then and that the owner approved."""
+    found = tx.execute(
+        "SELECT access FROM \"grant\" g WHERE wallet_address_id = ? AND state NOT IN ('pending', 'denied') AND id >= ?"
+        " AND (SELECT decided_by FROM interaction WHERE grant_id = g.id) = 'owner' ORDER BY id DESC LIMIT ?",
+        (wallet_id, first_identifier(since), MOST_APPROVED),
+    )
+    return [access for (access,) in found]
+
+
+def asked_above(tx: Transaction, wallet_id: int) -> int:
+    """The limit up to which the owner approves access without a second factor, in the minor unit; 0 if none was set."""
+    return number(tx, "SELECT asked_above FROM wallet_address WHERE id = ?", wallet_id)

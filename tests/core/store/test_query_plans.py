@@ -30,7 +30,7 @@ Query = Callable[[Transaction], object]
 WITH_QUERIES = {
     "core": ("accounts", "clients", "events", "grants", "payments", "wallets"),
     "interledger": ("packets", "peers"),
-    "html": ("sessions",),
+    "html": ("second_factors", "sessions"),
     "webhooks": ("webhooks",),
     "operator": ("entries", "operators", "search"),
     "people": ("activity",),
@@ -56,6 +56,8 @@ VALUES: dict[Any, Any] = {
     events.EventRecord: events.EventRecord(1, "wallet.deposited", None, b"{}", 1),
     Cause: {},
     sessions.Kind: operators.OF_OPERATORS,
+    sessions.Seen: sessions.NOWHERE,
+    Sequence[bytes]: [b"1"],
     Asset: Asset("EUR", 2),
 }
 # These have tests of their own below, or are for the operator and exports alone, or run what another one runs.

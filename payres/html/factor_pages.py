@@ -1,0 +1,117 @@
+"""The pages on which owners and operators turn codes on and off, and make recovery codes."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from starlette.responses import Response
+
+from payres.core.http.error_answers import note_error
+from payres.core.protocol.errors import SignInFailed, TooManyRequests
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.store.work import Work
+from payres.html.forms import browser_of, set_signed_in
+from payres.html.html import language_of, qr_code, redirect
+from payres.html.second_factors import (
+    begin_codes,
+    cancel_removal,
+    confirm_codes,
+    factors_of,
+    link_of_secret,
+    new_recovery_codes,
+    turn_codes_off,
+    unconfirmed_secret,
+)
+from payres.html.sentences import problem_of
+from payres.html.sign_in import SignedIn, start_over, verified_now
+from payres.html.visits import PAGE, Form, Place, SignIn, seen_of
+
+
+class FactorPages(NamedTuple):
+    """The pages of one kind of account: below `path`, for who signs in so. A visit has an `account` and can `show`."""
+
+    signs: SignIn[Any]
+    path: str
+
+    def places(self) -> dict[str, Place]:
+        """The pages by their paths."""
+        acts = {"begin": self.begin, "confirm": self.confirm, "off": self.off, "keep": self.keep}
+        return {
+            f"{self.path}/codes": Place(self.show_codes, acts, fresh={PAGE, "begin", "confirm", "off"}),
+            f"{self.path}/recovery-codes": Place(self.show_recovery, {"make": self.make}, fresh={"make"}),
+        }
+
+    async def show_codes(self, visit: Any) -> Response:
+        """Whether codes are on; else the code that an app reads, if one was asked for."""
+        return await self._show_codes(visit, {}, 200)
+
+    async def begin(self, visit: Any, form: Form) -> Response:
+        """Makes a secret for an app, for who gives the password."""
+        kind, account, known = self.signs.cookies.kind, visit.account, hash_secret(visit.session)
+        try:
+            await self.signs.check_password(visit.request, account, form.get("password", ""), known)
+        except (SignInFailed, TooManyRequests) as error:
+            problem = problem_of(language_of(visit.request), note_error(visit.request, error))
+            return await self._show_codes(visit, {"password": problem}, error.status)
+        await visit.write(lambda work: begin_codes(work, kind, account.id))
+        return redirect(f"{visit.request.scope['path']}")
+
+    async def confirm(self, visit: Any, form: Form) -> Response:
+        """Turns codes on with one of them, which ends all other sessions; shows recovery codes if there are none."""
+        kind, account, browser = self.signs.cookies.kind, visit.account, browser_of(visit.request, self.signs.cookies)
+
+        def unit(work: Work) -> tuple[SignedIn, Sequence[str]] | None:
+            if not confirm_codes(work, kind, account, form.get("code", "")):
+                return None
+            has_some = factors_of(work, kind, account.id).recovery_codes
+            codes = [] if has_some else new_recovery_codes(work, kind, account)
+            verified_now(work, kind, visit.session)
+            return start_over(work, kind, account, browser, seen_of(visit.request), lambda: None), codes
+
+        done = await visit.write(unit)
+        if done is None:
+            return await self._show_codes(visit, {"code": "wrong"}, 400)
+        signed_in, codes = done
+        now = msgspec.structs.replace(visit, session=signed_in.session)
+        response = self._show_recovery(now, codes) if codes else redirect(f"{self.path}/codes")
+        set_signed_in(visit.request, response, signed_in, self.signs.cookies)
+        return response
+
+    async def off(self, visit: Any, form: Form) -> Response:
+        """Turns codes off."""
+        await visit.write(lambda work: turn_codes_off(work, self.signs.cookies.kind, visit.account))
+        return redirect(f"{self.path}/codes")
+
+    async def keep(self, visit: Any, form: Form) -> Response:
+        """Says no to an operator who wants to remove the second factors."""
+        await visit.write(lambda work: cancel_removal(work, self.signs.cookies.kind, visit.account))
+        return redirect(self.signs.home)
+
+    async def show_recovery(self, visit: Any) -> Response:
+        """How many recovery codes are left."""
+        kind, account = self.signs.cookies.kind, visit.account
+        factors = await visit.read(lambda work: factors_of(work, kind, account.id))
+        return self._show_recovery(visit, (), factors=factors)
+
+    async def make(self, visit: Any, form: Form) -> Response:
+        """New recovery codes, shown this once."""
+        kind, account = self.signs.cookies.kind, visit.account
+        return self._show_recovery(visit, await visit.write(lambda work: new_recovery_codes(work, kind, account)))
+
+    def _show_recovery(self, visit: Any, codes: Sequence[str], **values: Any) -> Response:
+        title = language_of(visit.request).say("Ten new recovery codes")
+        found: Response = visit.show("recovery_codes.html", title=title, codes=codes, path=self.path, **values)
+        return found
+
+    async def _show_codes(self, visit: Any, problems: dict[str, str], status: int) -> Response:
+        kind, account, base = self.signs.cookies.kind, visit.account, visit.context.urls.base
+
+        def unit(work: Work) -> tuple[Any, str | None]:
+            return factors_of(work, kind, account.id), unconfirmed_secret(work, kind, account.id)
+
+        factors, secret = await visit.read(unit)
+        link = link_of_secret(secret, base.partition("://")[2], account.name) if secret else ""
+        label = language_of(visit.request).say("QR code for your app")
+        values = {"factors": factors, "secret": secret, "link": link, "problems": problems, "path": self.path}
+        found: Response = visit.show("codes.html", status, qr=qr_code(link, label) if link else "", **values)
+        return found

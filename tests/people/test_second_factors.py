@@ -1,0 +1,165 @@
+"""Codes, recovery codes and what needs them: signing in, fresh second factors, links, removal."""
+
+import base64
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import httpx2
+
+from payres.core.protocol.clock import DAY
+from payres.html.second_factors import STEP, code_at
+from payres.html.sign_in import csrf_token
+from payres.operator.pages.serving import admin_pages
+from payres.people.serving import PLACES
+from tests.instance import Instance
+from tests.operator.pages.browser import words_of
+from tests.people.browser import PASSWORD, OwnersBrowser, signed_in, signed_out
+from tests.people.test_sign_in import sign_in
+
+CODES = "/account/security/codes"
+RECOVERY = "/account/security/recovery-codes"
+
+
+class App:
+    """An app that shows codes."""
+
+    def __init__(self, instance: Instance, secret: str) -> None:
+        self.instance = instance
+        self.secret = base64.b32decode(secret)
+
+    def code(self, steps: int = 0) -> str:
+        """The code now, or of a step before or after."""
+        return code_at(self.secret, self.instance.clock.now() // STEP + steps)
+
+    def next_code(self) -> str:
+        """A code that was never shown before."""
+        self.instance.clock.advance(31)
+        return self.code()
+
+
+def hidden(page: httpx2.Response) -> dict[str, str]:
+    return dict(re.findall(r'<input type="hidden" name="([\w.]+)" value="([^"]*)">', page.text))
+
+
+def turn_on(owner: OwnersBrowser) -> tuple[App, list[str]]:
+    """Turns codes on; returns the app and the recovery codes."""
+    answer = owner.send(CODES, "begin", {"password": PASSWORD})
+    assert (answer.status_code, answer.headers["location"]) == (303, CODES), answer.text
+    [secret] = re.findall(r"readonly>([A-Z2-7]{32})</textarea>", owner.http.get(CODES).text)
+    app = App(owner.instance, secret)
+    answer = owner.send(CODES, "confirm", {"code": app.code()})
+    assert answer.status_code == 200, answer.text
+    return app, re.findall(r"<li>([a-z2-7-]{19})</li>", answer.text)
+
+
+@contextmanager
+def with_codes(payres: Instance, path: str) -> Iterator[tuple[OwnersBrowser, App, list[str]]]:
+    with signed_in(payres, path) as owner:
+        app, recovery = turn_on(owner)
+        yield owner, app, recovery
+
+
+def send_code(
+    http: httpx2.Client, page: httpx2.Response, code: str, path: str = "/account", **more: str
+) -> httpx2.Response:
+    return http.post(path, data=hidden(page) | {"choice": "code", "code": code} | more)
+
+
+def test_sign_in_asks_for_a_code_and_leads_to_the_page_that_was_asked_for(payres: Instance) -> None:
+    with with_codes(payres, "asked") as (_, app, recovery), signed_out(payres) as http:
+        assert len(set(recovery)) == 10
+        page = sign_in(http, "asked", path="/settings/receive?x=1")
+        assert page.status_code == 200
+        assert "Now the six digits that your app shows for asked." in words_of(page)
+        assert "payres_session" not in http.cookies
+        wrong = send_code(http, page, "000000", "/settings/receive?x=1")
+        assert (wrong.status_code, "9 more tries" in words_of(wrong)) == (401, True)
+        answer = send_code(http, wrong, app.next_code(), "/settings/receive?x=1")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/settings/receive?x=1")
+        assert http.get("/account").status_code == 200
+        assert not any("known" in name for name in http.cookies)
+
+
+def test_browser_that_is_trusted_is_asked_for_the_password_alone_for_thirty_days(payres: Instance) -> None:
+    with with_codes(payres, "trusted") as (_, app, _), signed_out(payres) as http:
+        assert send_code(http, sign_in(http, "trusted"), app.next_code(), trust="30").status_code == 303
+        assert sign_in(http, "trusted").status_code == 303
+        payres.clock.advance(31 * DAY // 1_000_000)
+        assert sign_in(http, "trusted").status_code == 200, "the code is asked for again"
+
+
+def test_turning_codes_on_forgets_other_browsers_and_ends_their_sessions(payres: Instance) -> None:
+    with signed_in(payres, "sole") as owner, signed_out(payres) as other:
+        assert sign_in(other, "sole").status_code == 303
+        turn_on(owner)
+        assert owner.http.get("/account").status_code == 200
+        assert other.get("/account").status_code == 401
+        assert sign_in(other, "sole").status_code == 200
+
+
+def test_code_is_good_once_and_none_before_it(payres: Instance) -> None:
+    with with_codes(payres, "once") as (_, app, _), signed_out(payres) as http, signed_out(payres) as thief:
+        earlier = app.next_code()
+        used = app.next_code()
+        pages = [sign_in(one, "once") for one in (http, thief)]
+        assert send_code(http, pages[0], used).status_code == 303
+        for code in (used, earlier):
+            assert send_code(thief, pages[1], code).status_code == 401
+        assert thief.get("/account").status_code == 401
+
+
+def test_two_posts_of_one_code_open_one_session(payres: Instance) -> None:
+    with with_codes(payres, "twice") as (_, app, _), signed_out(payres) as http:
+        page, code = sign_in(http, "twice"), app.next_code()
+        cookies = dict(http.cookies)
+        with ThreadPoolExecutor(2) as pool:
+            answers = [*pool.map(lambda _: send_code_apart(payres, cookies, page, code), range(2))]
+        assert sorted(answer.status_code for answer in answers) == [303, 401]
+
+
+def send_code_apart(payres: Instance, cookies: dict[str, str], page: httpx2.Response, code: str) -> httpx2.Response:
+    with signed_out(payres) as http:
+        http.cookies.update(cookies)
+        return send_code(http, page, code)
+
+
+def test_after_ten_wrong_codes_in_a_row_only_a_recovery_code_helps(payres: Instance) -> None:
+    with with_codes(payres, "guessed") as (_, app, recovery), signed_out(payres) as http:
+        page = sign_in(http, "guessed")
+        for _ in range(10):
+            page = send_code(http, page, "000000")
+            assert page.status_code == 401
+        assert "Ten codes in a row were wrong" in words_of(page)
+        assert send_code(http, page, app.next_code()).status_code == 401
+        typed = recovery[0].upper().replace("-", " ")
+        assert send_code(http, page, typed).status_code == 303
+        assert send_code(http, sign_in(http, "guessed"), typed).status_code == 401, "it works once"
+        assert send_code(http, sign_in(http, "guessed"), app.next_code()).status_code == 303
+
+
+def test_recovery_code_helps_when_the_clock_was_ahead(payres: Instance) -> None:
+    with with_codes(payres, "ahead") as (_, app, recovery), signed_out(payres) as http:
+        payres.write(lambda work: work.execute("UPDATE totp SET last_step = last_step + 2880"))
+        assert send_code(http, sign_in(http, "ahead"), app.next_code()).status_code == 401
+        assert send_code(http, sign_in(http, "ahead"), recovery[3]).status_code == 303
+        app.next_code()
+        assert send_code(http, sign_in(http, "ahead"), app.next_code()).status_code == 303
+
+
+def test_half_sign_in_opens_no_page_and_ends_after_ten_minutes(payres: Instance) -> None:
+    with with_codes(payres, "half") as (_, app, _), signed_out(payres) as http:
+        page = sign_in(http, "half")
+        half = hidden(page)["half"]
+        for name in ("payres_session", "payres_admin", "payres_known_1"):
+            http.cookies.set(name, half, domain=urlsplit(payres.base_url).hostname or "")
+        for path in [*PLACES, *admin_pages()]:
+            filled = re.sub(r"{[\w:]+}", "x", path)
+            answers = [http.get(filled), http.post(filled, data={"csrf": csrf_token(half), "choice": "sign-out"})]
+            statuses = {answer.status_code for answer in answers}
+            assert statuses <= {401, 404}, path
+        payres.clock.advance(10 * 60)
+        answer = send_code(http, page, app.code())
+        assert (answer.status_code, "Sign in again" in words_of(answer)) == (401, True)
