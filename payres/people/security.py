@@ -1,9 +1,8 @@
 """What guards a wallet: its password, the browsers signed in, which the owner can sign out, and the last sign-ins."""
 
-import hmac
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 from starlette.responses import Response
 
@@ -12,10 +11,10 @@ from payres.core.store import server
 from payres.core.store.work import Work
 from payres.html.html import redirect
 from payres.html.language import marked
+from payres.html.second_factors import RECOVERY_CODES, factors_of
 from payres.html.sign_in import keyed
 from payres.html.store.sessions import (
     OF_OWNERS,
-    OpenSession,
     SignInRecord,
     delete_session,
     last_sign_ins,
@@ -23,6 +22,7 @@ from payres.html.store.sessions import (
 )
 from payres.html.visits import Form
 from payres.people.sessions import SECURITY, SETTINGS_TAB, OwnerVisit
+from payres.people.store.activity import asked_above
 
 DONE: Final[Mapping[str, str]] = {
     "password": marked("Your password is changed. Every other browser is signed out."),
@@ -54,7 +54,7 @@ def end_sessions(work: Work, visit: OwnerVisit, digest: str | None = None) -> in
     others = [one.id_hash for one in open_sessions(work, OF_OWNERS, visit.owner.id, work.now)]
     others.remove(hash_secret(visit.session))
     if digest is not None:
-        others = [one for one in others if hmac.compare_digest(digest_of(visit, one).encode(), digest.encode())]
+        others = [one for one in others if digest_of(visit, one) == digest]
     for one in others:
         delete_session(work, OF_OWNERS, one)
     if others:
@@ -70,21 +70,25 @@ def digest_of(visit: OwnerVisit, id_hash: bytes) -> str:
 async def show(visit: OwnerVisit) -> Response:
     """GET /account/security."""
 
-    def unit(work: Work) -> tuple[Sequence[OpenSession], Sequence[SignInRecord]]:
-        account = OF_OWNERS, visit.owner.id, work.now
-        return open_sessions(work, *account), last_sign_ins(work, *account)
+    def unit(work: Work) -> dict[str, Any]:
+        account = OF_OWNERS, visit.owner.id
+        return {
+            "browsers": [(one, digest_of(visit, one.id_hash)) for one in open_sessions(work, *account, work.now)],
+            "sign_ins": folded(last_sign_ins(work, *account, work.now)),
+            "factors": factors_of(work, *account),
+            "asked_above": asked_above(work, visit.wallet.id),
+        }
 
-    found, sign_ins = await visit.read(unit)
-    done, own = DONE.get(visit.request.query_params.get("done", "")), hash_secret(visit.session)
-    browsers = sorted(found, key=lambda one: one.id_hash != own)  # this one first, the others as they were
+    done = DONE.get(visit.request.query_params.get("done", ""))
     return visit.show(
         "security.html",
         tab=SETTINGS_TAB,
         done=done and visit.language.say(done),
-        browsers=[(one, "" if one.id_hash == own else digest_of(visit, one.id_hash)) for one in browsers],
+        own=digest_of(visit, hash_secret(visit.session)),
         lifetime=OF_OWNERS.lifetime,
-        sign_ins=folded(sign_ins),
         ways=WAYS,
+        all_codes=RECOVERY_CODES,
+        **await visit.read(unit),
     )
 
 

@@ -3,20 +3,35 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from typing import get_args
 
 import httpx2
 import pytest
 
+from payres.core.protocol.clock import DAY
 from payres.core.protocol.identifiers import hash_secret
+from payres.core.store.rows import number
+from payres.core.store.work import Work
 from payres.html.forms import UNKNOWN, browser_name
-from payres.html.sign_in import csrf_token
+from payres.html.sign_in import Way, csrf_token
+from payres.html.store.sessions import (
+    NOWHERE,
+    OF_OWNERS,
+    SIGN_INS_KEPT,
+    Seen,
+    insert_sign_in,
+    last_sign_ins,
+)
 from payres.operator import wallets
+from payres.people.security import WAYS, folded
 from payres.people.sessions import VIEWS
 from tests.helpers import sign_in_token
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_in, signed_out
+from tests.people.test_second_factors import send_code, turn_on
 from tests.people.test_sign_in import sign_in
+from tests.works import NOW
 
 PAGE = "/account/security"
 WEBKIT = "AppleWebKit/537.36 (KHTML, like Gecko)"
@@ -243,3 +258,81 @@ def test_pages_under_settings_lead_to_each_other(owner: OwnersBrowser, path: str
         assert re.findall(r'href="([^"]*)" aria-current', tabs) == ["/settings"]
         assert re.findall(r'href="([^"]*)"', views) == [*VIEWS]
         assert re.findall(r'href="([^"]*)" aria-current', views) == [path]
+
+
+@pytest.mark.usefixtures("still")
+def test_failures_in_a_row_from_one_place_are_one_line(owner: OwnersBrowser) -> None:
+    with signed_out(owner.instance, **{"User-Agent": CHROME}) as chrome, signed_out(owner.instance) as other:
+        for http, password, address in (
+            *([(chrome, "wrong", "203.0.113.9")] * 3),
+            *((chrome, PASSWORD, "203.0.113.9"), (chrome, "wrong", "203.0.113.9")),
+            *([(other, "wrong", "203.0.113.9")] * 2),
+            (other, "wrong", "203.0.113.10"),
+        ):
+            http.cookies.clear()
+            sign_in(http, owner.path, password, address=address)
+    words = owner.words(PAGE)
+    at = r" [\d:]{5} "
+    assert re.search(
+        rf"Last sign-ins . Wrong password A browser, from 203\.0\.113\.10{at}"
+        rf". Wrong password, twice A browser, from 203\.0\.113\.9{at}"
+        rf". Wrong password Chrome on Android, from 203\.0\.113\.9{at}"
+        rf". Password Chrome on Android, from 203\.0\.113\.9{at}"
+        rf". Wrong password, 3 times Chrome on Android, from 203\.0\.113\.9{at}"
+        r"Something here was not you\? Change the password and sign out everywhere",
+        words,
+    ), words
+
+
+def test_second_step_stands_with_what_is_left_of_it(payres: Instance, owner: OwnersBrowser) -> None:
+    words = owner.words(PAGE)
+    assert "Codes off A second step after the password. Set codes up" in words
+    assert "Recovery codes" not in words
+    app, recovery = turn_on(owner)
+    words = owner.words(PAGE)
+    assert "Codes on since today Asked after the password, not after a passkey. Change the codes" in words
+    assert "Recovery codes 10 of 10 left If you lose your devices. Make new ones" in words
+    assert "Apps Asked again for more than before" in words
+    with signed_out(payres, **{"User-Agent": CHROME}) as http:
+        page = sign_in(http, owner.path, address="203.0.113.9")
+        assert send_code(http, send_code(http, page, "000000"), app.next_code()).status_code == 303
+        http.cookies.clear()
+        assert send_code(http, sign_in(http, owner.path), recovery[0]).status_code == 303
+    words = owner.words(PAGE)
+    assert "Recovery codes 9 of 10 left" in words
+    assert re.search(
+        r". Recovery code Chrome on Android .* . Password and code Chrome on Android .* . Wrong code Chrome on And",
+        words,
+    )
+    answer = owner.send("/account/security/limit", "set", {"limit": "25"})
+    assert (answer.status_code, answer.headers["location"]) == (303, PAGE)
+    assert "Apps Asked again above USD 25.00" in owner.words(PAGE)
+
+
+def test_guesses_push_out_no_sign_in(tx: Work) -> None:
+    wallets.create_wallet(tx, "alice", "USD", 2, None, "hash")
+    for way in ("password", *["wrong password"] * (SIGN_INS_KEPT + 5), *["link"] * 3):
+        insert_sign_in(tx, OF_OWNERS, 1, way, NOW, NOWHERE)
+    found = [(one.way, times) for one, times in folded(last_sign_ins(tx, OF_OWNERS, 1, NOW))]
+    assert found == [("link", 1)] * 3 + [("wrong password", SIGN_INS_KEPT), ("password", 1)]
+    for _ in range(SIGN_INS_KEPT):
+        insert_sign_in(tx, OF_OWNERS, 1, "password", NOW, NOWHERE)
+    ways = [one.way for one in last_sign_ins(tx, OF_OWNERS, 1, NOW)]
+    assert ways == ["password"] * SIGN_INS_KEPT + ["wrong password"] * SIGN_INS_KEPT
+
+
+def test_where_somebody_was_is_forgotten_after_ninety_days(tx: Work) -> None:
+    for path in ("alice", "bob"):
+        owner_id = wallets.create_wallet(tx, path, "USD", 2, None, "hash").owner_id
+        insert_sign_in(tx, OF_OWNERS, owner_id, "password", NOW, Seen("203.0.113.9", "Firefox on Linux"))
+    last = NOW + 90 * DAY - 1
+    assert len(last_sign_ins(tx, OF_OWNERS, 1, last)) == 1
+    assert last_sign_ins(tx, OF_OWNERS, 1, last + 1) == []
+    insert_sign_in(tx, OF_OWNERS, 1, "wrong password", last, NOWHERE)
+    assert number(tx, "SELECT count(*) FROM sign_in") == 3
+    insert_sign_in(tx, OF_OWNERS, 1, "wrong password", last + 1, NOWHERE)
+    assert number(tx, "SELECT count(*) FROM sign_in WHERE address IS NOT NULL") == 0, "of those who never come back too"
+
+
+def test_each_way_to_sign_in_has_its_words() -> None:
+    assert {*WAYS} == {*get_args(Way)}

@@ -16,11 +16,11 @@ from payres.core.store.rows import Table, insert_row, number
 from payres.core.store.work import Transaction
 
 BROWSER_LIFETIME: Final = KNOWN_BROWSER_DAYS * DAY
-SIGN_IN_KEPT: Final = 90 * DAY  # addresses say where somebody was
 TRUSTED_LIFETIME: Final = 30 * DAY  # for which a browser is not asked for the second factor
-SIGN_INS_KEPT: Final = 20
+SIGN_INS_KEPT: Final = 20  # of an account, as many that failed
 SESSIONS = Rule("session", "expires_at", "id_hash")
 BROWSERS = Rule("known_browser", "expires_at", "id_hash")
+SIGN_INS = Rule("sign_in", "at", "id", after=90 * DAY)  # addresses say where somebody was
 
 
 class OwnerRecord(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ OWNERS = Table(
     wallet_id="w.id",
 )
 OPEN_SESSIONS = Table(OpenSession, "session")
-SIGN_INS = Table(SignInRecord, "sign_in")
+LAST_SIGN_INS = Table(SignInRecord, "sign_in")
 OF_OWNERS: Final = Kind("wallet", OWNERS, "owner_id", 15 * MINUTE, 12 * HOUR, HOUR, "payres wallet reset-link")
 
 
@@ -183,8 +183,8 @@ def open_sessions(tx: Transaction, kind: Kind, account_id: int, now: int) -> Seq
 
 def last_sign_ins(tx: Transaction, kind: Kind, account_id: int, now: int) -> Sequence[SignInRecord]:
     """The last sign-ins of an account, also those that failed, the newest first."""
-    found = SIGN_INS.list(tx, f"WHERE {kind.column} = ? ORDER BY id DESC", account_id)
-    return [one for one in found if one.at > now - SIGN_IN_KEPT]
+    found = LAST_SIGN_INS.list(tx, f"WHERE {kind.column} = ? ORDER BY id DESC", account_id)
+    return [one for one in found if one.at > now - SIGN_INS.after]
 
 
 def count_sessions(tx: Transaction, kind: Kind, account_id: int, now: int) -> int:
@@ -245,9 +245,11 @@ def end_all(tx: Transaction) -> None:
 
 
 def insert_sign_in(tx: Transaction, kind: Kind, account_id: int, way: str, now: int, seen: Seen) -> None:
-    """Notes a sign-in, or one that failed, and forgets all but the last ones."""
+    """Notes a sign-in, or one that failed; forgets old ones, and all but the last that ended so: guesses push out no
+    sign-in that one of them has led to."""
+    purge(tx, SIGN_INS, now)
     values = {kind.column: account_id, "at": now, "way": way, "address": seen.address, "browser": seen.browser}
     insert_row(tx, "sign_in", **values)
-    of_account = f"SELECT id FROM sign_in WHERE {kind.column} = ? ORDER BY id DESC LIMIT -1 OFFSET ?"
-    surplus = tx.execute(of_account, (account_id, SIGN_INS_KEPT)).fetchall()
+    ended_so = f"SELECT id FROM sign_in WHERE {kind.column} = ? AND (way LIKE 'wrong %') = (? LIKE 'wrong %')"
+    surplus = tx.execute(f"{ended_so} ORDER BY id DESC LIMIT -1 OFFSET ?", (account_id, way, SIGN_INS_KEPT)).fetchall()
     tx.executemany("DELETE FROM sign_in WHERE id = ?", surplus)

@@ -21,7 +21,7 @@ from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.sentences import limit_words
 from payres.html.sign_in import SignInGuard
-from payres.html.store.sessions import OF_OWNERS, count_sessions, open_sessions, owner_of
+from payres.html.store.sessions import OF_OWNERS, count_sessions, last_sign_ins, open_sessions, owner_of
 from payres.operator import assets, audit, deliveries, keys, operators, payments, peers, wallets
 from payres.operator.api import all_operations
 from payres.operator.assets import ASSET
@@ -31,7 +31,6 @@ from payres.operator.doctor import lacking_rates
 from payres.operator.exports import export_statement
 from payres.operator.grants import GRANT, sees, spending_under
 from payres.operator.movements import MOVEMENT, Movement, own_reference, undoable_until
-from payres.operator.operators import OPERATOR
 from payres.operator.pages.operations import filters_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.payment_history import HISTORY, show_payment, story_of
@@ -229,9 +228,21 @@ BROWSER_COLUMNS: Final = (
 )
 
 
+SIGN_IN_COLUMNS: Final = (
+    Column("With", lambda one: one.way.capitalize()),
+    Column("Time (UTC)", lambda one: format_time(one.at), "time"),
+    Column("Browser", "browser"),
+    Column("From", "address"),
+)
+
+
 def _of_operator(work: Work, visit: OperatorVisit) -> dict[str, Any]:
-    found = open_sessions(work, OF_OPERATORS, operators.require_operator(work, visit.segments["name"]).id, work.now)
-    return {"browsers": make_table("Signed in", BROWSER_COLUMNS, found, "In no browser")}
+    account = OF_OPERATORS, operators.require_operator(work, visit.segments["name"]).id
+    browsers, sign_ins = open_sessions(work, *account, work.now), last_sign_ins(work, *account, work.now)
+    return {
+        "browsers": make_table("Signed in", BROWSER_COLUMNS, browsers, "In no browser"),
+        "sign_ins": make_table("Last sign-ins", SIGN_IN_COLUMNS, sign_ins, "None in the last 90 days"),
+    }
 
 
 def _of_webhook(work: Work, visit: OperatorVisit) -> dict[str, Any]:
@@ -250,5 +261,5 @@ def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]
     """The page of each kind of thing that a form is about, by its path."""
     shapes = {one.form.about for one in all_operations() if one.form and one.form.about}
     money = {WALLET: _of_wallet, PEER: _of_peer, ASSET: _of_asset, PAYMENT: _of_payment}
-    more = money | {GRANT: _of_grant, WEBHOOK: _of_webhook, OPERATOR: _of_operator}
+    more = money | {GRANT: _of_grant, WEBHOOK: _of_webhook, operators.OPERATOR: _of_operator}
     return {one.page: partial(thing_page, shape=one, more=more.get(one)) for one in shapes if one.page}

@@ -234,4 +234,8 @@ def test_page_of_an_operator_lists_the_browsers_signed_in(payres: Instance, brow
             r"Signed in Browser Since From Firefox on Linux Today [\d:]{5}", browser.words("/admin/operators/Seen")
         )
         other.send("/admin", choice="sign-out")
-        assert "Signed in In no browser" in browser.words("/admin/operators/Seen")
+        assert other.sign_in("Seen", "wrong").status_code == 401
+        words = browser.words("/admin/operators/Seen")
+        assert "Signed in In no browser" in words
+        at = r"Today [\d:]{5} Firefox on Linux"
+        assert re.search(rf"Last sign-ins With Time Browser From Wrong password {at} Link {at}", words), words
