@@ -359,6 +359,7 @@ async def _decide(request: Request, form: Mapping[str, str], choice: str) -> Res
 
     def unit(work: Work) -> str | Unusual | None:
         found = find(work)
+        check_open(found, work.now)
         if choice != "deny" and is_stale_for(work, found, typed):
             return Unusual(found)
         return decide_as_owner(work, found, choice != "deny", csrf, shown, typed)

@@ -8,12 +8,18 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import httpx2
+import pytest
 
 from payres.core.protocol.clock import DAY
-from payres.html.second_factors import STEP, code_at
-from payres.html.sign_in import csrf_token
+from payres.core.protocol.errors import WrongState
+from payres.core.store.work import Work
+from payres.html.second_factors import STEP, code_at, verify
+from payres.html.sign_in import csrf_token, hash_password
+from payres.html.store.sessions import OF_OWNERS
 from payres.operator.pages.serving import admin_pages
+from payres.operator.wallets import make_password_link, remove_wallet_factors, require_wallet, store_password
 from payres.people.serving import PLACES
+from tests.helpers import sign_in_token
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_in, signed_out
@@ -142,7 +148,7 @@ def test_after_ten_wrong_codes_in_a_row_only_a_recovery_code_helps(payres: Insta
 
 def test_recovery_code_helps_when_the_clock_was_ahead(payres: Instance) -> None:
     with with_codes(payres, "ahead") as (_, app, recovery), signed_out(payres) as http:
-        payres.write(lambda work: work.execute("UPDATE totp SET last_step = last_step + 2880"))
+        payres.write(lambda work: work.execute("UPDATE totp SET last_step = last_step + 2880").rowcount)
         assert send_code(http, sign_in(http, "ahead"), app.next_code()).status_code == 401
         assert send_code(http, sign_in(http, "ahead"), recovery[3]).status_code == 303
         app.next_code()
@@ -163,3 +169,100 @@ def test_half_sign_in_opens_no_page_and_ends_after_ten_minutes(payres: Instance)
         payres.clock.advance(10 * 60)
         answer = send_code(http, page, app.code())
         assert (answer.status_code, "Sign in again" in words_of(answer)) == (401, True)
+
+
+def test_link_sets_a_password_and_passes_no_second_factor(payres: Instance) -> None:
+    with with_codes(payres, "linked") as (_, app, _), signed_out(payres) as http, signed_out(payres) as known:
+        assert send_code(known, sign_in(known, "linked"), app.next_code(), trust="30").status_code == 303
+        made = payres.write(lambda work: make_password_link(work, "linked"))
+        path = urlsplit(made.url).path
+        fields = {"choice": "set", "password": "another horse", "again": "another horse"}
+        page = http.post(path, data=fields | {"csrf": sign_in_token(http, path)})
+        assert (page.status_code, "Enter the code" in words_of(page)) == (200, True)
+        assert http.get("/account").status_code == 401
+        assert not {name for name in http.cookies if name != "payres_form"}, "neither signed in nor known"
+        assert sign_in(known, "linked", "another horse").status_code == 200, "no browser is known any more"
+        answer = send_code(http, page, app.next_code())
+        assert (answer.status_code, answer.headers["location"]) == (303, "/account")
+        assert http.get("/account").status_code == 200
+
+
+def test_password_of_an_operator_or_a_program_leaves_the_factors(payres: Instance) -> None:
+    with with_codes(payres, "given") as (_, app, _), signed_out(payres) as http:
+        hashed = hash_password(PASSWORD)
+        payres.write(lambda work: store_password(work, "given", hashed))
+        page = sign_in(http, "given")
+        assert page.status_code == 200
+        payres.write(lambda work: store_password(work, "given", hashed))
+        assert send_code(http, page, app.next_code()).status_code == 401, "the password was changed meanwhile"
+
+
+def test_factors_are_removed_a_day_after_an_operator_asked_unless_the_owner_says_no(payres: Instance) -> None:
+    with with_codes(payres, "lost") as (owner, _, recovery), signed_out(payres) as http:
+        due_at = payres.write(lambda work: remove_wallet_factors(work, "lost")).due_at
+        assert payres.write(lambda work: remove_wallet_factors(work, "lost")).due_at == due_at
+        assert "will remove your second step tomorrow" in owner.words("/account")
+        assert owner.send(CODES, "keep").headers["location"] == "/account"
+        assert "will remove" not in owner.words("/account")
+        payres.write(lambda work: remove_wallet_factors(work, "lost"))
+        payres.write(lambda work: remove_wallet_factors(work, "lost", cancel=True))
+        with pytest.raises(WrongState, match="Nobody wants to remove"):
+            payres.write(lambda work: remove_wallet_factors(work, "lost", cancel=True))
+        payres.write(lambda work: remove_wallet_factors(work, "lost"))
+        payres.clock.advance(24 * 60 * 60 - 1)
+        assert sign_in(http, "lost").status_code == 200
+        payres.clock.advance(1)
+        assert sign_in(http, "lost").status_code == 303
+        with pytest.raises(WrongState, match="lost has no second factor to remove"):
+            payres.write(lambda work: remove_wallet_factors(work, "lost"))
+        assert not payres.write(
+            lambda work: verify(work, OF_OWNERS, require_wallet(work, "lost").owner_id, recovery[0])
+        )
+
+
+def test_codes_off_and_recovery_codes_anew(payres: Instance) -> None:
+    with with_codes(payres, "off") as (owner, _, recovery), signed_out(payres) as http:
+        assert "You have 10 left" in owner.words(RECOVERY)
+        again = re.findall(r"<li>([a-z2-7-]{19})</li>", owner.send(RECOVERY, "make").text)
+        assert len(set(again) - set(recovery)) == 10
+        page = sign_in(http, "off")
+        assert send_code(http, page, recovery[0]).status_code == 401
+        assert send_code(http, page, again[0]).status_code == 303
+        assert "You have 9 left" in owner.words(RECOVERY)
+        assert owner.send(CODES, "begin", {"password": PASSWORD}).status_code == 409
+        assert owner.send(CODES, "off").status_code == 303
+        assert "sign in with the password alone" in owner.words(RECOVERY)
+        assert owner.send(RECOVERY, "make").status_code == 409
+        with signed_out(payres) as other:
+            assert sign_in(other, "off").status_code == 303
+
+
+def test_codes_are_set_up_with_the_password_and_a_right_code(payres: Instance) -> None:
+    with signed_in(payres, "set-up", language="de") as owner:
+        assert "Das ist nicht das Passwort" in words_of(owner.send(CODES, "begin", {"password": "wrong"}))
+        assert owner.send(CODES, "confirm", {"code": "000000"}).status_code == 409
+        owner.send(CODES, "begin", {"password": PASSWORD})
+        page = owner.http.get(CODES)
+        assert "<svg" in page.text
+        assert f"otpauth://totp/{urlsplit(payres.base_url).netloc}:set-up?secret=" in page.text
+        wrong = owner.send(CODES, "confirm", {"code": "000000"})
+        assert (wrong.status_code, "Dieser Code stimmt nicht" in words_of(wrong)) == (400, True)
+
+
+def test_last_sign_ins_are_kept_with_what_they_were_made(payres: Instance) -> None:
+    with with_codes(payres, "kept") as (_, app, recovery), signed_out(payres) as http:
+        sign_in(http, "kept", "wrong")
+        page = send_code(http, sign_in(http, "kept"), "000000")
+        assert send_code(http, page, app.next_code(), trust="30").status_code == 303
+        assert sign_in(http, "kept").status_code == 303
+        with signed_out(payres) as other:
+            assert send_code(other, sign_in(other, "kept"), recovery[0]).status_code == 303
+        for _ in range(17):
+            sign_in(http, "kept")
+
+        def ways(work: Work) -> list[str]:
+            of_owner = "SELECT way FROM sign_in WHERE owner_id = ? ORDER BY id"
+            return [way for (way,) in work.execute(of_owner, (require_wallet(work, "kept").owner_id,))]
+
+        found = payres.read(ways)
+        assert (len(found), found[:4]) == (20, ["password and code", "password", "recovery code", "password"])

@@ -1,0 +1,137 @@
+"""Allowing an app more than usual asks for a second factor, and allowing the usual does not."""
+
+import re
+from html import unescape
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx2
+import msgspec
+import pytest
+
+from payres.core.grants.requests import request_grant
+from payres.core.protocol.clock import DAY, SECOND
+from payres.core.protocol.gnap import GrantRequest
+from payres.core.store.clients import Client
+from payres.core.store.grants import GRANTS
+from tests.helpers import Json, sign_in_token, usd
+from tests.instance import Instance
+from tests.operator.pages.browser import words_of
+from tests.people.browser import OwnersBrowser, signed_in, signed_out
+from tests.people.test_fresh_factors import approve, go_stale, is_asked
+from tests.people.test_second_factors import hidden, send_code, turn_on
+
+SHOP: Final = "https://shop.example/pay"
+
+
+def ask(payres: Instance, path: str, limits: Json | None = None, actions: tuple[str, ...] = ("create",)) -> str:
+    """An app asks to spend; the path of the page on which the owner decides."""
+    access: dict[str, Any] = {"type": "outgoing-payment", "actions": list(actions), "identifier": payres.wallet(path)}
+    if limits is not None:
+        access["limits"] = limits
+    interact = {"start": ["redirect"], "finish": {"method": "redirect", "uri": "https://shop.example/x", "nonce": "n"}}
+    body: dict[str, Any] = {"client": SHOP, "interact": interact, "access_token": {"access": [access]}}
+    asked = msgspec.convert(body, GrantRequest)
+    answer = payres.write(lambda work: request_grant(work, asked, Client(SHOP, SHOP, None), "Shop"))
+    assert answer.interact
+    return urlsplit(answer.interact.redirect).path
+
+
+def decide(owner: OwnersBrowser, page: str, choice: str = "approve", **fields: str) -> httpx2.Response:
+    shown = hidden(owner.http.get(page))
+    return owner.http.post(page, data=shown | {"choice": choice} | fields)
+
+
+def is_done(answer: httpx2.Response) -> bool:
+    return answer.status_code == 303 and answer.headers["location"].startswith("https://shop.example/x?")
+
+
+def state_of(payres: Instance, page: str) -> str:
+    return payres.read(lambda work: GRANTS.list(work, "ORDER BY id DESC LIMIT 1"))[0].state
+
+
+@pytest.mark.parametrize(
+    ("limits", "choice", "fields", "asks"),
+    [
+        ({"debitAmount": usd(500)}, "approve", {}, False),  # as much as was approved before
+        ({"debitAmount": usd(501)}, "approve", {}, True),
+        ({"debitAmount": usd(900)}, "approve", {"limit": "5.00"}, False),
+        ({"debitAmount": usd(900)}, "approve", {"limit": "5.01"}, True),
+        (None, "any", {}, True),
+        (None, "approve", {"limit": "5.00"}, False),
+        (None, "approve", {"limit": "6.00"}, True),
+        (None, "deny", {}, False),
+        ({"debitAmount": usd(900)}, "deny", {}, False),
+        ({"receiveAmount": usd(900)}, "approve", {}, True),
+    ],
+)
+def test_more_than_usual_asks_for_a_second_factor(
+    payres: Instance, limits: Json | None, choice: str, fields: dict[str, str], asks: bool
+) -> None:
+    name = f"usual-{abs(hash(repr((limits, choice, fields))))}"
+    with signed_in(payres, name) as owner:
+        assert is_done(decide(owner, ask(payres, name, {"debitAmount": usd(500)}))), "without a factor"
+        app, _ = turn_on(owner)
+        go_stale(owner)
+        page = ask(payres, name, limits)
+        answer = decide(owner, page, choice, **fields)
+        assert is_asked(answer) == asks
+        if asks:
+            assert "https:" in re.findall(r"form-action ([^;]*);", answer.headers["content-security-policy"])[0]
+            assert state_of(payres, page) == "pending"
+            assert approve(owner, answer, "000000").status_code == 401
+            answer = approve(owner, answer, app.next_code())
+        assert is_done(answer)
+        assert state_of(payres, page) == ("denied" if choice == "deny" else "approved")
+
+
+def test_what_was_approved_long_ago_is_not_usual_and_the_owner_sets_an_amount(payres: Instance) -> None:
+    with signed_in(payres, "long-ago") as owner:
+        assert is_done(decide(owner, ask(payres, "long-ago", {"debitAmount": usd(500)})))
+        turn_on(owner)
+        assert owner.send("/account/security/limit", "set", {"limit": "three"}).status_code == 400
+        assert owner.send("/account/security/limit", "set", {"limit": "3.00"}).status_code == 303
+        assert 'value="3.00"' in owner.http.get("/account/security/limit").text
+        payres.clock.advance(91 * DAY // SECOND)
+        with OwnersBrowser(payres, "long-ago") as later:
+            assert not is_asked(decide(later, ask(payres, "long-ago", {"debitAmount": usd(300)})))
+            assert is_asked(decide(later, ask(payres, "long-ago", {"debitAmount": usd(301)})))
+
+
+def test_reading_asks_for_nothing_and_a_fresh_factor_is_enough(payres: Instance) -> None:
+    with signed_in(payres, "reading") as owner:
+        turn_on(owner)
+        assert is_done(decide(owner, ask(payres, "reading"), "any")), "fresh"
+        go_stale(owner)
+        assert is_done(decide(owner, ask(payres, "reading", actions=("read-all",))))
+
+
+def test_factor_for_one_request_is_refused_on_another(payres: Instance) -> None:
+    with signed_in(payres, "one-request") as owner:
+        app, _ = turn_on(owner)
+        go_stale(owner)
+        pages = [ask(payres, "one-request", {"debitAmount": usd(value)}) for value in (700, 90_000)]
+        asked = [decide(owner, page) for page in pages]
+        assert all(map(is_asked, asked))
+        small = {name: unescape(value) for name, value in hidden(asked[0]).items()}
+        code = app.next_code()
+        answer = owner.http.post(pages[1], data=small | {"choice": "verify", "code": code})
+        assert (answer.status_code, "This is not the request" in words_of(answer)) == (409, True)
+        changed = small | {"choice": "verify", "code": code, "of.limit": "700.00"}
+        assert owner.http.post(pages[0], data=changed).status_code == 409
+        assert is_done(approve(owner, asked[0], code)), "the code was not used up"
+
+
+def test_consent_page_signs_in_with_password_and_code(payres: Instance) -> None:
+    with signed_in(payres, "at-consent") as owner, signed_out(payres) as http:
+        app, _ = turn_on(owner)
+        page = ask(payres, "at-consent", {"debitAmount": usd(500)})
+        fields = {"choice": "sign-in", "password": "correct horse", "csrf": sign_in_token(http, page)}
+        asked = http.post(page, data=fields)
+        assert "Now the six digits" in words_of(asked)
+        assert "Do you allow" not in http.get(page).text
+        wrong = send_code(http, asked, "000000", page)
+        assert wrong.status_code == 401
+        answer = send_code(http, wrong, app.next_code(), page)
+        assert (answer.status_code, answer.headers["location"]) == (303, page)
+        assert "Do you allow" in http.get(page).text
