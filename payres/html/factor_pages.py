@@ -35,9 +35,9 @@ class FactorPages(NamedTuple):
 
     def places(self) -> dict[str, Place]:
         """The pages by their paths."""
-        acts = {"begin": self.begin, "confirm": self.confirm, "off": self.off, "keep": self.keep}
+        acts = {"set-up": self.set_up, "confirm": self.confirm, "off": self.off, "keep": self.keep}
         return {
-            f"{self.path}/codes": Place(self.show_codes, acts, fresh={PAGE, "begin", "confirm", "off"}),
+            f"{self.path}/codes": Place(self.show_codes, acts, fresh={PAGE, "set-up", "confirm", "off"}),
             f"{self.path}/recovery-codes": Place(self.show_recovery, {"make": self.make}, fresh={"make"}),
         }
 
@@ -45,7 +45,7 @@ class FactorPages(NamedTuple):
         """Whether codes are on; else the code that an app reads, if one was asked for."""
         return await self._show_codes(visit, {}, 200)
 
-    async def begin(self, visit: Any, form: Form) -> Response:
+    async def set_up(self, visit: Any, form: Form) -> Response:
         """Makes a secret for an app, for who gives the password."""
         kind, account, known = self.signs.cookies.kind, visit.account, hash_secret(visit.session)
         try:

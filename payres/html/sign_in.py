@@ -316,7 +316,7 @@ class HalfSignIn(msgspec.Struct, frozen=True):
 
 
 # With what somebody signs in, or tried to.
-Way = Literal["password", "password and code", "recovery code", "passkey", "link", "wrong password", "wrong code"]
+SignInWay = Literal["password", "password and code", "recovery code", "passkey", "link", "wrong password", "wrong code"]
 
 
 def find_account(
@@ -364,7 +364,7 @@ def open_session(
     kind: Kind,
     verified: Account,
     browser: Browser,
-    way: Way | None = None,
+    way: SignInWay | None = None,
     *,
     verified_at: int | None = None,
     trusts: bool = False,
@@ -408,7 +408,7 @@ def start_over(
     return open_session(work, kind, changed, browser, verified_at=verified_at, trusts=is_known, seen=seen)
 
 
-def noted(work: Work, kind: Kind, account_id: int, way: Way, seen: Seen) -> None:
+def noted(work: Work, kind: Kind, account_id: int, way: SignInWay, seen: Seen) -> None:
     """Notes a sign-in of an account, or one that failed, for the owner to look at."""
     sessions.insert_sign_in(work, kind, account_id, way, work.now, seen)
 

@@ -52,8 +52,8 @@ def operator(work: Work, record: OperatorRecord) -> Operator:
     state = "active" if record.password_hash else "invited" if until else "locked out"
     factors = factors_of(work, OF_OPERATORS, record.id)
     steps = [name for name, has in (("codes", factors.codes_since), ("passkeys", factors.passkeys)) if has]
-    found = {"second_step": ", ".join(steps) or None, "link_expires_at": until, "last_sign_in_at": last}
-    return represent(Operator, record, state=state, sessions=sessions, **found)
+    found = {"state": state, "second_step": ", ".join(steps) or None, "sessions": sessions}
+    return represent(Operator, record, **found, link_expires_at=until, last_sign_in_at=last)
 
 
 def require_operator(work: Work, name: str) -> OperatorRecord:

@@ -1,5 +1,6 @@
 """Every command that changes something writes one line into the audit log, and those that only read write none."""
 
+import base64
 import getpass
 import json
 import os
@@ -14,6 +15,9 @@ from payres.cli import main
 from payres.core.signatures.jwk import encode_jwk
 from payres.core.store import events, grants
 from payres.core.store.rows import PageQuery
+from payres.core.store.work import Work
+from payres.html import second_factors
+from payres.html.store.sessions import OF_OWNERS, owner_at
 from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.operator import assets, webhooks
 from tests.cli.conftest import CREATE, AsJson, Command, rows_of
@@ -29,6 +33,8 @@ CHANGES = {
     "wallet rename new Newer": ("wallet.rename", "new"),
     "wallet password new --password-file {password}": ("wallet.set_password", "new"),
     "wallet reset-link new": ("wallet.reset_link", "new"),
+    "wallet remove-factors protected": ("wallet.remove_factors", "protected"),
+    "wallet remove-factors protected --cancel": ("wallet.keep_factors", "protected"),
     "key add new --jwk {jwk}": ("key.add", "new"),
     "key add new --jwk {jwk} --name Mine": ("key.rename", "new"),
     "key generate new --out {out} --kid made": ("key.add", "new"),
@@ -75,6 +81,8 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Instance, 
 def prepared(instance: Instance, folder: Path) -> Json:
     """The objects of the commands: grants to decide, a paid bill, fees, an unresolved packet, files."""
     instance.write(lambda work: assets.set_fee(work, "USD", 2, "0.10", 0).id)
+    instance.create_wallet("protected")
+    instance.write(lambda work: protect(work, "protected"))
     bill = receiver_of(instance, 500)
     paid = last_segment(instance.client.pay(instance.wallet("alice"), bill)["id"])
     for _ in range(2):
@@ -95,6 +103,17 @@ def prepared(instance: Instance, folder: Path) -> Json:
     files["jwk"].write_text(encode_jwk(new_jwk("mine")))
     made = {"bill": last_segment(bill), "first": first.id, "second": second.id, "packet": packet.id}
     return {**made, "webhook": hook.webhook.id, "event": event.id, **files}
+
+
+def protect(work: Work, path: str) -> None:
+    """Turns codes on for the owner of a wallet."""
+    owner = owner_at(work, path)
+    assert owner is not None
+    second_factors.begin_codes(work, OF_OWNERS, owner.id)
+    secret = second_factors.unconfirmed_secret(work, OF_OWNERS, owner.id)
+    assert secret is not None
+    code = second_factors.code_at(base64.b32decode(secret), work.now // second_factors.STEP)
+    assert second_factors.confirm_codes(work, OF_OWNERS, owner, code)
 
 
 def run(instance: Instance, line: str) -> str:

@@ -4,7 +4,7 @@ from payres.core.protocol.clock import MINUTE, format_time
 from payres.core.protocol.errors import NotFound, SignInFailed, WrongState
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.work import Work
-from payres.html.sign_in import Browser, authenticate, find_session, follow_link, open_link, open_session
+from payres.html.sign_in import Browser, SignedIn, authenticate, find_session, follow_link, open_link, open_session
 from payres.operator import operators
 from payres.operator.operators import OPERATOR, list_operators, make_link, remove_operator, set_role
 from payres.operator.store.operators import OF_OPERATORS, find_operator
@@ -15,9 +15,10 @@ LAST = "^ann is the last who may do everything here: let somebody else in first$
 def join(work: Work, name: str, role: str = "full") -> str:
     """An operator who is signed in; returns the secret of the session."""
     secret = make_link(work, name, role == "read-only").url.rpartition("/")[2]
-    session = follow_link(work, OF_OPERATORS, secret, f"hash of {name}", Browser(), operators.set_password).session
+    signed_in = follow_link(work, OF_OPERATORS, secret, f"hash of {name}", Browser(), operators.set_password)
+    assert isinstance(signed_in, SignedIn)
     work.actor = "shell:root"
-    return session
+    return signed_in.session
 
 
 def states(work: Work) -> dict[str, tuple[str, int]]:

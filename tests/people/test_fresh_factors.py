@@ -17,7 +17,7 @@ from tests.people.test_second_factors import RECOVERY, hidden, turn_on
 # What asks for a second factor that was given in the last five minutes, if the owner has one, and what does not.
 ASKS: Final = {
     ("/account/security/codes", PAGE),
-    ("/account/security/codes", "begin"),
+    ("/account/security/codes", "set-up"),
     ("/account/security/codes", "confirm"),
     ("/account/security/codes", "off"),
     ("/account/security/limit", "set"),

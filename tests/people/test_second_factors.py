@@ -52,7 +52,7 @@ def hidden(page: httpx2.Response) -> dict[str, str]:
 
 def turn_on(owner: OwnersBrowser) -> tuple[App, list[str]]:
     """Turns codes on; returns the app and the recovery codes."""
-    answer = owner.send(CODES, "begin", {"password": PASSWORD})
+    answer = owner.send(CODES, "set-up", {"password": PASSWORD})
     assert (answer.status_code, answer.headers["location"]) == (303, CODES), answer.text
     [secret] = re.findall(r"readonly>([A-Z2-7]{32})</textarea>", owner.http.get(CODES).text)
     app = App(owner.instance, secret)
@@ -229,7 +229,7 @@ def test_codes_off_and_recovery_codes_anew(payres: Instance) -> None:
         assert send_code(http, page, recovery[0]).status_code == 401
         assert send_code(http, page, again[0]).status_code == 303
         assert "You have 9 left" in owner.words(RECOVERY)
-        assert owner.send(CODES, "begin", {"password": PASSWORD}).status_code == 409
+        assert owner.send(CODES, "set-up", {"password": PASSWORD}).status_code == 409
         assert owner.send(CODES, "off").status_code == 303
         assert "sign in with the password alone" in owner.words(RECOVERY)
         assert owner.send(RECOVERY, "make").status_code == 409
@@ -239,9 +239,9 @@ def test_codes_off_and_recovery_codes_anew(payres: Instance) -> None:
 
 def test_codes_are_set_up_with_the_password_and_a_right_code(payres: Instance) -> None:
     with signed_in(payres, "set-up", language="de") as owner:
-        assert "Das ist nicht das Passwort" in words_of(owner.send(CODES, "begin", {"password": "wrong"}))
+        assert "Das ist nicht das Passwort" in words_of(owner.send(CODES, "set-up", {"password": "wrong"}))
         assert owner.send(CODES, "confirm", {"code": "000000"}).status_code == 409
-        owner.send(CODES, "begin", {"password": PASSWORD})
+        owner.send(CODES, "set-up", {"password": PASSWORD})
         page = owner.http.get(CODES)
         assert "<svg" in page.text
         assert f"otpauth://totp/{urlsplit(payres.base_url).netloc}:set-up?secret=" in page.text

@@ -68,14 +68,14 @@ ASKS_NOT: Final = {
     "/admin/operators/{name}/sign",
 }
 # The forms of hand-written pages, by their choice: those that ask for the second step alone, and others.
-PLACES_ASK: Final = {(CODES, PAGE), (CODES, "begin"), (CODES, "confirm"), (CODES, "off"), (RECOVERY, "make")}
+PLACES_ASK: Final = {(CODES, PAGE), (CODES, "set-up"), (CODES, "confirm"), (CODES, "off"), (RECOVERY, "make")}
 PLACES_ASK_NOT: Final = {(CODES, "keep")}
 PAGES: Final = admin_pages()
 
 
 def turn_on(browser: Browser) -> tuple[App, list[str]]:
     """Turns codes on; returns the app and the recovery codes."""
-    assert browser.send(CODES, choice="begin", password=PASSWORD).status_code == 303
+    assert browser.send(CODES, choice="set-up", password=PASSWORD).status_code == 303
     [secret] = re.findall(r"readonly>([A-Z2-7]{32})</textarea>", browser.get(CODES).text)
     app = App(browser.instance, secret)
     answer = browser.send(CODES, choice="confirm", code=app.code())
