@@ -559,12 +559,24 @@ create index checkout_paid on checkout (incoming_payment_id, payer) where state 
 create index checkout_due on checkout (due_at) where due_at is not null;
 create index checkout_of_payment on checkout (incoming_payment_id, changed_at);
 
+-- What the server of a bill elsewhere publishes of it, as the consent page of the grant to pay it has shown it: it never
+-- changes. remaining is what the bill takes, null without a limit.
+create table remote_bill (
+  grant_id text primary key references "grant" on delete cascade,
+  name text,
+  address text not null,
+  purpose text not null,
+  remaining text,
+  asset_code text not null,
+  asset_scale integer not null
+) strict, without rowid;
+
 -- ==== Webhooks ====
 
 -- Webhooks. events are comma-separated names and patterns. Each event up to cursor was attempted once or is not wanted;
 -- those that are sent again have a row in delivery. While a webhook is paused, or disabled because it answered 410,
 -- events wait. Secrets are encrypted; previous_secret also signs until previous_until. last_status and last_error are of
--- the latest attempt.
+-- the latest attempt. wallet_address_id is null for the operator's own; another is its owner's, for that wallet's events.
 create table webhook (
   id text primary key,
   name text,
@@ -579,8 +591,17 @@ create table webhook (
   created_at integer not null,
   last_attempt_at integer,
   last_status integer,
-  last_error text
+  last_error text,
+  wallet_address_id integer references wallet_address
 ) strict, without rowid;
+create index webhook_of_wallet on webhook (wallet_address_id);
+
+-- The last event that was looked at for the webhooks of wallets. One of these gets nothing but rows in delivery: each
+-- event of the wallet since the webhook's cursor, which is when it was added.
+create table wallet_event (
+  id integer primary key check (id = 1),
+  cursor integer not null
+) strict;
 
 -- Wallets take turns: of a wallet with a row here, each event up to this cursor was attempted once or is not wanted,
 -- although the webhook's own cursor is lower. wallet_address_id is 0 for events of no wallet.

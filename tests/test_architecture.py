@@ -38,6 +38,7 @@ SHORT_MODULES = {
     "payres/people/part.py",
     "payres/people/checkout_worker.py",
     "payres/people/services.py",
+    "payres/people/store/remote_bills.py",
     "payres/testing/clock.py",
     "payres/testing/peering.py",
     "payres/testing/plugin.py",

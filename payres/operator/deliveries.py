@@ -18,7 +18,7 @@ from payres.operator.declarations import ROWS_AT_ONCE, CommandLine, Listing, Ope
 from payres.operator.inputs import Name, TimeText, require_time, said
 from payres.operator.shapes import Column, Shape, Time, represent
 from payres.operator.webhooks import LAST_ATTEMPT, WEBHOOK, require_webhook
-from payres.webhooks.deliveries import TEST, wants
+from payres.webhooks.deliveries import TEST, concerns, wants
 from payres.webhooks.store import webhooks as stored
 from payres.webhooks.store.webhooks import DELIVERIES, AttemptRecord, DeliveryRecord, WebhookRecord
 
@@ -179,7 +179,10 @@ def _replay_event(work: Work, event: str, webhook: str | None) -> Replayed:
     found = find_event(work, event)
     if found is None or found.type == TEST:
         raise NotFound(f"There is no event {event!r}; events are kept for 30 days")
-    due = [one.id for one in _active_webhooks(work, webhook) if webhook or wants(one, found.type)]
+    active = [one for one in _active_webhooks(work, webhook) if concerns(one, found)]
+    if webhook and not active:
+        raise WrongState("The event is not one of the wallet's whose webhook this is")
+    due = [one.id for one in active if webhook or wants(one, found.type)]
     server.record(work, "webhook.replay", event, webhooks=len(due))
     for webhook_id in due:
         DELIVERIES.replace(work, DeliveryRecord(found.sequence, webhook_id, "pending", 0, work.now, None, None, None))
@@ -222,8 +225,10 @@ def deliveries_of(work: Work, event: EventRecord) -> Sequence[EventDelivery]:
     found = {one.webhook_id: one for one in stored.deliveries_of_event(work, event.sequence)}
     records = [
         found.get(webhook.id) or _unstored(work, webhook, event)
-        for webhook in stored.list_webhooks(work)
-        if webhook.id in found or (wants(webhook, event.type) and webhook.created_at <= event.created_at)
+        for wallet_id in {None, event.wallet_address_id}
+        for webhook in stored.webhooks_of(work, wallet_id)
+        if webhook.id in found
+        or (concerns(webhook, event) and wants(webhook, event.type) and webhook.created_at <= event.created_at)
     ]
     return [represent(EventDelivery, one, next_attempt_at=one.next_at) for one in records]
 

@@ -228,7 +228,7 @@ def _peers(work: Work) -> Iterator[Look]:
 
 
 def _webhooks(work: Work) -> Iterator[Look]:
-    for webhook in webhooks.list_webhooks(work):
+    for webhook in webhooks.webhooks_of(work, None):
         subject, page = f"webhook {webhook.name or webhook.url}", ("webhooks", webhook.id)
         if webhook.state == "paused":
             yield subject, "it is paused, and its events wait for 30 days", False, ""

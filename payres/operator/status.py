@@ -49,7 +49,8 @@ class PeerStatus(Resource, frozen=True, kw_only=True):
 
 
 class WebhookStatus(Resource, frozen=True, kw_only=True):
-    """All webhooks: how many are `active`, `paused` or `disabled`, and how many deliveries have `failed` for good."""
+    """Your webhooks, not those of wallets' owners: how many are `active`, `paused` or `disabled`, and how many
+    deliveries have `failed` for good."""
 
     active: int
     paused: int
@@ -93,7 +94,7 @@ def show_status(work: Work) -> Status:
 
 def read_status(work: Work, *, is_running: bool) -> Status:
     """Reads each account and each payment of the last 24 hours. Raises OSError."""
-    path, states = work.settings.database, [one.state for one in webhooks.list_webhooks(work)]
+    path, states = work.settings.database, [one.state for one in webhooks.webhooks_of(work, None)]
     return Status(
         version=__version__,
         base_url=work.urls.base,

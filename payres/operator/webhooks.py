@@ -1,6 +1,6 @@
 """Webhooks: which events are sent where, pauses, secrets and tests."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Annotated, Final, Literal
@@ -11,18 +11,19 @@ from msgspec import UNSET, Meta, UnsetType
 from payres.core.protocol.clock import HOUR
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.event_types import EVENT_TYPES, WebhookEvent
-from payres.core.protocol.limits import MAX_WEBHOOKS, ROTATION_HOURS
+from payres.core.protocol.limits import MAX_WEBHOOKS, MAX_WEBHOOKS_OF_WALLET, ROTATION_HOURS
 from payres.core.protocol.urls import is_http_url
 from payres.core.protocol.wire import Resource, Text
 from payres.core.remote.ip_addresses import names_private_host
 from payres.core.store import server
 from payres.core.store.events import EventRecord, events_after, last_sequence
+from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Units, Work
 from payres.operator.api_keys import key_of_actor, require_scopes
 from payres.operator.declarations import FOR_GOOD, ROWS_AT_ONCE, Call, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import MAX_NAME_LENGTH, check_name, said
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
-from payres.webhooks.deliveries import ALL, TEST, ToSend, matches, note_attempts, wants
+from payres.webhooks.deliveries import ALL, OF_WALLETS, TEST, ToSend, matches, note_attempts, wants
 from payres.webhooks.sender import Attempt, Sender, WebhookTarget, new_webhook_secret, target_of
 from payres.webhooks.store import webhooks as stored
 from payres.webhooks.store.webhooks import ACTIVE_WEBHOOK, WEBHOOKS, WebhookRecord
@@ -45,7 +46,8 @@ class Added(msgspec.Struct, frozen=True):
 
 
 class Webhook(Resource, frozen=True, kw_only=True):
-    """`secret` is only present when it is new. `behind` counts the matching ones of the next thousand events, `failed`
+    """`secret` is only present when it is new. `wallet_address` is that of the owner who added it, and whose events
+    alone it gets; null for yours. `behind` counts the matching ones of the next thousand events, `failed`
     the events that are not sent again, up to a thousand."""
 
     id: str
@@ -53,6 +55,7 @@ class Webhook(Resource, frozen=True, kw_only=True):
     url: str
     events: list[str]
     private: bool
+    wallet_address: str | None
     state: WebhookState
     created_at: Time
     behind: int
@@ -74,13 +77,16 @@ class WebhookTest(Resource, frozen=True, kw_only=True):
 
 def webhook(work: Work, found: WebhookRecord | Added) -> Webhook:
     record, secret = (found.webhook, found.secret) if isinstance(found, Added) else (found, UNSET)
-    unattempted, _ = stored.unattempted(work, record.id, record.cursor, MOST_COUNTED)
+    unattempted, _ = stored.unattempted(work, record, record.cursor, MOST_COUNTED)
+    of_wallet = record.wallet_address_id
+    pending = [] if of_wallet is None else stored.deliveries_of(work, record.id, "pending", MOST_COUNTED)
     return represent(
         Webhook,
         record,
         events=record.events.split(","),
         private=bool(record.is_private),
-        behind=sum(wants(record, one.type) for one in unattempted),
+        wallet_address=None if of_wallet is None else work.urls.wallet(WALLETS.by_id(work, of_wallet).path),
+        behind=len(pending) + sum(wants(record, one.type) for one in unattempted),
         failed=len(stored.failed_deliveries(work, record.id, 0, MOST_COUNTED)),
         secret=secret,
     )
@@ -102,6 +108,7 @@ WEBHOOK: Final = Shape(
     Column("Name", "name", "long", titles=True),
     Column("Webhook", "id", "code", listed="in files"),
     Column("Events", "events", "long"),
+    Column("Wallet", lambda one: one.wallet_address or "", "long"),
     Column("State", "state", "state"),
     Column("Behind", "behind", "number"),
     Column("Failed", "failed", "number"),
@@ -159,13 +166,29 @@ def add(
     if name:
         check_name(name, "webhook's")
     _check_url(url, is_public=not (private or work.settings.allow_private_hosts))
-    if len(stored.list_webhooks(work)) >= MAX_WEBHOOKS:
+    if len(stored.webhooks_of(work, None)) >= MAX_WEBHOOKS:
         raise WrongState(f"There are {MAX_WEBHOOKS} webhooks already; remove one first")
+    return _store(work, url, {"events": _checked_patterns(events), "is_private": int(private), "name": name or None})
+
+
+def add_of_wallet(work: Work, wallet: WalletRecord, url: str) -> Added:
+    """Adds a webhook for the wallet's events from now on, at a public https address.
+
+    Raises InvalidRequest, and WrongState if the wallet has MAX_WEBHOOKS_OF_WALLET.
+    """
+    _check_url(url, is_public=not work.settings.allow_private_hosts)
+    if len(stored.webhooks_of(work, wallet.id)) >= MAX_WEBHOOKS_OF_WALLET:
+        raise WrongState(f"The wallet has {MAX_WEBHOOKS_OF_WALLET} webhooks already; remove one first")
+    stored.begin_events_of_wallets(work, last_sequence(work))
+    return _store(work, url, {"events": ",".join(OF_WALLETS), "is_private": 0, "wallet_address_id": wallet.id})
+
+
+def _store(work: Work, url: str, columns: Mapping[str, object]) -> Added:
+    """Stores a new webhook, which gets what happens from now on."""
     secret = new_webhook_secret(work)
     encrypted, webhook_id = server.encrypt(work, stored.WEBHOOK_SECRETS, secret), work.new_id()
-    columns = {"url": url, "events": _checked_patterns(events), "is_private": int(private), "name": name or None}
     times = {"cursor": last_sequence(work), "created_at": work.now}
-    WEBHOOKS.create(work, id=webhook_id, **columns, state="active", secret=encrypted, **times)
+    WEBHOOKS.create(work, id=webhook_id, url=url, **columns, state="active", secret=encrypted, **times)
     webhook = WEBHOOKS.by_id(work, webhook_id)
     server.record(work, "webhook.add", webhook.id, url=url, events=webhook.events, name=webhook.name)
     work.changed.append(ACTIVE_WEBHOOK)

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
+from payres.core.grants.limits import spending_of
 from payres.core.protocol.clock import HOUR, LATEST, SECOND, format_time
 from payres.core.protocol.errors import nothing_here, require
 from payres.core.protocol.identifiers import first_identifier, moment_of
@@ -27,17 +28,18 @@ from payres.core.store.work import Work
 from payres.html.language import Language, marked
 from payres.operator.api import send_export
 from payres.operator.exports import export_statement
-from payres.people.sending import BILL, kept_wish
+from payres.people.sending import kept_wish
 from payres.people.sessions import OwnerVisit
 from payres.people.store import activity
 from payres.people.store.activity import ListedRecord, Source, statement
+from payres.people.store.remote_bills import BILL, REMOTE_BILLS, asks_for_itself
 
 
 class Who(NamedTuple):
     """The requester of a grant: an app, or a program that signs with a key of the wallet itself.
 
-    An app chooses its `name` itself (`is_claimed`); its `address` is proven by its key. A program is named after its
-    `key`, or has no name.
+    An app chooses its `name` itself (`is_claimed`); its `address` is proven by its key. A server that asks for paying a
+    bill of its own is named after the payee. A program is named after its `key`, or has no name.
     """
 
     name: str
@@ -56,7 +58,10 @@ def who_of(work: Work, wallet: WalletRecord, grant: GrantRecord, client: str) ->
     if work.urls.wallet_path(client) == wallet.path:
         key = last_key(work, wallet.id, grant.kid) if grant.kid else None
         return Who(visible_name(key.name, None) or "" if key else "", False, None, key)
-    name, address = visible_name(grant.client_name, client), visible_url(client)
+    name, address, spending = visible_name(grant.client_name, client), visible_url(client), spending_of(grant.access)
+    if spending and asks_for_itself(client, spending.receiver):
+        bill = REMOTE_BILLS.get(work, grant.id)
+        name = bill.name if bill and bill.name else name
     return Who(name or address.text, name is not None, address, None)
 
 
@@ -163,6 +168,7 @@ class Reader:
         self._wallet = wallet
         self._zone = zone
         self._named, self._app = cache(self._read_name), cache(self._read_app)
+        self._bill = cache(lambda grant_id: REMOTE_BILLS.get(work, grant_id))
 
     def page(self, wanted: Wanted, rows: int) -> ActivityPage:
         """About `rows` rows: fewer if SCANNED is reached, more if groups are too small to be folded.
@@ -234,6 +240,7 @@ class Reader:
         counterpart = self._counterpart(record)
         size = whole if state in {"sending", "unpaid", "failed"} else record.moved
         app, alike = None, None
+        bill = self._bill(record.grant_id) if record.grant_id else None
         if record.grant_id:
             with_key, app = self._app(record.grant_id)
             day = datetime.fromtimestamp(moment // SECOND, self._zone).date()
@@ -245,7 +252,9 @@ class Reader:
             counterpart=counterpart,
             app=app,
             note=note_of(record.metadata),
-            purpose=(kept_wish(record.wish).purpose if record.wish else "") or note_of(record.bill),
+            purpose=(kept_wish(record.wish).purpose if record.wish else "")
+            or note_of(record.bill)
+            or (bill.purpose if bill else ""),
             amount=-size if is_out else size,
             whole=whole if state in {"part paid", "expired", "cancelled", "part sent"} else None,
             state=state,
@@ -264,6 +273,8 @@ class Reader:
         if record.wish is not None:
             wish = kept_wish(record.wish)
             return Counterpart(wish.called, visible_url(wish.address))
+        if record.grant_id and (bill := self._bill(record.grant_id)):  # such a grant is for this receiver alone
+            return Counterpart(bill.name, bill.url)
         refund = None if record.grant_id else payments.refund_by_return_payment(self._work, record.id)
         if refund is not None and refund.wallet_address is not None:
             return Counterpart(address=visible_url(refund.wallet_address), refunded=True)

@@ -28,6 +28,7 @@ from payres.operator import keys as key_operations
 from payres.people.activity import Reader, WalletMovement, Who, rows_of, who_of
 from payres.people.sending import wallet_free_balance
 from payres.people.sessions import OwnerVisit
+from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord
 
 # Active grants may spend, or only read ("looks"). The others have ended: the limit is spent ("paid"), the last
 # interval is over, the app never continued the grant ("lapsed"), it was revoked ("stopped"), or it was denied.
@@ -43,6 +44,7 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
 
     `spent` and `left` are in minor units of `asset`, the asset of the limit; without a limit `left` is None. `window`
     counts from 1. `renews_at` is the start of the next window, or of the first; the last one ends at `ends_at`.
+    `bill` is the only one that it may pay, if that is at another server and was read.
     """
 
     grant: DecidedRecord
@@ -55,6 +57,7 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     window: int | None
     renews_at: int | None
     ends_at: int | None
+    bill: RemoteBillRecord | None
 
     @property
     def is_extension(self) -> bool:
@@ -186,6 +189,7 @@ def _app(work: Work, wallet: WalletRecord, record: DecidedRecord) -> App:
         window=window,
         renews_at=renews_at,
         ends_at=interval.end if interval else None,
+        bill=REMOTE_BILLS.get(work, record.id) if spending and spending.receiver else None,
     )
 
 
@@ -312,14 +316,14 @@ async def stop(visit: OwnerVisit, form: Form) -> Response:
 
 
 def _names(work: Work, those: Sequence[App]) -> Mapping[str, str]:
-    """The names of apps' only receivers by URL: a local wallet's name, or a remote host."""
+    """The names of apps' only receivers by URL: a local wallet's name, or a remote host with the name that it gives."""
 
-    def name(url: str) -> str:
+    def name(url: str, bill: RemoteBillRecord | None) -> str:
         bill_id = work.urls.resource_id("incoming-payments", url)
         found = find_with_wallet(work, INCOMING, bill_id) if bill_id else None
-        return found[1].name if found else visible_url(url).host
+        return found[1].name if found else bill.named if bill else visible_url(url).host
 
-    return {url: name(url) for app in those if app.spending and (url := app.spending.receiver)}
+    return {url: name(url, app.bill) for app in those if app.spending and (url := app.spending.receiver)}
 
 
 def _words(visit: OwnerVisit) -> dict[str, Any]:

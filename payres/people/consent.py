@@ -64,8 +64,11 @@ from payres.html.sign_in import (
 )
 from payres.html.store.sessions import OF_OWNERS, OwnerRecord, owner_of
 from payres.people.apps import Budgets, budgets
+from payres.people.remote_bills import stated_price
+from payres.people.services import people_of
 from payres.people.sessions import OWNER_SIGN_IN
 from payres.people.store import activity
+from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord, asks_for_itself
 
 USUAL_DAYS: Final = 90  # in which limits that were approved make one usual
 # Reads what the owner typed, in the minor unit of the asset asked for; raises InvalidAmount.
@@ -76,7 +79,8 @@ class ConsentRequest(Pending, frozen=True):
     """The request on a consent page.
 
     session is the browser's, or None unless it belongs to the owner. known_browser is the hash of the
-    browser's secret, or None unless the owner has signed in with it before.
+    browser's secret, or None unless the owner has signed in with it before. bill is the only one that may be paid, if
+    it is at another server and was read.
     """
 
     client: ClientRecord
@@ -84,6 +88,7 @@ class ConsentRequest(Pending, frozen=True):
     owner: OwnerRecord
     session: str | None
     known_browser: bytes | None
+    bill: RemoteBillRecord | None
 
     @property
     def decided(self) -> bool:
@@ -131,6 +136,7 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
         wallet=WALLETS.by_id(work, wallet_id),
         owner=owner,
         session=session if found is not None and found.account_id == owner.id else None,
+        bill=REMOTE_BILLS.get(work, pending.grant.id),
         known_browser=known_browser(work, OF_OWNERS, owner.id, browser),
     )
 
@@ -171,7 +177,9 @@ def decide_as_owner(
     if request.session is None:
         raise signed_out()
     check_csrf(request.session, csrf)
-    if not hmac.compare_digest(shown_digest(request).encode(), shown.encode()):
+    # What the bill's server publishes may have come after the page was shown without it.
+    digests = {shown_digest(one) for one in (request, msgspec.structs.replace(request, bill=None))}
+    if not any(hmac.compare_digest(one.encode(), shown.encode()) for one in digests):
         raise WrongState(OTHER_REQUEST)
     work.actor = request.owner.actor
     server.record(work, "grant.approve" if approve else "grant.deny", request.grant.id)
@@ -232,7 +240,15 @@ def shown_digest(request: ConsentRequest) -> str:
     """A digest of everything that the page shows of a request, bound to the session: consent covers exactly that."""
     assert request.session is not None
     grant, client = request.grant, request.client
-    shown = (grant.id, grant.access, grant.subject, grant.client_name, client.identity, request.wallet.path)
+    shown = (
+        grant.id,
+        grant.access,
+        grant.subject,
+        grant.client_name,
+        client.identity,
+        request.wallet.path,
+        request.bill,
+    )
     return keyed(request.session, "shown", msgspec.json.encode(shown))
 
 
@@ -426,12 +442,17 @@ async def _show_request(
 ) -> Response:
     """The request and the decision form; `refused` is an invalid limit, and `problem` says why if it is not one."""
     context, language = context_of(request), html.language_of(request)
+    own, spending = context.urls.wallet(found.wallet.path), spending_of(found.grant.access)
+    if spending and spending.receiver and found.bill is None:
+        bills = people_of(context).remote_bills
+        if await bills.read(context, found.grant.id, spending.receiver, found.wallet):
+            found = await _find(request)
+    price = stated_price(found.bill, spending, found.wallet)
 
     def unit(work: Work) -> tuple[Surroundings, Budgets]:
         return surroundings(work, found), budgets(work, found.wallet)
 
     around, running = await context.database.examine(unit)
-    own, spending = context.urls.wallet(found.wallet.path), spending_of(found.grant.access)
     finish = found.interaction.finish_uri
     values: dict[str, object] = {
         "spending": spending,
@@ -445,7 +466,10 @@ async def _show_request(
         "running": running,
         "bill_note": visible.note_of(around.bill.metadata if around.bill else None),
         "receiver": visible.visible_url(spending.receiver) if spending and spending.receiver else None,
-        "limit": _limit(spending, around, refused, language),
+        "elsewhere": found.bill,
+        "price": price,
+        "asks_for_itself": spending is not None and asks_for_itself(found.client.identity, spending.receiver),
+        "limit": None if price is not None else _limit(spending, around, refused, language),
         "lack": _lack(spending, around, found.wallet),
         "is_refused": refused is not None,
         "problem": problem,

@@ -17,6 +17,7 @@ from payres.core.protocol.errors import DomainError
 from payres.core.protocol.urls import PAGE_ROOTS
 from payres.html.sign_in import SignInGuard
 from payres.people.checkout_worker import CheckoutWorker
+from payres.people.remote_bills import RemoteBills
 from payres.people.services import PeopleServices
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ class _Pages:
 
 
 async def _open(opening: Opening) -> None:
-    opening.parts[PeopleServices] = PeopleServices(opening.parts[SignInGuard])
+    bills = RemoteBills()
+    opening.stack.push_async_callback(bills.aclose)
+    opening.parts[PeopleServices] = PeopleServices(opening.parts[SignInGuard], bills)
     opening.pages = _Pages()
 
 

@@ -17,8 +17,9 @@ from payres.html.sentences import is_short
 from payres.operator.store.entries import MOVEMENTS
 from payres.people import bills, requests
 from payres.people.activity import Reader, WalletMovement
-from payres.people.sending import BILL, kept_wish, wallet_free_balance
+from payres.people.sending import kept_wish, wallet_free_balance
 from payres.people.sessions import OwnerVisit
+from payres.people.store.remote_bills import BILL
 
 REFUNDS: Final = 20
 

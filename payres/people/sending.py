@@ -37,10 +37,10 @@ from payres.html.visits import Form
 from payres.interledger.node import node_of
 from payres.interledger.quoting import SLIPPAGE, RemoteQuotes
 from payres.people.sessions import HOME, OwnerVisit
+from payres.people.store.remote_bills import BILL
 
 # The payment page of another payres server; its incoming payment has the same id.
 BILL_PAGE: Final = re.compile(r"(https?://.+)/pay/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
-BILL: Final = "/incoming-payments/"  # the path of incoming payments, whose URLs name no payee
 PAID_BEFORE: Final = 5
 ALLOWED_CHANGE: Final = int(SLIPPAGE * 100)  # per cent, the slippage allowed for payments to other servers
 LOOKED_AT: Final = 40  # the last payments searched for earlier payees
@@ -105,6 +105,11 @@ async def find_payee(call: Units, remote: RemoteQuotes, payer: WalletRecord, url
         wallet = await remote.find_wallet(url)
         name = visible_name(wallet.public_name, wallet.id)
         return Payee(name=name, address=wallet.id, asset=Asset(wallet.asset_code, wallet.asset_scale), wallet=wallet)
+    return await find_remote_bill(remote, bill)
+
+
+async def find_remote_bill(remote: RemoteQuotes, bill: str) -> Payee:
+    """The payee of an incoming payment on another server. Raises InvalidReceiver, Unavailable."""
     payment = await remote.find_bill(bill)
     payee = Payee(
         name=None,

@@ -6,12 +6,14 @@ from msgspec import field
 from payres.core.http.context import Context
 from payres.core.process.slots import Slots
 from payres.html.sign_in import SignInGuard
+from payres.people.remote_bills import RemoteBills
 
 
 class PeopleServices(msgspec.Struct, frozen=True):
     """The services for the pages of owners and payers."""
 
     sign_in: SignInGuard
+    remote_bills: RemoteBills
     # One slot per payment from another wallet while a request for it is sent to the payer's server.
     checkout_slots: Slots = field(default_factory=lambda: Slots(None, 1))
 

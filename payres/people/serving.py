@@ -20,7 +20,19 @@ from payres.html.html import language_of, load_templates, qr_code, render, serve
 from payres.html.store.second_factors import removal_due_at
 from payres.html.store.sessions import OF_OWNERS
 from payres.html.visits import PAGE, Place, choose_zone
-from payres.people import activity, apps, bills, consent, keys, payments, requests, security, sending, settings
+from payres.people import (
+    activity,
+    apps,
+    bills,
+    consent,
+    keys,
+    payments,
+    requests,
+    security,
+    sending,
+    settings,
+    webhooks,
+)
 from payres.people.activity import Reader, Wanted
 from payres.people.sessions import HOME, OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit
 
@@ -92,6 +104,17 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/send/{quote}": Place(sending.show_price, {"send": sending.confirm, "again": sending.ask_again}),
     "/account/payments/{payment}": Place(payments.show),
     "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": keys.revoke}, fresh={"add"}),
+    "/settings/webhooks": Place(webhooks.show, {"add": webhooks.add}),
+    "/settings/webhooks/{id}": Place(
+        webhooks.show_one,
+        {
+            "test": webhooks.send_test,
+            "pause": webhooks.pause,
+            "resume": webhooks.resume,
+            "rotate": webhooks.rotate,
+            "remove": webhooks.remove,
+        },
+    ),
     "/account/security": Place(security.show, {"end": security.end_one, "others": security.end_others}),
     SETTINGS_TAB: Place(settings.show, {"zone": partial(choose_zone, after=f"{SETTINGS_TAB}?done=zone")}),
     "/settings/password": Place(settings.show_password, {"change": settings.change}, fresh={PAGE, "change"}),

@@ -100,6 +100,7 @@ VIEWS: Final[Mapping[str, str]] = {
     SECURITY: marked("Security"),
     "/settings/developer-keys": marked("Keys"),
     "/settings/receive": marked("Getting paid"),
+    "/settings/webhooks": marked("Webhooks"),
 }
 
 
@@ -123,9 +124,10 @@ class OwnerVisit(Visit, frozen=True):
         lead from page to page. The page refreshes after `refresh` seconds.
         """
         common = {"wallet": self.wallet, "name": self.wallet.name, "csrf": csrf_token(self.session), "tab": tab}
-        common |= {"here": self.request.scope["path"].rstrip("/"), "places": []}
-        if tab == SETTINGS_TAB:
-            common["places"] = [(self.language.say(label), path) for path, label in VIEWS.items()]
+        places = VIEWS if tab == SETTINGS_TAB else {}
+        common["places"] = [(self.language.say(label), path) for path, label in places.items()]
+        below = f"{self.request.scope['path']}/"
+        common["here"] = max((path for path in places if below.startswith(f"{path}/")), key=len, default="")
         response = render(self.request, f"account/{template}", common | values, status)
         if refresh is not None:
             response.headers["Refresh"] = str(refresh)

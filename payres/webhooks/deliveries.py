@@ -39,6 +39,7 @@ from payres.webhooks.store.webhooks import (
     AttemptRecord,
     DeliveryRecord,
     Due,
+    OfWallet,
     Waiting,
     WebhookRecord,
     due_deliveries,
@@ -123,6 +124,10 @@ LONGEST_REST_SECONDS: Final = 1.0
 FIRST_DUE: Final = Due(0, 0, 0)
 ALL: Final = "*"
 TEST: Final = "webhook.test"  # sent only to its webhook, on creation
+# What the webhook of a wallet gets. Other events of a wallet, such as an unresolved packet, are the operator's.
+OF_WALLETS: Final = ("incoming_payment.*", "outgoing_payment.*", "grant.*", "refund.*", "wallet.*")
+# Rounds to the webhooks of wallets at a time; they take turns, and have connections of their own.
+ROUNDS_OF_WALLETS: Final = 16
 
 log = logging.getLogger("payres.events")
 
@@ -228,7 +233,7 @@ class Deliveries:
 
     async def _begin(self) -> float:
         """Starts tasks for webhooks that have become active."""
-        found = await self._database.read(webhooks.list_webhooks)
+        found = await self._database.read(lambda work: webhooks.webhooks_of(work, None))
         self._tasks = {webhook_id: task for webhook_id, task in self._tasks.items() if not task.done()}
         for webhook in found:
             if webhook.active and webhook.id not in self._tasks:
@@ -249,7 +254,7 @@ class Deliveries:
                 is_all = found.seen == queue.seen
                 queue.add(found)
                 if queue or queue.cursor >= found.webhook.cursor + READ_AT_ONCE:
-                    await self._send_round(name, found.webhook, queue, most)
+                    await self.send_round(name, found.webhook, queue, most)
                 elif is_all:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(LOOK_SECONDS):
@@ -257,7 +262,7 @@ class Deliveries:
                 if not queue:
                     await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _send_round(self, name: str, webhook: WebhookRecord, queue: Queue, most: int) -> None:
+    async def send_round(self, name: str, webhook: WebhookRecord, queue: Queue, most: int) -> None:
         """Sends the next events, and stores the results."""
         read = partial(find_round, webhook=webhook, taken=queue.take(most))
         found = await retry(name, self._database, partial(self._database.read, read), RETRY_SECONDS)
@@ -283,12 +288,66 @@ class Deliveries:
         return [attempts[number] for number in range(len(attempts))]
 
 
+class WalletDeliveries:
+    """Sends the events of wallets to the webhooks of their owners. `run` until cancelled.
+
+    New events are looked at together, however many wallets have webhooks: those of wallets that have become deliveries.
+    """
+
+    def __init__(self, database: Database, deliveries: Deliveries) -> None:
+        self._database = database
+        self._deliveries = deliveries
+        self._seen = 0
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # by webhook
+        self._worker = Worker("the search for wallets' events", database, self._look, RETRY_SECONDS)
+
+    async def run(self) -> None:
+        """Runs until cancelled, or the database is in fail-stop."""
+        try:
+            await self._worker.run()
+        finally:
+            await cancel_all(self._tasks.values())
+
+    async def _look(self) -> float:
+        """Makes new events due, and begins rounds to webhooks with something due."""
+        await _give_way()
+        found, seen = await self._database.read(lambda work: webhooks.events_of_wallets(work, self._seen, READ_AT_ONCE))
+        if found or seen >= self._seen + READ_AT_ONCE:
+            await self._database.write(partial(make_due, found=found, cursor=seen))
+        has_more, self._seen = seen >= self._seen + READ_AT_ONCE, seen
+        due = await self._database.read(lambda work: webhooks.due_webhooks_of_wallets(work, work.now))
+        for webhook_id in due:
+            if webhook_id not in self._tasks and len(self._tasks) < ROUNDS_OF_WALLETS:
+                self._tasks[webhook_id] = asyncio.create_task(self._serve(webhook_id))
+        return 0 if has_more else LOOK_SECONDS
+
+    async def _serve(self, webhook_id: str) -> None:
+        """Sends one round to a webhook; then it is others' turn."""
+        queue, search = Queue(), partial(find, webhook_id=webhook_id, queue=Queue())
+        name = f"webhook {webhook_id}"
+        try:
+            found = await retry(name, self._database, partial(self._database.read, search), RETRY_SECONDS)
+            if found is not None and found.due:
+                queue.add(found)
+                await self._deliveries.send_round(name, found.webhook, queue, 2 * SENT_AT_ONCE)
+        finally:
+            del self._tasks[webhook_id]
+            self._worker.woken.set()
+
+
+def make_due(work: Work, found: Sequence[OfWallet], cursor: int) -> None:
+    """Makes the wanted ones of these events due."""
+    of = {one: WEBHOOKS.get(work, one) for one in {one.webhook_id for one in found}}
+    wanted = [one for one in found if (hook := of[one.webhook_id]) is not None and wants(hook, one.type)]
+    webhooks.deliver_to_wallets(work, wanted, cursor, work.now)
+
+
 def find(work: Work, webhook_id: str, queue: Queue) -> Found | None:
     """What waits for a webhook and is not in its queue; None unless it is active."""
     webhook = WEBHOOKS.get(work, webhook_id)
     if webhook is None or not webhook.active:
         return None
-    found, seen = unattempted(work, webhook_id, max(webhook.cursor, queue.seen), queue.room)
+    found, seen = unattempted(work, webhook, max(webhook.cursor, queue.seen), queue.room)
     wanted = [one for one in found if wants(webhook, one.type)]
     next_at, sequence, _ = queue.due_after
     return Found(webhook, wanted, seen, due_deliveries(work, webhook_id, work.now, next_at, sequence, queue.room))
@@ -306,6 +365,8 @@ def find_round(work: Work, webhook: WebhookRecord, taken: Sequence[Turn]) -> Rou
 
 def is_all_sent(work: Work) -> bool:
     """Whether no active webhook has an event or retry to be sent now."""
+    if webhooks.events_of_wallets(work, 0, READ_AT_ONCE)[0]:
+        return False
     queues = [(one, find(work, one.id, Queue())) for one in webhooks.list_webhooks(work)]
     return not any(
         found is not None and (found.wanted or found.due or found.seen >= webhook.cursor + READ_AT_ONCE)
@@ -348,7 +409,17 @@ def _kept(webhook_id: str, sent: ToSend, made: Attempt) -> AttemptRecord:
 
 def wants(webhook: WebhookRecord, name: str) -> bool:
     """Whether the webhook gets events of this type. Tests go only to the tested webhook."""
-    return name != TEST and any(matches(pattern, name) for pattern in webhook.events.split(","))
+    patterns = webhook.events.split(",")
+    if webhook.wallet_address_id is not None and not any(matches(pattern, name) for pattern in OF_WALLETS):
+        return False
+    return name != TEST and any(matches(pattern, name) for pattern in patterns)
+
+
+def concerns(webhook: WebhookRecord, event: EventRecord) -> bool:
+    """Whether the webhook may get this event: that of a wallet gets no other's, and none that is the operator's."""
+    return webhook.wallet_address_id is None or (
+        webhook.wallet_address_id == event.wallet_address_id and wants(webhook, event.type)
+    )
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -399,7 +470,9 @@ async def _open(opening: Opening) -> None:
 
 
 def _workers(context: Context, _: Opening) -> Iterator[Background]:
-    yield Deliveries(context.database, context.changes, context.part(Sender)).run()
+    deliveries = Deliveries(context.database, context.changes, context.part(Sender))
+    yield deliveries.run()
+    yield WalletDeliveries(context.database, deliveries).run()
 
 
 WEBHOOKS_PART: Final = Part("webhooks", open=_open, workers=_workers, release=webhooks.release_events)

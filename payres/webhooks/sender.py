@@ -32,7 +32,10 @@ from payres.webhooks.store.webhooks import WebhookRecord
 
 # Enough that no delivery waits for another.
 AT_ONCE: Final = MAX_WEBHOOKS * MAX_DELIVERIES_OF_WEBHOOK
+# Of owners' webhooks, whose rounds are so few that none waits either; they share lookups, and take nothing from these.
+OF_WALLETS: Final = Bounds(seconds=DELIVERY_SECONDS, per_host=AT_ONCE, in_all=AT_ONCE)
 BOUNDS: Final = Bounds(seconds=DELIVERY_SECONDS, per_host=AT_ONCE, in_all=AT_ONCE, untrusted_hosts=False)
+OPERATORS: Final = frozenset({"failure", "outgoingPayment"})
 GONE: Final = 410
 PREFIX: Final = "whsec_"
 
@@ -82,6 +85,7 @@ class Sender:
         self.attempts = Counter[str]()
         self.repeats: Callable[[EventRecord], bool] = lambda event: False
         self._clients = {private: GuardedClient(private or allow_private_hosts, BOUNDS) for private in (False, True)}
+        self._of_wallets = GuardedClient(allow_private_hosts, OF_WALLETS)
 
     async def send(self, target: WebhookTarget, event: EventRecord) -> Attempt:
         """Makes one attempt. Raises nothing."""
@@ -99,10 +103,12 @@ class Sender:
     async def _send(self, target: WebhookTarget, event: EventRecord) -> Attempt:
         now, webhook = self._clock.now(), target.webhook
         try:
-            body = encode(event_view(event))
+            is_own = webhook.wallet_address_id is None
+            client = self._clients[bool(webhook.is_private)] if is_own else self._of_wallets
+            body = encode(event_view(event) if is_own else without_operators(event_view(event)))
             headers = {"content-type": "application/json", "accept": "*/*"}
             headers |= signed_headers(event.id, self._clock.outside() // SECOND, body, target.secrets)
-            answer = await self._clients[bool(webhook.is_private)].request("POST", webhook.url, headers, body)
+            answer = await client.request("POST", webhook.url, headers, body)
         except FetchFailed as error:
             return Attempt(now, None, error.sentence)
         except Exception as fault:
@@ -113,7 +119,7 @@ class Sender:
         return Attempt(now, answer.status, failure, wait, answer.body[:MAX_KEPT_ANSWER_BYTES])
 
     async def aclose(self) -> None:
-        for client in self._clients.values():
+        for client in (*self._clients.values(), self._of_wallets):
             await client.aclose()
 
 
@@ -123,6 +129,13 @@ def event_view(event: EventRecord) -> EventView:
     return EventView(
         id=event.id, type=event.type, timestamp=format_time(event.created_at), sequence=event.sequence, data=data
     )
+
+
+def without_operators(view: EventView) -> EventView:
+    """The event for a wallet's owner. Without why a payment failed, which may name peers (the state is enough), and
+    without the payer's payment that was refunded, which is another wallet's."""
+    data = {key: one for key, one in msgspec.json.decode(view.data).items() if key not in OPERATORS}
+    return msgspec.structs.replace(view, data=Raw(encode(data)))
 
 
 def target_of(work: Work, webhook: WebhookRecord) -> WebhookTarget:

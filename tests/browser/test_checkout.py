@@ -41,7 +41,7 @@ async def test_payer_goes_to_their_wallet_and_comes_back_to_a_receipt(
     await page.get_by_label("Your wallet address").press("Enter")
     await page.get_by_label("Password").fill(PASSWORD)
     await press(page, "Sign in")
-    await page.get_by_role("button", name="Allow USD").click()
+    await page.get_by_role("button", name="Pay up to USD").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Paid")
     await expect(page.get_by_text("Bob has your USD 12.50.")).to_be_visible()
     assert await page.get_by_role("link", name="Back to shop.example").get_attribute("href") == METADATA["returnUrl"]

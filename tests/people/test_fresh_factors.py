@@ -37,6 +37,8 @@ ASKS_NOT: Final = {
     ("/account/send/{quote}", "again"),
     ("/account/send/{quote}", "send"),
     ("/settings", "zone"),
+    ("/settings/webhooks", "add"),
+    *(("/settings/webhooks/{id}", choice) for choice in ("test", "pause", "resume", "rotate", "remove")),
     ("/settings/developer-keys", "revoke"),
 }
 FORMS: Final = {(path, choice) for path, place in PLACES.items() for choice in place.acts}

@@ -13,7 +13,7 @@ from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.rows import number
 from payres.core.store.work import Work
 from payres.html.forms import UNKNOWN, browser_name
-from payres.html.sign_in import Way, csrf_token
+from payres.html.sign_in import SignInWay, csrf_token
 from payres.html.store.sessions import (
     NOWHERE,
     OF_OWNERS,
@@ -335,4 +335,4 @@ def test_where_somebody_was_is_forgotten_after_ninety_days(tx: Work) -> None:
 
 
 def test_each_way_to_sign_in_has_its_words() -> None:
-    assert {*WAYS} == {*get_args(Way)}
+    assert {*WAYS} == {*get_args(SignInWay)}

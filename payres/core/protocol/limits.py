@@ -118,6 +118,7 @@ FAILED_SERVER_SECONDS: Final = 5
 # Webhooks.
 
 MAX_WEBHOOKS: Final = 16  # Registered endpoints.
+MAX_WEBHOOKS_OF_WALLET: Final = 5  # The same of one wallet, which its owner adds.
 MAX_DELIVERIES_OF_WEBHOOK: Final = 4  # Events in flight to one endpoint; endpoints never wait for each other.
 # Events that wait for one endpoint by turns of their wallets; further ones wait until there are fewer.
 MAX_EVENTS_IN_TURNS: Final = 100_000

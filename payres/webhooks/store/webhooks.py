@@ -33,6 +33,7 @@ class WebhookRecord(msgspec.Struct, frozen=True):
     last_status: int | None = None
     last_error: str | None = None
     name: str | None = None
+    wallet_address_id: int | None = None
 
     @property
     def active(self) -> bool:
@@ -84,6 +85,14 @@ class Due(NamedTuple):
     wallet_id: int
 
 
+class OfWallet(NamedTuple):
+    """An event of a wallet, and a webhook of that wallet."""
+
+    sequence: int
+    type: str
+    webhook_id: str
+
+
 WEBHOOKS = Table(WebhookRecord, "webhook")
 DELIVERIES = Table(DeliveryRecord, "delivery")
 ATTEMPTS = Table(AttemptRecord, "webhook_attempt")
@@ -92,6 +101,59 @@ ATTEMPTS = Table(AttemptRecord, "webhook_attempt")
 def list_webhooks(tx: Transaction) -> Sequence[WebhookRecord]:
     """All webhooks, oldest first."""
     return WEBHOOKS.list(tx, "ORDER BY id")
+
+
+def webhooks_of(tx: Transaction, wallet_id: int | None) -> Sequence[WebhookRecord]:
+    """Those of a wallet, or the operator's own, oldest first."""
+    return WEBHOOKS.list(tx, "WHERE wallet_address_id IS ? ORDER BY id", wallet_id)
+
+
+def begin_events_of_wallets(tx: Transaction, sequence: int) -> None:
+    """Before the first webhook of a wallet is added: events up to this one need not be looked at."""
+    if tx.execute("SELECT 1 FROM webhook WHERE wallet_address_id > 0 LIMIT 1").fetchone() is None:
+        tx.execute("INSERT OR REPLACE INTO wallet_event (id, cursor) VALUES (1, ?)", (sequence,))
+
+
+def events_of_wallets(tx: Transaction, seen: int, limit: int) -> tuple[Sequence[OfWallet], int]:
+    """Those of the next events after `seen` and the stored cursor whose wallets have webhooks, and the last examined.
+
+    None are examined while no wallet has a webhook.
+    """
+    if tx.execute("SELECT 1 FROM webhook WHERE wallet_address_id > 0 LIMIT 1").fetchone() is None:
+        return [], seen
+    first = max(seen, number(tx, "SELECT cursor FROM wallet_event WHERE id = 1"))
+    following = "SELECT sequence, type, wallet_address_id FROM event WHERE sequence > ? ORDER BY sequence LIMIT ?"
+    last = number(tx, f"SELECT max(sequence) FROM ({following})", first, limit)
+    rows = tx.execute(
+        f"SELECT e.sequence, e.type, w.id FROM ({following}) e CROSS JOIN webhook w"
+        " ON w.wallet_address_id = e.wallet_address_id AND w.cursor < e.sequence ORDER BY e.sequence",
+        (first, limit),
+    )
+    return [OfWallet(*row) for row in rows], max(first, last)
+
+
+def deliver_to_wallets(tx: Transaction, wanted: Sequence[OfWallet], cursor: int, now: int) -> None:
+    """Makes these events due at their webhooks, unless they are gone, and stores up to where events were looked at."""
+    due = (
+        "INSERT OR IGNORE INTO delivery (sequence, webhook_id, state, attempts, next_at)"
+        " SELECT sequence, ?, 'pending', 0, ? FROM event"
+        " WHERE sequence = ? AND EXISTS (SELECT 1 FROM webhook WHERE id = ?)"
+    )
+    tx.executemany(due, [(one.webhook_id, now, one.sequence, one.webhook_id) for one in wanted])
+    tx.execute("UPDATE wallet_event SET cursor = ? WHERE id = 1", (cursor,))
+
+
+def due_webhooks_of_wallets(tx: Transaction, now: int) -> Sequence[str]:
+    """The active webhooks of active wallets with a delivery that is due, longest unattempted first."""
+    rows = tx.execute(
+        "SELECT w.id, w.last_attempt_at FROM webhook w JOIN wallet_address a ON a.id = w.wallet_address_id"
+        " WHERE w.wallet_address_id > 0 AND a.state = 'active' AND w.state = 'active' AND"
+        " (EXISTS (SELECT 1 FROM delivery d WHERE d.webhook_id = w.id AND d.next_at <= ?)"
+        " OR EXISTS (SELECT 1 FROM delivery d WHERE d.webhook_id = w.id AND d.next_at IS NOT NULL"
+        " AND coalesce(d.last_attempt_at, d.next_at) > ?))",
+        (now, now),
+    )
+    return [webhook_id for webhook_id, _ in sorted(rows, key=lambda row: row[1] or 0)]
 
 
 def delete_webhook(tx: Transaction, webhook_id: str, rows: int) -> bool:
@@ -109,14 +171,19 @@ def delete_webhook(tx: Transaction, webhook_id: str, rows: int) -> bool:
     return is_last
 
 
-def unattempted(tx: Transaction, webhook_id: str, sequence: int, limit: int) -> tuple[Sequence[Waiting], int]:
-    """Those of the next events after a sequence that no attempt was made to send yet, and the last one examined."""
+def unattempted(tx: Transaction, webhook: WebhookRecord, sequence: int, limit: int) -> tuple[Sequence[Waiting], int]:
+    """Those of the next events after a sequence that no attempt was made to send yet, and the last one examined.
+
+    None for the webhook of a wallet, whose events are deliveries.
+    """
+    if webhook.wallet_address_id is not None:
+        return [], sequence
     rows = tx.execute(
         "SELECT e.sequence, coalesce(e.wallet_address_id, 0), e.type, e.sequence <= coalesce(t.cursor, 0)"
         " FROM event e LEFT JOIN webhook_turn t"
         " ON t.webhook_id = ? AND t.wallet_address_id = coalesce(e.wallet_address_id, 0)"
         " WHERE e.sequence > ? ORDER BY e.sequence LIMIT ?",
-        (webhook_id, sequence, limit),
+        (webhook.id, sequence, limit),
     ).fetchall()
     return [Waiting(*row[:3]) for row in rows if not row[3]], rows[-1][0] if rows else sequence
 
@@ -198,17 +265,18 @@ def failed_deliveries(tx: Transaction, webhook_id: str, since: int, limit: int) 
 
 
 def count_failed_deliveries(tx: Transaction) -> int:
-    """Failed deliveries that are not retried."""
-    return number(tx, "SELECT count(*) FROM webhook w JOIN delivery d ON d.webhook_id = w.id AND d.state = 'failed'")
+    """Failed deliveries to the operator's webhooks that are not retried."""
+    failed = "SELECT count(*) FROM webhook w JOIN delivery d ON d.webhook_id = w.id AND d.state = 'failed'"
+    return number(tx, f"{failed} WHERE w.wallet_address_id IS NULL")
 
 
 def oldest_pending_event(tx: Transaction) -> int | None:
-    """The time of the oldest event whose delivery to an active webhook is being retried."""
+    """The time of the oldest event whose delivery to an active webhook of the operator's is being retried."""
     return find_number(
         tx,
         "SELECT min(e.created_at) FROM webhook w JOIN event e ON e.sequence ="
         " (SELECT min(sequence) FROM delivery d WHERE d.webhook_id = w.id AND d.state = 'pending')"
-        " WHERE w.state = 'active'",
+        " WHERE w.state = 'active' AND w.wallet_address_id IS NULL",
     )
 
 
@@ -228,10 +296,13 @@ def deliveries_of_event(tx: Transaction, sequence: int) -> Sequence[DeliveryReco
 
 def release_events(tx: Transaction, sequences: Sequence[int]) -> Sequence[int]:
     """Those of these events that are not to be delivered any more. Deletes their deliveries, up to 16 of each."""
-    sent_to_all = number(tx, "SELECT coalesce(min(cursor), ?) FROM webhook WHERE state = 'active'", 1 << 62)
+    own = "SELECT coalesce(min(cursor), ?) FROM webhook WHERE state = 'active' AND wallet_address_id IS NULL"
+    sent_to_all = number(tx, own, 1 << 62)
     due = (
         "SELECT 1 FROM delivery d JOIN webhook w ON w.id = d.webhook_id"
-        " WHERE d.sequence = ? AND d.next_at IS NOT NULL AND w.state = 'active'"
+        " LEFT JOIN wallet_address a ON a.id = w.wallet_address_id"
+        " WHERE d.sequence = ? AND d.next_at IS NOT NULL"
+        " AND w.state = 'active' AND coalesce(a.state, 'active') = 'active'"
     )
     gone = [one for one in sequences if one <= sent_to_all and tx.execute(due, (one,)).fetchone() is None]
     tx.executemany("DELETE FROM delivery WHERE sequence = ?", [(one,) for one in gone])

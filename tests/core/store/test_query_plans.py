@@ -53,6 +53,7 @@ VALUES: dict[Any, Any] = {
     Mapping[int, int]: {1: 1},
     webhooks.WebhookRecord: webhooks.WebhookRecord("1", "", "*", 0, "active", b"", None, None, 1, 1),
     Sequence[webhooks.AttemptRecord]: [webhooks.AttemptRecord("1", 0, "1", "", 1, 1, 1, None, None, b"")],
+    Sequence[webhooks.OfWallet]: [webhooks.OfWallet(1, "wallet.deposited", "1")],
     events.EventRecord: events.EventRecord(1, "wallet.deposited", None, b"{}", 1),
     Cause: {},
     sessions.Kind: operators.OF_OPERATORS,

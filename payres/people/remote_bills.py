@@ -1,0 +1,97 @@
+"""Reads what another server publishes of a bill that an app wants to pay, while the owner waits a moment for it."""
+
+import asyncio
+import logging
+from typing import Final
+from urllib.parse import urlsplit
+
+from payres.core.grants.limits import Spending
+from payres.core.http.context import Context
+from payres.core.payments.incoming import is_remote
+from payres.core.process.rate_limiter import count_for_client
+from payres.core.process.slots import Slots
+from payres.core.process.worker import cancel_all
+from payres.core.protocol.errors import DomainError
+from payres.core.store.grants import GRANTS
+from payres.core.store.wallets import WalletRecord
+from payres.core.store.work import Work
+from payres.interledger.node import node_of
+from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord
+
+WAIT_SECONDS: Final = 2.0  # of the owner; what comes later is shown when the page is loaded again
+READS: Final = 32  # at a time
+READS_OF_SERVER: Final = 4
+
+log = logging.getLogger("payres.consent")
+
+
+class RemoteBills:
+    """Reads the bills of grants, each in a task of its own, and stores them. A read ends within the limits of
+    `RemoteReceivers`; meanwhile nobody waits for it again."""
+
+    def __init__(self) -> None:
+        self._slots = Slots(READS, READS_OF_SERVER)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def read(self, context: Context, grant_id: str, receiver: str, payer: WalletRecord) -> bool:
+        """Whether the bill was read and stored now; False for a local bill, and if its server cannot be read."""
+        host = urlsplit(receiver).netloc
+        if grant_id in self._tasks or not is_remote(context.urls, receiver) or not self._slots.try_take(host):
+            return False
+        count_for_client(context.urls.wallet(payer.path), is_key=False)
+        task = asyncio.create_task(_read(context, grant_id, receiver))
+        self._tasks[grant_id] = task
+
+        def end(_: object) -> None:
+            self._slots.release(host)
+            del self._tasks[grant_id]
+
+        task.add_done_callback(end)
+        await asyncio.wait({task}, timeout=WAIT_SECONDS)
+        return task.done()
+
+    async def aclose(self) -> None:
+        """Ends what is being read."""
+        await cancel_all([*self._tasks.values()])
+
+
+async def _read(context: Context, grant_id: str, receiver: str) -> None:
+    from payres.people.sending import find_remote_bill  # it loads slowly
+
+    try:
+        payee = await find_remote_bill(node_of(context).quotes, receiver)
+        record = RemoteBillRecord(
+            grant_id=grant_id,
+            name=payee.name,
+            address=payee.address,
+            purpose=payee.purpose,
+            remaining=None if payee.remaining is None else str(payee.remaining),
+            asset_code=payee.asset.code,
+            asset_scale=payee.asset.scale,
+        )
+
+        def keep(work: Work) -> None:
+            if GRANTS.get(work, grant_id) is not None and REMOTE_BILLS.get(work, grant_id) is None:
+                REMOTE_BILLS.insert(work, record)
+
+        await context.database.write(keep)
+    except DomainError:
+        pass
+    except Exception:
+        if not context.database.stopped:
+            log.exception("the bill %s was not read", receiver)
+
+
+def stated_price(bill: RemoteBillRecord | None, spending: Spending | None, payer: WalletRecord) -> int | None:
+    """What the bill asks for, in minor units, if the limit is that and what the way there may cost.
+
+    None for any other limit: the bill's server could say less than what may leave the wallet, so the limit stands in
+    the headline.
+    """
+    if bill is None or bill.amount is None or spending is None or spending.value is None:
+        return None
+    if spending.interval is not None or spending.fixes_receive or spending.asset != bill.asset:
+        return None
+    # The way may cost a few per cent, and this server its fee; one unit more is lost in rounding.
+    most = bill.amount * (1_000 + payer.fee_basis_points) // 10_000 + payer.fee_fixed + 1
+    return bill.amount if 0 <= spending.value - bill.amount <= most else None

@@ -1,0 +1,115 @@
+"""Webhooks of one wallet: its owner has its events sent to a program."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from payres.core.protocol.errors import InvalidRequest, WrongState, nothing_here
+from payres.core.protocol.limits import MAX_WEBHOOKS_OF_WALLET
+from payres.core.store.work import Work
+from payres.html.html import redirect
+from payres.html.language import marked
+from payres.html.visits import Form
+from payres.operator import webhooks as operations
+from payres.operator.deliveries import ATTEMPTS
+from payres.operator.webhooks import Added, add_of_wallet
+from payres.people.sessions import SETTINGS_TAB, OwnerVisit
+from payres.webhooks.store.webhooks import WEBHOOKS, WebhookRecord, list_attempts, webhooks_of
+
+PATH: Final = "/settings/webhooks"
+NOT_PUBLIC: Final = marked("This needs an address that begins with https:// and that all the internet can reach.")
+TOO_MANY: Final = marked("You have {most} webhooks for this wallet. Remove one first.")
+DONE: Final = {
+    "removed": marked("The webhook is removed. Nothing is sent there any more."),
+    "test": marked("A test was sent. The answer is below."),
+    "pause": marked("It is paused. Its events wait, for 30 days."),
+    "resume": marked("It gets its events again."),
+}
+
+
+async def show(visit: OwnerVisit) -> Response:
+    """GET /settings/webhooks."""
+    return await _show(visit)
+
+
+async def add(visit: OwnerVisit, form: Form) -> Response:
+    """Adds a webhook, and shows its secret."""
+    url = form.get("url", "").strip()
+    try:
+        added = await visit.write(lambda work: add_of_wallet(work, visit.wallet, url))
+    except InvalidRequest:
+        return await _show(visit, visit.language.say(NOT_PUBLIC), url, InvalidRequest.status)
+    except WrongState:
+        problem = visit.language.say(TOO_MANY, most=MAX_WEBHOOKS_OF_WALLET)
+        return await _show(visit, problem, url, WrongState.status)
+    return await _show_one(visit, added.webhook.id, added.secret)
+
+
+async def show_one(visit: OwnerVisit) -> Response:
+    """GET /settings/webhooks/{id}: the last deliveries, with their answers."""
+    return await _show_one(visit, visit.segments["id"])
+
+
+async def send_test(visit: OwnerVisit, form: Form) -> Response:
+    """Sends the event webhook.test now."""
+    await operations.test(visit, (await visit.read(lambda work: _own(work, visit))).id)
+    return redirect(f"{PATH}/{visit.segments['id']}?done=test")
+
+
+async def pause(visit: OwnerVisit, form: Form) -> Response:
+    """Has its events wait."""
+    return await _turn(visit, operations.pause, "pause")
+
+
+async def resume(visit: OwnerVisit, form: Form) -> Response:
+    """Sends those that have waited."""
+    return await _turn(visit, operations.resume, "resume")
+
+
+async def rotate(visit: OwnerVisit, form: Form) -> Response:
+    """Shows a new secret; the old one also signs for a day."""
+    added: Added = await visit.write(lambda work: operations.rotate(work, _own(work, visit).id))
+    return await _show_one(visit, added.webhook.id, added.secret)
+
+
+async def remove(visit: OwnerVisit, form: Form) -> Response:
+    """Ends it for good."""
+    await operations.remove(visit, (await visit.read(lambda work: _own(work, visit))).id)
+    return redirect(f"{PATH}?done=removed")
+
+
+def _own(work: Work, visit: OwnerVisit) -> WebhookRecord:
+    """The webhook that the path names. Raises NotFound for that of another wallet."""
+    found = WEBHOOKS.get(work, visit.segments["id"])
+    if found is None or found.wallet_address_id != visit.wallet.id:
+        raise nothing_here()
+    return found
+
+
+async def _turn(visit: OwnerVisit, turn: Callable[[Work, str], WebhookRecord], done: str) -> Response:
+    await visit.write(lambda work: turn(work, _own(work, visit).id))
+    return redirect(f"{PATH}/{visit.segments['id']}?done={done}")
+
+
+def _done(visit: OwnerVisit) -> str | None:
+    done = DONE.get(visit.request.query_params.get("done", ""))
+    return done and visit.language.say(done)
+
+
+async def _show(visit: OwnerVisit, problem: str = "", url: str = "", status: int = 200) -> Response:
+    found = await visit.read(lambda work: webhooks_of(work, visit.wallet.id))
+    values: dict[str, Any] = {"webhooks": found, "problem": problem, "given": url, "most": MAX_WEBHOOKS_OF_WALLET}
+    return visit.show("webhooks.html", status, tab=SETTINGS_TAB, done=_done(visit), **values)
+
+
+async def _show_one(visit: OwnerVisit, webhook_id: str, secret: str | None = None) -> Response:
+    def unit(work: Work) -> dict[str, Any]:
+        found = WEBHOOKS.get(work, webhook_id) if secret else _own(work, visit)
+        attempts = [(one, ATTEMPTS.show(work, one).answer) for one in list_attempts(work, webhook_id)]
+        return {"hook": found, "attempts": attempts}
+
+    values = await visit.read(unit)
+    return visit.show(
+        "webhook.html", tab=SETTINGS_TAB, path=f"{PATH}/{webhook_id}", secret=secret, done=_done(visit), **values
+    )
