@@ -24,6 +24,7 @@ from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, canonical, canonic
 from payres.core.protocol.visible import visible_text
 from payres.html.html import render
 from payres.html.language import marked
+from payres.html.passkeys import SCRIPT, SIGN_IN, options_to_sign
 from payres.html.sign_in import COOKIE_VALUE, Browser, SignedIn, check_csrf, csrf_token
 from payres.html.store.sessions import BROWSER_LIFETIME, OF_OWNERS, Kind
 
@@ -81,11 +82,15 @@ def render_sign_in(
     status: int,
     form_action: str = "'self'",
     script: str = "",
+    passkeys: Kind | None = None,
 ) -> Response:
     """A page with a form that needs no session. Its CSRF token is bound to a cookie, so that another site cannot sign
-    this browser in to an account of its own."""
+    this browser in to an account of its own. Accounts of the kind `passkeys` can also sign in with a passkey."""
     secret = form_secret(request) or new_secret()
     values = {**values, "csrf": csrf_token(secret)}
+    if passkeys is not None:
+        values["passkey"] = options_to_sign(request, passkeys, secret, SIGN_IN)
+        script = f"{script}\n{SCRIPT}" if values["passkey"] else script
     response = render(request, template, values, status, form_action, script)
     # Lax: opening a page by a link from another site must not replace the secret of open pages.
     _set(request, response, FORM, secret, None, "lax")

@@ -11,8 +11,10 @@ from payres.core.store import server
 from payres.core.store.work import Work
 from payres.html.html import redirect
 from payres.html.language import marked
+from payres.html.passkeys import takes_passkeys
 from payres.html.second_factors import RECOVERY_CODES, factors_of
 from payres.html.sign_in import keyed
+from payres.html.store.passkeys import passkeys_of
 from payres.html.store.sessions import (
     OF_OWNERS,
     SignInRecord,
@@ -76,6 +78,7 @@ async def show(visit: OwnerVisit) -> Response:
             "browsers": [(one, digest_of(visit, one.id_hash)) for one in open_sessions(work, *account, work.now)],
             "sign_ins": folded(last_sign_ins(work, *account, work.now)),
             "factors": factors_of(work, *account),
+            "passkeys": passkeys_of(work, *account),
             "asked_above": asked_above(work, visit.wallet.id),
         }
 
@@ -85,6 +88,7 @@ async def show(visit: OwnerVisit) -> Response:
         tab=SETTINGS_TAB,
         done=done and visit.language.say(done),
         own=digest_of(visit, hash_secret(visit.session)),
+        takes_passkeys=takes_passkeys(visit.request),
         lifetime=OF_OWNERS.lifetime,
         ways=WAYS,
         all_codes=RECOVERY_CODES,

@@ -17,6 +17,7 @@ from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
 from payres.html.factor_pages import FactorPages
 from payres.html.html import language_of, load_templates, qr_code, render, serve_page
+from payres.html.passkey_pages import PasskeyPages
 from payres.html.store.second_factors import removal_due_at
 from payres.html.store.sessions import OF_OWNERS
 from payres.html.visits import PAGE, Place, choose_zone
@@ -120,6 +121,7 @@ PLACES: Final[Mapping[str, Place]] = {
     "/settings/password": Place(settings.show_password, {"change": settings.change}, fresh={PAGE, "change"}),
     "/settings/receive": Place(settings.show_receiving),
     **FACTOR_PAGES.places(),
+    **PasskeyPages(FACTOR_PAGES).places(),
     "/account/security/limit": Place(settings.show_limit, {"set": settings.set_limit}, fresh={"set"}),
 }
 

@@ -1,6 +1,6 @@
 """Sign-in, sessions and password of a wallet's owner."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -39,6 +39,7 @@ from payres.html.sign_in import (
     start_over,
     wrong_password,
 )
+from payres.html.store.passkeys import PasskeyRecord
 from payres.html.store.sessions import NOWHERE, OF_OWNERS, OwnerRecord, Seen, extend_session, owner_at, owner_of
 from payres.html.visits import SignIn, Visit, check_typed_twice
 from payres.operator.wallets import store_password
@@ -116,9 +117,16 @@ class OwnerVisit(Visit, frozen=True):
         return self.owner
 
     def show(
-        self, template: str, status: int = 200, *, tab: str = "", refresh: int | None = None, **values: Any
+        self,
+        template: str,
+        status: int = 200,
+        *,
+        tab: str = "",
+        refresh: int | None = None,
+        script: str = "",
+        **values: Any,
     ) -> Response:
-        """Renders a template below account/.
+        """Renders a template below account/; `script` may run there.
 
         `tab` is the path of its tab; without one the layout is one narrow column. Under the tab of the settings, links
         lead from page to page. The page refreshes after `refresh` seconds.
@@ -128,7 +136,7 @@ class OwnerVisit(Visit, frozen=True):
         common["places"] = [(self.language.say(label), path) for path, label in places.items()]
         below = f"{self.request.scope['path']}/"
         common["here"] = max((path for path in places if below.startswith(f"{path}/")), key=len, default="")
-        response = render(self.request, f"account/{template}", common | values, status)
+        response = render(self.request, f"account/{template}", common | values, status, script=script)
         if refresh is not None:
             response.headers["Refresh"] = str(refresh)
         return response
@@ -171,15 +179,22 @@ class OwnerSignIn(SignIn[OwnerVisit]):
         problems = {field: problem_of(language_of(request), error)} if error else {}
         given = request.query_params.get("wallet", "") if name is None else name
         values = {"problems": problems, "given": given}
-        return render_sign_in(request, "account/sign_in.html", values, error.status if error else 401)
+        status = error.status if error else 401
+        return render_sign_in(request, "account/sign_in.html", values, status, passkeys=OF_OWNERS)
 
     async def follow_link(self, request: Request) -> Response:
         try:
             return await super().follow_link(request)
         except NotFound as error:
-            return self.show_link(request, None, error)
+            return self.show_link(request, None, (), error)
 
-    def show_link(self, request: Request, account: OwnerRecord | None, error: DomainError | None = None) -> Response:
+    def show_link(
+        self,
+        request: Request,
+        account: OwnerRecord | None,
+        passkeys: Sequence[PasskeyRecord],
+        error: DomainError | None = None,
+    ) -> Response:
         """The form, or the message that the link is no longer valid."""
         if error is None and request.method not in {"GET", "HEAD"}:
             raise MethodNotAllowed(PAGE_METHODS)
@@ -189,6 +204,7 @@ class OwnerSignIn(SignIn[OwnerVisit]):
             "name": None if isinstance(error, NotFound) or account is None else account.name,
             "problems": new_password_problems(language_of(request), error) if error else {},
             "least": MIN_PASSWORD_LENGTH,
+            "passkeys": passkeys,
         }
         return render_sign_in(request, "account/reset.html", values, error.status if error else 200)
 

@@ -63,10 +63,11 @@ class Instance:
 
     @classmethod
     @contextmanager
-    def run(cls, database: Path, **settings: Any) -> Iterator[Self]:
-        """Runs payres on a free loopback port until the block ends. `settings` are settings of the server."""
+    def run(cls, database: Path, host: str = "127.0.0.1", **settings: Any) -> Iterator[Self]:
+        """Runs payres on a free loopback port until the block ends. `settings` are settings of the server; `host` is
+        this machine in its URLs, `localhost` for browsers to use passkeys."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            base_url = f"http://{host}:{listener.getsockname()[1]}"
             defaults = {"base_url": base_url, "database": str(database), **set_up.SETTINGS}
             clock = MovableClock()
             requests = _Requests()
