@@ -330,10 +330,10 @@ class FactorRemoval(Resource, frozen=True, kw_only=True):
 def remove_wallet_factors(
     work: Work, wallet: WalletName, cancel: Annotated[bool, said("Keep them after all.")] = False
 ) -> FactorRemoval:
-    """Remove all second factors of a wallet's owner, who has lost them, a day from now.
+    """Remove an owner's second factors, a day from now.
 
-    For an owner whom you know by other ways than the wallet. The password stays. Until then, the owner reads of it
-    after signing in and can keep them; so can you. They are removed when the owner signs in next.
+    For an owner who has lost them, and whom you know by other ways than the wallet. The password stays. Until then, the
+    owner reads of it after signing in and can keep them; so can you. They are removed when the owner signs in next.
     """
     found = require_wallet(work, wallet)
     owner = owner_of(work, found.id)

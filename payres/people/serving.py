@@ -105,7 +105,7 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/send/{quote}": Place(sending.show_price, {"send": sending.confirm, "again": sending.ask_again}),
     "/account/payments/{payment}": Place(payments.show),
     "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": keys.revoke}, fresh={"add"}),
-    "/settings/webhooks": Place(webhooks.show, {"add": webhooks.add}),
+    "/settings/webhooks": Place(webhooks.show, {"add": webhooks.add}, fresh={"add"}),
     "/settings/webhooks/{id}": Place(
         webhooks.show_one,
         {
@@ -115,6 +115,7 @@ PLACES: Final[Mapping[str, Place]] = {
             "rotate": webhooks.rotate,
             "remove": webhooks.remove,
         },
+        fresh={"rotate"},
     ),
     "/account/security": Place(security.show, {"end": security.end_one, "others": security.end_others}),
     SETTINGS_TAB: Place(settings.show, {"zone": partial(choose_zone, after=f"{SETTINGS_TAB}?done=zone")}),

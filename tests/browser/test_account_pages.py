@@ -1,5 +1,6 @@
 """The pages of owners, and those for everyone, as people see them: narrow and wide, light and dark, read out loud."""
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from payres.core.protocol.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.core.protocol.clock import DAY
 from payres.core.store.work import Work
 from payres.html.language import CODES, Language
+from payres.html.second_factors import STEP, code_at
 from payres.operator import keys
 from payres.operator.wallets import require_wallet
 from payres.people import requests
@@ -201,3 +203,43 @@ async def test_head_of_a_telephone_has_a_line_for_each_name(tmp_path: Path, open
         assert text
         assert text["x"] < host["x"], "its beginning is cut"
         assert await page.evaluate("document.documentElement.scrollWidth") == 320
+
+
+async def test_second_step_is_set_up_and_asked_for_by_keyboard(server: Instance, open_page: OpenPage) -> None:
+    server.create_wallet("dora", name="W" * 100, password=PASSWORD)
+    page = await open_page(java_script_enabled=True)
+    await page.context.add_init_script(path=AXE)
+    await sign_in(page, server, "dora")
+    await check(page, f"{server.base_url}/account/security/codes")
+    await page.get_by_label("Your password").fill(PASSWORD)
+    await page.keyboard.press("Enter")
+    secret = base64.b32decode(await page.get_by_label("Or copy this into the app").input_value())
+    await check(page)
+
+    async def type_code() -> None:
+        await page.keyboard.type(code_at(secret, server.clock.now() // STEP))
+        await page.keyboard.press("Enter")
+
+    await expect(page.get_by_label("Code that the app shows now")).to_be_focused()
+    await type_code()
+    await expect(page.get_by_role("heading", name="Ten new recovery codes")).to_be_visible()
+    await check(page)
+    await page.get_by_label("I have them where I can find them").check()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("button", name="Turn codes off")).to_be_visible()
+    for path in ("codes", "recovery-codes", "limit"):
+        await check(page, f"{server.base_url}/account/security/{path}")
+    await page.context.clear_cookies()  # another browser
+    await page.goto(f"{server.base_url}/settings?wallet=dora")
+    await page.keyboard.type(PASSWORD)
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_label("Code")).to_be_focused()
+    await page.keyboard.type("000000")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("alert")).to_have_text(
+        "This code is not right, or no longer. Type the one shown now."
+    )
+    await check(page)
+    server.clock.advance(31)
+    await type_code()
+    await expect(page).to_have_url(f"{server.base_url}/settings?wallet=dora")

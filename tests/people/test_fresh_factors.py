@@ -30,6 +30,8 @@ ASKS: Final = {
     ("/settings/developer-keys", "add"),
     ("/settings/password", PAGE),
     ("/settings/password", "change"),
+    ("/settings/webhooks", "add"),
+    ("/settings/webhooks/{id}", "rotate"),
 }
 ASKS_NOT: Final = {
     ("/account/apps/{grant}", "stop"),
@@ -42,9 +44,8 @@ ASKS_NOT: Final = {
     ("/account/send/{quote}", "again"),
     ("/account/send/{quote}", "send"),
     ("/settings", "zone"),
-    ("/settings/webhooks", "add"),
-    *(("/settings/webhooks/{id}", choice) for choice in ("test", "pause", "resume", "rotate", "remove")),
     ("/settings/developer-keys", "revoke"),
+    *(("/settings/webhooks/{id}", choice) for choice in ("test", "pause", "resume", "remove")),
 }
 FORMS: Final = {(path, choice) for path, place in PLACES.items() for choice in place.acts}
 NEEDS: Final = "This needs your second step again"

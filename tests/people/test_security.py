@@ -336,3 +336,37 @@ def test_where_somebody_was_is_forgotten_after_ninety_days(tx: Work) -> None:
 
 def test_each_way_to_sign_in_has_its_words() -> None:
     assert {*WAYS} == {*get_args(SignInWay)}
+
+
+def test_passkeys_stand_with_when_they_were_used_and_can_be_removed(payres: Instance, owner: OwnersBrowser) -> None:
+    assert "Passkeys" not in owner.words(PAGE), "browsers take none at this address"
+
+    def add(work: Work) -> None:
+        owner_id = wallets.require_wallet(work, owner.path).owner_id
+        for name, used, suspect in (
+            ("Pixel 9", work.now, None),
+            ("<b>Key", None, None),
+            ("Copied", work.now, work.now),
+        ):
+            stored = PasskeyRecord(
+                *(work.new_id(), b"handle", name.encode() + owner.path.encode(), b"", 0, 0, [], name, work.now),
+                owner_id=owner_id,
+                last_used_at=used,
+                suspect_at=suspect,
+            )
+            PASSKEYS.insert(work, stored)
+
+    payres.write(add)
+    words, at = owner.words(PAGE), r"today, [\d:]{5}"
+    assert re.search(
+        rf"Add a passkey Pixel 9 Added {at}\. Used {at}\. Remove <b>Key Added {at}\. Never used\. Remove"
+        rf" ! Copied Added {at}\. There may be a copy of it, so it is taken no more\. Remove ",
+        words,
+    ), words
+    page = owner.http.get(PAGE).text
+    [(path, _)] = re.findall(
+        r'action="(/account/security/passkeys/[^"]*)"[^>]*>(?:<input[^>]*>)*<button [^>]*(Pixel 9)', page
+    )
+    answer = owner.send(path, "remove")
+    assert "This needs your second step again" in words_of(answer)
+    assert "Pixel 9" in owner.words(PAGE)
