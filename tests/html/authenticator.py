@@ -9,7 +9,7 @@ from typing import Any, Final
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from fido2 import cbor
-from fido2.cose import ES256, RS256, CoseKey, EdDSA
+from fido2.cose import CoseKey
 
 from tests.helpers import Json
 
@@ -26,13 +26,14 @@ class Authenticator:
         self.counter = counter
         self.credential_id = next(IDS).to_bytes(16, "big")
         self.user_handle = b""
-        self._key: Any = {
-            -7: lambda: ec.generate_private_key(ec.SECP256R1()),
-            -8: ed25519.Ed25519PrivateKey.generate,
-            -257: lambda: rsa.generate_private_key(public_exponent=65537, key_size=2048),
-        }[algorithm]()
-        kinds: dict[int, type[CoseKey]] = {-7: ES256, -8: EdDSA, -257: RS256}
-        self.public_key: CoseKey = kinds[algorithm].from_cryptography_key(self._key.public_key())
+        self._key: Any
+        if algorithm == -7:
+            self._key = ec.generate_private_key(ec.SECP256R1())
+        elif algorithm == -8:
+            self._key = ed25519.Ed25519PrivateKey.generate()
+        else:
+            self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.public_key: Any = CoseKey.for_alg(algorithm).from_cryptography_key(self._key.public_key())
 
     def register(self, options: str, *, flags: int = PRESENT_AND_VERIFIED, **client: Any) -> Json:
         """What the browser answers to PublicKeyCredentialCreationOptionsJSON; `client` is set in its data."""

@@ -32,7 +32,7 @@ MUTATIONS = 200
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    with run_instance(tmp_path_factory.mktemp("passkeys") / "payres.db", host="localhost") as instance:
+    with run_instance(tmp_path_factory.mktemp("passkeys") / "payres.db", base_url="http://localhost:0") as instance:
         yield instance
 
 
@@ -206,12 +206,13 @@ def test_page_that_needs_a_fresh_step_takes_a_passkey_for_itself_alone(server: I
         server.clock.advance(301)
         page = http.get("/settings/password")
         elsewhere = http.get(f"{OWNERS}/new")
-        for answer, says in (
+        answers: tuple[tuple[object, str], ...] = (
             (device.sign(asked(elsewhere)), "open for too long"),
             (stranger.sign(asked(page)), "not known here any more"),
             ("", "it runs no scripts here"),
-        ):
-            refused = send(http, page, answer)
+        )
+        for wrong, says in answers:
+            refused = send(http, page, wrong)
             assert (refused.status_code, says in words_of(refused)) == (401, True)
             assert "This needs your second step again" in words_of(http.get("/settings/password"))
         answer = send(http, page, device.sign(asked(page)))

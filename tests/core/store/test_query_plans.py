@@ -30,7 +30,7 @@ Query = Callable[[Transaction], object]
 WITH_QUERIES = {
     "core": ("accounts", "clients", "events", "grants", "payments", "wallets"),
     "interledger": ("packets", "peers"),
-    "html": ("second_factors", "sessions"),
+    "html": ("passkeys", "second_factors", "sessions"),
     "webhooks": ("webhooks",),
     "operator": ("entries", "operators", "search"),
     "people": ("activity",),
