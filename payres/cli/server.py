@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import click
 import msgspec
@@ -338,10 +338,18 @@ def _introduced(found: Sequence[JsonObject], consent: str, pages: str) -> Sequen
         "Wallet addresses:",
         *(line.format(**one) for one in found),
         f"Their owners sign in at {urlsplit(consent)._replace(path='/account').geturl()}",
+        *_where_passkeys_work(urlsplit(consent)),
         f"A consent page to try, open for some minutes: {consent}",
         pages,
         f"Try next: curl {found[0]['walletAddress']}",
     ]
+
+
+def _where_passkeys_work(url: SplitResult) -> Sequence[str]:
+    """Browsers take passkeys at `localhost`, and at no IP address of this machine."""
+    if url.hostname == "localhost":
+        return []
+    return [f"Passkeys need a name: set PAYRES_BASE_URL=http://localhost:{url.port or 80} to try them there"]
 
 
 def _build(settings: Settings, quiet: bool) -> "HttpServer":

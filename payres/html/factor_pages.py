@@ -73,7 +73,7 @@ class FactorPages(NamedTuple):
             return await self._show_codes(visit, {"code": "wrong"}, 400)
         signed_in, codes = done
         now = msgspec.structs.replace(visit, session=signed_in.session)
-        response = self._show_recovery(now, codes) if codes else redirect(f"{self.path}/codes")
+        response = self.render_recovery(now, codes) if codes else redirect(f"{self.path}/codes")
         set_signed_in(visit.request, response, signed_in, self.signs.cookies)
         return response
 
@@ -91,14 +91,14 @@ class FactorPages(NamedTuple):
         """How many recovery codes are left."""
         kind, account = self.signs.cookies.kind, visit.account
         factors = await visit.read(lambda work: factors_of(work, kind, account.id))
-        return self._show_recovery(visit, (), factors=factors)
+        return self.render_recovery(visit, (), factors=factors)
 
     async def make(self, visit: Any, form: Form) -> Response:
         """New recovery codes, shown this once."""
         kind, account = self.signs.cookies.kind, visit.account
-        return self._show_recovery(visit, await visit.write(lambda work: new_recovery_codes(work, kind, account)))
+        return self.render_recovery(visit, await visit.write(lambda work: new_recovery_codes(work, kind, account)))
 
-    def _show_recovery(self, visit: Any, codes: Sequence[str], **values: Any) -> Response:
+    def render_recovery(self, visit: Any, codes: Sequence[str], **values: Any) -> Response:
         title = language_of(visit.request).say("Ten new recovery codes")
         found: Response = visit.show("recovery_codes.html", title=title, codes=codes, path=self.path, **values)
         return found

@@ -1,8 +1,9 @@
 """HTML pages: rendering of templates, headers, and error pages.
 
 Pages load only their icon, which is the logo, and their style sheet, whose path changes with its content, so that
-browsers may keep it. The one line of script that consent pages have is inline, with its hash in the
-Content-Security-Policy; no other script runs. The headers of pages forbid framing, caching and referrers.
+browsers may keep it. The few lines of script that consent pages and forms for passkeys have are inline, with their hash
+in the Content-Security-Policy; no other script runs, and these turn no text into markup or code. The headers of pages
+forbid framing, caching and referrers.
 """
 
 import base64
@@ -120,6 +121,7 @@ def render(
     )
     if script:
         policy += f"; script-src 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+        policy += "; require-trusted-types-for 'script'; trusted-types 'none'"
     headers = HEADERS | {"Content-Security-Policy": policy}
     if status == HTTPStatus.UNAUTHORIZED:
         headers |= where_to_ask(request)

@@ -1,5 +1,5 @@
 """What the pages of owners and of operators share, as a part: the gate that all hashing of passwords passes, the limits
-of owners' wrong passwords, and the style sheets."""
+of owners' wrong passwords, the secret behind passkeys, and the style sheets."""
 
 from typing import Final
 
@@ -12,9 +12,12 @@ from payres.html.sign_in import PasswordGate, SignInGuard
 
 
 async def _open(opening: Opening) -> None:
+    from payres.html.passkeys import PasskeySecret  # and with it the catalogue of sentences
+
     gate = opening.parts[PasswordGate] = PasswordGate()
     opening.stack.callback(gate.close)
     opening.parts[SignInGuard] = SignInGuard(gate)
+    opening.parts[PasskeySecret] = PasskeySecret(await opening.secret("passkeys"))
 
 
 async def _style(request: Request) -> Response:

@@ -14,6 +14,7 @@ from payres.core.protocol.errors import DomainError, TooManyRequests
 from payres.core.protocol.gnap import Access, Subject
 from payres.core.protocol.urls import canonical
 from payres.core.protocol.visible import visible_url
+from payres.html import passkeys
 from payres.html.language import Language, marked
 
 # By reason or code.
@@ -37,6 +38,8 @@ SENTENCES: Final[Mapping[str, str]] = {
 # Messages of errors that pages show translated.
 CLOSED_WALLET: Final = marked("This wallet is not active, so nothing can be allowed for it now")
 OTHER_REQUEST: Final = marked("This is not the request that you were shown. Nothing was decided; please read it again")
+
+MESSAGES: Final = frozenset({CLOSED_WALLET, OTHER_REQUEST}) | passkeys.MESSAGES
 
 # In failure reasons: what other servers said, in quotes, and URLs.
 QUOTED: Final = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(?!\w)|https?://\S+")
@@ -69,7 +72,7 @@ def problem_of(language: Language, error: DomainError) -> str:
     sentence, own = SENTENCES.get(error.details.get("reason", "")) or SENTENCES.get(error.code), str(error)
     if sentence:
         return language.say(sentence)
-    return ended(language.say(own) if own in (CLOSED_WALLET, OTHER_REQUEST) else own)
+    return ended(language.say(own) if own in MESSAGES else own)
 
 
 def ended(text: str) -> str:

@@ -27,17 +27,20 @@ from payres.core.store.work import Work
 from payres.html import sign_in
 from payres.html.forms import (
     Cookies,
+    browser_name,
     browser_of,
     check_sign_in,
+    form_secret,
     read_form,
     render_sign_in,
     set_signed_in,
     set_signed_out,
 )
-from payres.html.html import PAGE_METHODS, redirect, render
+from payres.html.html import PAGE_METHODS, language_of, redirect, render
 from payres.html.language import set_zone
+from payres.html.passkeys import SCRIPT, SIGN_IN, UNKNOWN, options_to_sign, refused, with_passkey
 from payres.html.second_factors import factors_of
-from payres.html.sentences import OTHER_REQUEST
+from payres.html.sentences import OTHER_REQUEST, problem_of
 from payres.html.sign_in import (
     Account,
     Guesser,
@@ -49,6 +52,7 @@ from payres.html.sign_in import (
     csrf_token,
     keyed,
 )
+from payres.html.store.passkeys import PasskeyRecord, passkeys_of
 from payres.html.store.sessions import Seen
 
 Form = Mapping[str, str]
@@ -118,8 +122,10 @@ class SignIn(ABC, Generic[V]):
         """The sign-in form in place of the requested page, with an error and the given name."""
 
     @abstractmethod
-    def show_link(self, request: Request, account: Any, error: DomainError | None = None) -> Response:
-        """The form of a link. Notes the error, if it is one to be counted."""
+    def show_link(
+        self, request: Request, account: Any, passkeys: Sequence[PasskeyRecord], error: DomainError | None = None
+    ) -> Response:
+        """The form of a link, with the passkeys that sign in too. Notes the error, if it is one to be counted."""
 
     async def answer(
         self,
@@ -132,7 +138,7 @@ class SignIn(ABC, Generic[V]):
         form = await read_form(request) if is_form else {}
         if form.get("choice") == "sign-in":
             return await self._sign_in(request, form)
-        if form.get("choice") == "code":
+        if form.get("choice") in {"code", "passkey"}:
             return await self._complete(request, form)
         session = browser_of(request, self.cookies).session
         visit = await self.find_visit(request, session) if session else None
@@ -189,7 +195,7 @@ class SignIn(ABC, Generic[V]):
             raise
         browser = browser_of(request, self.cookies)
         unit = partial(sign_in.begin, kind=kind, verified=account, browser=browser, seen=seen)
-        return await self.enter(request, after, unit)
+        return self.enter(request, after, await context_of(request).database.write(unit))
 
     async def by_code(self, request: Request, form: Form, after: str) -> Response:
         """Completes a half sign-in with the code in a form. Raises InsufficientAccess, SignInFailed when it is over."""
@@ -203,11 +209,26 @@ class SignIn(ABC, Generic[V]):
             browser=browser_of(request, self.cookies),
             seen=seen_of(request),
         )
-        return await self.enter(request, after, unit)
+        return self.enter(request, after, await context_of(request).database.write(unit))
 
-    async def enter(self, request: Request, after: str, unit: Callable[[Work], SignedIn | HalfSignIn]) -> Response:
-        """Runs a unit that opens a session, and leads to the page `after`; or asks for the second factor."""
-        entered = await context_of(request).database.write(unit)
+    async def by_passkey(self, request: Request, form: Form, after: str, only: int | None = None) -> Response:
+        """Signs in with the passkey in a form, of `only` this account if given, and leads to the page `after`.
+
+        Raises InsufficientAccess, InvalidRequest if the passkey is not taken.
+        """
+        check_sign_in(request, form)
+        kind, browser, seen = self.cookies.kind, browser_of(request, self.cookies), seen_of(request)
+
+        def unit(work: Work, account: Any) -> SignedIn:
+            if only not in {None, account.id} or account.password_hash is None:
+                raise refused(UNKNOWN)
+            return sign_in.open_session(work, kind, account, browser, "passkey", verified_at=work.now, seen=seen)
+
+        answer, secret = form.get("answer", ""), form_secret(request) or ""
+        return self.enter(request, after, await with_passkey(request, kind, answer, secret, SIGN_IN, unit))
+
+    def enter(self, request: Request, after: str, entered: SignedIn | HalfSignIn) -> Response:
+        """Leads to the page `after` in the session that was opened; or asks for the second factor."""
         if isinstance(entered, SignedIn):
             response = redirect(after)
             set_signed_in(request, response, entered, self.cookies)
@@ -215,8 +236,11 @@ class SignIn(ABC, Generic[V]):
         if entered.is_wrong:
             self._log_failure(request, entered.account)
         values = {"half": entered.secret, "name": entered.account.name, "factors": entered.factors, "after": after}
-        values |= {"is_wrong": entered.is_wrong, "carried": {}, "shown": ""}
-        return render_sign_in(request, self.asks, values, 401 if entered.is_wrong else 200)
+        values |= {"is_wrong": entered.is_wrong, "carried": {}, "shown": "", "problem": ""}
+        passkeys = self.cookies.kind if entered.factors.passkeys else None
+        return render_sign_in(
+            request, self.asks, values | {"passkey": None}, 401 if entered.is_wrong else 200, passkeys=passkeys
+        )
 
     async def is_stale(self, request: Request, session: str) -> bool:
         """Whether a second factor must be given first. Raises SignInFailed without a session."""
@@ -233,17 +257,39 @@ class SignIn(ABC, Generic[V]):
             self._log_failure(request, await self._account(request, session))
         return is_right
 
+    async def verify_by_passkey(self, request: Request, session: str, answer: str, shown: str) -> None:
+        """Notes in the session that its account's passkey has signed for what was `shown`. Raises InvalidRequest."""
+        kind = self.cookies.kind
+
+        def unit(work: Work, account: Any) -> bool:
+            found = sign_in.find_session(work, kind, session)
+            if found is None or found.account_id != account.id:
+                raise refused(UNKNOWN)
+            sign_in.verified_now(work, kind, session)
+            return True
+
+        await with_passkey(request, kind, answer, session, shown, unit)
+
     async def ask_factor(
-        self, request: Request, session: str, form: Form, is_wrong: bool = False, form_action: str = "'self'"
+        self,
+        request: Request,
+        session: str,
+        form: Form,
+        is_wrong: bool = False,
+        form_action: str = "'self'",
+        problem: str = "",
     ) -> Response:
         """The page that asks for the second factor, and carries the fields of the form along until then. A form with a
-        password is not carried: its page is opened again. `form_action` is where the form may lead, see render."""
+        password is not carried: its page is opened again. `form_action` is where the form may lead, see render;
+        `problem` is that of a passkey."""
         fields = {} if PASSWORDS & form.keys() else {name: text for name, text in form.items() if name != "csrf"}
         csrf = form.get("csrf") or csrf_token(session)
         account = await self._account(request, session)
         factors = await context_of(request).database.read(
             partial(factors_of, kind=self.cookies.kind, account_id=account.id)
         )
+        shown, kind = shown_digest(request, session, csrf, fields), self.cookies.kind
+        passkey = options_to_sign(request, kind, session, shown) if factors.passkeys else None
         values = {
             "half": "",
             "name": account.name,
@@ -251,10 +297,13 @@ class SignIn(ABC, Generic[V]):
             "after": here(request),
             "is_wrong": is_wrong,
             "carried": {f"{CARRIED}{name}": text for name, text in fields.items()},
-            "shown": shown_digest(request, session, csrf, fields),
+            "shown": shown,
             "csrf": csrf,
+            "passkey": passkey,
+            "problem": problem,
         }
-        return render(request, self.asks, values, 401 if is_wrong else 200, form_action)
+        status = 401 if is_wrong or problem else 200
+        return render(request, self.asks, values, status, form_action, SCRIPT if passkey else "")
 
     async def verified(
         self, request: Request, session: str, form: Form, form_action: str = "'self'"
@@ -264,12 +313,18 @@ class SignIn(ABC, Generic[V]):
         Raises WrongState if it is not the form that the page was shown for.
         """
         fields = {name.removeprefix(CARRIED): text for name, text in form.items() if name.startswith(CARRIED)}
-        csrf, code = form.get("csrf", ""), form.get("code", "")
+        csrf, code, answer = form.get("csrf", ""), form.get("code", ""), form.get("answer")
         shown = shown_digest(request, session, csrf, fields)
         if not hmac.compare_digest(shown.encode(), form.get("shown", "").encode()):
             raise WrongState(OTHER_REQUEST)
         form = {**fields, "csrf": csrf}
-        if not await self.verify(request, session, code):
+        if answer is not None:
+            try:
+                await self.verify_by_passkey(request, session, answer, shown)
+            except InvalidRequest as error:
+                said = problem_of(language_of(request), note_error(request, error))
+                return await self.ask_factor(request, session, form, form_action=form_action, problem=said)
+        elif not await self.verify(request, session, code):
             return await self.ask_factor(request, session, form, is_wrong=True, form_action=form_action)
         return form if fields else redirect(here(request))
 
@@ -296,20 +351,25 @@ class SignIn(ABC, Generic[V]):
         """The page of a link: GET shows the form, POST sets the password and signs in."""
         database, kind, secret = context_of(request).database, self.cookies.kind, request.path_params["secret"]
         find = partial(sign_in.open_link, kind=kind, secret=secret)
-        account = await database.read(find)
+
+        def unit(work: Work) -> tuple[Any, Sequence[PasskeyRecord]]:
+            account = find(work)
+            return account, passkeys_of(work, kind, account.id)
+
+        account, passkeys = await database.read(unit)
         if request.method != "POST":
-            return self.show_link(request, account)
+            return self.show_link(request, account, passkeys)
         form = await read_form(request)
         try:
             for check in self.link_checks:
                 check(request, form)
             hashed = await self.hash_password(request, account, form, partial(database.read, find))
         except DomainError as error:
-            response = self.show_link(request, account, error)
+            response = self.show_link(request, account, passkeys, error)
             response.headers.update(error.headers)
             return response
         browser, store, seen = browser_of(request, self.cookies), self.set_password, seen_of(request)
-        unit = partial(
+        follow = partial(
             sign_in.follow_link,
             kind=kind,
             secret=secret,
@@ -318,7 +378,7 @@ class SignIn(ABC, Generic[V]):
             set_password=store,
             seen=seen,
         )
-        return await self.enter(request, self.home, unit)
+        return self.enter(request, self.home, await database.write(follow))
 
     async def _sign_in(self, request: Request, form: Form) -> Response:
         """Signs in by name and password, and redirects to the requested page."""
@@ -334,8 +394,9 @@ class SignIn(ABC, Generic[V]):
             return self._refused(request, error, name)
 
     async def _complete(self, request: Request, form: Form) -> Response:
+        complete = self.by_code if form["choice"] == "code" else self.by_passkey
         try:
-            return await self.by_code(request, form, here(request))
+            return await complete(request, form, here(request))
         except DomainError as error:
             return self._refused(request, error, None)
 
@@ -382,7 +443,8 @@ def here(request: Request) -> str:
 
 def seen_of(request: Request) -> Seen:
     """From where a request comes, as it is kept of sign-ins."""
-    return Seen(address_of(request.scope))
+    address, name = address_of(request.scope), browser_name(request.headers.get("user-agent", ""))
+    return Seen(None if address == UNREADABLE else address, name)
 
 
 def shown_digest(request: Request, session: str, csrf: str, fields: Form) -> str:

@@ -274,7 +274,7 @@ async def answer(request: Request) -> Response:
         raise MethodNotAllowed(html.PAGE_METHODS)
     form = await forms.read_form(request)
     match form.get("choice"):
-        case "sign-in":
+        case "sign-in" | "passkey":
             return await _sign_in(request, form)
         case "sign-out":
             return await _sign_out(request, form)
@@ -333,8 +333,10 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     if found.owner.password_hash is None:
         return _show_sign_in(request, found, 409)
     try:
+        if form["choice"] == "passkey":
+            return await OWNER_SIGN_IN.by_passkey(request, form, _path(request), only=found.owner.id)
         return await OWNER_SIGN_IN.by_password(request, found.owner, found.known_browser, form, _path(request))
-    except InsufficientAccess as error:
+    except (InsufficientAccess, InvalidRequest) as error:
         return _show_sign_in(request, found, error.status, note_error(request, error))
     except DomainError as error:
         return _explain(request, found, error)
@@ -431,8 +433,10 @@ def _show_sign_in(
 ) -> Response:
     """The sign-in form, or an explanation for a wallet without a password."""
     problem = problem_of(html.language_of(request), error) if error else None
-    values = _parties(request, found) | {"problem": problem, "here": _path(request)}
-    return forms.render_sign_in(request, "consent/sign_in.html", values, status, script=script)
+    is_password = error is not None and error.details.get("field") != "passkey"
+    values = _parties(request, found) | {"problem": problem, "is_password": is_password, "here": _path(request)}
+    passkeys = OF_OWNERS if values["can_sign_in"] else None
+    return forms.render_sign_in(request, "consent/sign_in.html", values, status, script=script, passkeys=passkeys)
 
 
 async def _show_request(

@@ -16,8 +16,7 @@ from payres.html.sentences import problem_of
 from payres.html.store import mail
 from payres.html.store.mail import ADDRESSES, MailRate
 from payres.html.visits import Form
-from payres.people.sessions import OwnerVisit
-from payres.people.settings import TAB
+from payres.people.sessions import SETTINGS_TAB, OwnerVisit
 
 PATH: Final = "/account/notices"
 DONE: Final = {
@@ -118,7 +117,7 @@ async def _show(
     return visit.show(
         "notices.html",
         status,
-        tab=TAB,
+        tab=SETTINGS_TAB,
         done=done and visit.language.say(done),
         problems=problems or {},
         given=given,

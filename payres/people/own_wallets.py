@@ -38,7 +38,7 @@ from payres.html.store.sessions import (
     wallets_of,
 )
 from payres.html.visits import Form, here
-from payres.people.sessions import OWNER_SIGN_IN, OwnerVisit, wallet_path
+from payres.people.sessions import OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit, wallet_path
 from payres.people.store.activity import being_sent
 
 ALREADY: Final = marked("This wallet is yours already: you find it above.")
@@ -138,7 +138,7 @@ async def show(visit: OwnerVisit) -> Response:
 async def _show(visit: OwnerVisit, status: int = 200, given: str = "", **problems: str) -> Response:
     own = await visit.read(lambda work: holdings(work, visit.owner.id))
     done = visit.request.query_params.get("done") == "connected" and not problems
-    return visit.show("wallets.html", status, own=own, given=given, problems=problems, done=done)
+    return visit.show("wallets.html", status, tab=SETTINGS_TAB, own=own, given=given, problems=problems, done=done)
 
 
 async def connect(visit: OwnerVisit, form: Form) -> Response:

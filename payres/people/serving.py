@@ -17,6 +17,7 @@ from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
 from payres.html.factor_pages import FactorPages
 from payres.html.html import language_of, load_templates, qr_code, render, serve_page
+from payres.html.passkey_pages import PasskeyPages
 from payres.html.store.second_factors import removal_due_at
 from payres.html.store.sessions import OF_OWNERS
 from payres.html.visits import PAGE, Place, choose_zone
@@ -31,13 +32,14 @@ from payres.people import (
     own_wallets,
     payments,
     requests,
+    security,
     sending,
     settings,
     webhooks,
 )
 from payres.people.activity import Reader, Wanted
 from payres.people.letters import STOP_PATH
-from payres.people.sessions import HOME, OWNER_SIGN_IN, OwnerVisit
+from payres.people.sessions import HOME, OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit
 
 
 async def front_page(request: Request) -> Response:
@@ -138,17 +140,13 @@ PLACES: Final[Mapping[str, Place]] = {
         },
         fresh={"rotate"},
     ),
-    "/settings": Place(
-        settings.show,
-        {
-            "zone": partial(choose_zone, after=f"{settings.TAB}?done=zone"),
-            "sign-out-everywhere": settings.sign_out_everywhere,
-        },
-    ),
+    "/account/security": Place(security.show, {"end": security.end_one, "others": security.end_others}),
+    SETTINGS_TAB: Place(settings.show, {"zone": partial(choose_zone, after=f"{SETTINGS_TAB}?done=zone")}),
     "/settings/password": Place(settings.show_password, {"change": settings.change}, fresh={PAGE, "change"}),
     "/settings/wallets": Place(own_wallets.show, {"connect": own_wallets.connect}, fresh={"connect"}),
     "/settings/receive": Place(settings.show_receiving),
     **FACTOR_PAGES.places(),
+    **PasskeyPages(FACTOR_PAGES).places(),
     "/account/security/limit": Place(settings.show_limit, {"set": settings.set_limit}, fresh={"set"}),
 }
 

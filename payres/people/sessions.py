@@ -1,6 +1,6 @@
 """Sign-in, sessions and password of a wallet's owner."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -22,12 +22,11 @@ from payres.core.protocol.errors import (
 )
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
-from payres.core.store import server
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.html.forms import OWNER, check_sign_in, render_sign_in, typed_url
 from payres.html.html import PAGE_METHODS, language_of, render
-from payres.html.language import Language
+from payres.html.language import Language, marked
 from payres.html.sentences import problem_of
 from payres.html.sign_in import (
     Account,
@@ -40,16 +39,8 @@ from payres.html.sign_in import (
     start_over,
     wrong_password,
 )
-from payres.html.store.sessions import (
-    NOWHERE,
-    OF_OWNERS,
-    OwnerRecord,
-    Seen,
-    delete_sessions,
-    extend_session,
-    owner_at,
-    owner_of,
-)
+from payres.html.store.passkeys import PasskeyRecord
+from payres.html.store.sessions import NOWHERE, OF_OWNERS, OwnerRecord, Seen, extend_session, owner_at, owner_of
 from payres.html.visits import SignIn, Visit, check_typed_twice
 from payres.operator.wallets import store_password
 from payres.people.services import people_of
@@ -101,13 +92,20 @@ def change_password(
     return start_over(work, OF_OWNERS, verified, browser, seen, change)
 
 
-def sign_out_everywhere(work: Work, wallet: WalletRecord) -> None:
-    """Ends every session of the owner, including the current one."""
-    delete_sessions(work, OF_OWNERS, wallet.owner_id)
-    server.record(work, "wallet.sign_out", wallet.path)
-
-
 HOME: Final = "/account"
+SETTINGS_TAB: Final = "/settings"
+SECURITY: Final = "/account/security"
+# The pages under the tab Settings.
+NOTICES: Final = "/account/notices"
+VIEWS: Final[Mapping[str, str]] = {
+    SETTINGS_TAB: marked("Language and time"),
+    SECURITY: marked("Security"),
+    NOTICES: marked("Notices"),
+    "/settings/wallets": marked("Wallets"),
+    "/settings/developer-keys": marked("Keys"),
+    "/settings/receive": marked("Getting paid"),
+    "/settings/webhooks": marked("Webhooks"),
+}
 
 
 class OwnerVisit(Visit, frozen=True):
@@ -127,16 +125,29 @@ class OwnerVisit(Visit, frozen=True):
         return self.owner
 
     def show(
-        self, template: str, status: int = 200, *, tab: str = "", refresh: int | None = None, **values: Any
+        self,
+        template: str,
+        status: int = 200,
+        *,
+        tab: str = "",
+        refresh: int | None = None,
+        script: str = "",
+        **values: Any,
     ) -> Response:
-        """Renders a template below account/.
+        """Renders a template below account/; `script` may run there.
 
-        `tab` is the path of its tab; without one the layout is one narrow column. The page refreshes after `refresh`
-        seconds.
+        `tab` is the path of its tab; without one the layout is one narrow column. Under the tab of the settings, links
+        lead from page to page. The page refreshes after `refresh` seconds.
         """
         common = {"wallet": self.wallet, "name": self.wallet.name, "csrf": self.csrf, "tab": tab}
         common |= {"has_several": self.owner.has_several}
-        response = render(self.request, f"account/{template}", common | values, status)
+        places = VIEWS if tab == SETTINGS_TAB else {}
+        if not self.context.settings.smtp_host:
+            places = {path: label for path, label in places.items() if path != NOTICES}
+        common["places"] = [(self.language.say(label), path) for path, label in places.items()]
+        below = f"{self.request.scope['path']}/"
+        common["here"] = max((path for path in places if below.startswith(f"{path}/")), key=len, default="")
+        response = render(self.request, f"account/{template}", common | values, status, script=script)
         if refresh is not None:
             response.headers["Refresh"] = str(refresh)
         return response
@@ -179,15 +190,22 @@ class OwnerSignIn(SignIn[OwnerVisit]):
         problems = {field: problem_of(language_of(request), error)} if error else {}
         given = request.query_params.get("wallet", "") if name is None else name
         values = {"problems": problems, "given": given}
-        return render_sign_in(request, "account/sign_in.html", values, error.status if error else 401)
+        status = error.status if error else 401
+        return render_sign_in(request, "account/sign_in.html", values, status, passkeys=OF_OWNERS)
 
     async def follow_link(self, request: Request) -> Response:
         try:
             return await super().follow_link(request)
         except NotFound as error:
-            return self.show_link(request, None, error)
+            return self.show_link(request, None, (), error)
 
-    def show_link(self, request: Request, account: OwnerRecord | None, error: DomainError | None = None) -> Response:
+    def show_link(
+        self,
+        request: Request,
+        account: OwnerRecord | None,
+        passkeys: Sequence[PasskeyRecord],
+        error: DomainError | None = None,
+    ) -> Response:
         """The form, or the message that the link is no longer valid."""
         if error is None and request.method not in {"GET", "HEAD"}:
             raise MethodNotAllowed(PAGE_METHODS)
@@ -198,6 +216,7 @@ class OwnerSignIn(SignIn[OwnerVisit]):
             "names": account.names if account else (),
             "problems": new_password_problems(language_of(request), error) if error else {},
             "least": MIN_PASSWORD_LENGTH,
+            "passkeys": passkeys,
         }
         return render_sign_in(request, "account/reset.html", values, error.status if error else 200)
 

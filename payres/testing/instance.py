@@ -64,10 +64,13 @@ class Instance:
     @classmethod
     @contextmanager
     def run(cls, database: Path, **settings: Any) -> Iterator[Self]:
-        """Runs payres on a free loopback port until the block ends. `settings` are settings of the server."""
+        """Runs payres on a free loopback port until the block ends. `settings` are settings of the server; the port
+        stands in for that of a `base_url` such as `http://localhost:0`, where browsers take passkeys."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            defaults = {"base_url": base_url, "database": str(database), **set_up.SETTINGS}
+            base_url = settings.get("base_url", "http://127.0.0.1:0")
+            if base_url.endswith(":0"):
+                settings["base_url"] = f"{base_url[:-1]}{listener.getsockname()[1]}"
+            defaults = {"database": str(database), **set_up.SETTINGS}
             clock = MovableClock()
             requests = _Requests()
             app = create_app(msgspec.convert(defaults | settings, Settings), clock, requests, is_disposable=True)

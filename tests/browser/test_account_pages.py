@@ -38,6 +38,7 @@ FOR_OWNERS = (
     ),
     "/account/send?bill={big}",
     *("/account/apps", "/account/apps/{app}", "/account/apps/{looks}", "/account/apps/ended"),
+    "/account/security",
     *("/settings", "/settings/password", "/settings/receive", "/settings/developer-keys"),
 )
 

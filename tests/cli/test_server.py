@@ -242,17 +242,19 @@ def test_serve_demo_opens_wallets_once_and_tells_newcomers_what_to_do(payres: Co
     for _ in range(2):
         with serving("--demo", "--quiet") as process:
             assert process.stdout is not None
-            text = [process.stdout.readline() for _ in range(8)]
-            consent = httpx2.get(text[5].split()[-1], timeout=TIMEOUT, headers={"Accept": "text/html"})
+            text = [process.stdout.readline() for _ in range(9)]
+            consent = httpx2.get(text[6].split()[-1], timeout=TIMEOUT, headers={"Accept": "text/html"})
         assert text[0].startswith(f"payres {__version__} serves http://127.0.0.1:")
         assert text[2].endswith("/alice  USD 1000.00, password alice-demo\n")
         assert text[3].endswith("/bob  USD 0.00, password bob-demo\n")
         base_url = text[0].split()[3]
         assert text[4] == f"Their owners sign in at {base_url}/account\n"
+        there = base_url.replace("127.0.0.1", "localhost")
+        assert text[5] == f"Passkeys need a name: set PAYRES_BASE_URL={there} to try them there\n"
         assert (consent.status_code, "Demo shop" in consent.text) == (200, True)
-        assert text[6].startswith(f"The operator's pages, from another terminal: PAYRES_BASE_URL={base_url} ")
-        assert text[6].endswith("payres admin link\n")
-        assert text[7].startswith(f"Try next: curl {base_url}")
+        assert text[7].startswith(f"The operator's pages, from another terminal: PAYRES_BASE_URL={base_url} ")
+        assert text[7].endswith("payres admin link\n")
+        assert text[8].startswith(f"Try next: curl {base_url}")
     assert [one["path"] for one in as_json("wallet", "list")["wallets"]] == ["alice", "bob"]
 
 

@@ -48,7 +48,8 @@ def delete_totp(tx: Transaction, kind: Kind, account_id: int) -> None:
 
 
 def count_passkeys(tx: Transaction, kind: Kind, account_id: int) -> int:
-    return number(tx, f"SELECT count(*) FROM passkey WHERE {kind.column} = ?", account_id)
+    """How many are taken. One that may have been copied is not, and so it is no second factor either."""
+    return number(tx, f"SELECT count(*) FROM passkey WHERE {kind.column} = ? AND suspect_at IS NULL", account_id)
 
 
 def replace_recovery_codes(tx: Transaction, kind: Kind, account_id: int, hashes: Sequence[bytes], now: int) -> None:

@@ -19,9 +19,10 @@ from payres.core.store.work import Transaction
 
 BROWSER_LIFETIME: Final = KNOWN_BROWSER_DAYS * DAY
 TRUSTED_LIFETIME: Final = 30 * DAY  # for which a browser is not asked for the second factor
-SIGN_INS_KEPT: Final = 20
+SIGN_INS_KEPT: Final = 20  # of an account, as many that failed
 SESSIONS = Rule("session", "expires_at", "id_hash")
 BROWSERS = Rule("known_browser", "expires_at", "id_hash")
+SIGN_INS = Rule("sign_in", "at", "id", after=90 * DAY)  # addresses say where somebody was
 
 
 class OwnerRecord(msgspec.Struct, frozen=True):
@@ -74,6 +75,29 @@ class Seen(NamedTuple):
 NOWHERE: Final = Seen()  # what nobody has looked at, such as a command
 
 
+class OpenSession(msgspec.Struct, frozen=True):
+    """A session as whoever opened it knows it: when and with which browser, and where from."""
+
+    id_hash: bytes
+    created_at: int
+    expires_at: int
+    browser: str | None
+    address: str | None
+
+
+class SignInRecord(msgspec.Struct, frozen=True):
+    """A sign-in, or one that failed: with what, from which address and browser."""
+
+    at: int
+    way: str
+    address: str | None
+    browser: str | None
+
+    @property
+    def failed(self) -> bool:
+        return self.way.startswith("wrong ")
+
+
 class Kind(NamedTuple):
     """A kind of account with a password: what sentences call it, where the accounts are, the column that names one, for
     how long a session lasts (without being used, and in use) and a link, and the command that makes a link."""
@@ -96,6 +120,8 @@ OWNERS = Table(
     called="(SELECT group_concat(coalesce(nullif(public_name, ''), path), char(10)) FROM"
     " (SELECT public_name, path FROM wallet_address WHERE owner_id = o.id ORDER BY id))",
 )
+OPEN_SESSIONS = Table(OpenSession, "session")
+LAST_SIGN_INS = Table(SignInRecord, "sign_in")
 OF_OWNERS: Final = Kind("wallet", OWNERS, "owner_id", 15 * MINUTE, 12 * HOUR, HOUR, "payres wallet reset-link")
 
 
@@ -175,6 +201,19 @@ def delete_sessions(tx: Transaction, kind: Kind, account_id: int) -> None:
     tx.execute(f"DELETE FROM session WHERE {kind.column} = ?", (account_id,))
 
 
+def open_sessions(tx: Transaction, kind: Kind, account_id: int, now: int) -> Sequence[OpenSession]:
+    """The sessions of an account that have not ended, the newest first."""
+    found = OPEN_SESSIONS.list(tx, f"WHERE {kind.column} = ?", account_id)
+    lasting = [one for one in found if lasts(one.expires_at, now, kind.lifetime)]
+    return sorted(lasting, key=lambda one: one.created_at, reverse=True)
+
+
+def last_sign_ins(tx: Transaction, kind: Kind, account_id: int, now: int) -> Sequence[SignInRecord]:
+    """The last sign-ins of an account, also those that failed, the newest first."""
+    found = LAST_SIGN_INS.list(tx, f"WHERE {kind.column} = ? ORDER BY id DESC", account_id)
+    return [one for one in found if one.at > now - SIGN_INS.after]
+
+
 def count_sessions(tx: Transaction, kind: Kind, account_id: int, now: int) -> int:
     """In how many browsers somebody is signed in to the account."""
     return number(tx, f"SELECT count(*) FROM session WHERE {kind.column} = ? AND expires_at > ?", account_id, now)
@@ -233,11 +272,13 @@ def end_all(tx: Transaction) -> None:
 
 
 def insert_sign_in(tx: Transaction, kind: Kind, account_id: int, way: str, now: int, seen: Seen) -> None:
-    """Notes a sign-in, or one that failed, and forgets all but the last ones."""
+    """Notes a sign-in, or one that failed; forgets old ones, and all but the last that ended so: guesses push out no
+    sign-in that one of them has led to."""
+    purge(tx, SIGN_INS, now)
     values = {kind.column: account_id, "at": now, "way": way, "address": seen.address, "browser": seen.browser}
     insert_row(tx, "sign_in", **values)
-    of_account = f"SELECT id FROM sign_in WHERE {kind.column} = ? ORDER BY id DESC LIMIT -1 OFFSET ?"
-    surplus = tx.execute(of_account, (account_id, SIGN_INS_KEPT)).fetchall()
+    ended_so = f"SELECT id FROM sign_in WHERE {kind.column} = ? AND (way LIKE 'wrong %') = (? LIKE 'wrong %')"
+    surplus = tx.execute(f"{ended_so} ORDER BY id DESC LIMIT -1 OFFSET ?", (account_id, way, SIGN_INS_KEPT)).fetchall()
     tx.executemany("DELETE FROM sign_in WHERE id = ?", surplus)
 
 

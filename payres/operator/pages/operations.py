@@ -18,6 +18,7 @@ from payres.core.protocol.wire import Page
 from payres.core.store.work import Work
 from payres.html.html import HEADERS, language_of, redirect
 from payres.html.language import typed_decimal
+from payres.html.second_factors import factors_of
 from payres.html.sentences import ended
 from payres.html.visits import Form
 from payres.operator.api import (
@@ -34,7 +35,7 @@ from payres.operator.inputs import MAX_NAME_LENGTH, Input
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit
 from payres.operator.services import operator_of
 from payres.operator.shapes import Cell, Fact, facts_of, make_table, members_of, path_of
-from payres.operator.store.operators import OPERATORS, is_used, use_form
+from payres.operator.store.operators import OF_OPERATORS, OPERATORS, is_used, use_form
 
 FORMAT: Final = "format"
 LABELS: Final = {
@@ -209,6 +210,8 @@ class OperationPage:
 
     async def __call__(self, visit: OperatorVisit) -> Response:
         names, query = {one.name for one in self._inputs}, visit.request.query_params
+        if not self._inputs and await self._asks_passkey(visit):
+            return await OPERATOR_SIGN_IN.ask_factor(visit.request, visit.session, {})
         return await self._render(visit, {name: value for name, value in query.items() if name in names}, {}, 200)
 
     async def act(self, visit: OperatorVisit, form: Form) -> Response:
@@ -217,6 +220,8 @@ class OperationPage:
             if form.get("choice") not in self.form.buttons:
                 raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
             if self.form.because and "password" not in form:
+                if await self._asks_passkey(visit):
+                    return await OPERATOR_SIGN_IN.ask_factor(visit.request, visit.session, form)
                 return await self._look_over(visit, form)
             if self.form.because:
                 account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
@@ -239,6 +244,13 @@ class OperationPage:
         undo = _filled(undo, members_of(answer)) if undo != self.form.path else ""
         say(visit, Done(self._sentence(answer, subject), undo))
         return redirect(subject.back)
+
+    async def _asks_passkey(self, visit: OperatorVisit) -> bool:
+        """Whether the second step comes before what is looked over: that form takes codes, and it can be a passkey."""
+        if not self.form.because or not visit.operator.may_change:
+            return False
+        factors = await visit.read(lambda work: factors_of(work, OF_OPERATORS, visit.operator.id))
+        return factors.passkeys > 0 and await OPERATOR_SIGN_IN.is_stale(visit.request, visit.session)
 
     async def _carry_out(self, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
         """Runs the operation once; returns its answer, and the subject after it."""

@@ -17,6 +17,7 @@ from payres.core.protocol.errors import InvalidRequest, nothing_here
 from payres.core.protocol.urls import ADMIN_API, ADMIN_ROOT
 from payres.html.factor_pages import FactorPages
 from payres.html.html import load_templates, serve_page
+from payres.html.passkey_pages import PasskeyPages
 from payres.html.visits import Form, Place, choose_zone
 from payres.operator.api import all_operations
 from payres.operator.exports import export_ledger, export_payments, export_statement
@@ -60,6 +61,7 @@ def page_routes() -> Sequence[Route]:
 def admin_pages() -> Mapping[str, Callable[..., Any] | Place]:
     """The page of each path. Paths with variables come after literal paths that they would match."""
     pages: dict[str, Callable[..., Any] | Place] = {**thing_pages(), **PAGES, **FACTOR_PAGES.places()}
+    pages |= PasskeyPages(FACTOR_PAGES).places()
     for one in all_operations():
         if one.listing and one.listing.title:
             pages[one.listing.page or one.path] = partial(show_list, operation=one)

@@ -1,6 +1,6 @@
 """Signing in to the operator's pages, by a link that sets a password or by name and password."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -16,6 +16,7 @@ from payres.core.store.work import Work
 from payres.html.forms import Cookies, check_sign_in, render_sign_in
 from payres.html.html import render
 from payres.html.sign_in import Account, SignInGuard, authenticate, csrf_token, find_session
+from payres.html.store.passkeys import PasskeyRecord
 from payres.html.visits import SignIn, Visit, check_typed_twice
 from payres.operator import operators
 from payres.operator.services import operator_of
@@ -45,9 +46,9 @@ class OperatorVisit(Visit, frozen=True):
     def account(self) -> OperatorRecord:
         return self.operator
 
-    def show(self, template: str, status: int = 200, **values: Any) -> Response:
-        """Renders a template below admin/; the path selects the section and the view. Below these, `trail` leads back:
-        to the view, or to the thing that has the page."""
+    def show(self, template: str, status: int = 200, *, script: str = "", **values: Any) -> Response:
+        """Renders a template below admin/, where `script` may run; the path selects the section and the view. Below
+        these, `trail` leads back: to the view, or to the thing that has the page."""
         own_path = self.request.scope["raw_path"].decode("ascii")
         _, root, *names = own_path.rstrip("/").split("/")
         view = "/".join(["", root, *names[:1]])
@@ -62,7 +63,7 @@ class OperatorVisit(Visit, frozen=True):
         common["done"] = operator_of(self.context).said.pop(self.session, None)
         common |= {"sections": SECTIONS, "section": section, "view": view, "trail": trail, "searched": ""}
         common |= {"version": __version__, "path": own_path}
-        return render(self.request, f"admin/{template}", common | values, status)
+        return render(self.request, f"admin/{template}", common | values, status, script=script)
 
 
 Page = Callable[[OperatorVisit], Awaitable[Response]]
@@ -104,13 +105,25 @@ class OperatorSignIn(SignIn[OperatorVisit]):
 
     def show_sign_in(self, request: Request, error: DomainError | None, name: str | None) -> Response:
         is_wrong = error is not None and error.details.get("reason") == "wrong_password"
-        values = {"problem": WRONG if is_wrong else error and str(error), "name": name or ""}
-        return render_sign_in(request, "admin/sign_in.html", values, error.status if error else 401)
+        values = {
+            "problem": WRONG if is_wrong else error and str(error),
+            "name": name or "",
+            "is_password": name is not None,
+        }
+        status = error.status if error else 401
+        return render_sign_in(request, "admin/sign_in.html", values, status, passkeys=OF_OPERATORS)
 
-    def show_link(self, request: Request, account: OperatorRecord, error: DomainError | None = None) -> Response:
+    def show_link(
+        self,
+        request: Request,
+        account: OperatorRecord,
+        passkeys: Sequence[PasskeyRecord],
+        error: DomainError | None = None,
+    ) -> Response:
         if error is not None and error.details.get("field") != "again":
             note_error(request, error)
-        values = {"problem": error and str(error), "name": account.name, "least": MIN_PASSWORD_LENGTH}
+        values: dict[str, object] = {"problem": error and str(error), "name": account.name, "passkeys": passkeys}
+        values["least"] = MIN_PASSWORD_LENGTH
         return render_sign_in(request, "admin/link.html", values, error.status if error else 200)
 
 

@@ -30,7 +30,7 @@ Query = Callable[[Transaction], object]
 WITH_QUERIES = {
     "core": ("accounts", "clients", "events", "grants", "payments", "wallets"),
     "interledger": ("packets", "peers"),
-    "html": ("mail", "second_factors", "sessions"),
+    "html": ("mail", "passkeys", "second_factors", "sessions"),
     "webhooks": ("webhooks",),
     "operator": ("entries", "operators", "search", "standing_orders"),
     "people": ("activity",),

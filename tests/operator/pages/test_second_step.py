@@ -16,6 +16,7 @@ from tests.operator.pages.browser import PASSWORD, Browser, words_of
 from tests.people.test_second_factors import App, hidden
 
 CODES: Final = "/admin/security/codes"
+PASSKEYS: Final = "/admin/security/passkeys"
 RECOVERY: Final = "/admin/security/recovery-codes"
 # What asks for the password and a fresh second step, and what does not.
 ASKS: Final = {
@@ -68,7 +69,9 @@ ASKS_NOT: Final = {
     "/admin/operators/{name}/sign",
 }
 # The forms of hand-written pages, by their choice: those that ask for the second step alone, and others.
-PLACES_ASK: Final = {(CODES, PAGE), (CODES, "set-up"), (CODES, "confirm"), (CODES, "off"), (RECOVERY, "make")}
+PLACES_ASK = {(CODES, PAGE), (CODES, "set-up"), (CODES, "confirm"), (CODES, "off"), (RECOVERY, "make")}
+PLACES_ASK |= {(PASSKEYS + "/new", one) for one in (PAGE, "prove", "add")}
+PLACES_ASK |= {(PASSKEYS + "/{passkey}", one) for one in ("rename", "remove")}
 PLACES_ASK_NOT: Final = {(CODES, "keep")}
 PAGES: Final = admin_pages()
 
