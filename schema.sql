@@ -781,8 +781,59 @@ create table sign_in (
   browser text,
   check ((owner_id is null) <> (operator_id is null))
 ) strict;
+create index sign_in_age on sign_in (at);
 create index sign_in_of_owner on sign_in (owner_id, id) where owner_id is not null;
 create index sign_in_of_operator on sign_in (operator_id, id) where operator_id is not null;
+
+-- Where the notices of owners go. email is confirmed; pending becomes it once the code is typed in whose SHA-256 is
+-- code_hash; wrong counts wrong codes. language and time_zone are those of the page on which they were last chosen.
+create table mail_address (
+  owner_id integer primary key references owner,
+  email text,
+  confirmed_at integer,
+  language text not null,
+  time_zone text not null,
+  pending text,
+  code_hash blob,
+  code_until integer,
+  wrong integer not null default 0,
+  check ((email is null) = (confirmed_at is null)),
+  check ((pending is null) = (code_hash is null))
+) strict;
+
+-- How often an owner wants notices of a kind: at once is the rate of kinds without a row.
+create table mail_choice (
+  owner_id integer not null references owner,
+  kind text not null,
+  rate text not null check (rate in ('off', 'hour', 'once')),
+  primary key (owner_id, kind)
+) strict, without rowid;
+
+-- Mails to owners. key names what each is about, so that nothing is told twice; data is a JSON object. send_at is when
+-- the next attempt is due; null once the mail is sent or given up, whose reason is last_error.
+create table mail (
+  id text primary key,
+  owner_id integer not null references owner,
+  kind text not null,
+  key text not null unique,
+  address text not null,
+  data text not null,
+  language text not null,
+  created_at integer not null,
+  send_at integer,
+  attempts integer not null default 0,
+  sent_at integer,
+  last_error text
+) strict;
+create index mail_due on mail (send_at) where send_at is not null;
+create index mail_of_owner on mail (owner_id, id);
+create index mail_age on mail (created_at);
+
+-- The last event that owners were told of, while the server sends mail.
+create table mail_cursor (
+  id integer primary key check (id = 1),
+  sequence integer not null
+) strict;
 
 -- ==== Operators ====
 
@@ -839,3 +890,54 @@ create table api_key (
   made_by text references api_key
 ) strict, without rowid;
 create index api_key_of_maker on api_key (made_by) where made_by is not null;
+
+-- Standing orders of wallets' owners. value is in the minor unit of the wallet's asset if `send` is fixed, else of the
+-- payee's, which is receive_code with receive_scale; most is the most that one payment takes from the wallet, fee
+-- included. interval is an ISO 8601 repeating interval on the clocks of zone, written as if they were UTC: window k is
+-- due when they show its start. Windows from next_window on have no run yet, and next_at is when the first of them is
+-- due, null if there is none or the order is not active. Windows before not_before are not paid: what was paid of them
+-- is lost with the state that a restore replaced. problem is why payres paused it.
+create table standing_order (
+  id text primary key,
+  wallet_address_id integer not null references wallet_address,
+  payee text not null,
+  payee_name text,
+  value integer not null check (value > 0),
+  fixed text not null check (fixed in ('send', 'receive')),
+  most integer not null check (most > 0),
+  receive_code text not null,
+  receive_scale integer not null check (receive_scale between 0 and 255),
+  note text not null,
+  interval text not null,
+  zone text not null,
+  state text not null check (state = 'active' or state = 'paused' or state = 'ended' or state = 'cancelled'),
+  problem text,
+  next_window integer not null default 0 check (next_window >= 0),
+  next_at integer,
+  not_before integer not null default 0,
+  created_at integer not null,
+  ended_at integer,
+  check (next_at is null or state = 'active'),
+  check ((ended_at is null) = (state = 'active' or state = 'paused'))
+) strict, without rowid;
+create index standing_order_of_wallet on standing_order (wallet_address_id, id);
+create index standing_order_coming on standing_order (wallet_address_id, next_at) where next_at is not null;
+create index standing_order_in_trouble on standing_order (wallet_address_id, id) where problem is not null;
+create index standing_order_due on standing_order (next_at) where next_at is not null;
+
+-- The windows of standing orders that were due at window_at, each at most once. A paid one has its payment, which may
+-- still fail on its way; a waiting one is tried at retry_at.
+create table standing_order_run (
+  order_id text not null references standing_order,
+  window integer not null check (window >= 0),
+  window_at integer not null,
+  state text not null check (state = 'waiting' or state = 'paid' or state = 'missed' or state = 'failed'),
+  outgoing_payment_id text unique references outgoing_payment,
+  problem text,
+  attempts integer not null default 0,
+  retry_at integer,
+  primary key (order_id, window),
+  check ((state = 'paid') = (outgoing_payment_id is not null)),
+  check ((state = 'waiting') = (retry_at is not null))
+) strict, without rowid;
+create index standing_order_run_due on standing_order_run (retry_at) where retry_at is not null;

@@ -18,8 +18,10 @@ MAX_CORE_LINES = 14_000
 # Entry points, parts that are one value, groups with few commands of their own, paths that documents name, and what
 # would import in a circle with the module it belongs to, or would load that at the start.
 SHORT_MODULES = {
+    "payres/people/order_worker.py",
     "payres/__main__.py",
     "payres/application.py",
+    "payres/cli/mail.py",
     "payres/cli/manual.py",
     "payres/cli/payment.py",
     "payres/cli/peer.py",
@@ -36,7 +38,6 @@ SHORT_MODULES = {
     "payres/openapi/part.py",
     "payres/operator/streams.py",
     "payres/operator/volume.py",
-    "payres/people/part.py",
     "payres/people/checkout_worker.py",
     "payres/people/services.py",
     "payres/people/store/remote_bills.py",
@@ -59,6 +60,7 @@ THREADS = {
     "payres/html/sign_in.py": "the slots of PasswordGate, with threads of its own",
     "payres/core/store/database.py": "one batch of a lane at a time, on the lane's own thread",
     "payres/operator/api.py": "the document, which is cached",
+    "payres/people/mail.py": "one mail at a time, on a thread of its own",
     "payres/core/http/routing.py": "imports, under a lock",
     "payres/openapi/part.py": "the document, which is cached",
     "payres/operator/kept_backups.py": "one backup at a time, under a slot",

@@ -104,7 +104,7 @@ def pay_in_a_browser(page: str) -> None:
         fields = {"choice": "sign-in", "wallet": "alice", "password": "alice-demo"}
         price = browser.post(send, data=fields | {"csrf": sign_in_token(browser, send)})
         assert "Send" in price.text
-        token = csrf_token(browser.cookies["payres_session"])
+        token = f"{csrf_token(browser.cookies['payres_session'])}.alice"
         paid = browser.post(str(price.url), data={"choice": "send", "csrf": token})
         assert paid.status_code == 200, paid.text
 

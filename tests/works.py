@@ -10,7 +10,7 @@ from payres.core.grants.access import Caller, Holder
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import MAX_LEDGER, Asset, Offer, ProbedPath, Terms
 from payres.core.protocol.gnap import Access, IncomingPaymentAccess
-from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.identifiers import hash_secret, new_id
 from payres.core.protocol.wire import encode
 from payres.core.store.clients import Client
 from payres.core.store.grants import GRANTS, GrantRecord, TokenHolder
@@ -20,6 +20,7 @@ from payres.core.store.work import Environment, Transaction, Work
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import refunds
 from payres.operator.peers import add_peer
+from payres.operator.store.standing_orders import OrderRecord
 from payres.testing.clock import MovableClock
 
 T = TypeVar("T")
@@ -154,6 +155,27 @@ def add_usd_peer(work: Work, name: str, credit_limit: str = "0", **terms: Any) -
         "credit_limit": credit_limit,
     }
     return add_peer(work, **(usual | terms))
+
+
+def standing_order(wallet_id: int, payee: str, **given: Any) -> OrderRecord:
+    """A standing order of a dollar every month, which is active; no row is made."""
+    usual: dict[str, Any] = {
+        "id": new_id(),
+        "wallet_address_id": wallet_id,
+        "payee": payee,
+        "payee_name": "Bob",
+        "value": 100,
+        "fixed": "send",
+        "most": 100,
+        "receive_code": USD.code,
+        "receive_scale": USD.scale,
+        "note": "",
+        "interval": "R/2030-01-01T06:00:00Z/P1M",
+        "zone": "UTC",
+        "state": "active",
+        "created_at": NOW,
+    }
+    return OrderRecord(**(usual | given))
 
 
 def sending_payment(

@@ -37,6 +37,7 @@ SECTIONS: Mapping[str, Mapping[str, Noun]] = {
     "Wallets and payments": {
         "wallet": Noun("Open wallets and move money in and out of them.", "wallets", module="wallet"),
         "payment": Noun("List payments, and send money back.", "payments payment_history", module="payment"),
+        "order": Noun("See the standing orders of owners.", "standing_orders"),
         "grant": Noun(
             "List grants; approve, deny and revoke them.",
             "grants",
@@ -64,6 +65,7 @@ SECTIONS: Mapping[str, Mapping[str, Noun]] = {
             "ID is what `payres webhook add` printed. docs/events.md lists the events, and says how to verify their"
             " signatures.",
         ),
+        "mail": Noun("Try the mail server for the notices of owners.", module="mail"),
         "api-key": Noun(
             "Let programs use the operator's API.",
             "api_keys",

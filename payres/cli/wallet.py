@@ -33,16 +33,27 @@ def wallet() -> None:
     "TEXT",
     "What the owner signs in with. Here others can see it in ps; `payres wallet password` asks for it.",
 )
+@click.option("--owner", metavar="WALLET", help="A wallet of the owner, who then signs in to both with one password.")
 @click.option("--create", "is_new", is_flag=True, help="Create the database first when there is none.")
 @with_session
 def create(
-    session: Session, path: str, asset: str, scale: int, name: str | None, password: str | None, is_new: bool
+    session: Session,
+    path: str,
+    asset: str,
+    scale: int,
+    name: str | None,
+    password: str | None,
+    owner: str | None,
+    is_new: bool,
 ) -> None:
     """Open a wallet and print its wallet address."""
+    if owner is not None and password is not None:
+        raise click.UsageError("The owner of another wallet has a password: leave out --owner, or --password")
     hashed = None if password is None else hash_password(password)  # a server waits while the unit writes
 
     def unit(work: Work) -> Wallet:
-        opened = wallets.create_wallet(work, named_wallet(work, path), asset, scale, name, hashed)
+        of = None if owner is None else named_wallet(work, owner)
+        opened = wallets.create_wallet(work, named_wallet(work, path), asset, scale, name, hashed, of)
         return wallets.wallet(work, opened)
 
     if is_new:

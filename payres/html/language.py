@@ -324,7 +324,7 @@ NAMES: Final = frozenset(f"{region}/{place}" for region, places in ZONES.items()
 
 def zone_of(request: Request) -> tzinfo:
     """The reader's time zone."""
-    return _zone(chosen(request) or context_of(request).settings.time_zone)
+    return zone_named(chosen(request) or context_of(request).settings.time_zone)
 
 
 def chosen(request: Request) -> str:
@@ -347,11 +347,11 @@ def clocks(now: int) -> Mapping[str, Sequence[tuple[str, str, str]]]:
 
 def _clock(name: str, now: int) -> tuple[str, str, str]:
     place = name.rpartition("/")[2].replace("_", " ")
-    return name, place, f"{datetime.fromtimestamp(now // SECOND, _zone(name)):%H:%M}"
+    return name, place, f"{datetime.fromtimestamp(now // SECOND, zone_named(name)):%H:%M}"
 
 
 @lru_cache
-def _zone(name: str) -> tzinfo:
+def zone_named(name: str) -> tzinfo:
     """UTC if the machine does not know the zone."""
     with suppress(OSError, ValueError, KeyError):
         return ZoneInfo(name)

@@ -39,6 +39,7 @@ from payres.core.protocol.limits import (
 )
 from payres.core.store.work import Work
 from payres.html import second_factors
+from payres.html.notices import notify
 from payres.html.second_factors import Factors
 from payres.html.store import second_factors as factor_store
 from payres.html.store import sessions
@@ -378,6 +379,10 @@ def open_session(
     the password was changed, or the account removed, while it was being checked.
     """
     _check_unchanged(work, kind, verified)
+    is_new = way is not None and known_browser(work, kind, verified.id, browser) is None
+    # Who has changed the password in this unit is told of that alone.
+    if is_new and kind is OF_OWNERS and verified.unlocked_at != work.now:
+        notify(work, verified.id, "new_browser")
     if browser.session is not None:
         close_session(work, kind, browser.session)
     has_factor, known = second_factors.has_factor(work, kind, verified.id), ""
@@ -528,8 +533,8 @@ def csrf_token(session: str) -> str:
 
 
 def check_csrf(session: str, token: str) -> None:
-    """Raises InsufficientAccess if the token is not of this session."""
-    if not hmac.compare_digest(csrf_token(session).encode(), token.encode()):
+    """Raises InsufficientAccess if the token is not of this session; what follows a period in it is not checked."""
+    if not hmac.compare_digest(csrf_token(session).encode(), token.partition(".")[0].encode()):
         raise InsufficientAccess(
             "This form belongs to an earlier visit, or your browser takes no cookies. Nothing was done; try again",
             reason="csrf",

@@ -27,6 +27,7 @@ from payres.core.store.work import Work
 from payres.html import sign_in
 from payres.html.forms import (
     Cookies,
+    browser_name,
     browser_of,
     check_sign_in,
     form_secret,
@@ -152,8 +153,11 @@ class SignIn(ABC, Generic[V]):
         except SignInFailed as error:  # the session ended during the request
             return self.show_sign_in(request, error, None)
 
-    async def answer_place(self, request: Request, place: Place) -> Response:
-        """The page of a place, or the action of its form; before that the page that asks for a second factor."""
+    async def answer_place(
+        self, request: Request, place: Place, first: Callable[[V, Form], Awaitable[Response | None]] | None = None
+    ) -> Response:
+        """The page of a place, or the action of its form; before that the page that asks for a second factor. `first`
+        may answer a form before either."""
 
         async def show(visit: V) -> Response:
             if PAGE in place.fresh and await self.is_stale(request, visit.session):
@@ -162,6 +166,8 @@ class SignIn(ABC, Generic[V]):
 
         async def act(visit: V, form: Form) -> Response:
             choice = form.get("choice", "")
+            if first is not None and (answered := await first(visit, form)) is not None:
+                return answered
             if choice not in place.acts:
                 raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
             if choice in place.fresh and await self.is_stale(request, visit.session):
@@ -277,11 +283,12 @@ class SignIn(ABC, Generic[V]):
         password is not carried: its page is opened again. `form_action` is where the form may lead, see render;
         `problem` is that of a passkey."""
         fields = {} if PASSWORDS & form.keys() else {name: text for name, text in form.items() if name != "csrf"}
+        csrf = form.get("csrf") or csrf_token(session)
         account = await self._account(request, session)
         factors = await context_of(request).database.read(
             partial(factors_of, kind=self.cookies.kind, account_id=account.id)
         )
-        shown, kind = shown_digest(request, session, fields), self.cookies.kind
+        shown, kind = shown_digest(request, session, csrf, fields), self.cookies.kind
         passkey = options_to_sign(request, kind, session, shown) if factors.passkeys else None
         values = {
             "half": "",
@@ -291,7 +298,7 @@ class SignIn(ABC, Generic[V]):
             "is_wrong": is_wrong,
             "carried": {f"{CARRIED}{name}": text for name, text in fields.items()},
             "shown": shown,
-            "csrf": csrf_token(session),
+            "csrf": csrf,
             "passkey": passkey,
             "problem": problem,
         }
@@ -306,17 +313,20 @@ class SignIn(ABC, Generic[V]):
         Raises WrongState if it is not the form that the page was shown for.
         """
         fields = {name.removeprefix(CARRIED): text for name, text in form.items() if name.startswith(CARRIED)}
-        if not hmac.compare_digest(shown_digest(request, session, fields).encode(), form.get("shown", "").encode()):
+        csrf, code, answer = form.get("csrf", ""), form.get("code", ""), form.get("answer")
+        shown = shown_digest(request, session, csrf, fields)
+        if not hmac.compare_digest(shown.encode(), form.get("shown", "").encode()):
             raise WrongState(OTHER_REQUEST)
-        if "answer" in form:
+        form = {**fields, "csrf": csrf}
+        if answer is not None:
             try:
-                await self.verify_by_passkey(request, session, form["answer"], form["shown"])
+                await self.verify_by_passkey(request, session, answer, shown)
             except InvalidRequest as error:
                 said = problem_of(language_of(request), note_error(request, error))
-                return await self.ask_factor(request, session, fields, form_action=form_action, problem=said)
-        elif not await self.verify(request, session, form.get("code", "")):
-            return await self.ask_factor(request, session, fields, is_wrong=True, form_action=form_action)
-        return {**fields, "csrf": csrf_token(session)} if fields else redirect(here(request))
+                return await self.ask_factor(request, session, form, form_action=form_action, problem=said)
+        elif not await self.verify(request, session, code):
+            return await self.ask_factor(request, session, form, is_wrong=True, form_action=form_action)
+        return form if fields else redirect(here(request))
 
     async def check_password(self, request: Request, account: Account, password: str, known: bytes | None) -> None:
         """Raises SignInFailed for a wrong password, TooManyRequests, Unavailable if too many checks are running.
@@ -433,12 +443,14 @@ def here(request: Request) -> str:
 
 def seen_of(request: Request) -> Seen:
     """From where a request comes, as it is kept of sign-ins."""
-    return Seen(address_of(request.scope))
+    address, name = address_of(request.scope), browser_name(request.headers.get("user-agent", ""))
+    return Seen(None if address == UNREADABLE else address, name)
 
 
-def shown_digest(request: Request, session: str, fields: Form) -> str:
-    """A digest of what the second factor is asked for: it is given for exactly that form of that page."""
-    return keyed(session, "factor", msgspec.json.encode([here(request), sorted(fields.items())]))
+def shown_digest(request: Request, session: str, csrf: str, fields: Form) -> str:
+    """A digest of what the second factor is asked for: it is given for exactly that form of that page, which the token
+    says the wallet of."""
+    return keyed(session, "factor", msgspec.json.encode([here(request), csrf, sorted(fields.items())]))
 
 
 async def choose_zone(visit: Visit, form: Form, after: str) -> Response:

@@ -59,7 +59,7 @@ DONE: Final = (
     | {"set_password": "set the password of the", "lock_out": "locked out the", "backup": "made a copy of the"}
     | {"role": "set the role of the", "base_url": "set the base URL of the", "superseded": "superseded the"}
 )
-NOUNS: Final = {"admin": "operator", "api_key": "API key", "key": "key of the wallet"}
+NOUNS: Final = {"admin": "operator", "order": "standing order", "api_key": "API key", "key": "key of the wallet"}
 
 
 def told(entry: AuditEntry) -> Sequence[Cell]:

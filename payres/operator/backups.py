@@ -41,6 +41,7 @@ from payres.html.store.sessions import end_all
 from payres.operator import invariant_checks
 from payres.operator.store import status
 from payres.operator.store.ended_rights import EndedRight, ended_rights, is_same_database
+from payres.operator.store.standing_orders import begin_after
 from payres.operator.store.status import Takeover, note_check
 
 PAUSE_MILLISECONDS = 5  # lets the server commit; copying a gigabyte takes about ten seconds
@@ -183,6 +184,7 @@ def restore_backup(
                 def last_changes(tx: sqlite3.Connection) -> None:
                     remove_token(tx)
                     end_all(tx)
+                    begin_after(tx, now)
                     if finish is not None:
                         finish(tx, comparison)
 

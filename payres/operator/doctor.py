@@ -27,6 +27,7 @@ from payres.core.store.connections import changed_at, free_bytes, is_served, log
 from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.server import existing_secret
 from payres.core.store.work import Environment, Work
+from payres.html.store import mail
 from payres.interledger.remote_receivers import OwnIdentity
 from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
 from payres.interledger.store import packets, peers
@@ -86,7 +87,7 @@ def examine(work: Work) -> Sequence[Diagnosis]:
     if taken is not None:
         seen = f"another server has taken this one's place: {describe_backup(taken)}"
         return [Diagnosis("database", seen, AFTER_TAKEOVER)]
-    looks = (_files, _backups, _ledger, _settings, _rates, _liquidity, _peers, _webhooks)
+    looks = (_files, _backups, _ledger, _settings, _rates, _liquidity, _peers, _webhooks, _mail)
     return _findings(found for look in looks for found in look(work))
 
 
@@ -243,6 +244,16 @@ def _webhooks(work: Work) -> Iterator[Look]:
         fix = "When the webhooks work again: `payres webhook replay --failed`"
         again = "the page of each sends them again", "webhooks"
         yield "events", f"{failed} were not delivered and are not sent again", True, fix, again
+
+
+def _mail(work: Work) -> Iterator[Look]:
+    if not work.settings.smtp_host:
+        yield "mail", "it is off, so owners get no notices (smtp_host)", False, ""
+        return
+    count, error = mail.waiting(work, work.now)
+    fix = "Try it with `payres mail test ADDRESS`; docs/how-to/mail.md has the settings"
+    seen = f"{count} waiting" + (f"; the last attempt failed: {error}" if error else "")
+    yield "mail", seen, error is not None, fix
 
 
 def _clock() -> Iterator[Diagnosis]:

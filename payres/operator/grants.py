@@ -25,6 +25,7 @@ from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.html.language import Language
+from payres.html.notices import notify_of_app
 from payres.html.sentences import limit_words, other_words
 from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import Name, said
@@ -290,6 +291,8 @@ def decide(work: Work, id: str, approve: bool, reason: DecisionReason | None = N
         raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
     redirect = requests.decide(work, Pending(record, interaction), approve, "operator", reason)
     server.record(work, "grant.approve" if approve else "grant.deny", record.id, reason=reason)
+    if approve:
+        notify_of_app(work, "grant_by_operator", record)
     return GrantDecision(grant=grant(work, require_grant(work, id)), redirect=redirect)
 
 

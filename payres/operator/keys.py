@@ -11,6 +11,7 @@ from payres.core.signatures.jwk import JWK
 from payres.core.store import server, wallets
 from payres.core.store.wallets import KEYS, WALLETS, KeyRecord
 from payres.core.store.work import Work
+from payres.html.notices import notify
 from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import Name, check_name, said
 from payres.operator.shapes import Column, Shape, Time, fact, represent
@@ -117,6 +118,7 @@ def add_key(
         columns = {"kid": jwk.kid, "x": jwk.x, "name": name, "created_at": work.now}
         key_id = KEYS.create(work, wallet_address_id=owner.id, **columns)
         server.record(work, "key.add", owner.path, kid=jwk.kid, name=name)
+        notify(work, owner.owner_id, "key_added", name=name or jwk.kid)
         return KEYS.by_id(work, key_id)
     if found.x != jwk.x:
         raise WrongState(

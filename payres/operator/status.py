@@ -13,6 +13,7 @@ from payres.core.protocol.wire import Resource
 from payres.core.store import wallets
 from payres.core.store.connections import changed_at, free_bytes, is_followed, log_bytes
 from payres.core.store.work import Work
+from payres.html.store import mail
 from payres.interledger.store import packets, peers
 from payres.operator.declarations import operation
 from payres.operator.shapes import Cell, Shape, Time, fact, format_size, represent
@@ -80,6 +81,7 @@ class Status(Resource, frozen=True, kw_only=True):
     peers: list[PeerStatus]
     unresolved_packets: int
     webhooks: WebhookStatus
+    waiting_mails: int
     last_backup_at: Time | None
     last_check_at: Time | None
     broken_invariant: str | None
@@ -120,6 +122,7 @@ def read_status(work: Work, *, is_running: bool) -> Status:
             failed=webhooks.count_failed_deliveries(work),
             oldest_pending_at=format_time_if_any(webhooks.oldest_pending_event(work)),
         ),
+        waiting_mails=mail.waiting(work, work.now)[0],
         last_backup_at=format_time_if_any(status.last_backup(work, work.now)),
         last_check_at=format_time_if_any(status.last_check(work)),
         broken_invariant=status.broken_invariant(work),
@@ -186,5 +189,6 @@ STATUS: Final = Shape(
     fact("Peers", _peers),
     fact("Webhooks", _webhooks),
     fact("Not delivered", lambda one: _waiting(one.webhooks.failed, "events: payres webhook deliveries lists them")),
+    fact("Mail", lambda one: _waiting(one.waiting_mails, "waiting: payres doctor says why")),
     fact("Unresolved", lambda one: _waiting(one.unresolved_packets, "packets: payres peer unresolved NAME lists them")),
 )

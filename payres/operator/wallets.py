@@ -17,9 +17,10 @@ from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Environment, Work
+from payres.html.notices import notify
 from payres.html.second_factors import ask_removal, cancel_removal
 from payres.html.sign_in import PasswordGate, make_link
-from payres.html.store.sessions import OF_OWNERS, OWNERS, delete_sessions, end_access, owner_of
+from payres.html.store.sessions import OF_OWNERS, OWNERS, delete_sessions, end_access, owner_of, wallets_of
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import ACCESS, Call, CommandLine, Listing, OperationForm, operation
@@ -39,10 +40,12 @@ def named_wallet(work: Work | Environment, text: str) -> str:
 WalletStanding = Literal["active", "inactive"]
 WalletName = Annotated[str, said(typed=named_wallet)]
 NONE: Final = "There are no wallets yet"
+OWNED: Final = said("A wallet of the owner, who then signs in to both with one password. Without it the owner is new.")
 
 
 class Wallet(Resource, frozen=True, kw_only=True):
-    """`reserved` is the part of the balance that payments in flight hold."""
+    """`reserved` is the part of the balance that payments in flight hold; `other_wallets` are the paths of the others
+    that its owner has."""
 
     wallet_address: str
     path: str
@@ -53,6 +56,7 @@ class Wallet(Resource, frozen=True, kw_only=True):
     reserved: str
     state: str
     can_sign_in: bool
+    other_wallets: Sequence[str]
     created_at: Time
 
 
@@ -70,6 +74,7 @@ def wallet(work: Work, record: WalletRecord) -> Wallet:
         wallet_address=work.urls.wallet(record.path),
         **decimals(record.asset, balance=account.balance, reserved=account.held),
         can_sign_in=owner_of(work, record.id).password_hash is not None,
+        other_wallets=[one.path for one in wallets_of(work, record.owner_id) if one.id != record.id],
     )
 
 
@@ -90,6 +95,7 @@ WALLET: Final = Shape(
     Column("State", "state", "state"),
     Column("Wallet address", "wallet_address", "code", listed="in files"),
     fact("Owner", lambda one: "can sign in" if one.can_sign_in else "has no password"),
+    fact("Other wallets of its owner", lambda one: ", ".join(one.other_wallets)),
     Column("Opened (UTC)", "created_at", "time"),
     read=require_wallet,
     page="/wallets/{wallet}",
@@ -134,7 +140,7 @@ def list_wallets(work: Work) -> Sequence[WalletRecord]:
     WALLET,
     form=OperationForm(
         "Open the wallet",
-        done="The wallet {name} is open and empty; its owner needs a password link to sign in",
+        done="The wallet {name} is open and empty; an owner without a password needs a link to sign in",
         title="New wallet",
         lists="/wallets",
     ),
@@ -145,9 +151,10 @@ def open_wallet(
     asset_code: Annotated[Currency, said("Such as USD. It never changes.")],
     asset_scale: Annotated[Scale, said("2 for cents.")],
     public_name: Annotated[Name | None, said("Payers see it; the owner can change it.", label="Name")] = None,
+    owner: Annotated[Name | None, OWNED, said(typed=named_wallet, label="Owner of")] = None,
 ) -> WalletRecord:
-    """Open a wallet. It is empty, and its owner gets a password later."""
-    return create_wallet(work, path, asset_code, asset_scale, public_name, None)
+    """Open a wallet. It is empty. A new owner gets a password later."""
+    return create_wallet(work, path, asset_code, asset_scale, public_name, None, owner)
 
 
 @operation("GET /wallets/{wallet} wallets:read", WALLET, command=CommandLine("wallet show PATH"))
@@ -173,10 +180,17 @@ def change_wallet(
 
 
 def create_wallet(
-    work: Work, path: str, asset_code: str, scale: int, public_name: str | None, password_hash: str | None
+    work: Work,
+    path: str,
+    asset_code: str,
+    scale: int,
+    public_name: str | None,
+    password_hash: str | None,
+    owner: str | None = None,
 ) -> WalletRecord:
-    """Opens a wallet with an empty account; `path` is what follows the base URL, such as `alice`. Raises
-    InvalidRequest, WrongState when the path is taken."""
+    """Opens a wallet with an empty account; `path` is what follows the base URL, such as `alice`. It gets an owner with
+    this password, or belongs to the one who has the wallet `owner`. Raises InvalidRequest, NotFound, WrongState when
+    the path is taken."""
     clean = new_wallet_path(path)
     if public_name is not None:
         check_name(public_name, "public")
@@ -185,9 +199,14 @@ def create_wallet(
     asset = open_asset(work, asset_code, scale)
     account_id = ledger.open_account(work, "wallet", asset.id)
     columns = {"public_name": public_name, "asset_id": asset.id, "account_id": account_id}
-    owner_id = OWNERS.create(work, password_hash=password_hash, created_at=work.now)
+    terms = {"assetCode": asset_code, "assetScale": scale, "publicName": public_name}
+    if owner is None:
+        owner_id = OWNERS.create(work, password_hash=password_hash, created_at=work.now)
+    else:
+        found = require_wallet(work, owner)
+        owner_id, terms["ownerOf"] = found.owner_id, found.path
     WALLETS.create(work, path=clean, **columns, owner_id=owner_id, created_at=work.now)
-    server.record(work, "wallet.create", clean, assetCode=asset_code, assetScale=scale, publicName=public_name)
+    server.record(work, "wallet.create", clean, **terms)
     return require_wallet(work, clean)
 
 
@@ -290,6 +309,7 @@ def store_password(work: Work, path: str, password_hash: str, forget_browsers: b
     OWNERS.update(work, wallet.owner_id, password_hash=password_hash, unlocked_at=work.now)
     end_access(work, OF_OWNERS, wallet.owner_id, forget_browsers)
     server.record(work, "wallet.set_password", wallet.path, forgetBrowsers=forget_browsers)
+    notify(work, wallet.owner_id, "password")
     return require_wallet(work, path)
 
 

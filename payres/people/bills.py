@@ -1,11 +1,11 @@
 """The payment page of a local incoming payment, for everyone who has its link, and the view of one on all pages.
 
-It shows no more than the public incoming payment, and not who has paid.
+It shows no more than the public incoming payment, and not who has paid; and to an owner who is signed in, the wallets
+that can pay it.
 """
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from typing import Final, Literal, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -26,8 +26,9 @@ from payres.html.html import PAGE_METHODS, language_of, qr_code, redirect, rende
 from payres.html.language import Mistyped, marked, typed_amount
 from payres.html.sentences import problem_of
 from payres.interledger.node import node_of
-from payres.people import checkout, checkout_steps
+from payres.people import checkout, checkout_steps, own_wallets
 from payres.people.checkout import BillCheckout, Desk
+from payres.people.own_wallets import Payers
 from payres.people.services import people_of
 
 BillState = Literal["unpaid", "part", "open", "paid", "expired", "cancelled"]
@@ -97,8 +98,9 @@ def show(
     problems: Mapping[str, str] | None = None,
     given: Mapping[str, str] | None = None,
     status: int = 200,
+    payers: Payers = None,
 ) -> Response:
-    """The payment page; `problems` are by form field."""
+    """The payment page; `problems` are by form field, `payers` what one who is signed in may pay from."""
     context = context_of(request)
     values = {
         "bill": bill,
@@ -107,6 +109,7 @@ def show(
         "qr": qr_code(bill.page, language_of(request).say("QR code of this page")),
         "problems": problems or {},
         "given": given or {},
+        "payers": payers,
     }
     # The form redirects to the payer's wallet on any server, and browsers apply form-action to redirects.
     action = "'self' https:" if context.urls.base.startswith("https:") else "'self' https: http:"
@@ -161,12 +164,17 @@ class Back(NamedTuple):
 
 async def answer_bill(request: Request) -> Response:
     """GET and POST /pay/{id}: the payment page and its form."""
-    bill = await context_of(request).database.read(partial(find_bill, payment_id=request.path_params["id"]))
+
+    def unit(work: Work) -> tuple[Bill, Payers]:
+        found = find_bill(work, request.path_params["id"])
+        return found, own_wallets.payers_here(work, request, found.url) if found.is_open else None
+
+    bill, payers = await context_of(request).database.read(unit)
     if request.method in {"GET", "HEAD"}:
-        return show(request, bill)
+        return show(request, bill, payers=payers)
     if request.method != "POST":
         raise MethodNotAllowed(PAGE_METHODS)
-    return await _begin(request, bill, await read_form(request))
+    return await _begin(request, bill, payers, await read_form(request))
 
 
 async def answer_return(request: Request) -> Response:
@@ -190,7 +198,7 @@ async def answer_return(request: Request) -> Response:
     return _show(request, back, _word(back.found, context.clock.now()))
 
 
-async def _begin(request: Request, bill: Bill, form: Mapping[str, str]) -> Response:
+async def _begin(request: Request, bill: Bill, payers: Payers, form: Mapping[str, str]) -> Response:
     """Redirects the payer to their wallet, or shows the problem at the field."""
     context, language, browser, host = context_of(request), language_of(request), form_secret(request), ""
     try:
@@ -217,7 +225,7 @@ async def _begin(request: Request, bill: Bill, form: Mapping[str, str]) -> Respo
         noted = note_error(request, error)
         sentence, status = PROBLEMS.get(noted.details.get("reason", "")), noted.status
         problems = {"payer": language.say(sentence, host=host)} if sentence else {"": problem_of(language, noted)}
-    return show(request, bill, problems, form, status)
+    return show(request, bill, problems, form, status, payers)
 
 
 def _word(found: BillCheckout, now: int) -> str:

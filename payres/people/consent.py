@@ -42,6 +42,7 @@ from payres.core.store.wallets import WALLETS, KeyRecord, WalletRecord
 from payres.core.store.work import Work
 from payres.html import forms, html
 from payres.html.language import Language, Mistyped, typed_amount
+from payres.html.notices import notify_of_app
 from payres.html.sentences import (
     CLOSED_WALLET,
     OTHER_REQUEST,
@@ -185,6 +186,8 @@ def decide_as_owner(
     server.record(work, "grant.approve" if approve else "grant.deny", request.grant.id)
     if approve and limit is not None:
         GRANTS.update(work, request.grant.id, access=lowered(request.grant.access, limit, request.wallet.asset))
+    if approve:
+        notify_of_app(work, "app", request.grant)
     return decide(work, request, approve, "owner")
 
 

@@ -24,7 +24,7 @@ from payres.html.visits import Form
 from payres.operator import keys as key_operations
 from payres.people import apps
 from payres.people.apps import App, revoke_keys
-from payres.people.sessions import OwnerVisit
+from payres.people.sessions import SETTINGS_TAB, OwnerVisit
 
 MAX_NICKNAME: Final = 60
 RECENT: Final = 30 * DAY
@@ -122,7 +122,6 @@ def _refused(problem: str) -> InvalidRequest:
 
 
 PATH: Final = "/settings/developer-keys"
-SETTINGS: Final = "/settings"
 MOST_DIGITS: Final = 18  # of an id
 NONE_TICKED: Final = marked("Mark the keys to revoke first.")
 PROBLEMS: Final = {
@@ -188,7 +187,7 @@ async def _show(
     return visit.show(
         "keys.html",
         status,
-        tab=SETTINGS,
+        tab=SETTINGS_TAB,
         keys=found,
         added=added,
         revoked="revoked" in query,

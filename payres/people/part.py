@@ -4,6 +4,7 @@ The modules of pages are imported on first use, because they load slowly.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,10 +14,14 @@ from starlette.responses import Response
 from payres.core.http.context import Context
 from payres.core.http.routing import LateRoutes, Route
 from payres.core.http.serving import Background, Opening, Part
-from payres.core.protocol.errors import DomainError
+from payres.core.protocol.errors import DomainError, Unavailable
 from payres.core.protocol.urls import PAGE_ROOTS
 from payres.html.sign_in import SignInGuard
+from payres.html.store import mail
+from payres.interledger.node import node_of
 from payres.people.checkout_worker import CheckoutWorker
+from payres.people.mail import MailWorker
+from payres.people.order_worker import OrderWorker
 from payres.people.remote_bills import RemoteBills
 from payres.people.services import PeopleServices
 
@@ -44,6 +49,11 @@ class _Pages:
 
 
 async def _open(opening: Opening) -> None:
+    settings = opening.environment.settings
+    if not settings.read_only:
+        with suppress(Unavailable):  # the worker does it, or the next start
+            if bool(settings.smtp_host) == (await opening.database.read(mail.cursor) is None):
+                await opening.database.write(partial(mail.turn, on=bool(settings.smtp_host)))
     bills = RemoteBills()
     opening.stack.push_async_callback(bills.aclose)
     opening.parts[PeopleServices] = PeopleServices(opening.parts[SignInGuard], bills)
@@ -52,6 +62,9 @@ async def _open(opening: Opening) -> None:
 
 def _workers(context: Context, _: Opening) -> Iterator[Background]:
     yield CheckoutWorker(context.database, context.clock, partial(_checkout_desk, context)).run()
+    yield OrderWorker(context.database, partial(node_of, context)).run()
+    if context.settings.smtp_host:
+        yield MailWorker(context).run()
 
 
 def _checkout_desk(context: Context) -> "Desk":
@@ -66,4 +79,10 @@ def _late_routes() -> Sequence[Route]:
     return page_routes()
 
 
-PEOPLE: Final = Part("people", open=_open, workers=_workers, late=LateRoutes(_late_routes, PAGE_ROOTS))
+PEOPLE: Final = Part(
+    "people",
+    open=_open,
+    workers=_workers,
+    release=mail.release_events,
+    late=LateRoutes(_late_routes, PAGE_ROOTS),
+)

@@ -15,6 +15,7 @@ from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.html.sentences import is_short
 from payres.operator.store.entries import MOVEMENTS
+from payres.operator.store.standing_orders import order_of_payment
 from payres.people import bills, requests
 from payres.people.activity import Reader, WalletMovement
 from payres.people.sending import kept_wish, wallet_free_balance
@@ -26,8 +27,8 @@ REFUNDS: Final = 20
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
     """A movement and its payment. `again` is the quote id of a payment that the owner made (`is_bill`: of an incoming
-    payment); `to` is the other party's address, if it can be paid again. `free` is the wallet's free balance. A deposit
-    or withdrawal may have a `reference`."""
+    payment), `order` the standing order that made it; `to` is the other party's address, if it can be paid again.
+    `free` is the wallet's free balance. A deposit or withdrawal may have a `reference`."""
 
     shown: WalletMovement
     note: str
@@ -37,6 +38,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     to: str
     again: str | None
     is_bill: bool
+    order: str | None
     refunds: Sequence[RefundRecord]
     free: int
 
@@ -64,6 +66,7 @@ def find(work: Work, wallet: WalletRecord, reader: Reader, payment_id: str) -> D
         to=there.address.text if there.address and is_known else "",
         again=quote.id if quote and wish else None,
         is_bill=bool(wish and wish.is_bill),
+        order=order_of_payment(work, payment_id),
         refunds=payments.refunds_of(work, "outgoing" if outgoing else "incoming", payment_id, REFUNDS),
         free=wallet_free_balance(work, wallet),
     )

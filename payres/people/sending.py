@@ -33,9 +33,11 @@ from payres.html.forms import typed_url
 from payres.html.html import redirect
 from payres.html.language import Mistyped, marked, typed_amount
 from payres.html.sentences import is_short, problem_of
+from payres.html.store.sessions import wallets_of
 from payres.html.visits import Form
 from payres.interledger.node import node_of
 from payres.interledger.quoting import SLIPPAGE, RemoteQuotes
+from payres.people.own_wallets import Holding, payers
 from payres.people.sessions import HOME, OwnerVisit
 from payres.people.store.remote_bills import BILL
 
@@ -130,16 +132,24 @@ async def find_remote_bill(remote: RemoteQuotes, bill: str) -> Payee:
 
 
 async def ask_price(
-    call: Units, remote: RemoteQuotes, payer: WalletRecord, payee: Payee, wish: Wish, value: int | None
+    call: Units,
+    remote: RemoteQuotes,
+    payer: WalletRecord,
+    payee: Payee,
+    wish: KeptWish,
+    value: int | None,
+    *,
+    is_plan: bool = False,
 ) -> str:
-    """Creates a quote and returns its id; `value` is the amount in minor units, None for the rest of a bill.
+    """Creates a quote and returns its id; `value` is the amount in minor units, None for the rest of a bill. For what
+    `is_plan` the wallet need not have the money yet.
 
     Raises InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable.
     """
     sends = wish.fixed == "send"
     debit = amount(value, payer.asset) if value is not None and sends else None
     receive = amount(value, payee.asset) if value is not None and not sends else None
-    if value is not None and sends:
+    if value is not None and sends and not is_plan:
         await call.read(lambda work: check_funds(work, payer, value))
     offer = None
     if not payee.is_here:
@@ -149,7 +159,14 @@ async def ask_price(
             receiver = await remote.create_receiver(payee.wallet, wish.note)
         offer = await remote.offer_for_owner(payer, receiver, debit, receive)
     unit = partial(
-        _keep_price, payer=payer, payee=payee, wish=kept(wish, payee), debit=debit, receive=receive, offer=offer
+        _keep_price,
+        payer=payer,
+        payee=payee,
+        wish=wish,
+        debit=debit,
+        receive=receive,
+        offer=offer,
+        is_plan=is_plan,
     )
     return await call.write(unit)
 
@@ -241,6 +258,7 @@ def _keep_price(
     debit: Amount | None,
     receive: Amount | None,
     offer: Offer | None,
+    is_plan: bool,
 ) -> str:
     payer, client_id = active_wallet(work, work.urls.wallet(payer.path)), own_client(work)
     if offer is None and payee.bill is not None:
@@ -251,7 +269,8 @@ def _keep_price(
         offer = quote_rules.local_offer(work, payer, receiver, debit, receive)
         add(work, wallet, receiver.payment)
     check_movable(offer.terms)
-    check_funds(work, payer, offer.terms.debit)
+    if not is_plan:
+        check_funds(work, payer, offer.terms.debit)
     return quote_rules.insert(work, payer, client_id, offer, msgspec.json.encode(wish).decode()).id
 
 
@@ -323,7 +342,7 @@ async def ask(visit: OwnerVisit, form: Form) -> Response:
 async def show_price(visit: OwnerVisit) -> Response:
     """GET /account/send/{quote}: the price, or a redirect to its payment."""
     price = await _find_price(visit, visit.segments["quote"])
-    return redirect(payment_path(price.payment_id)) if price.payment_id else _show_price(visit, price)
+    return redirect(payment_path(price.payment_id)) if price.payment_id else await _show_price(visit, price)
 
 
 async def ask_again(visit: OwnerVisit, _: Form) -> Response:
@@ -339,7 +358,7 @@ async def confirm(visit: OwnerVisit, _: Form) -> Response:
         payment_id = await visit.write(partial(confirm_payment, wallet=visit.wallet, quote_id=quote_id))
     except DomainError as error:
         price = await _find_price(visit, quote_id)
-        return _show_price(visit, price, note_error(visit.request, error))
+        return await _show_price(visit, price, note_error(visit.request, error))
     node_of(visit.context).payments.wake()
     return redirect(payment_path(payment_id))
 
@@ -355,7 +374,7 @@ async def _find_price(visit: OwnerVisit, quote_id: str) -> Price:
 
 async def _ask_price(visit: OwnerVisit, wish: Wish) -> Response:
     context, payer = visit.context, visit.wallet
-    problems = _missing(visit, wish)
+    problems = missing_input(visit, wish)
     if problems:
         return await _show_form(visit, wish, problems, FAILED)
     # Requests to other servers count towards the wallet's rate limit.
@@ -368,20 +387,20 @@ async def _ask_price(visit: OwnerVisit, wish: Wish) -> Response:
         asset = payer.asset if wish.fixed == "send" else payee.asset
         wants_all = not wish.amount.strip() and payee.remaining is not None
         value = None if wants_all else typed_amount(visit.language, wish.amount, asset)
-        quote_id = await ask_price(visit, node_of(context).quotes, payer, payee, wish, value)
+        quote_id = await ask_price(visit, node_of(context).quotes, payer, payee, kept(wish, payee), value)
     except Mistyped as error:
         return await _show_form(visit, wish, {"amount": str(error)}, FAILED)
     except DomainError as error:
         noted = note_error(visit.request, error)
         free = await visit.read(partial(wallet_free_balance, wallet=payer))
         if payee and payee.remaining is not None and noted.details.get("reason") == "wallet" and not wish.amount:
-            return _show_lack(visit, wish, payee, free, noted)
-        field, said = _said(visit, noted, wish, payee.asset if payee else payer.asset, free)
+            return await _show_lack(visit, wish, payee, free, noted)
+        field, said = said_at_field(visit, noted, wish, payee.asset if payee else payer.asset, free)
         return await _show_form(visit, wish, {field: said}, noted.status)
     return redirect(f"/account/send/{quote_id}")
 
 
-def _missing(visit: OwnerVisit, wish: Wish) -> Mapping[str, str]:
+def missing_input(visit: OwnerVisit, wish: Wish) -> Mapping[str, str]:
     """The problems of the form that need no look-up."""
     say, found = visit.language.say, {}
     if not visit.wallet.active:
@@ -396,16 +415,30 @@ def _missing(visit: OwnerVisit, wish: Wish) -> Mapping[str, str]:
 async def _show_form(
     visit: OwnerVisit, wish: Wish, problems: Mapping[str, str] | None = None, status: int = 200
 ) -> Response:
-    def unit(work: Work) -> tuple[int, Sequence[KeptWish]]:
-        return wallet_free_balance(work, visit.wallet), paid_before(work, visit.wallet)
+    def unit(work: Work) -> dict[str, Any]:
+        paid, urls = paid_before(work, visit.wallet), work.urls
+        own = {urls.wallet(one.path): one for one in wallets_of(work, visit.owner.id) if one.id != visit.wallet.id}
+        return {
+            "free": wallet_free_balance(work, visit.wallet),
+            "own": [(one.name, visible_url(url), url) for url, one in own.items() if one.active],
+            "before": [(one.called, visible_url(one.address), one.address) for one in paid if one.address not in own],
+        }
 
-    free, before = await visit.read(unit)
-    latest = [(one.called, visible_url(one.address), one.address) for one in before]
-    problems = problems or {}
-    return visit.show("send.html", status, tab=HOME, wish=wish, problems=problems, free=free, before=latest)
+    return visit.show("send.html", status, tab=HOME, wish=wish, problems=problems or {}, **await visit.read(unit))
 
 
-def _show_lack(visit: OwnerVisit, wish: Wish, payee: Payee, free: int, error: DomainError) -> Response:
+async def _others(visit: OwnerVisit, bill: str | None) -> Sequence[Holding]:
+    """The other wallets of the owner that can pay a bill of this server."""
+    if not visit.owner.has_several or visit.context.urls.resource_id("incoming-payments", bill or "") is None:
+        return []
+    try:
+        found = await visit.read(lambda work: payers(work, visit.owner.id, bill or ""))
+    except DomainError:  # it takes no more money
+        return []
+    return [one for one in found if one.wallet.id != visit.wallet.id]
+
+
+async def _show_lack(visit: OwnerVisit, wish: Wish, payee: Payee, free: int, error: DomainError) -> Response:
     """The page of a bill for which the wallet has too little."""
     return visit.show(
         "lack.html",
@@ -413,6 +446,8 @@ def _show_lack(visit: OwnerVisit, wish: Wish, payee: Payee, free: int, error: Do
         tab=HOME,
         wish=wish,
         whole=payee.remaining,
+        bill=payee.bill,
+        others=await _others(visit, payee.bill),
         asset=payee.asset,
         purpose=payee.purpose,
         lack=int(error.details["needed"]) - free,
@@ -422,16 +457,17 @@ def _show_lack(visit: OwnerVisit, wish: Wish, payee: Payee, free: int, error: Do
     )
 
 
-def _show_price(visit: OwnerVisit, price: Price, error: DomainError | None = None) -> Response:
+async def _show_price(visit: OwnerVisit, price: Price, error: DomainError | None = None) -> Response:
     """The price, or why it cannot be paid now."""
     terms, own = price.quote.terms, visit.wallet.asset
     is_over = visit.language.now >= price.quote.expires_at
-    problem = _said(visit, error, price.wish, terms.asset, price.free)[1] if error and not is_over else ""
+    problem = said_at_field(visit, error, price.wish, terms.asset, price.free)[1] if error and not is_over else ""
     net, same = terms.debit - terms.fee, terms.asset == own
     return visit.show(
         "price.html",
         200 if error is None else error.status,
         price=price,
+        others=await _others(visit, terms.receiver) if price.wish.is_bill else [],
         terms=terms,
         problem=problem,
         is_over=is_over,
@@ -455,7 +491,7 @@ def _rate(visit: OwnerVisit, net: int, terms: Terms) -> str:
     return f"1 {own.code} = {figures} {theirs.code}"
 
 
-def _said(visit: OwnerVisit, error: DomainError, wish: Wish, theirs: Asset, free: int) -> tuple[str, str]:
+def said_at_field(visit: OwnerVisit, error: DomainError, wish: Wish, theirs: Asset, free: int) -> tuple[str, str]:
     """The form field of an error, and the message there."""
     own, language, details = visit.wallet.asset, visit.language, error.details
     reason = "remaining" if "remaining" in details else details.get("reason", "")

@@ -21,9 +21,25 @@ from payres.html.passkey_pages import PasskeyPages
 from payres.html.store.second_factors import removal_due_at
 from payres.html.store.sessions import OF_OWNERS
 from payres.html.visits import PAGE, Place, choose_zone
-from payres.people import activity, apps, bills, consent, keys, payments, requests, sending, settings, webhooks
+from payres.people import (
+    activity,
+    apps,
+    bills,
+    consent,
+    keys,
+    notices,
+    orders,
+    own_wallets,
+    payments,
+    requests,
+    security,
+    sending,
+    settings,
+    webhooks,
+)
 from payres.people.activity import Reader, Wanted
-from payres.people.sessions import HOME, OWNER_SIGN_IN, OwnerVisit
+from payres.people.letters import STOP_PATH
+from payres.people.sessions import HOME, OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit
 
 
 async def front_page(request: Request) -> Response:
@@ -68,13 +84,15 @@ async def show_home(visit: OwnerVisit) -> Response:
             "balance": account.balance - account.held,
             "in_progress": under_way,
             "rows": [row for row in rows if row.newest.key not in shown][:MOVEMENTS],
+            "coming": orders.coming_up(work, wallet),
+            "others": [one for one in own_wallets.holdings(work, visit.owner.id) if one.wallet.id != wallet.id],
             "budgets": apps.budgets(work, wallet).apps[:BUDGETS],
             "address": work.urls.wallet(wallet.path),
             "pointer": work.urls.pointer(wallet.path) or work.urls.wallet(wallet.path),
             "removal_due_at": removal_due_at(work, OF_OWNERS, visit.owner.id),
         }
 
-    return visit.show("home.html", tab=HOME, **await visit.read(unit))
+    return visit.show("home.html", tab=HOME, **orders.words_of_orders(visit.language), **await visit.read(unit))
 
 
 FACTOR_PAGES: Final = FactorPages(OWNER_SIGN_IN, "/account/security")
@@ -87,11 +105,28 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/apps": Place(apps.show),
     "/account/apps/ended": Place(apps.show_ended),
     "/account/apps/{grant}": Place(apps.show_one, {"stop": apps.stop}),
+    notices.PATH: Place(
+        notices.show,
+        {
+            "ask": notices.ask,
+            "confirm": notices.confirm,
+            "save": notices.save,
+            "test": notices.send_test,
+            "forget": notices.forget,
+        },
+        fresh={"ask", "confirm", "forget"},
+    ),
     "/account/request": Place(requests.show, {"make": requests.make}),
     "/account/request/{id}": Place(requests.show_one, {"cancel": requests.cancel}),
     "/account/send": Place(sending.show, {"price": sending.ask}),
     "/account/send/{quote}": Place(sending.show_price, {"send": sending.confirm, "again": sending.ask_again}),
     "/account/payments/{payment}": Place(payments.show),
+    "/account/orders": Place(orders.show),
+    "/account/orders/new": Place(orders.show_form, {"look": orders.look_over}),
+    "/account/orders/new/{quote}": Place(orders.show_draft, {"set-up": orders.set_up}, fresh={"set-up"}),
+    "/account/orders/{order}": Place(
+        orders.show_one, {"pause": orders.pause, "resume": orders.resume, "end": orders.end}
+    ),
     "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": keys.revoke}, fresh={"add"}),
     "/settings/webhooks": Place(webhooks.show, {"add": webhooks.add}, fresh={"add"}),
     "/settings/webhooks/{id}": Place(
@@ -105,14 +140,10 @@ PLACES: Final[Mapping[str, Place]] = {
         },
         fresh={"rotate"},
     ),
-    "/settings": Place(
-        settings.show,
-        {
-            "zone": partial(choose_zone, after=f"{settings.TAB}?done=zone"),
-            "sign-out-everywhere": settings.sign_out_everywhere,
-        },
-    ),
+    "/account/security": Place(security.show, {"end": security.end_one, "others": security.end_others}),
+    SETTINGS_TAB: Place(settings.show, {"zone": partial(choose_zone, after=f"{SETTINGS_TAB}?done=zone")}),
     "/settings/password": Place(settings.show_password, {"change": settings.change}, fresh={PAGE, "change"}),
+    "/settings/wallets": Place(own_wallets.show, {"connect": own_wallets.connect}, fresh={"connect"}),
     "/settings/receive": Place(settings.show_receiving),
     **FACTOR_PAGES.places(),
     **PasskeyPages(FACTOR_PAGES).places(),
@@ -126,11 +157,12 @@ def page_routes() -> Sequence[Route]:
     load_templates(
         "account/home.html", "account/activity.html", "account/movement_parts.html", "account/app_parts.html"
     )
-    at = OWNER_SIGN_IN.answer_place
+    at = partial(OWNER_SIGN_IN.answer_place, first=own_wallets.answer_first)
     answers: dict[str, Handler] = {path: partial(at, place=place) for path, place in PLACES.items()}
     answers |= {"/pay/{id}": bills.answer_bill, "/pay/{id}/return/{state:secret}": bills.answer_return}
     answers |= {"/interact/{id}/{nonce:secret}": consent.answer}
     answers |= {f"{RESET_PATH}{{secret:secret}}": OWNER_SIGN_IN.follow_link}
+    answers |= {f"{STOP_PATH}{{token:secret}}": notices.answer_stop}
     found = {path: partial(serve_page, answer=partial(_unless_too_many, answer=one)) for path, one in answers.items()}
     return [
         Route(path, {"GET": handler, "POST": handler}, is_json=False, takes_all=True) for path, handler in found.items()

@@ -22,12 +22,11 @@ from payres.core.protocol.errors import (
 )
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
-from payres.core.store import server
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.html.forms import OWNER, check_sign_in, render_sign_in, typed_url
 from payres.html.html import PAGE_METHODS, language_of, render
-from payres.html.language import Language
+from payres.html.language import Language, marked
 from payres.html.sentences import problem_of
 from payres.html.sign_in import (
     Account,
@@ -41,16 +40,7 @@ from payres.html.sign_in import (
     wrong_password,
 )
 from payres.html.store.passkeys import PasskeyRecord
-from payres.html.store.sessions import (
-    NOWHERE,
-    OF_OWNERS,
-    OwnerRecord,
-    Seen,
-    delete_sessions,
-    extend_session,
-    owner_at,
-    owner_of,
-)
+from payres.html.store.sessions import NOWHERE, OF_OWNERS, OwnerRecord, Seen, extend_session, owner_at, owner_of
 from payres.html.visits import SignIn, Visit, check_typed_twice
 from payres.operator.wallets import store_password
 from payres.people.services import people_of
@@ -102,13 +92,20 @@ def change_password(
     return start_over(work, OF_OWNERS, verified, browser, seen, change)
 
 
-def sign_out_everywhere(work: Work, wallet: WalletRecord) -> None:
-    """Ends every session of the owner, including the current one."""
-    delete_sessions(work, OF_OWNERS, wallet.owner_id)
-    server.record(work, "wallet.sign_out", wallet.path)
-
-
 HOME: Final = "/account"
+SETTINGS_TAB: Final = "/settings"
+SECURITY: Final = "/account/security"
+# The pages under the tab Settings.
+NOTICES: Final = "/account/notices"
+VIEWS: Final[Mapping[str, str]] = {
+    SETTINGS_TAB: marked("Language and time"),
+    SECURITY: marked("Security"),
+    NOTICES: marked("Notices"),
+    "/settings/wallets": marked("Wallets"),
+    "/settings/developer-keys": marked("Keys"),
+    "/settings/receive": marked("Getting paid"),
+    "/settings/webhooks": marked("Webhooks"),
+}
 
 
 class OwnerVisit(Visit, frozen=True):
@@ -117,6 +114,11 @@ class OwnerVisit(Visit, frozen=True):
     owner: OwnerRecord
     wallet: WalletRecord
     language: Language
+
+    @property
+    def csrf(self) -> str:
+        """The token of every form, which names the wallet that the form is of."""
+        return f"{csrf_token(self.session)}.{self.wallet.path}"
 
     @property
     def account(self) -> OwnerRecord:
@@ -134,10 +136,17 @@ class OwnerVisit(Visit, frozen=True):
     ) -> Response:
         """Renders a template below account/; `script` may run there.
 
-        `tab` is the path of its tab; without one the layout is one narrow column. The page refreshes after `refresh`
-        seconds.
+        `tab` is the path of its tab; without one the layout is one narrow column. Under the tab of the settings, links
+        lead from page to page. The page refreshes after `refresh` seconds.
         """
-        common = {"wallet": self.wallet, "name": self.wallet.name, "csrf": csrf_token(self.session), "tab": tab}
+        common = {"wallet": self.wallet, "name": self.wallet.name, "csrf": self.csrf, "tab": tab}
+        common |= {"has_several": self.owner.has_several}
+        places = VIEWS if tab == SETTINGS_TAB else {}
+        if not self.context.settings.smtp_host:
+            places = {path: label for path, label in places.items() if path != NOTICES}
+        common["places"] = [(self.language.say(label), path) for path, label in places.items()]
+        below = f"{self.request.scope['path']}/"
+        common["here"] = max((path for path in places if below.startswith(f"{path}/")), key=len, default="")
         response = render(self.request, f"account/{template}", common | values, status, script=script)
         if refresh is not None:
             response.headers["Refresh"] = str(refresh)
@@ -204,6 +213,7 @@ class OwnerSignIn(SignIn[OwnerVisit]):
             note_error(request, error)
         values = {
             "name": None if isinstance(error, NotFound) or account is None else account.name,
+            "names": account.names if account else (),
             "problems": new_password_problems(language_of(request), error) if error else {},
             "least": MIN_PASSWORD_LENGTH,
             "passkeys": passkeys,

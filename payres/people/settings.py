@@ -1,4 +1,4 @@
-"""The owner's settings: time zone, password, signing out everywhere, links to more pages; and receiving on a site."""
+"""The owner's settings: time zone, password, and receiving on a site."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,16 +12,21 @@ from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import MIN_PASSWORD_LENGTH
 from payres.core.store.wallets import WALLETS
 from payres.html import language
-from payres.html.forms import browser_of, set_signed_in, set_signed_out
+from payres.html.forms import browser_of, set_signed_in
 from payres.html.html import qr_code, redirect
 from payres.html.language import marked
 from payres.html.sentences import problem_of
 from payres.html.visits import Form, check_typed_twice, seen_of
-from payres.people import sessions
-from payres.people.sessions import OWNER_SIGN_IN, OwnerVisit, change_password, new_password_problems
+from payres.people.sessions import (
+    OWNER_SIGN_IN,
+    SECURITY,
+    SETTINGS_TAB,
+    OwnerVisit,
+    change_password,
+    new_password_problems,
+)
 from payres.people.store import activity
 
-TAB: Final = "/settings"
 REGIONS: Final = {
     "Africa": marked("Africa"),
     "America": marked("America"),
@@ -31,32 +36,19 @@ REGIONS: Final = {
     "Europe": marked("Europe"),
     "Pacific": marked("Pacific"),
 }
-DONE: Final = {
-    "password": marked("Your password is changed. Every other browser is signed out."),
-    "zone": marked("Times are shown in this time zone now."),
-}
 
 
 async def show(visit: OwnerVisit) -> Response:
     """GET /settings."""
-    done = DONE.get(visit.request.query_params.get("done", ""))
     clocks = language.clocks(visit.language.now)
     return visit.show(
         "settings.html",
-        tab=TAB,
-        done=done and visit.language.say(done),
+        tab=SETTINGS_TAB,
+        done=visit.request.query_params.get("done"),
         chosen=language.chosen(visit.request),
         regions=[(visit.language.say(label), clocks[region]) for region, label in REGIONS.items()],
         usual=visit.context.settings.time_zone,
     )
-
-
-async def sign_out_everywhere(visit: OwnerVisit, form: Form) -> Response:
-    """Ends every session of the owner."""
-    await visit.write(lambda work: sessions.sign_out_everywhere(work, visit.wallet))
-    response = redirect("/account")
-    set_signed_out(visit.request, response)
-    return response
 
 
 async def show_receiving(visit: OwnerVisit) -> Response:
@@ -65,7 +57,7 @@ async def show_receiving(visit: OwnerVisit) -> Response:
     address = urls.wallet(path)
     label = visit.language.say("QR code of this wallet address")
     qr = qr_code(address, label)
-    return visit.show("receive.html", address=address, pointer=urls.pointer(path), qr=qr)
+    return visit.show("receive.html", tab=SETTINGS_TAB, address=address, pointer=urls.pointer(path), qr=qr)
 
 
 async def show_password(visit: OwnerVisit) -> Response:
@@ -74,7 +66,7 @@ async def show_password(visit: OwnerVisit) -> Response:
 
 
 def _show_password(visit: OwnerVisit, problems: Mapping[str, str], status: int) -> Response:
-    return visit.show("password.html", status, problems=problems, least=MIN_PASSWORD_LENGTH)
+    return visit.show("password.html", status, problems=problems, least=MIN_PASSWORD_LENGTH, names=visit.owner.names)
 
 
 async def change(visit: OwnerVisit, form: Form) -> Response:
@@ -92,7 +84,7 @@ async def change(visit: OwnerVisit, form: Form) -> Response:
         return _show_password(visit, new_password_problems(visit.language, error), 400)
     browser, seen = browser_of(request), seen_of(request)
     signed_in = await visit.write(lambda work: change_password(work, owner, hashed, browser, seen))
-    response = redirect("/settings?done=password")
+    response = redirect(f"{SECURITY}?done=password")
     set_signed_in(request, response, signed_in)
     return response
 
@@ -111,7 +103,7 @@ async def set_limit(visit: OwnerVisit, form: Form) -> Response:
     except language.Mistyped as error:
         return _show_limit(visit, typed, str(error), 400)
     await visit.write(lambda work: WALLETS.update(work, visit.wallet.id, asked_above=above))
-    return redirect("/account/security/codes")
+    return redirect(SECURITY)
 
 
 def _show_limit(visit: OwnerVisit, typed: str, problem: str = "", status: int = 200) -> Response:

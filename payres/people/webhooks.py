@@ -14,11 +14,10 @@ from payres.html.visits import Form
 from payres.operator import webhooks as operations
 from payres.operator.deliveries import ATTEMPTS
 from payres.operator.webhooks import Added, add_of_wallet
-from payres.people.sessions import OwnerVisit
+from payres.people.sessions import SETTINGS_TAB, OwnerVisit
 from payres.webhooks.store.webhooks import WEBHOOKS, WebhookRecord, list_attempts, webhooks_of
 
 PATH: Final = "/settings/webhooks"
-SETTINGS: Final = "/settings"
 NOT_PUBLIC: Final = marked("This needs an address that begins with https:// and that all the internet can reach.")
 TOO_MANY: Final = marked("You have {most} webhooks for this wallet. Remove one first.")
 DONE: Final = {
@@ -101,7 +100,7 @@ def _done(visit: OwnerVisit) -> str | None:
 async def _show(visit: OwnerVisit, problem: str = "", url: str = "", status: int = 200) -> Response:
     found = await visit.read(lambda work: webhooks_of(work, visit.wallet.id))
     values: dict[str, Any] = {"webhooks": found, "problem": problem, "given": url, "most": MAX_WEBHOOKS_OF_WALLET}
-    return visit.show("webhooks.html", status, tab=SETTINGS, done=_done(visit), **values)
+    return visit.show("webhooks.html", status, tab=SETTINGS_TAB, done=_done(visit), **values)
 
 
 async def _show_one(visit: OwnerVisit, webhook_id: str, secret: str | None = None) -> Response:
@@ -112,5 +111,5 @@ async def _show_one(visit: OwnerVisit, webhook_id: str, secret: str | None = Non
 
     values = await visit.read(unit)
     return visit.show(
-        "webhook.html", tab=SETTINGS, path=f"{PATH}/{webhook_id}", secret=secret, done=_done(visit), **values
+        "webhook.html", tab=SETTINGS_TAB, path=f"{PATH}/{webhook_id}", secret=secret, done=_done(visit), **values
     )

@@ -12,8 +12,8 @@ from payres.core.protocol.clock import DAY
 from payres.core.store.work import Work
 from payres.html.language import CODES, Language
 from payres.html.second_factors import STEP, code_at
-from payres.operator import keys
-from payres.operator.wallets import require_wallet
+from payres.operator import keys, wallets
+from payres.operator.wallets import create_wallet, require_wallet
 from payres.people import requests
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.screens import AXE, check
@@ -38,6 +38,7 @@ FOR_OWNERS = (
     ),
     "/account/send?bill={big}",
     *("/account/apps", "/account/apps/{app}", "/account/apps/{looks}", "/account/apps/ended"),
+    "/account/security",
     *("/settings", "/settings/password", "/settings/receive", "/settings/developer-keys"),
 )
 
@@ -122,6 +123,61 @@ async def test_every_page_of_owners_fits_and_can_be_read(
     await page.context.add_init_script(path=AXE)
     for path in FOR_OWNERS:
         await check(page, server.base_url + path.format(**seeded))
+
+
+@pytest.fixture(scope="module")
+def several(server: Instance, seeded: dict[str, str]) -> dict[str, str]:
+    """Bills for an owner of wallets with long names, much money and none."""
+    server.create_wallet("dina", name="Dina", deposit="235.12", password=PASSWORD)
+    server.create_wallet("dinas-friend", name="Friend", password=PASSWORD)
+
+    def unit(work: Work) -> None:
+        for path, name, deposit in (
+            ("household", "Household", "1204.80"),
+            ("pottery", "W" * 60, "50000000000.00"),
+            ("empty", "Empty", ""),
+        ):
+            create_wallet(work, path, "USD", 2, name, None, "dina")
+            if deposit:
+                wallets.deposit(work, path, deposit)
+        wallets.deactivate(work, "empty")
+
+    server.write(unit)
+    client, carol = server.client, server.wallet("carol")
+    return {
+        name: client.create_incoming_payment(carol, usd(value))["id"]
+        for name, value in (("small", 1250), ("much", 99900))
+    }
+
+
+@pytest.mark.parametrize("language", CODES)
+async def test_pages_of_several_wallets_fit_and_a_stale_tab_is_told(
+    server: Instance, several: dict[str, str], open_page: OpenPage, language: str
+) -> None:
+    page = await open_page(java_script_enabled=True)
+    await sign_in(page, server, "dina")
+    await page.context.set_extra_http_headers({"Accept-Language": language})
+    await page.context.add_init_script(path=AXE)
+    for path in (
+        *("/account", "/settings", "/settings/wallets", "/settings/password", "/account/send"),
+        f"/account/send?bill={several['small']}",
+        f"/account/send?bill={several['much']}",
+        f"/pay/{last_segment(several['small'])}",
+    ):
+        await check(page, server.base_url + path)
+    await page.goto(f"{server.base_url}/account/send")
+    other = await page.context.new_page()
+    await other.goto(f"{server.base_url}/account")
+    await other.locator("button[value=household]").click()
+    await expect(other.locator(".who")).to_have_text("Household")
+    await page.locator("#to").fill("carol")
+    await page.locator("#amount").fill("1.00")
+    await page.locator("#amount").press("Enter")
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("Dina")
+    await check(page)
+    await page.locator("button[value=dina]").click()
+    await expect(page).to_have_url(f"{server.base_url}/account/send")
+    await expect(page.locator(".who")).to_have_text("Dina")
 
 
 async def test_request_is_made_shown_and_cancelled_by_keyboard_and_without_scripts(

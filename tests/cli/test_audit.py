@@ -60,7 +60,7 @@ OTHERS = {
         "payres man",
         "payres restore",
     ),
-    *("payres webhook test", "payres status", "payres doctor", "payres search"),
+    *("payres webhook test", "payres mail test", "payres status", "payres doctor", "payres search"),
     *("payres pay", "payres request", "payres sign", "payres verify"),
     *(f"payres export {what}" for what in ("payments", "ledger", "statement")),
     *(

@@ -41,7 +41,19 @@ def test_create_prints_one_json_object(as_json: AsJson) -> None:
         "reserved": "0.00",
         "state": "active",
         "canSignIn": False,
+        "otherWallets": [],
     }
+
+
+def test_another_wallet_of_an_owner_has_the_same_password(payres: Command, as_json: AsJson, database: Path) -> None:
+    payres(*CREATE, "--password", "correct horse")
+    another = ("wallet", "create", "household", "--asset", "EUR", "--scale", "2", "--owner")
+    refused = payres(*another, "http://127.0.0.1:8080/alice", "--password", "another one")
+    assert (refused.exit_code, "leave out --owner, or --password" in refused.stderr) == (2, True)
+    assert payres(*another, "nobody").exit_code == 1
+    made = as_json(*another, "http://127.0.0.1:8080/alice")
+    assert (made["canSignIn"], made["otherWallets"]) == (True, ["alice"])
+    assert "Other wallets of its owner  household" in payres("wallet", "show", "alice").stdout
 
 
 @pytest.mark.parametrize("wrong", [("alice!", "USD", "2"), ("alice", "usd", "2")])

@@ -16,7 +16,7 @@ from payres.interledger import outbound, remote_payments, unanswered
 from payres.interledger.remote_payments import Backoff
 from payres.interledger.sending.connection import Timing
 from payres.operator import services
-from payres.people import checkout_worker
+from payres.people import checkout_worker, order_worker
 from payres.webhooks import deliveries
 
 LIFETIME = 3 * SECOND
@@ -66,6 +66,7 @@ def serve_by(file: Path) -> None:
         patch.object(unanswered, "TICK_SECONDS", TICK_SECONDS),
         patch.object(unanswered, "seconds_until", clock.seconds_until),
         patch.object(checkout_worker, "POLL_SECONDS", TICK_SECONDS),
+        patch.object(order_worker, "POLL_SECONDS", TICK_SECONDS),
     ):
         serve()
 

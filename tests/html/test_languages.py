@@ -7,10 +7,14 @@ from html import unescape
 import httpx2
 import pytest
 
+from payres.core.protocol.clock import DAY
 from payres.html.language import CODES, TRANSLATED, LanguageCode, sentences
+from payres.operator.store.standing_orders import ORDERS
+from payres.operator.wallets import require_wallet
 from payres.people.serving import PLACES
 from tests.helpers import TIMEOUT, last_segment, sign_in_token, usd
 from tests.instance import Instance, run_instance
+from tests.works import standing_order
 
 PASSWORD = "correct horse"
 LEAST = 12  # characters of a sentence that no name or amount would be
@@ -33,7 +37,10 @@ def names(server: Instance) -> dict[str, str]:
     payment = client.pay(carol, sent["id"])
     grants = server.read(lambda tx: tx.execute('SELECT id FROM "grant" WHERE wallet_address_id NOT NULL').fetchall())
     found = {"bill": last_segment(bill["id"]), "paid": last_segment(paid["id"]), "payment": last_segment(payment["id"])}
-    return found | {"grant": grants[-1][0]}
+    due_at, bob = server.clock.now() + DAY, server.wallet("bob")
+    order = server.read(lambda tx: standing_order(require_wallet(tx, "carol").id, bob, fixed="receive", next_at=due_at))
+    server.write(lambda tx: ORDERS.insert(tx, order))
+    return found | {"grant": grants[-1][0], "order": order.id}
 
 
 @pytest.fixture
@@ -63,7 +70,12 @@ def test_every_page_is_in_the_language_of_its_reader(
     server: Instance, names: dict[str, str], browser: httpx2.Client, code: LanguageCode
 ) -> None:
     of_places = [path for path in PLACES if "{" not in path]
-    of_things = ["/account/payments/{payment}", "/account/payments/{paid}", "/account/apps/{grant}"]
+    of_things = [
+        "/account/payments/{payment}",
+        "/account/payments/{paid}",
+        "/account/apps/{grant}",
+        "/account/orders/{order}",
+    ]
     for path in (*of_places, *of_things, *FOR_EVERYONE):
         page = browser.get(path.format(**names), headers={"Accept-Language": f"{code}-XX,{code};q=0.9,fr;q=0.8"})
         assert page.status_code < 500, path

@@ -14,9 +14,10 @@ from payres.core.store.copies import examine
 from payres.core.store.migrations import FIRST, UnusableDatabase, is_outdated, version_of
 from payres.operator.backups import BackupError, make_backup, restore_backup, stamp
 from payres.operator.store.invariants import LEDGER_INVARIANTS
+from payres.operator.store.standing_orders import ORDERS, RUNS, RunRecord
 from payres.operator.wallets import create_wallet, deposit
 from tests.versions import NEWEST, make_newest
-from tests.works import work_at
+from tests.works import standing_order, work_at
 
 NOW = 1_767_225_600 * SECOND  # 2026-01-01T00:00:00Z
 
@@ -183,6 +184,25 @@ def test_restore_puts_the_backup_in_place_and_keeps_what_was_there(
     assert database.stat().st_mode & 0o777 == 0o600
     assert backup.read_bytes() == before
     assert names(tmp_path) == {"payres.db", "payres.db.lock", "backup.db", kept.name}
+
+
+def test_restore_pays_no_date_of_a_standing_order_that_the_backup_lacks(database: Path, tmp_path: Path) -> None:
+    """What was paid of them after the backup may have left for another server."""
+    with closing(connect_writer(str(database))) as connection:
+        for name, state, next_at in (("waits", "active", NOW + 1), ("last", "active", None), ("over", "ended", None)):
+            ended_at = NOW if state == "ended" else None
+            order = standing_order(
+                1, "https://b.example/bob", id=name, state=state, next_window=1, next_at=next_at, ended_at=ended_at
+            )
+            ORDERS.insert(connection, order)
+            if state == "active":
+                RUNS.insert(connection, RunRecord(name, 0, NOW, "waiting", retry_at=NOW))
+    restore_backup(make_backup(database, tmp_path / "backup.db", False, NOW).path, database, NOW + SECOND)
+    states = "SELECT id, state, not_before FROM standing_order ORDER BY id"
+    found = examine(database, lambda tx: tx.execute(states).fetchall())
+    assert found == [("last", "ended", NOW + SECOND), ("over", "ended", 0), ("waits", "active", NOW + SECOND)]
+    runs = "SELECT DISTINCT state, problem, retry_at FROM standing_order_run"
+    assert examine(database, lambda tx: tx.execute(runs).fetchall()) == [("missed", "restored", None)]
 
 
 def test_restore_where_there_is_nothing(backup: Path, tmp_path: Path) -> None:

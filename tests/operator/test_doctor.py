@@ -15,6 +15,8 @@ from payres.core.store import server
 from payres.core.store.connections import connect_writer
 from payres.core.store.database import Database
 from payres.core.store.work import Environment, Work
+from payres.html.store import mail
+from payres.html.store.mail import AddressRecord
 from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
 from payres.operator import assets, doctor, wallets, webhooks
 from payres.operator.doctor import Diagnosis, examine
@@ -48,7 +50,21 @@ def broken(work: Work, *base_url: str, **settings: Any) -> set[str]:
 
 def test_nothing_is_wrong_with_a_new_database(work: Work) -> None:
     assert broken(work) == set()
-    assert found(work).keys() == {"permissions", "disk", "write-ahead log", "backup", "ledger", "base URL"}
+    assert found(work).keys() == {"permissions", "disk", "write-ahead log", "backup", "ledger", "base URL", "mail"}
+
+
+def test_mail_that_waits_with_an_error_is_a_problem(work: Work) -> None:
+    wallets.create_wallet(work, "alice", "USD", 2, None, None)
+    address, on = AddressRecord(1, "alice@mail.example", 1, "en", "UTC"), {"smtp_host": "mail.example"}
+    assert "it is off" in found(work)["mail"].seen
+    assert found(work, **on)["mail"].seen == "0 waiting"
+    mail.insert_mail(work, address, "password", {}, "a")
+    mail.insert_mail(work, address, "password", {}, "b", NOW + DAY)
+    assert (found(work, **on)["mail"].seen, "mail" in broken(work, **on)) == ("1 waiting", False)
+    sent = {"attempts": 1, "last_error": "535 wrong password"}
+    mail.change_mail(work, mail.MAILS.list(work, "WHERE key = 'a'")[0].id, send_at=NOW + 60, **sent)
+    assert found(work, **on)["mail"].seen == "1 waiting; the last attempt failed: 535 wrong password"
+    assert "mail" in broken(work, **on)
 
 
 def take_liquidity(work: Work) -> None:

@@ -21,10 +21,11 @@ from payres.core.store.work import Work
 from payres.html.passkeys import remove_passkey
 from payres.html.sign_in import Browser, follow_link, open_session
 from payres.html.store.passkeys import PASSKEYS, PasskeyRecord
-from payres.html.store.sessions import OF_OWNERS, owner_of
+from payres.html.store.sessions import OF_OWNERS, owner_at, owner_of
 from payres.operator import api_keys, ended_rights, grants, keys, operators, peers, wallets, webhooks
 from payres.operator.backups import BackupError, Comparison, make_backup, restore_backup
 from payres.operator.store.operators import OF_OPERATORS
+from payres.people.own_wallets import join
 from tests.helpers import new_jwk
 from tests.versions import make_newest
 from tests.works import NOW, InSteps, add_usd_peer, issued_grant, work_at
@@ -77,7 +78,8 @@ class Books:
             wallet = wallets.create_wallet(work, name, "USD", 2, None, f"first of {name}")
             open_session(work, OF_OWNERS, owner_of(work, wallet.id), Browser())
             keys.add_key(work, name, new_jwk("key-1"))
-            PASSKEYS.insert(work, passkey_of(wallet.owner_id))
+            if name == "alice":
+                PASSKEYS.insert(work, passkey_of(wallet.owner_id))
             api_keys.create_api_key(work, name, ["wallets:read"], None)
             webhooks.add(work, f"https://{name}.example")
             secret = operators.make_link(work, name).url.rpartition("/")[2]
@@ -284,8 +286,35 @@ def test_operator_who_was_removed_or_limited_is_so_again(
 
 
 def test_passkey_that_may_have_been_copied_is_suspect_again(books: Books, backup: Path) -> None:
-    [passkey, _] = books.write(lambda work: PASSKEYS.list(work, "ORDER BY id"))
+    [passkey] = books.write(lambda work: PASSKEYS.list(work, "ORDER BY id"))
     books.write(lambda work: PASSKEYS.update(work, passkey.id, suspect_at=NOW))
     [found] = restore(books, backup, carry_over=True).ended
     assert (found.kind, found.name, found.about) == ("passkey", passkey.id, "of alice")
     assert books.write(lambda work: PASSKEYS.by_id(work, passkey.id)).suspect_at == NOW
+
+
+def test_password_of_an_owner_with_several_wallets_is_listed_and_ended_once(books: Books, tmp_path: Path) -> None:
+    books.write(lambda work: wallets.create_wallet(work, "a-second", "USD", 2, None, None, "alice"))
+    backup = make_backup(books.path, tmp_path / "backup.db", False, NOW).path
+    books.write(lambda work: wallets.store_password(work, "alice", "second of alice"))
+    books.write(lambda work: wallets.store_password(work, "a-second", "newest of a-second"))
+    found = restore(books, backup, carry_over=True)
+    assert [(one.kind, one.name) for one in found.ended] == [("password", "a-second")]
+    passwords = "SELECT password_hash FROM owner o JOIN wallet_address w ON w.owner_id = o.id ORDER BY w.path"
+    assert books.rows(passwords) == [("newest of a-second",), ("newest of a-second",), ("first of bob",)]
+
+
+def test_password_that_ended_with_its_owner_is_not_valid_again(books: Books, backup: Path) -> None:
+    """Bob's wallet was connected to Alice's, who changed the password then: the restored owners are two again."""
+
+    def unit(work: Work) -> None:
+        alice, bob = owner_at(work, "alice"), owner_at(work, "bob")
+        assert alice is not None
+        assert bob is not None
+        join(work, alice, "bob", bob)
+        wallets.store_password(work, "alice", "second of alice")
+
+    books.write(unit)
+    found = restore(books, backup, carry_over=True)
+    assert [(one.kind, one.name) for one in found.ended] == [("password", "alice"), ("password", "bob")]
+    assert books.rows("SELECT DISTINCT password_hash FROM owner") == [("second of alice",)]

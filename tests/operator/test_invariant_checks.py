@@ -16,7 +16,8 @@ from payres.core.store.work import Transaction, Work
 from payres.operator import assets, invariant_checks, movements, wallets
 from payres.operator.refunds import WantedRefund
 from payres.operator.store.invariants import LEDGER_INVARIANTS
-from tests.works import NOW, refund, sending_payment, work_at
+from payres.operator.store.standing_orders import ORDERS, RUNS, RunRecord
+from tests.works import NOW, refund, sending_payment, standing_order, work_at
 
 MAX_DECIMAL = "92233720368547758.07"
 
@@ -62,6 +63,9 @@ def keep_books(tx: Work) -> None:
     _start(tx, alice, "3-sending", "EUR", "2-euros")
     refund(tx, WantedRefund("1-open", "returned", "0.40"))
     movements.undo(tx, wallets.deposit(tx, "carol", "0.50").id)
+    order = standing_order(alice.id, "http://127.0.0.1:8080/bob", id="monthly", value=110, most=110, next_window=1)
+    ORDERS.insert(tx, order)
+    RUNS.insert(tx, RunRecord(order.id, 0, NOW, "paid", "1-completed"))
 
 
 def _start(
@@ -188,6 +192,16 @@ CROSSED = """
         ("movements", "(deposit) is no movement", "DELETE FROM movement"),
         ("movements", "transfer 1 (deposit)", "UPDATE movement SET account_id = 2 WHERE transfer_id = 1"),
         ("undone", "is not the opposite", f"UPDATE movement SET undoes = {FIRST} WHERE undoes IS NOT NULL"),
+        ("standing_orders", "date 0 of standing order monthly was paid", "UPDATE standing_order SET value = 109"),
+        ("standing_orders", "date 0 of standing order monthly was paid", "UPDATE standing_order SET most = 109"),
+        ("standing_orders", "was paid otherwise", "UPDATE standing_order SET wallet_address_id = 2"),
+        ("standing_orders", "was paid otherwise", "UPDATE standing_order_run SET outgoing_payment_id = 'lost'"),
+        ("windows", "which is active, is paid before its time", "UPDATE standing_order SET next_window = 0"),
+        (
+            "windows",
+            "which is paused, is waiting before its time",
+            "UPDATE standing_order_run SET state = 'waiting'; UPDATE standing_order SET state = 'paused'",
+        ),
         ("delivered", "1-completed", "UPDATE outgoing_payment SET delivered = 99 WHERE id = '1-completed'"),
         (
             "ended",

@@ -21,12 +21,14 @@ from payres.core.store.work import Work
 from payres.operator import keys, peers, wallets, webhooks
 from payres.operator.api import all_operations
 from payres.operator.declarations import Operation
+from payres.operator.store.standing_orders import ORDERS
 from payres.webhooks.store.webhooks import DELIVERIES, DeliveryRecord
 from tests.helpers import TIMEOUT, Json, usd
 from tests.instance import Instance
 from tests.operator.api.conftest import Program
 from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
 from tests.webhooks.conftest import Sample
+from tests.works import standing_order
 
 Given = dict[str, Any]
 OPERATIONS: Final = {one.id: one for one in all_operations()}
@@ -107,6 +109,17 @@ class New:
         self.made.append(made["id"])
         return self.made[-1]
 
+    def order(self) -> str:
+        path, bob = self.wallet(), self.instance.wallet("bob")
+
+        def unit(work: Work) -> str:
+            order = standing_order(wallets.require_wallet(work, path).id, bob, state="paused")
+            ORDERS.insert(work, order)
+            return order.id
+
+        self.made.append(self.instance.write(unit))
+        return self.made[-1]
+
     def grant(self) -> str:
         wallet = self.instance.wallet(self.wallet())
         self.instance.client.obtain_grant({"type": "incoming-payment", "actions": ["read"], "identifier": wallet})
@@ -152,6 +165,11 @@ CASES: Final = (
         lambda new: {"path": new.unused(), "asset_code": "USD", "asset_scale": 2},
         "wallet.create",
     ),
+    Case(
+        "wallets.open_wallet",
+        lambda new: {"path": new.unused(), "asset_code": "USD", "asset_scale": 2, "owner": new.wallet()},
+        "wallet.create",
+    ),
     Case("wallets.rename", lambda new: {"wallet": new.wallet(), "public_name": "Ann"}, "wallet.rename"),
     Case("wallets.show_wallet", lambda new: {"wallet": new.wallet()}),
     Case("wallets.deposit", lambda new: _moved(new, "5.00"), "wallet.deposit"),
@@ -164,6 +182,8 @@ CASES: Final = (
     Case("keys.list_keys", lambda new: {"wallet": new.keyed()["wallet"]}),
     Case("keys.revoke_key", lambda new: new.keyed(), "key.revoke"),
     Case("search.search", lambda new: {"q": new.wallet()}),
+    Case("orders.list_orders", lambda new: {"state": "paused"}),
+    Case("orders.show_order", lambda new: {"id": new.order()}),
     Case("grants.list_grants", lambda new: {"state": "denied"}),
     Case("grants.show_grant", lambda new: {"id": new.grant()}),
     Case("grants.decide", lambda new: {"id": new.asked(), "approve": False, "reason": "She told me so"}, "grant.deny"),

@@ -105,3 +105,31 @@ def test_wrong_passwords_count_since_the_wallet_was_unlocked_or_got_a_password(t
     assert sessions.owner_of(tx, wallet.id).unlocked_at == NOW
     wallets.store_password(work_at(tx, NOW + 5), "alice", hash_password("new words"))
     assert sessions.owner_of(tx, wallet.id).unlocked_at == NOW + 5
+
+
+def test_owner_of_a_wallet_gets_another(tx: Work) -> None:
+    first = open_wallet(tx, password="correct horse")
+    second = wallets.open_wallet(tx, "household", "EUR", 2, "Household", owner="alice")
+    third = open_wallet(tx, "pottery", owner="household")
+    assert {one.owner_id for one in (first, second, third)} == {first.owner_id}
+    shown = [wallets.wallet(tx, one) for one in (first, second, third)]
+    assert [one.other_wallets for one in shown] == [
+        ["household", "pottery"],
+        ["alice", "pottery"],
+        ["alice", "household"],
+    ]
+    assert {one.can_sign_in for one in shown} == {True}
+    wallets.store_password(tx, "pottery", hash_password("battery staple"))
+    owner = sessions.owner_at(tx, "alice")
+    assert owner == sessions.owner_of(tx, first.id)
+    assert verify_password(owner, "battery staple")
+    details = tx.execute("SELECT details FROM audit WHERE object = 'pottery' AND action = 'wallet.create'").fetchone()
+    assert '"ownerOf":"household"' in str(details[0]).replace(" ", "")
+
+
+@pytest.mark.parametrize(("owner", "status"), [("nobody", 404), ("", 400), ("a b", 400), ("https://elsewhere/x", 404)])
+def test_another_wallet_of_nobody_is_not_opened(tx: Work, owner: str, status: int) -> None:
+    with pytest.raises(DomainError) as refusal:
+        open_wallet(tx, "household", owner=owner)
+    assert refusal.value.status in {400, status}
+    assert wallets.list_wallets(tx) == []

@@ -46,8 +46,8 @@ class OwnersBrowser:
 
     @property
     def csrf(self) -> str:
-        """The token of every form of this session."""
-        return csrf_token(self.http.cookies["payres_session"])
+        """The token of every form of this session while it shows the wallet."""
+        return f"{csrf_token(self.http.cookies['payres_session'])}.{self.path}"
 
     def words(self, path: str, status: int = 200, **params: Any) -> str:
         """The words of a page, as they are read."""

@@ -37,11 +37,12 @@ ASKS_NOT: Final = {
     ("/account/apps/{grant}", "stop"),
     ("/account/request", "make"),
     ("/account/request/{id}", "cancel"),
+    ("/account/security", "end"),
+    ("/account/security", "others"),
     ("/account/security/codes", "keep"),
     ("/account/send", "price"),
     ("/account/send/{quote}", "again"),
     ("/account/send/{quote}", "send"),
-    ("/settings", "sign-out-everywhere"),
     ("/settings", "zone"),
     ("/settings/developer-keys", "revoke"),
     *(("/settings/webhooks/{id}", choice) for choice in ("test", "pause", "resume", "remove")),
@@ -146,5 +147,5 @@ def test_passwords_are_not_carried_along(payres: Instance) -> None:
         assert "horse" not in page.text
         answer = approve(owner, page, app.next_code())
         assert (answer.status_code, answer.headers["location"]) == (303, "/settings/password")
-        assert owner.send("/settings/password", "change", sent).headers["location"] == "/settings?done=password"
+        assert owner.send("/settings/password", "change", sent).headers["location"] == "/account/security?done=password"
         assert not is_asked(owner.http.get("/settings/password")), "the factor still counts in the new session"

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -131,13 +131,16 @@ RatesAge = Annotated[int, msgspec.Meta(ge=10, le=86400)]
 RateLimit = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
+SmtpSecurity = Literal["starttls", "tls", "none"]
 WANTED = {
     bool: "it must be true or false",
     str: "it must be text, in quotes",
     NonEmpty: "it must be text, and not empty",
     LogFormat: "it must be text or json",
     LogLevel: "it must be info or debug",
+    SmtpSecurity: "it must be starttls, tls or none",
 }
+EMAIL = re.compile(r"(?=.{1,254}$)[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[a-z0-9-]+(?:\.[a-z0-9-]+)*", re.ASCII | re.IGNORECASE)
 HOST_NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")
 # Of the 1023 characters of an ILP address (Interledger RFC 15): payments' addresses begin with it, and are longer.
 MAX_ILP_ADDRESS_LENGTH = 800
@@ -189,6 +192,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     terms_url: str = ""
     privacy_url: str = ""
     security_contact: str = ""
+    smtp_host: str = ""
+    smtp_port: Port = 587
+    smtp_security: SmtpSecurity = "starttls"
+    smtp_user: str = ""
+    smtp_password_file: str = ""
+    mail_from: str = ""
 
 
 class LoadedSettings(Settings, frozen=True, kw_only=True):
@@ -222,6 +231,8 @@ def load_settings(
         origins["base_url"] = "host and port"
     if values.get("backup_every") and not values.get("backup_directory"):
         raise SettingsError("backup_every is set, so backup_directory must name the folder for the backups")
+    if values.get("smtp_host") and not values.get("mail_from"):
+        raise SettingsError("smtp_host is set, so mail_from must be the address that notices come from")
     return LoadedSettings(**values, origins=tuple(origins.items()))
 
 
@@ -357,14 +368,8 @@ def _time_zone(name: str) -> str:
         raise ValueError("is not a time zone that this machine knows, such as Europe/Berlin") from error
 
 
-def _rates_url(url: str) -> str:
-    if url and ("#" in url or not is_http_url(url)):
-        raise ValueError("must be an http or https URL, or empty for no rates service")
-    return url
-
-
-def _link(url: str) -> str:
-    if url and not is_http_url(url):
+def _link(url: str, *, may_have_fragment: bool = True) -> str:
+    if url and not (is_http_url(url) and (may_have_fragment or "#" not in url)):
         raise ValueError("must be an http or https URL, or empty")
     return url
 
@@ -375,13 +380,13 @@ def _name(text: str) -> str:
     return text.strip()
 
 
-def _contact(text: str) -> str:
-    if not text or is_http_url(text):
+def _contact(text: str, *, is_sender: bool = False) -> str:
+    if not text or (is_http_url(text) and not is_sender):
         return text
     address = text.removeprefix("mailto:")
-    if not re.fullmatch(r"[^\s@<>]+@[^\s@<>]+", address):
-        raise ValueError("must be an e-mail address or an https URL")
-    return f"mailto:{address}"
+    if not EMAIL.fullmatch(address):
+        raise ValueError("must be an e-mail address" + ("" if is_sender else " or an https URL"))
+    return address if is_sender else f"mailto:{address}"
 
 
 # Checks beyond the types of settings; each raises ValueError with the text after the name and the value.
@@ -392,7 +397,7 @@ _CHECKS: Mapping[str, Callable[[str], str]] = {
     "time_zone": _time_zone,
     "trusted_proxies": _hosts,
     "admin_hosts": partial(_hosts, may_be_names=True),
-    "rates_url": _rates_url,
+    "rates_url": partial(_link, may_have_fragment=False),
     "name": _name,
     "logo": check_logo,
     "accent": check_accent,
@@ -401,4 +406,5 @@ _CHECKS: Mapping[str, Callable[[str], str]] = {
     "terms_url": _link,
     "privacy_url": _link,
     "security_contact": _contact,
+    "mail_from": partial(_contact, is_sender=True),
 }

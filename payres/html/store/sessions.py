@@ -4,25 +4,30 @@ The accounts are of two kinds. A row has one column set, that of its kind, so a 
 other.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, lasts
 from payres.core.protocol.limits import KNOWN_BROWSER_DAYS, MAX_KNOWN_BROWSERS
+from payres.core.protocol.visible import visible_name
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table, insert_row, number
+from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Transaction
 
 BROWSER_LIFETIME: Final = KNOWN_BROWSER_DAYS * DAY
 TRUSTED_LIFETIME: Final = 30 * DAY  # for which a browser is not asked for the second factor
-SIGN_INS_KEPT: Final = 20
+SIGN_INS_KEPT: Final = 20  # of an account, as many that failed
 SESSIONS = Rule("session", "expires_at", "id_hash")
 BROWSERS = Rule("known_browser", "expires_at", "id_hash")
+SIGN_INS = Rule("sign_in", "at", "id", after=90 * DAY)  # addresses say where somebody was
 
 
 class OwnerRecord(msgspec.Struct, frozen=True):
-    """The owner of a wallet: the first of several, unless another was asked for. `name` is the path of the first.
+    """The owner of a wallet: the first of several, unless another was asked for. `name` is the path of the first;
+    `called` has a line for each wallet, its public name or else its path.
 
     Wrong passwords before unlocked_at no longer count.
     """
@@ -32,6 +37,16 @@ class OwnerRecord(msgspec.Struct, frozen=True):
     wallet_id: int
     password_hash: str | None
     unlocked_at: int | None = None
+    called: str = ""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """What the wallets are called, made safe to show."""
+        return [visible_name(one, None) or self.name for one in self.called.split("\n")]
+
+    @property
+    def has_several(self) -> bool:
+        return "\n" in self.called
 
     @property
     def actor(self) -> str:
@@ -60,6 +75,29 @@ class Seen(NamedTuple):
 NOWHERE: Final = Seen()  # what nobody has looked at, such as a command
 
 
+class OpenSession(msgspec.Struct, frozen=True):
+    """A session as whoever opened it knows it: when and with which browser, and where from."""
+
+    id_hash: bytes
+    created_at: int
+    expires_at: int
+    browser: str | None
+    address: str | None
+
+
+class SignInRecord(msgspec.Struct, frozen=True):
+    """A sign-in, or one that failed: with what, from which address and browser."""
+
+    at: int
+    way: str
+    address: str | None
+    browser: str | None
+
+    @property
+    def failed(self) -> bool:
+        return self.way.startswith("wrong ")
+
+
 class Kind(NamedTuple):
     """A kind of account with a password: what sentences call it, where the accounts are, the column that names one, for
     how long a session lasts (without being used, and in use) and a link, and the command that makes a link."""
@@ -79,7 +117,11 @@ OWNERS = Table(
     prefix="o.",
     name="(SELECT path FROM wallet_address WHERE owner_id = o.id ORDER BY id LIMIT 1)",
     wallet_id="w.id",
+    called="(SELECT group_concat(coalesce(nullif(public_name, ''), path), char(10)) FROM"
+    " (SELECT public_name, path FROM wallet_address WHERE owner_id = o.id ORDER BY id))",
 )
+OPEN_SESSIONS = Table(OpenSession, "session")
+LAST_SIGN_INS = Table(SignInRecord, "sign_in")
 OF_OWNERS: Final = Kind("wallet", OWNERS, "owner_id", 15 * MINUTE, 12 * HOUR, HOUR, "payres wallet reset-link")
 
 
@@ -93,6 +135,11 @@ def owner_of(tx: Transaction, wallet_id: int) -> OwnerRecord:
     owner = OWNERS.find(tx, "WHERE w.id = ?", wallet_id)
     assert owner is not None, "every wallet has an owner"
     return owner
+
+
+def wallets_of(tx: Transaction, owner_id: int) -> Sequence[WalletRecord]:
+    """The wallets of an owner, oldest first."""
+    return WALLETS.list(tx, "WHERE w.owner_id = ? ORDER BY w.id", owner_id)
 
 
 def account_at(tx: Transaction, kind: Kind, account_id: int, wallet_id: int | None) -> Any:
@@ -133,6 +180,13 @@ def extend_session(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> Non
     tx.execute(extended, (now + kind.lifetime, id_hash))
 
 
+def look_at(tx: Transaction, id_hash: bytes, wallet_id: int) -> None:
+    """Makes the owner of a session look at another wallet."""
+    tx.execute(
+        "UPDATE session SET wallet_address_id = ? WHERE id_hash = ? AND owner_id IS NOT NULL", (wallet_id, id_hash)
+    )
+
+
 def verify_session(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> None:
     """Notes that a second factor was given in a session."""
     tx.execute(f"UPDATE session SET verified_at = ? WHERE id_hash = ? AND {kind.column} IS NOT NULL", (now, id_hash))
@@ -145,6 +199,19 @@ def delete_session(tx: Transaction, kind: Kind, id_hash: bytes) -> None:
 def delete_sessions(tx: Transaction, kind: Kind, account_id: int) -> None:
     """Signs an account out everywhere."""
     tx.execute(f"DELETE FROM session WHERE {kind.column} = ?", (account_id,))
+
+
+def open_sessions(tx: Transaction, kind: Kind, account_id: int, now: int) -> Sequence[OpenSession]:
+    """The sessions of an account that have not ended, the newest first."""
+    found = OPEN_SESSIONS.list(tx, f"WHERE {kind.column} = ?", account_id)
+    lasting = [one for one in found if lasts(one.expires_at, now, kind.lifetime)]
+    return sorted(lasting, key=lambda one: one.created_at, reverse=True)
+
+
+def last_sign_ins(tx: Transaction, kind: Kind, account_id: int, now: int) -> Sequence[SignInRecord]:
+    """The last sign-ins of an account, also those that failed, the newest first."""
+    found = LAST_SIGN_INS.list(tx, f"WHERE {kind.column} = ? ORDER BY id DESC", account_id)
+    return [one for one in found if one.at > now - SIGN_INS.after]
 
 
 def count_sessions(tx: Transaction, kind: Kind, account_id: int, now: int) -> int:
@@ -205,9 +272,28 @@ def end_all(tx: Transaction) -> None:
 
 
 def insert_sign_in(tx: Transaction, kind: Kind, account_id: int, way: str, now: int, seen: Seen) -> None:
-    """Notes a sign-in, or one that failed, and forgets all but the last ones."""
+    """Notes a sign-in, or one that failed; forgets old ones, and all but the last that ended so: guesses push out no
+    sign-in that one of them has led to."""
+    purge(tx, SIGN_INS, now)
     values = {kind.column: account_id, "at": now, "way": way, "address": seen.address, "browser": seen.browser}
     insert_row(tx, "sign_in", **values)
-    of_account = f"SELECT id FROM sign_in WHERE {kind.column} = ? ORDER BY id DESC LIMIT -1 OFFSET ?"
-    surplus = tx.execute(of_account, (account_id, SIGN_INS_KEPT)).fetchall()
+    ended_so = f"SELECT id FROM sign_in WHERE {kind.column} = ? AND (way LIKE 'wrong %') = (? LIKE 'wrong %')"
+    surplus = tx.execute(f"{ended_so} ORDER BY id DESC LIMIT -1 OFFSET ?", (account_id, way, SIGN_INS_KEPT)).fetchall()
     tx.executemany("DELETE FROM sign_in WHERE id = ?", surplus)
+
+
+# What an owner has besides wallets, and ends with the owner.
+ENDS: Final = (
+    *("session", "known_browser", "password_link", "half_sign_in"),
+    *("totp", "recovery_code", "passkey", "factor_removal", "sign_in"),
+    *("mail_address", "mail_choice"),
+)
+
+
+def take_over(tx: Transaction, owner_id: int, other_id: int) -> None:
+    """Gives the wallets of the other to the owner, and deletes the other with all that signs in to it."""
+    tx.execute("UPDATE wallet_address SET owner_id = ? WHERE owner_id = ?", (owner_id, other_id))
+    tx.execute("UPDATE mail SET owner_id = ? WHERE owner_id = ?", (owner_id, other_id))  # those for the other's address
+    for table in ENDS:
+        tx.execute(f"DELETE FROM {table} WHERE owner_id = ?", (other_id,))
+    tx.execute("DELETE FROM owner WHERE id = ?", (other_id,))

@@ -1,4 +1,4 @@
-"""The pages of one wallet, payment, grant, peer or currency."""
+"""The pages of one wallet, payment, grant, peer, currency, webhook or operator."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -8,6 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from payres.core.protocol.amounts import Fee, fee_on
+from payres.core.protocol.clock import format_time
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import note_of, visible_text, visible_url
 from payres.core.protocol.wire import encode
@@ -20,8 +21,8 @@ from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.sentences import limit_words
 from payres.html.sign_in import SignInGuard
-from payres.html.store.sessions import OF_OWNERS, count_sessions, owner_of
-from payres.operator import assets, audit, deliveries, keys, payments, peers, wallets
+from payres.html.store.sessions import OF_OWNERS, count_sessions, last_sign_ins, open_sessions, owner_of
+from payres.operator import assets, audit, deliveries, keys, operators, payments, peers, wallets
 from payres.operator.api import all_operations
 from payres.operator.assets import ASSET
 from payres.operator.declarations import MONEY, operation_of
@@ -37,6 +38,7 @@ from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER
 from payres.operator.shapes import Cell, Column, Shape, facts_of, make_table, path_of
 from payres.operator.store.entries import MOVEMENTS
+from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.store.status import ledger_sums
 from payres.operator.unresolved_packets import list_unresolved, list_unresolved_payments, to_compare
 from payres.operator.wallets import WALLET
@@ -219,6 +221,30 @@ def _of_asset(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     }
 
 
+BROWSER_COLUMNS: Final = (
+    Column("Browser", "browser"),
+    Column("Since (UTC)", lambda one: format_time(one.created_at), "time"),
+    Column("From", "address"),
+)
+
+
+SIGN_IN_COLUMNS: Final = (
+    Column("With", lambda one: one.way.capitalize()),
+    Column("Time (UTC)", lambda one: format_time(one.at), "time"),
+    Column("Browser", "browser"),
+    Column("From", "address"),
+)
+
+
+def _of_operator(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+    account = OF_OPERATORS, operators.require_operator(work, visit.segments["name"]).id
+    browsers, sign_ins = open_sessions(work, *account, work.now), last_sign_ins(work, *account, work.now)
+    return {
+        "browsers": make_table("Signed in", BROWSER_COLUMNS, browsers, "In no browser"),
+        "sign_ins": make_table("Last sign-ins", SIGN_IN_COLUMNS, sign_ins, "None in the last 90 days"),
+    }
+
+
 def _of_webhook(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     def sent(event_id: str) -> str | None:
         event = find_event(work, event_id)
@@ -235,5 +261,5 @@ def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]
     """The page of each kind of thing that a form is about, by its path."""
     shapes = {one.form.about for one in all_operations() if one.form and one.form.about}
     money = {WALLET: _of_wallet, PEER: _of_peer, ASSET: _of_asset, PAYMENT: _of_payment}
-    more = money | {GRANT: _of_grant, WEBHOOK: _of_webhook}
+    more = money | {GRANT: _of_grant, WEBHOOK: _of_webhook, operators.OPERATOR: _of_operator}
     return {one.page: partial(thing_page, shape=one, more=more.get(one)) for one in shapes if one.page}

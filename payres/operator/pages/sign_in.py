@@ -25,7 +25,10 @@ from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRec
 # The sections of the pages, each with the paths of its views, the first of which it leads to.
 SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Overview": {"Overview": "/admin"},
-    **{name: {name: f"/admin/{name.lower()}"} for name in ("Wallets", "Payments", "Grants", "Peers")},
+    "Wallets": {"Wallets": "/admin/wallets"},
+    "Payments": {"Payments": "/admin/payments", "Standing orders": "/admin/orders"},
+    "Grants": {"Grants": "/admin/grants"},
+    "Peers": {"Peers": "/admin/peers"},
     "Currencies": {"Currencies": "/admin/assets", "Exchange rates": "/admin/rates"},
     "Programs": {"Webhooks": "/admin/webhooks", "API keys": "/admin/api-keys", "Exports": "/admin/exports"},
     "Server": {"Backups": "/admin/backups", "Operators": "/admin/operators", "Audit log": "/admin/audit-log"}

@@ -60,11 +60,13 @@ WHERE k.revoked_at IS NULL AND o.revoked_at NOTNULL ORDER BY w.path, k.kid""",
     "apiKey": """
 SELECT k.id name, k.name about FROM main.api_key k JOIN old.api_key o ON o.id = k.id
 WHERE k.revoked_at IS NULL AND o.revoked_at NOTNULL ORDER BY k.id""",
+    # Once for each owner, who may have several wallets. One whose wallets were connected had a password that ended.
     "password": f"""{_SINCE}
-SELECT w.path name, 'the earlier password' about, q.password_hash hash
+SELECT min(w.path) name, 'the earlier password' about, q.password_hash hash
 FROM main.wallet_address w {_SAME_WALLET} JOIN main.owner p ON p.id = w.owner_id JOIN old.owner q ON q.id = o.owner_id
 WHERE p.password_hash NOTNULL AND q.password_hash NOTNULL AND p.password_hash <> q.password_hash
-  AND EXISTS (SELECT 1 FROM since WHERE object = w.path AND action = 'wallet.set_password') ORDER BY w.path""",
+  AND EXISTS (SELECT 1 FROM since WHERE object = w.path AND action IN ('wallet.set_password', 'wallet.connect'))
+GROUP BY p.id ORDER BY 1""",
     "operator": f"""{_SINCE}
 SELECT p.name name, iif(o.id IS NULL, 'was removed', 'the earlier password or role') about, o.password_hash hash,
   o.role role

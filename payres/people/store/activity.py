@@ -104,6 +104,12 @@ def payer_wallets(tx: Transaction, incoming_payment_id: str) -> Sequence[int]:
     return _ends(tx, paid, incoming_payment_id)
 
 
+def received_between(tx: Transaction, incoming_payment_id: str, after: int, until: int) -> int:
+    """What an incoming payment received after a time, and until another one."""
+    amounts = "SELECT amount FROM transfer WHERE incoming_payment_id = ? AND created_at > ? AND created_at <= ?"
+    return sum(amount for (amount,) in tx.execute(amounts, (incoming_payment_id, after, until)))
+
+
 def open_requests(tx: Transaction, client_id: int, wallet_id: int, now: int, rows: int) -> Sequence[str]:
     """The ids of a client's newest incoming payments that accept money. Only its newest 10,000 are searched."""
     newest = (

@@ -19,9 +19,9 @@ from payres.core.store.migrations import schema
 from payres.core.store.retention import Rule
 from payres.core.store.rows import PageQuery, Table, first_row_from, page_of_wallet, select_page
 from payres.core.store.work import Transaction
-from payres.html.store import sessions
+from payres.html.store import mail, sessions
 from payres.interledger.store import checkouts, packets, peers
-from payres.operator.store import all_payments, entries, operators, search
+from payres.operator.store import all_payments, entries, operators, search, standing_orders
 from payres.operator.store.all_payments import PaymentRecord
 from payres.people.store import activity
 from payres.webhooks.store import webhooks
@@ -30,9 +30,9 @@ Query = Callable[[Transaction], object]
 WITH_QUERIES = {
     "core": ("accounts", "clients", "events", "grants", "payments", "wallets"),
     "interledger": ("packets", "peers"),
-    "html": ("passkeys", "second_factors", "sessions"),
+    "html": ("mail", "passkeys", "second_factors", "sessions"),
     "webhooks": ("webhooks",),
-    "operator": ("entries", "operators", "search"),
+    "operator": ("entries", "operators", "search", "standing_orders"),
     "people": ("activity",),
 }
 MODULES = [import_module(f"payres.{part}.store.{name}") for part, names in WITH_QUERIES.items() for name in names]
@@ -51,6 +51,7 @@ VALUES: dict[Any, Any] = {
     Sequence[tuple[int, str]]: [(1, "1")],
     Iterable[int]: [1],
     Mapping[int, int]: {1: 1},
+    Mapping[str, mail.MailRate]: {"money": "off"},
     webhooks.WebhookRecord: webhooks.WebhookRecord("1", "", "*", 0, "active", b"", None, None, 1, 1),
     Sequence[webhooks.AttemptRecord]: [webhooks.AttemptRecord("1", 0, "1", "", 1, 1, 1, None, None, b"")],
     Sequence[webhooks.OfWallet]: [webhooks.OfWallet(1, "wallet.deposited", "1")],
@@ -60,6 +61,7 @@ VALUES: dict[Any, Any] = {
     sessions.Seen: sessions.NOWHERE,
     Sequence[bytes]: [b"1"],
     Asset: Asset("EUR", 2),
+    standing_orders.RunRecord: standing_orders.RunRecord("1", 1, 1, "missed"),
 }
 # These have tests of their own below, or are for the operator and exports alone, or run what another one runs.
 OTHERS = {
@@ -88,6 +90,8 @@ OTHERS = {
     *("payments.payers_of", "all_payments.payments_in_order", "peers.outgoing_token", "sessions.end_all"),
     *("payments.delivered_here", "payments.open_parts", "payments.refunds_of"),
     *("wallets.count_wallets", "wallets.find_with_wallet", "events.delete_old_events"),
+    "standing_orders.begin_after",
+    *("mail.turn", "mail.change_mail", "mail.release_events"),
     *("search.find_newest", "webhooks.release_events", "webhooks.count_failed_deliveries", "packets.count_unresolved"),
 }
 
@@ -155,7 +159,7 @@ QUERIES: dict[str, Query] = (
     | {name: query for name, query in ASKED_FOR.items() if ".list_" not in name}
     | {
         f"{module.__name__}.{name}": call(retention.purge, rule, 1)
-        for module in (retention, checkouts, operators, peers)
+        for module in (retention, checkouts, mail, operators, peers)
         for name, rule in vars(module).items()
         if isinstance(rule, Rule)
     }

@@ -25,6 +25,7 @@ IDS = {
     "grants": "decide list_grants revoke show_grant",
     "keys": "add_key list_keys revoke_key",
     "ledger": "check list_entries",
+    "orders": "list_orders show_order",
     "payment_history": "show_payment",
     "payments": "list_payments refund",
     "peers": "add_peer change_peer deposit list_peers list_settlements remove_peer show_peer withdraw write_note",

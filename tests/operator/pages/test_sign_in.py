@@ -223,3 +223,19 @@ def test_cookie_without_its_secret_lets_nobody_in(payres: Instance) -> None:
     for cookie in ("", "x", "A" * 43, "' OR 1=1 --"):
         answer = httpx2.get(payres.base_url + "/admin", headers={"Cookie": f"payres_admin={cookie}"})
         assert answer.status_code == 401
+
+
+def test_page_of_an_operator_lists_the_browsers_signed_in(payres: Instance, browser: Browser) -> None:
+    with Browser(payres) as other:
+        other.http.headers["User-Agent"] = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"
+        other.follow_link("Seen")
+        browser.follow_link("Looks", read_only=True)
+        assert re.search(
+            r"Signed in Browser Since From Firefox on Linux Today [\d:]{5}", browser.words("/admin/operators/Seen")
+        )
+        other.send("/admin", choice="sign-out")
+        assert other.sign_in("Seen", "wrong").status_code == 401
+        words = browser.words("/admin/operators/Seen")
+        assert "Signed in In no browser" in words
+        at = r"Today [\d:]{5} Firefox on Linux"
+        assert re.search(rf"Last sign-ins With Time Browser From Wrong password {at} Link {at}", words), words

@@ -73,6 +73,7 @@ create table sign_in (
   browser text,
   check ((owner_id is null) <> (operator_id is null))
 ) strict;
+create index sign_in_age on sign_in (at);
 create index sign_in_of_owner on sign_in (owner_id, id) where owner_id is not null;
 create index sign_in_of_operator on sign_in (operator_id, id) where operator_id is not null;
 alter table wallet_address add column asked_above integer check (asked_above >= 0);

@@ -1,0 +1,147 @@
+"""SQL of standing orders and of their runs: what became of each window that was due."""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from payres.core.protocol.amounts import Asset
+from payres.core.store.rows import PageBounds, PageQuery, Table, number, select_page
+from payres.core.store.work import Transaction
+
+OrderState = Literal["active", "paused", "ended", "cancelled"]
+RunState = Literal["waiting", "paid", "missed", "failed"]
+
+
+class OrderRecord(msgspec.Struct, frozen=True):
+    """A row of `standing_order`. Amounts are in minor units; times are microseconds UTC."""
+
+    id: str
+    wallet_address_id: int
+    payee: str
+    payee_name: str | None
+    value: int
+    fixed: Literal["send", "receive"]
+    most: int
+    receive_code: str
+    receive_scale: int
+    note: str
+    interval: str
+    zone: str
+    state: OrderState
+    created_at: int
+    problem: str | None = None
+    next_window: int = 0
+    next_at: int | None = None
+    not_before: int = 0
+    ended_at: int | None = None
+
+    @property
+    def receive_asset(self) -> Asset:
+        """The asset of the payee."""
+        return Asset(self.receive_code, self.receive_scale)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it pays nothing any more."""
+        return self.state in {"ended", "cancelled"}
+
+
+class RunRecord(msgspec.Struct, frozen=True):
+    """A row of `standing_order_run`."""
+
+    order_id: str
+    window: int
+    window_at: int
+    state: RunState
+    outgoing_payment_id: str | None = None
+    problem: str | None = None
+    attempts: int = 0
+    retry_at: int | None = None
+
+
+ORDERS: Final = Table(OrderRecord, "standing_order")
+RUNS: Final = Table(RunRecord, "standing_order_run", key="window")
+
+
+def page_of_orders(
+    tx: Transaction, query: PageQuery, wallet_id: int | None, state: OrderState | None
+) -> tuple[Sequence[OrderRecord], PageBounds]:
+    """A page of all orders, newest first."""
+    conditions = {"wallet_address_id = ?": wallet_id, "state = ?": state}
+    return select_page(tx, ORDERS, query, {sql: value for sql, value in conditions.items() if value is not None})
+
+
+def orders_of(tx: Transaction, wallet_id: int, limit: int) -> Sequence[OrderRecord]:
+    """The newest orders of a wallet."""
+    return ORDERS.list(tx, "WHERE wallet_address_id = ? ORDER BY id DESC LIMIT ?", wallet_id, limit)
+
+
+def coming_orders(tx: Transaction, wallet_id: int, limit: int) -> Sequence[OrderRecord]:
+    """The orders of a wallet that are due next, the first one first."""
+    coming = "WHERE wallet_address_id = ? AND next_at IS NOT NULL ORDER BY next_at LIMIT ?"
+    return ORDERS.list(tx, coming, wallet_id, limit)
+
+
+def orders_in_trouble(tx: Transaction, wallet_id: int, limit: int) -> Sequence[OrderRecord]:
+    """The newest orders of a wallet that the server has paused."""
+    return ORDERS.list(
+        tx, "WHERE wallet_address_id = ? AND problem IS NOT NULL ORDER BY id DESC LIMIT ?", wallet_id, limit
+    )
+
+
+def going_on(tx: Transaction, wallet_id: int) -> int:
+    """How many orders of a wallet are not over."""
+    return number(tx, "SELECT count(*) FROM standing_order WHERE wallet_address_id = ? AND ended_at IS NULL", wallet_id)
+
+
+def due_orders(tx: Transaction, now: int, limit: int) -> Sequence[OrderRecord]:
+    """Orders with a window that has no run yet, longest due first."""
+    return ORDERS.list(tx, "WHERE next_at <= ? ORDER BY next_at LIMIT ?", now, limit)
+
+
+def due_runs(tx: Transaction, now: int, limit: int) -> Sequence[RunRecord]:
+    """Runs that are to be tried now, longest due first."""
+    return RUNS.list(tx, "WHERE retry_at <= ? ORDER BY retry_at LIMIT ?", now, limit)
+
+
+def find_run(tx: Transaction, order_id: str, window: int) -> RunRecord | None:
+    """The run of a window, if it has been due."""
+    return RUNS.find(tx, "WHERE order_id = ? AND window = ?", order_id, window)
+
+
+def runs_of(tx: Transaction, order_id: str, limit: int) -> Sequence[RunRecord]:
+    """The newest runs of an order, newest first."""
+    return RUNS.list(tx, "WHERE order_id = ? ORDER BY window DESC LIMIT ?", order_id, limit)
+
+
+def count_paid(tx: Transaction, order_id: str) -> int:
+    """How many runs of an order are paid."""
+    return number(tx, "SELECT count(*) FROM standing_order_run WHERE order_id = ? AND state = 'paid'", order_id)
+
+
+def order_of_payment(tx: Transaction, payment_id: str) -> str | None:
+    """The id of the order that made a payment."""
+    found = RUNS.find(tx, "WHERE outgoing_payment_id = ?", payment_id)
+    return found.order_id if found else None
+
+
+def change_run(tx: Transaction, run: RunRecord) -> None:
+    """Stores what became of a run."""
+    tx.execute(
+        "UPDATE standing_order_run SET state = ?, outgoing_payment_id = ?, problem = ?, attempts = ?, retry_at = ?"
+        " WHERE order_id = ? AND window = ?",
+        (run.state, run.outgoing_payment_id, run.problem, run.attempts, run.retry_at, run.order_id, run.window),
+    )
+
+
+def begin_after(tx: Transaction, now: int) -> None:
+    """Ends what is due in a database that was restored `now`: what was waiting or falls due before may have been paid
+    in the state that was replaced, and left it for another server."""
+    tx.execute(
+        "UPDATE standing_order_run SET state = 'missed', problem = 'restored', retry_at = NULL WHERE state = 'waiting'"
+    )
+    tx.execute("UPDATE standing_order SET not_before = ? WHERE ended_at IS NULL", (now,))
+    tx.execute(
+        "UPDATE standing_order SET state = 'ended', ended_at = ? WHERE state = 'active' AND next_at IS NULL", (now,)
+    )

@@ -1,0 +1,216 @@
+"""Sends mails to owners: one at a time, on a thread, to the mail server in the settings.
+
+A mail is at least sent once: after a kill between its acceptance and the commit it is sent again, with the same id. A
+mail that the server refuses for good (5xx) is given up; anything else is tried again, more and more rarely.
+"""
+
+import asyncio
+import logging
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from payres.core.http.context import Context
+from payres.core.process.settings import Settings
+from payres.core.process.worker import Worker
+from payres.core.protocol.clock import DAY, HOUR, MINUTE
+from payres.core.protocol.event_types import WalletEvent
+from payres.core.store.events import EventRecord, last_sequence
+from payres.core.store.wallets import WALLETS
+from payres.core.store.work import Work
+from payres.html.notices import gather
+from payres.html.store import mail
+from payres.html.store.mail import MailRecord
+
+if TYPE_CHECKING:  # loaded with the first mail
+    import smtplib
+    from email.message import EmailMessage
+
+PAUSES: Final = (MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY)
+TOO_OLD: Final = 3 * DAY  # events and mails that nobody waits for any more, as after a restore
+EVENTS_AT_ONCE: Final = 1024
+POLL_SECONDS: Final = 1.0
+REST_SECONDS: Final = 30.0  # after the mail server could not be used
+RETRY_SECONDS: Final = 5.0
+SOCKET_SECONDS: Final = 10.0  # for each answer
+MAIL_SECONDS: Final = 60.0  # for all of them, from a server that sends them byte by byte
+
+log = logging.getLogger("payres.mail")
+
+
+class MailAnswer(NamedTuple):
+    """What a mail server said: whether it took the mail, whether that is for good, and whether it would take others."""
+
+    said: str
+    is_sent: bool = False
+    is_final: bool = False
+    is_usable: bool = True
+
+
+class MailAttempt:
+    """One attempt to send a mail."""
+
+    def __init__(self, settings: Settings, local_name: str) -> None:
+        self._settings = settings
+        self._local_name = local_name
+        self._smtp: smtplib.SMTP | None = None
+
+    def send(self, message: "EmailMessage") -> MailAnswer:
+        """Makes the attempt; blocks."""
+        import smtplib
+
+        try:
+            return self._send(message)
+        except smtplib.SMTPDataError as error:
+            return _answered(error.smtp_code, error.smtp_error)
+        except smtplib.SMTPResponseException as error:
+            return _answered(error.smtp_code, error.smtp_error)._replace(is_final=False, is_usable=False)
+        except (OSError, UnicodeError, smtplib.SMTPException) as error:
+            return MailAnswer(f"{type(error).__name__}: {error}", is_usable=False)
+        finally:
+            if self._smtp is not None:
+                self._smtp.close()
+
+    def abort(self) -> None:
+        """Ends an attempt on another thread soon."""
+        with suppress(OSError, AttributeError):  # there is no connection
+            self._smtp.sock.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
+
+    def _send(self, message: "EmailMessage") -> MailAnswer:
+        import smtplib
+        import ssl
+
+        settings, trust = self._settings, ssl.create_default_context()
+        name, seconds = self._local_name, SOCKET_SECONDS
+        is_tls = settings.smtp_security == "tls"
+        # Without a host, so that `abort` knows the connection from the beginning.
+        smtp = self._smtp = (
+            smtplib.SMTP_SSL(local_hostname=name, timeout=seconds, context=trust)
+            if is_tls
+            else smtplib.SMTP(local_hostname=name, timeout=seconds)
+        )
+        smtp._host = settings.smtp_host  # type: ignore[attr-defined]  # whose certificate is expected
+        code, said = smtp.connect(settings.smtp_host, settings.smtp_port)
+        if code != 220:
+            return _answered(code, said)._replace(is_sent=False, is_final=False, is_usable=False)
+        if settings.smtp_security == "starttls":
+            smtp.starttls(context=trust)
+        if settings.smtp_user:
+            path = settings.smtp_password_file
+            smtp.login(settings.smtp_user, Path(path).read_text(encoding="utf-8").strip() if path else "")
+        smtp.ehlo_or_helo_if_needed()
+        code, said = smtp.mail(settings.mail_from)
+        if code >= 400:
+            return _answered(code, said)._replace(is_final=False, is_usable=False)
+        code, said = smtp.rcpt(message["To"])
+        outcome = _answered(code, said) if code >= 400 else _answered(*smtp.data(message.as_bytes()))
+        with suppress(OSError, smtplib.SMTPException):  # it has said all that matters
+            smtp.quit()
+        return outcome
+
+
+def _answered(code: int, said: bytes | str) -> MailAnswer:
+    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+    return MailAnswer(f"{code} {' '.join(text.split())}"[:300], is_sent=code < 400, is_final=code < 400 or code >= 500)
+
+
+class MailWorker:
+    """Tells owners of events, and sends what is due. `run` until cancelled."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._database = context.database
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="payres-mail")
+
+    async def run(self) -> None:
+        """Ends when the database is in fail-stop."""
+        try:
+            await Worker("the sending of mail", self._database, self._step, RETRY_SECONDS).run()
+        finally:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _step(self) -> float:
+        # What is due first: what a killed process had sent must not have changed when it is sent again.
+        while (record := await self._database.read(lambda work: mail.next_mail(work, work.now))) is not None:
+            if not await self._attempt(record):
+                return REST_SECONDS
+        await self._gather()
+        return POLL_SECONDS
+
+    async def _gather(self) -> None:
+        """Makes mails of the events since the last time."""
+        while await self._database.read(lambda work: last_sequence(work) > (mail.cursor(work) or 0)):
+            await self._database.write(tell_of_events)
+
+    async def _attempt(self, record: MailRecord) -> bool:
+        """Sends a mail. False if the server could not be used."""
+        from payres.people.letters import message_of
+
+        now, outcome = self._context.clock.now(), MailAnswer("it is too old", is_final=True)
+        message = None
+        if now - record.created_at < TOO_OLD:
+            try:
+                now, message = await self._database.examine(lambda work: (work.now, message_of(work, record)))
+                outcome = MailAnswer("there is nothing to tell any more", is_final=True)
+            except ValueError as error:
+                outcome = MailAnswer(f"it cannot be written: {error}", is_final=True)
+        if message is not None:
+            outcome = await self._send(message)
+        outcome = outcome._replace(said=outcome.said.replace(record.address, "the address"))
+        if not outcome.is_sent and message is not None:
+            log.warning("a mail was not taken (%s): %s", record.kind, outcome.said)
+        await self._database.write(partial(store_outcome, record=record, outcome=outcome, now=now))
+        return outcome.is_usable
+
+    async def _send(self, message: "EmailMessage") -> MailAnswer:
+        post = MailAttempt(self._context.settings, self._context.urls.host)
+        try:
+            async with asyncio.timeout(MAIL_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self._thread, post.send, message)
+        except TimeoutError:
+            return MailAnswer(f"it has not taken the mail within {MAIL_SECONDS:g} seconds", is_usable=False)
+        finally:
+            post.abort()
+
+
+def tell_of_events(work: Work) -> None:
+    """Adds the next events to owners' mails."""
+    after = mail.cursor(work)
+    if after is None:  # mail could not be turned on at the start
+        mail.turn(work, on=True)
+        return
+    last = min(last_sequence(work), after + EVENTS_AT_ONCE)
+    for event in mail.events_for_owners(work, after, last):
+        if work.now - event.created_at < TOO_OLD:
+            _tell(work, event)
+    mail.set_cursor(work, last)
+
+
+def _tell(work: Work, event: EventRecord) -> None:
+    wallet, item = WALLETS.by_id(work, event.wallet_address_id or 0), event.subject
+    if item is None:  # no payment, but a deposit
+        item = f"{event.sequence}:{msgspec.json.decode(event.data, type=WalletEvent).amount.value}"
+    kind = "failed" if event.type == "outgoing_payment.failed" else "money"
+    gather(work, wallet.owner_id, kind, wallet.id, item, event.created_at)
+
+
+def store_outcome(work: Work, record: MailRecord, outcome: MailAnswer, now: int) -> None:
+    """Stores how an attempt that was made `now` has ended, and when the next is due."""
+    is_last = outcome.is_final or record.attempts >= len(PAUSES)
+    data = {} if record.kind == "code" and is_last else record.data
+    if outcome.is_sent and "items" in data:
+        data = data | {"until": now}
+    mail.change_mail(
+        work,
+        record.id,
+        data=data,
+        attempts=record.attempts + 1,
+        send_at=None if is_last else work.now + PAUSES[record.attempts],
+        sent_at=work.now if outcome.is_sent else None,
+        last_error=None if outcome.is_sent else outcome.said,
+    )

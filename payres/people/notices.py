@@ -1,0 +1,126 @@
+"""The page of notices: an owner's address, and what is written about; and the page of the link that ends the latter."""
+
+from typing import Any, Final, get_args
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.core.http.context import context_of
+from payres.core.http.error_answers import note_error
+from payres.core.protocol.errors import InvalidRequest, MethodNotAllowed, TooManyRequests, nothing_here
+from payres.core.store.work import Work
+from payres.html import notices
+from payres.html.html import PAGE_METHODS, redirect, render
+from payres.html.language import marked
+from payres.html.sentences import problem_of
+from payres.html.store import mail
+from payres.html.store.mail import ADDRESSES, MailRate
+from payres.html.visits import Form
+from payres.people.sessions import SETTINGS_TAB, OwnerVisit
+
+PATH: Final = "/account/notices"
+DONE: Final = {
+    "saved": marked("Saved."),
+    "confirmed": marked("Confirmed. Notices go there from now on."),
+    "test": marked("A test is on its way."),
+    "forgotten": marked("Nothing is sent any more."),
+}
+NO_ADDRESS: Final = marked("This is no e-mail address. Write it like alice@mail.example.")
+WRONG_CODE: Final = marked(
+    "This is not the code that was sent last, or it is older than an hour. Look again, or have a new one sent."
+)
+
+
+async def show(visit: OwnerVisit) -> Response:
+    """GET /account/notices."""
+    return await _show(visit)
+
+
+async def ask(visit: OwnerVisit, form: Form) -> Response:
+    """Sends a code to a new address."""
+    _check_on(visit)
+    given = form.get("email", "").strip()
+    try:
+        await visit.write(lambda work: notices.ask(work, visit.owner.id, given, visit.language))
+    except InvalidRequest as error:
+        return await _show(visit, {"email": visit.language.say(NO_ADDRESS)}, given, error.status)
+    except TooManyRequests as error:
+        noted = note_error(visit.request, error)
+        return await _show(visit, {"email": problem_of(visit.language, noted)}, given, noted.status)
+    return redirect(PATH)
+
+
+async def confirm(visit: OwnerVisit, form: Form) -> Response:
+    """Takes the new address, if the code is right."""
+    code = form.get("code", "")
+    if not await visit.write(lambda work: notices.confirm(work, visit.owner.id, code, visit.language)):
+        return await _show(visit, {"code": visit.language.say(WRONG_CODE)}, status=400)
+    return redirect(f"{PATH}?done=confirmed")
+
+
+async def save(visit: OwnerVisit, form: Form) -> Response:
+    """Stores what the owner wants to be told of."""
+    wanted = {kind: _rate(form.get(kind, "off")) for kind in notices.CHOICES}
+    await visit.write(lambda work: notices.choose(work, visit.owner.id, wanted, visit.language))
+    return redirect(f"{PATH}?done=saved")
+
+
+async def send_test(visit: OwnerVisit, form: Form) -> Response:
+    """Sends a mail that says that it works."""
+    await visit.write(lambda work: notices.send_test(work, visit.owner.id))
+    return redirect(f"{PATH}?done=test")
+
+
+async def forget(visit: OwnerVisit, form: Form) -> Response:
+    """Takes the address away."""
+    await visit.write(lambda work: notices.forget(work, visit.owner.id))
+    return redirect(f"{PATH}?done=forgotten")
+
+
+async def answer_stop(request: Request) -> Response:
+    """The page of a link that ends notices about money. Programs of mail services send its form too (RFC 8058)."""
+    database, token = context_of(request).database, request.path_params["token"]
+    if request.method == "POST":
+        await database.write(lambda work: notices.stop(work, token))
+    elif request.method in {"GET", "HEAD"}:
+        await database.read(lambda work: notices.address_of_token(work, token))
+    else:
+        raise MethodNotAllowed(PAGE_METHODS)
+    return render(request, "notices_stop.html", {"is_done": request.method == "POST"})
+
+
+def _rate(text: str) -> MailRate:
+    return next((rate for rate in get_args(MailRate) if rate == text), "off")
+
+
+def _check_on(visit: OwnerVisit) -> None:
+    if not visit.context.settings.smtp_host:
+        raise nothing_here()
+
+
+async def _show(
+    visit: OwnerVisit, problems: dict[str, str] | None = None, given: str = "", status: int = 200
+) -> Response:
+    _check_on(visit)
+
+    def unit(work: Work) -> dict[str, Any]:
+        address = ADDRESSES.get(work, visit.owner.id)
+        is_asked = address is not None and address.pending is not None and (address.code_until or 0) > work.now
+        return {
+            "email": address and address.email,
+            "pending": address.pending if address is not None and is_asked else None,
+            "rates": mail.rates(work, visit.owner.id),
+            "last": mail.last_mail(work, visit.owner.id),
+        }
+
+    done = DONE.get(visit.request.query_params.get("done", ""))
+    return visit.show(
+        "notices.html",
+        status,
+        tab=SETTINGS_TAB,
+        done=done and visit.language.say(done),
+        problems=problems or {},
+        given=given,
+        is_changing="change" in visit.request.query_params or "email" in (problems or {}),
+        **await visit.read(unit),
+    )

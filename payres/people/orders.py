@@ -1,0 +1,383 @@
+"""The pages of standing orders."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+from starlette.responses import Response
+
+from payres.core.grants.limits import Interval, Spending, parse_interval
+from payres.core.http.error_answers import note_error
+from payres.core.process.rate_limiter import count_for_client
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.clock import DAY, EPOCH_ORDINAL, HOUR
+from payres.core.protocol.errors import DomainError, WrongState
+from payres.core.protocol.visible import ShownUrl, visible_url
+from payres.core.store.payments import OUTGOING
+from payres.core.store.wallets import WalletRecord
+from payres.core.store.work import Work
+from payres.html.forms import typed_url
+from payres.html.html import redirect
+from payres.html.language import Language, Mistyped, marked, typed_amount
+from payres.html.sentences import length_words, problem_of
+from payres.html.visits import Form
+from payres.interledger.node import node_of
+from payres.operator.store import standing_orders as store
+from payres.operator.store.standing_orders import OrderRecord, RunRecord
+from payres.people import standing_orders as rules
+from payres.people.sending import (
+    FAILED,
+    Payee,
+    Wish,
+    ask_price,
+    find_payee,
+    find_price,
+    missing_input,
+    said_at_field,
+    wallet_free_balance,
+)
+from payres.people.sessions import HOME, OwnerVisit
+from payres.people.standing_orders import OVER, TOO_MANY, OrderWish, interval_text, schedule_of, wall_time
+
+PATH: Final = "/account/orders"
+MORNING: Final = 6 * HOUR  # when a day's payments are due, on the clocks of the owner
+FARTHEST: Final = 2 * 366 * DAY  # the first day
+LONGEST: Final = 100 * 366 * DAY  # from the first day to the last one
+MOST_TIMES: Final = 999
+LISTED: Final = 200
+RUNS_SHOWN: Final = 24
+TOLD: Final = 3  # latest dates of which lists tell that one was not paid
+COMING: Final = 3
+DATES: Final = 3
+DURATIONS: Final = {
+    "P1M": marked("every month"),
+    "P1W": marked("every week"),
+    "P2W": marked("every 2 weeks"),
+    "P3M": marked("every 3 months"),
+    "P1Y": marked("every year"),
+    "P1D": marked("every day"),
+}
+# Why a payment was not made, by the reason or code of the error.
+WHY: Final = {
+    "wallet": marked("you had too little"),
+    "late": marked("this server was not running then"),
+    "restored": marked("this server was restored from a copy, and it may have been paid before"),
+    "stopped": marked("it was stopped before"),
+    "too_dear": marked("it would have taken more than you allowed"),
+    "other_currency": marked("the wallet there has another currency now"),
+    "no_wallet": marked("there is no wallet at the address any more"),
+    "invalid_request": marked("one of the two wallets is closed"),
+    "unreachable": marked("nobody answered"),
+}
+
+
+class ShownOrder(NamedTuple):
+    """An order as its owner reads it: `run` is what is to be told of the latest dates, the last that was not paid if
+    there is one; `paid` is how many are paid, of `times` in all."""
+
+    order: OrderRecord
+    interval: Interval
+    address: ShownUrl
+    asset: Asset
+    run: RunRecord | None
+    paid: int
+    ends_at: int | None
+
+    @property
+    def who(self) -> str:
+        """The name of the payee, or the address."""
+        return self.order.payee_name or self.address.host + self.address.after
+
+    @property
+    def times(self) -> int | None:
+        """The number of payments in all; None if it goes on until it is stopped."""
+        return self.interval.windows_total
+
+
+def shown(work: Work, wallet: WalletRecord, order: OrderRecord) -> ShownOrder:
+    """An order as its owner reads it."""
+    schedule, runs = schedule_of(order), [_as_told(work, run) for run in store.runs_of(work, order.id, TOLD)]
+    return ShownOrder(
+        order,
+        schedule.interval,
+        visible_url(order.payee),
+        wallet.asset if order.fixed == "send" else order.receive_asset,
+        next((run for run in runs if run.problem), None),
+        store.count_paid(work, order.id),
+        None if schedule.interval.last is None else schedule.at(schedule.interval.last),
+    )
+
+
+def _as_told(work: Work, run: RunRecord) -> RunRecord:
+    """The run; one whose payment came back from its way has failed."""
+    payment = OUTGOING.by_id(work, run.outgoing_payment_id) if run.outgoing_payment_id else None
+    came_back = payment is not None and payment.state == "failed" and not payment.sent
+    return replace(run, state="failed", problem="came_back") if came_back else run
+
+
+def coming_up(work: Work, wallet: WalletRecord) -> Sequence[ShownOrder]:
+    """What the server has paused, and what is next, the first one first."""
+    found = [*store.orders_in_trouble(work, wallet.id, COMING), *store.coming_orders(work, wallet.id, COMING)]
+    return [shown(work, wallet, one) for one in found]
+
+
+def words_of_orders(language: Language) -> Mapping[str, Any]:
+    """What templates of orders call: why a payment was not made, in a few words, and how often one is."""
+
+    def why(problem: str | None) -> str:
+        return language.say(WHY.get(problem or "", marked("it could not be paid there")))
+
+    return {"why": why, "length_words": partial(length_words, language)}
+
+
+async def show(visit: OwnerVisit) -> Response:
+    """GET /account/orders."""
+
+    def unit(work: Work) -> dict[str, Any]:
+        found = [shown(work, visit.wallet, one) for one in store.orders_of(work, visit.wallet.id, LISTED)]
+        return {
+            "going_on": [one for one in found if not one.order.is_over],
+            "over": [one for one in found if one.order.is_over],
+            "free": wallet_free_balance(work, visit.wallet),
+        }
+
+    values = await visit.read(unit)
+    monthly = [
+        Spending(one.order.most, visit.wallet.asset, False, None, one.interval).a_month or 0
+        for one in values["going_on"]
+        if one.order.state == "active"
+    ]
+    return visit.show("orders.html", tab=HOME, monthly=sum(monthly), **words_of_orders(visit.language), **values)
+
+
+async def show_one(visit: OwnerVisit) -> Response:
+    """GET /account/orders/{order}; with `?ask=end` it asks whether to end it."""
+
+    def unit(work: Work) -> dict[str, Any]:
+        order = rules.find_order(work, visit.wallet, visit.segments["order"])
+        runs = store.runs_of(work, order.id, RUNS_SHOWN)
+        paid = [one.outgoing_payment_id for one in runs if one.outgoing_payment_id]
+        return {
+            "one": shown(work, visit.wallet, order),
+            "runs": runs,
+            "payments": {one: OUTGOING.by_id(work, one) for one in paid},
+        }
+
+    asks = visit.request.query_params.get("ask") == "end"
+    values = await visit.read(unit)
+    return visit.show("order.html", tab=HOME, asks=asks, **words_of_orders(visit.language), **values)
+
+
+async def pause(visit: OwnerVisit, _: Form) -> Response:
+    """Pauses an order."""
+    return await _change(visit, rules.pause)
+
+
+async def resume(visit: OwnerVisit, _: Form) -> Response:
+    """Resumes an order."""
+    return await _change(visit, rules.resume)
+
+
+async def end(visit: OwnerVisit, _: Form) -> Response:
+    """Ends an order for good."""
+    return await _change(visit, rules.end)
+
+
+async def _change(visit: OwnerVisit, rule: Any) -> Response:
+    order_id = visit.segments["order"]
+    await visit.write(partial(rule, wallet=visit.wallet, order_id=order_id))
+    return redirect(f"{PATH}/{order_id}")
+
+
+async def show_form(visit: OwnerVisit) -> Response:
+    """GET /account/orders/new: the form, filled in from a link, a payment that was made (`again`, its quote), what was
+    looked over (`draft`), or the order to change (`order`)."""
+    return await _show_form(visit, await visit.read(partial(_begun, visit=visit)))
+
+
+async def look_over(visit: OwnerVisit, form: Form) -> Response:
+    """Asks for the price of one payment, and leads to the page where the order is looked over."""
+    fields = {one: " ".join(form.get(one, "").split()) for one in OrderWish.__struct_fields__}
+    plan = msgspec.convert(fields | {"fixed": "receive" if fields["fixed"] == "receive" else "send"}, OrderWish)
+    context, payer = visit.context, visit.wallet
+    interval, problems = _interval_of(visit.language, plan)
+    problems |= missing_input(visit, plan)
+    if problems:
+        return await _show_form(visit, plan, problems, FAILED)
+    count_for_client(context.urls.wallet(payer.path), is_key=False)
+    payee: Payee | None = None
+    try:
+        context.rate_limits.check_client(context.urls.wallet(payer.path))
+        await visit.read(partial(rules.check_room, wallet=payer, replaces=plan.replaces))
+        payee = await find_payee(visit, node_of(context).quotes, payer, typed_url(context.urls, plan.to))
+        if payee.bill is not None:
+            once = visit.language.say("This is a bill, and is paid once. Type the address of a wallet.")
+            return await _show_form(visit, plan, {"to": once}, FAILED)
+        value = typed_amount(visit.language, plan.amount, payer.asset if plan.fixed == "send" else payee.asset)
+        draft = rules.draft_of(plan, payee, interval, visit.language.zone)
+        quote_id = await ask_price(visit, node_of(context).quotes, payer, payee, draft, value, is_plan=True)
+    except Mistyped as error:
+        return await _show_form(visit, plan, {"amount": str(error)}, FAILED)
+    except DomainError as error:
+        noted = note_error(visit.request, error)
+        problem = await _problem(visit, plan, payee, noted)
+        return await _show_form(visit, plan, problem, noted.status)
+    return redirect(f"{PATH}/new/{quote_id}")
+
+
+async def show_draft(visit: OwnerVisit) -> Response:
+    """GET /account/orders/new/{quote}: what is set up, with its dates and the sum of a year."""
+    return await _show_draft(visit)
+
+
+async def set_up(visit: OwnerVisit, _: Form) -> Response:
+    """Sets the order up, once, and leads to its page."""
+    unit = partial(rules.set_up, wallet=visit.wallet, quote_id=visit.segments["quote"])
+    try:
+        order_id = await visit.write(unit)
+    except WrongState as error:
+        return await _show_draft(visit, note_error(visit.request, error))
+    return redirect(f"{PATH}/{order_id}")
+
+
+async def _show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Response:
+    def unit(work: Work) -> Any:
+        return rules.find_draft(work, visit.wallet, visit.segments["quote"]), wallet_free_balance(work, visit.wallet)
+
+    (quote, draft), free = await visit.read(unit)
+    terms, schedule, own = quote.terms, schedule_of(draft), visit.wallet.asset
+    most, times, total = rules.most_of(terms, own, draft.fixed), _times(schedule.interval), schedule.interval.last
+    dates = [schedule.at(window) for window in range(DATES)]
+    return visit.show(
+        "order_draft.html",
+        200 if error is None else error.status,
+        draft=draft,
+        quote=quote,
+        terms=terms,
+        free=free,
+        every=visit.language.say(DURATIONS[draft.plan.every]),
+        most=most,
+        is_most=most > terms.debit,
+        is_about=terms.path is not None or terms.asset != own,
+        times=times,
+        is_all=total is not None and total < times,
+        total=None if total is None else total + 1,
+        dates=[one for one in dates if one is not None],
+        ends_at=None if total is None else schedule.at(total),
+        address=visible_url(draft.address),
+        problem=_refusal(visit.language, error) if error else "",
+    )
+
+
+def _times(interval: Interval) -> int:
+    """The number of payments in the first year, or in all if that is less."""
+    year_end = Interval(interval.anchor, 12, 0, None, None).boundary(1)
+    last = msgspec.structs.replace(interval, last=None).window_at(year_end - 1)
+    assert last is not None, "a year after the first window others have begun"
+    return last + 1 if interval.last is None else min(last, interval.last) + 1
+
+
+def _begun(work: Work, visit: OwnerVisit) -> OrderWish:
+    """What the form begins with."""
+    given, language = visit.request.query_params, visit.language
+    today = wall_time(language.now, language.zone)
+    next_month = _day(Interval(today, 1, 0, None, None).boundary(1))
+    if "draft" in given:
+        return rules.find_draft(work, visit.wallet, given["draft"])[1].plan
+    if "order" in given:
+        return _plan_of(language, shown(work, visit.wallet, rules.find_order(work, visit.wallet, given["order"])))
+    if "again" in given:
+        price = find_price(work, visit.wallet, given["again"])
+        wish: Wish = price.wish
+        paid = wall_time(price.quote.created_at, language.zone)
+        monthly = Interval(paid, 1, 0, None, None)
+        following = monthly.boundary(max(1, 1 + (monthly.window_at(today) or 0)))
+        address = wish.to if price.wish.is_bill else price.wish.address
+        return OrderWish(to=address, amount=wish.amount, fixed=wish.fixed, note=wish.note, first=_day(following))
+    return OrderWish(
+        to=given.get("to", ""), amount=given.get("amount", ""), note=given.get("note", ""), first=next_month
+    )
+
+
+def _plan_of(language: Language, one: ShownOrder) -> OrderWish:
+    """The form of an order that is to be changed: the rest of it."""
+    order, interval = one.order, one.interval
+    following = order.next_window if order.next_at is not None else 0
+    rest = None if interval.last is None else max(1, interval.last + 1 - order.next_window)
+    first = max(interval.boundary(following), wall_time(language.now, language.zone))
+    return OrderWish(
+        to=order.payee,
+        amount=language.decimal(order.value, one.asset),
+        fixed=order.fixed,
+        note=order.note,
+        every=order.interval.rpartition("/")[2],
+        first=_day(first),
+        until="stop" if rest is None else "times",
+        times="" if rest is None else str(rest),
+        replaces=order.id,
+    )
+
+
+def _day(shown_time: int) -> str:
+    """The day of what clocks show, as form fields have it."""
+    return date.fromordinal(shown_time // DAY + EPOCH_ORDINAL).isoformat()
+
+
+def _typed_day(text: str) -> int | None:
+    """The beginning of a day, as clocks show it; None if it is no day."""
+    try:
+        return (date.fromisoformat(text).toordinal() - EPOCH_ORDINAL) * DAY
+    except ValueError:
+        return None
+
+
+def _interval_of(language: Language, plan: OrderWish) -> tuple[str, dict[str, str]]:
+    """The interval of the form, and what is wrong with its fields."""
+    say, problems = language.say, dict[str, str]()
+    today = wall_time(language.now, language.zone) // DAY * DAY
+    first = _typed_day(plan.first)
+    if plan.every not in DURATIONS:
+        problems["every"] = say("Choose one of these.")
+    if first is None or not today <= first <= today + FARTHEST:
+        problems["first"] = say("Choose today or a later day, within two years.")
+    if problems or first is None:
+        return "", problems
+    times = None
+    if plan.until == "times":
+        times = int(plan.times) if plan.times.isascii() and plan.times.isdigit() and len(plan.times) < 4 else 0
+        if times == 0:
+            problems["times"] = say("Type a number from 1 to {most}.", most=MOST_TIMES)
+    elif plan.until == "day":
+        last = _typed_day(plan.last)
+        if last is None or not first <= last <= first + LONGEST:
+            problems["last"] = say(
+                "Choose a day on which it is paid for the last time: after the first one, and within a century."
+            )
+        else:
+            endless = parse_interval(interval_text(first + MORNING, plan.every, None))
+            times = (endless.window_at(last + DAY - 1) or 0) + 1
+    return interval_text(first + MORNING, plan.every, times or None), problems
+
+
+async def _problem(visit: OwnerVisit, plan: OrderWish, payee: Payee | None, error: DomainError) -> dict[str, str]:
+    """What is wrong with the form, by its field."""
+    if isinstance(error, WrongState):
+        return {"": _refusal(visit.language, error)}
+    free = await visit.read(partial(wallet_free_balance, wallet=visit.wallet))
+    field, said = said_at_field(visit, error, plan, payee.asset if payee else visit.wallet.asset, free)
+    return {field: said}
+
+
+def _refusal(language: Language, error: DomainError) -> str:
+    return f"{language.say(str(error))}." if str(error) in {OVER, TOO_MANY} else problem_of(language, error)
+
+
+async def _show_form(
+    visit: OwnerVisit, plan: OrderWish, problems: dict[str, str] | None = None, status: int = 200
+) -> Response:
+    return visit.show(
+        "order_form.html", status, tab=HOME, plan=plan, problems=problems or {}, durations=DURATIONS, most=MOST_TIMES
+    )

@@ -1,0 +1,182 @@
+"""The wallets of one owner: looking at another one, paying a bill from one of several, and bringing them together."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.core.http.error_answers import note_error
+from payres.core.payments import ledger, quotes
+from payres.core.payments.incoming import open_receiver
+from payres.core.protocol.errors import (
+    DomainError,
+    SignInFailed,
+    TooManyRequests,
+    Unavailable,
+    WrongState,
+    nothing_here,
+)
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.store import server
+from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.wallets import WalletRecord, find_wallet
+from payres.core.store.work import Work
+from payres.html.forms import browser_of
+from payres.html.html import redirect
+from payres.html.language import marked
+from payres.html.second_factors import has_factor
+from payres.html.sentences import problem_of
+from payres.html.sign_in import Account, csrf_token, find_account, find_session, wrong_password
+from payres.html.store.sessions import (
+    OF_OWNERS,
+    OwnerRecord,
+    look_at,
+    owner_at,
+    take_over,
+    wallets_of,
+)
+from payres.html.visits import Form, here
+from payres.people.sessions import OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit, wallet_path
+from payres.people.store.activity import being_sent
+
+ALREADY: Final = marked("This wallet is yours already: you find it above.")
+GUARDED: Final = marked(
+    "Its owner signs in with more than a password. Sign in to it and turn that off there first; then connect it here."
+)
+MOST_UNDER_WAY: Final = 99
+
+
+class Holding(NamedTuple):
+    """A wallet as its owner chooses among several: what it has, how many payments are on their way, and what a bill
+    takes from it; None of a bill of any amount, or where there is none."""
+
+    wallet: WalletRecord
+    free: int
+    under_way: int = 0
+    leaves: int | None = None
+
+
+Payers = tuple[str, Sequence[Holding]] | None
+
+
+def holdings(work: Work, owner_id: int) -> Sequence[Holding]:
+    """All wallets of an owner."""
+    return [
+        Holding(one, _free(work, one), len(being_sent(work, one.account_id, MOST_UNDER_WAY)))
+        for one in wallets_of(work, owner_id)
+    ]
+
+
+def payers(work: Work, owner_id: int, url: str) -> Sequence[Holding]:
+    """The wallets of an owner that can pay a bill of this server now. Raises InvalidReceiver if it takes no money."""
+    receiver, found = open_receiver(work, url, "to"), []
+    for one in wallets_of(work, owner_id):
+        with suppress(DomainError):  # such as a currency without a rate
+            if receiver.payment.remaining is None:
+                quotes.unit_rate_between(work, one.asset, receiver.wallet.asset)
+                leaves = None
+            else:
+                leaves = quotes.local_offer(work, one, receiver, None, None).terms.debit
+            free = _free(work, one)
+            if one.active and one.id != receiver.wallet.id and free >= (leaves or 1):
+                found.append(Holding(one, free, leaves=leaves))
+    return found
+
+
+def payers_here(work: Work, request: Request, url: str) -> Payers:
+    """The token for the form of who is signed in, and the wallets that can pay the bill, if these are several."""
+    session = browser_of(request).session
+    found = find_session(work, OF_OWNERS, session) if session else None
+    if session is None or found is None:
+        return None
+    fit = payers(work, found.account_id, url)
+    return (csrf_token(session), fit) if len(fit) > 1 else None
+
+
+async def answer_first(visit: OwnerVisit, form: Form) -> Response | None:
+    """The answer to a form that changes the wallet looked at, and to one of a page that showed another wallet, as in a
+    second tab; None to all others. Raises NotFound for a wallet of somebody else."""
+    if form.get("choice") == "switch":
+        return await _switch(visit, form)
+    return await _refuse(visit, form["csrf"].partition(".")[2]) if form["csrf"] != visit.csrf else None
+
+
+async def _switch(visit: OwnerVisit, form: Form) -> Response:
+
+    def unit(work: Work) -> None:
+        found = _own(work, visit, form.get("wallet", ""))
+        look_at(work, hash_secret(visit.session), found.id)
+
+    await visit.write(unit)
+    return redirect(here(visit.request))
+
+
+async def _refuse(visit: OwnerVisit, path: str) -> Response:
+    named = await visit.read(lambda work: _own(work, visit, path))
+    note_error(visit.request, WrongState("The form is of another wallet than the one that is shown"))
+    return visit.show("other_wallet.html", WrongState.status, other=named)
+
+
+def _own(work: Work, visit: OwnerVisit, path: str) -> WalletRecord:
+    found = find_wallet(work, path)
+    if found is None or found.owner_id != visit.owner.id:
+        raise nothing_here()
+    return found
+
+
+def _free(work: Work, wallet: WalletRecord) -> int:
+    return ledger.free_balance(ACCOUNTS.by_id(work, wallet.account_id))
+
+
+async def show(visit: OwnerVisit) -> Response:
+    """GET /settings/wallets: the owner's wallets, and the form that connects another."""
+    return await _show(visit)
+
+
+async def _show(visit: OwnerVisit, status: int = 200, given: str = "", **problems: str) -> Response:
+    own = await visit.read(lambda work: holdings(work, visit.owner.id))
+    done = visit.request.query_params.get("done") == "connected" and not problems
+    return visit.show("wallets.html", status, tab=SETTINGS_TAB, own=own, given=given, problems=problems, done=done)
+
+
+async def connect(visit: OwnerVisit, form: Form) -> Response:
+    """Brings together the wallets of two owners, of whom one is signed in and the other's password was typed."""
+    request, given = visit.request, form.get("other", "")
+
+    def find(work: Work) -> tuple[Account, bytes | None]:
+        path = wallet_path(work, given)
+        return find_account(work, OF_OWNERS, path, owner_at(work, path), browser_of(request))
+
+    # The guesses count as those at sign-in do: a session is no way to more of them.
+    account, known = await visit.read(find)
+    try:
+        await OWNER_SIGN_IN.check_password(request, account, form.get("password", ""), known)
+        await visit.write(lambda work: join(work, visit.owner, wallet_path(work, given), account))
+    except (SignInFailed, TooManyRequests, Unavailable) as error:
+        noted = note_error(request, error)
+        response = await _show(visit, noted.status, given, password=problem_of(visit.language, noted))
+        response.headers.update(noted.headers)
+        return response
+    except WrongState as error:
+        return await _show(visit, note_error(request, error).status, given, other=visit.language.say(str(error)))
+    return redirect("/settings/wallets?done=connected")
+
+
+def join(work: Work, owner: OwnerRecord, path: str, verified: Account) -> None:
+    """Gives all wallets of another owner, `verified` by a password, to this one; the other ends, with every sign-in.
+
+    Raises WrongState if the wallet is the owner's already, or if the other has a second factor, which a password must
+    not get around; SignInFailed if the other's password was changed during the check.
+    """
+    other = owner_at(work, path)
+    if other is not None and other.id == owner.id:
+        raise WrongState(ALREADY)
+    if other is None or other.id != verified.id or other.password_hash != verified.password_hash:
+        raise wrong_password()
+    if has_factor(work, OF_OWNERS, other.id):
+        raise WrongState(GUARDED)
+    for one in wallets_of(work, other.id):
+        server.record(work, "wallet.connect", one.path, ownerOf=owner.name)
+    take_over(work, owner.id, other.id)

@@ -1,0 +1,111 @@
+"""What guards a wallet: its password, the browsers signed in, which the owner can sign out, and the last sign-ins."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.store import server
+from payres.core.store.work import Work
+from payres.html.html import redirect
+from payres.html.language import marked
+from payres.html.passkeys import takes_passkeys
+from payres.html.second_factors import RECOVERY_CODES, factors_of
+from payres.html.sign_in import keyed
+from payres.html.store.passkeys import passkeys_of
+from payres.html.store.sessions import (
+    OF_OWNERS,
+    SignInRecord,
+    delete_session,
+    last_sign_ins,
+    open_sessions,
+)
+from payres.html.visits import Form
+from payres.people.sessions import SECURITY, SETTINGS_TAB, OwnerVisit
+from payres.people.store.activity import asked_above
+
+DONE: Final[Mapping[str, str]] = {
+    "password": marked("Your password is changed. Every other browser is signed out."),
+    "ended": marked("Signed out. What your apps may spend stays as it is."),
+    "over": marked("It was signed out already."),
+}
+
+
+# What is said of a sign-in, by the way of it; `name` is that of the server.
+WAYS: Final[Mapping[str, str]] = {
+    "password": marked("Password"),
+    "password and code": marked("Password and code"),
+    "recovery code": marked("Recovery code"),
+    "passkey": marked("Passkey"),
+    "link": marked("Link from {name}"),
+    "wrong password": marked("Wrong password"),
+    "wrong code": marked("Wrong code"),
+}
+
+
+def folded(sign_ins: Sequence[SignInRecord]) -> Sequence[tuple[SignInRecord, int]]:
+    """Sign-ins, and how many stand behind each: failures in a row, of one kind and from one place, are one."""
+    groups = groupby(sign_ins, lambda one: (one.way, one.address, one.browser) if one.failed else id(one))
+    return [(alike[0], len(alike)) for alike in (list(group) for _, group in groups)]
+
+
+def end_sessions(work: Work, visit: OwnerVisit, digest: str | None = None) -> int:
+    """Signs other browsers of the owner out, or only that of a digest (see `digest_of`). Returns how many."""
+    others = [one.id_hash for one in open_sessions(work, OF_OWNERS, visit.owner.id, work.now)]
+    others.remove(hash_secret(visit.session))
+    if digest is not None:
+        others = [one for one in others if digest_of(visit, one) == digest]
+    for one in others:
+        delete_session(work, OF_OWNERS, one)
+    if others:
+        server.record(work, "wallet.sign_out", visit.wallet.path, sessions=len(others))
+    return len(others)
+
+
+def digest_of(visit: OwnerVisit, id_hash: bytes) -> str:
+    """What a form of this session calls another session. It is of no use elsewhere."""
+    return keyed(visit.session, "session", id_hash)
+
+
+async def show(visit: OwnerVisit) -> Response:
+    """GET /account/security."""
+
+    def unit(work: Work) -> dict[str, Any]:
+        account = OF_OWNERS, visit.owner.id
+        return {
+            "browsers": [(one, digest_of(visit, one.id_hash)) for one in open_sessions(work, *account, work.now)],
+            "sign_ins": folded(last_sign_ins(work, *account, work.now)),
+            "factors": factors_of(work, *account),
+            "passkeys": passkeys_of(work, *account),
+            "asked_above": asked_above(work, visit.wallet.id),
+        }
+
+    done = DONE.get(visit.request.query_params.get("done", ""))
+    return visit.show(
+        "security.html",
+        tab=SETTINGS_TAB,
+        done=done and visit.language.say(done),
+        own=digest_of(visit, hash_secret(visit.session)),
+        takes_passkeys=takes_passkeys(visit.request),
+        lifetime=OF_OWNERS.lifetime,
+        ways=WAYS,
+        all_codes=RECOVERY_CODES,
+        **await visit.read(unit),
+    )
+
+
+async def end_one(visit: OwnerVisit, form: Form) -> Response:
+    """Signs another browser out."""
+    return await _end(visit, form.get("session", ""))
+
+
+async def end_others(visit: OwnerVisit, form: Form) -> Response:
+    """Signs all other browsers out."""
+    return await _end(visit, None)
+
+
+async def _end(visit: OwnerVisit, digest: str | None) -> Response:
+    ended = await visit.write(lambda work: end_sessions(work, visit, digest))
+    return redirect(f"{SECURITY}?done={'ended' if ended else 'over'}")

@@ -1,0 +1,325 @@
+"""Standing orders of a wallet's owner: the same amount to the same wallet address, again and again.
+
+A window of the interval begins when clocks of the order's zone show its time, so summer time does not move it. Each
+window has at most one run, which changes in the unit that makes its payment: nothing is taken twice. After downtime
+only the latest window is paid, if it is not late.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from payres.core.grants.limits import Interval, parse_interval
+from payres.core.protocol.amounts import Asset, Terms, describe_amount, format_decimal
+from payres.core.protocol.clock import DAY, HOUR, SECOND
+from payres.core.protocol.errors import DomainError, WrongState, nothing_here
+from payres.core.store import server
+from payres.core.store.payments import QUOTES, QuoteRecord
+from payres.core.store.wallets import WALLETS, WalletRecord
+from payres.core.store.work import Units, Work
+from payres.html.language import marked, zone_named
+from payres.interledger.quoting import RemoteQuotes
+from payres.operator.store import standing_orders as store
+from payres.operator.store.standing_orders import ORDERS, RUNS, OrderRecord, OrderState, RunRecord, RunState
+from payres.people.sending import KeptWish, Payee, Wish, ask_price, confirm_payment, find_payee, find_price, kept
+
+LATE: Final = 3 * DAY  # after a window has begun it is no longer paid
+PAUSES: Final = (HOUR, 6 * HOUR, DAY)  # before a run is tried again; the last one repeats
+MAX_ORDERS: Final = 50  # of a wallet, that go on
+MISSED_AT_ONCE: Final = 64  # windows, in one unit
+ALLOWANCE: Final = 10  # of the price, one part in so many that an order may take more if fees and rates change
+# Reasons and codes of errors that do not go away by themselves: the owner must look.
+LASTING: Final = frozenset({"no_wallet", "own_wallet", "other_currency", "no_address", "invalid_request"})
+OVER: Final = marked("This standing order is over. Set up a new one")
+TOO_MANY: Final = marked("You have as many standing orders as one wallet can have. End one first")
+EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - what clocks show, in whatever zone
+
+
+class NotPaid(Exception):
+    """Why an order does not pay what could be paid."""
+
+
+class OrderWish(Wish, frozen=True, kw_only=True):
+    """The owner's input: a Wish, how often, from which day on, and until which day or how many times. `replaces` is the
+    id of the order that is changed."""
+
+    every: str = "P1M"
+    first: str = ""
+    until: str = "stop"
+    last: str = ""
+    times: str = ""
+    replaces: str = ""
+
+
+class Draft(KeptWish, frozen=True, kw_only=True):
+    """What is stored with the quote that the owner looks over before an order is set up."""
+
+    plan: OrderWish
+    interval: str
+    zone: str
+
+
+class Schedule(NamedTuple):
+    """When the windows of an order begin."""
+
+    interval: Interval
+    zone: tzinfo
+
+    def at(self, window: int) -> int | None:
+        """When a window begins; None after the last one."""
+        if self.interval.last is not None and window > self.interval.last:
+            return None
+        shown = EPOCH + timedelta(microseconds=self.interval.boundary(window))
+        return int(shown.replace(tzinfo=self.zone).timestamp()) * SECOND
+
+    def latest(self, now: int) -> int:
+        """The latest window that has begun; -1 before the first one."""
+        shown = wall_time(now, self.zone)
+        found = self.interval.window_at(shown)
+        if found is not None:
+            return found
+        return -1 if shown < self.interval.anchor or self.interval.last is None else self.interval.last
+
+
+def wall_time(moment: int, zone: tzinfo) -> int:
+    """What clocks of a zone show, in microseconds as if it were UTC."""
+    return (datetime.fromtimestamp(moment // SECOND, zone).replace(tzinfo=None) - EPOCH) // timedelta(microseconds=1)
+
+
+def schedule_of(order: OrderRecord | Draft) -> Schedule:
+    """When the windows of an order begin."""
+    return Schedule(parse_interval(order.interval), zone_named(order.zone))
+
+
+def most_of(terms: Terms, own: Asset, fixed: str) -> int:
+    """The most that one payment may take: exactly the price where nothing can change it, or else some more."""
+    is_exact = fixed == "send" or (terms.asset == own and not terms.fee and terms.path is None)
+    return terms.debit if is_exact else terms.debit + -(-terms.debit // ALLOWANCE)
+
+
+def find_draft(work: Work, wallet: WalletRecord, quote_id: str) -> tuple[QuoteRecord, Draft]:
+    """What the owner looks over. Raises NotFound."""
+    quote = QUOTES.get(work, quote_id)
+    if quote is None or quote.wallet_address_id != wallet.id or quote.wish is None:
+        raise nothing_here()
+    try:
+        return quote, msgspec.json.decode(quote.wish, type=Draft)
+    except msgspec.ValidationError as error:  # it is of a single payment
+        raise nothing_here() from error
+
+
+def find_order(work: Work, wallet: WalletRecord, order_id: str) -> OrderRecord:
+    """An order of the wallet. Raises NotFound."""
+    order = ORDERS.get(work, order_id)
+    if order is None or order.wallet_address_id != wallet.id:
+        raise nothing_here()
+    return order
+
+
+def check_room(work: Work, wallet: WalletRecord, replaces: str = "") -> None:
+    """Raises WrongState if the wallet has too many orders, NotFound, or WrongState if the one to change is over."""
+    if replaces and find_order(work, wallet, replaces).is_over:
+        raise WrongState(OVER)
+    if not replaces and store.going_on(work, wallet.id) >= MAX_ORDERS:
+        raise WrongState(TOO_MANY)
+
+
+def set_up(work: Work, wallet: WalletRecord, quote_id: str) -> str:
+    """Sets up an order as it was looked over, in place of the one that it changes, and returns its id, which is that of
+    the quote: so a second call sets up nothing. Raises NotFound, WrongState."""
+    if ORDERS.get(work, quote_id) is not None:
+        return find_order(work, wallet, quote_id).id
+    quote, draft = find_draft(work, wallet, quote_id)
+    check_room(work, wallet, draft.plan.replaces)
+    if draft.plan.replaces:
+        _stop(work, find_order(work, wallet, draft.plan.replaces), "cancelled")
+    terms, schedule = quote.terms, schedule_of(draft)
+    order = OrderRecord(
+        id=quote_id,
+        wallet_address_id=wallet.id,
+        payee=draft.address,
+        payee_name=draft.name,
+        value=terms.debit if draft.fixed == "send" else terms.receive,
+        fixed=draft.fixed,
+        most=most_of(terms, wallet.asset, draft.fixed),
+        receive_code=terms.asset.code,
+        receive_scale=terms.asset.scale,
+        note=draft.note,
+        interval=draft.interval,
+        zone=draft.zone,
+        state="active",
+        next_at=schedule.at(0),
+        created_at=work.now,
+    )
+    ORDERS.insert(work, order)
+    leaves, replaced = describe_amount(order.most, wallet.asset), {"replaces": draft.plan.replaces or None}
+    server.record(work, "order.create", order.id, amount=leaves, to=order.payee, interval=order.interval, **replaced)
+    return order.id
+
+
+def pause(work: Work, wallet: WalletRecord, order_id: str) -> None:
+    """Pays nothing until the owner resumes it. Raises NotFound."""
+    order = find_order(work, wallet, order_id)
+    if order.state == "active":
+        _stop(work, order, "paused")
+        server.record(work, "order.pause", order.id)
+
+
+def resume(work: Work, wallet: WalletRecord, order_id: str) -> None:
+    """Goes on with the next window that begins from now on; those meanwhile are left out. Raises NotFound."""
+    order = find_order(work, wallet, order_id)
+    if order.state != "paused":
+        return
+    schedule = schedule_of(order)
+    window = max(order.next_window, schedule.latest(work.now) + 1)
+    ORDERS.update(work, order.id, state="active", problem=None, next_window=window, next_at=schedule.at(window))
+    server.record(work, "order.resume", order.id)
+    _end_after_last(work, order.id)
+
+
+def end(work: Work, wallet: WalletRecord, order_id: str) -> None:
+    """Ends an order for good. Raises NotFound."""
+    order = find_order(work, wallet, order_id)
+    if not order.is_over:
+        _stop(work, order, "cancelled")
+        server.record(work, "order.end", order.id)
+
+
+def begin_due(work: Work, limit: int) -> Sequence[RunRecord]:
+    """Begins a run for each window that is due, and returns the runs that are to be tried now."""
+    for order in store.due_orders(work, work.now, limit):
+        _begin_window(work, order)
+    due = store.due_runs(work, work.now, limit)
+    for run in due:
+        if work.now > run.window_at + LATE:  # the server was down meanwhile
+            _settle(work, run, "failed", run.problem or "late")
+    return [run for run in due if work.now <= run.window_at + LATE]
+
+
+async def try_run(call: Units, remote: RemoteQuotes, run: RunRecord) -> None:
+    """Pays a run that is due, or notes why not and when it is tried again."""
+
+    def find(work: Work) -> tuple[OrderRecord, WalletRecord]:
+        order = ORDERS.by_id(work, run.order_id)
+        return order, WALLETS.by_id(work, order.wallet_address_id)
+
+    order, payer = await call.read(find)
+    try:
+        payee = await find_payee(call, remote, payer, order.payee)
+        if payee.asset != order.receive_asset:
+            raise NotPaid("other_currency")
+        amount = format_decimal(order.value, payer.asset if order.fixed == "send" else payee.asset)
+        wish = kept(Wish(to=order.payee, amount=amount, fixed=order.fixed, note=order.note), payee)
+        quote_id = await ask_price(call, remote, payer, payee, wish, order.value)
+        await call.write(partial(pay, run=run, quote_id=quote_id))
+    except (DomainError, NotPaid) as error:
+        failure = str(error) if isinstance(error, NotPaid) else str(error.details.get("reason", error.code))
+        await call.write(partial(put_off, run=run, failure=failure))
+
+
+def pay(work: Work, run: RunRecord, quote_id: str) -> None:
+    """Pays a quote for a run, once; nothing if the run or its order has ended meanwhile.
+
+    Raises NotPaid, and what confirm_payment raises; InvalidRequest if a wallet is inactive.
+    """
+    order, is_open = _open(work, run)
+    if not is_open:
+        return
+    wallet = WALLETS.by_id(work, order.wallet_address_id)
+    if find_price(work, wallet, quote_id).quote.terms.debit > order.most:
+        raise NotPaid("too_dear")
+    _settle(work, _tried(run), "paid", payment_id=confirm_payment(work, wallet, quote_id))
+
+
+def put_off(work: Work, run: RunRecord, failure: str) -> None:
+    """Notes why a run could not be paid: it is tried again, fails when it is late, or pauses the order."""
+    order, is_open = _open(work, run)
+    if not is_open:
+        return
+    until = run.window_at + LATE
+    if failure in LASTING:
+        ORDERS.update(work, order.id, state="paused", problem=failure, next_at=None)
+        _settle(work, _tried(run), "failed", failure)
+    elif work.now >= until:
+        _settle(work, _tried(run), "failed", failure)
+    else:
+        again = min(work.now + PAUSES[min(run.attempts, len(PAUSES) - 1)], until)
+        store.change_run(work, replace(_tried(run), problem=failure, retry_at=again))
+
+
+def _tried(run: RunRecord) -> RunRecord:
+    return replace(run, attempts=run.attempts + 1)
+
+
+def _open(work: Work, run: RunRecord) -> tuple[OrderRecord, bool]:
+    """The order, and whether it is still to pay this run."""
+    order, found = ORDERS.by_id(work, run.order_id), store.find_run(work, run.order_id, run.window)
+    return order, order.state == "active" and found is not None and found.state == "waiting"
+
+
+def _begin_window(work: Work, order: OrderRecord) -> None:
+    """Begins a run for the latest window that is due; earlier ones are missed."""
+    schedule = schedule_of(order)
+    latest = schedule.latest(work.now)
+    end_of_batch = min(latest + 1, order.next_window + MISSED_AT_ONCE)
+    for run in _waiting(work, order):  # it had time until the next window
+        _settle(work, run, "failed", run.problem or "late")
+    for window in range(order.next_window, end_of_batch):
+        at = schedule.at(window)
+        assert at is not None, "the latest window is not after the last one"
+        problem = "restored" if at < order.not_before else "late" if window < latest or work.now - at > LATE else None
+        run = RunRecord(order.id, window, at, "waiting", retry_at=work.now)
+        RUNS.insert(work, run)
+        if problem:
+            _settle(work, run, "missed", problem)
+    following = max(end_of_batch, order.next_window)
+    next_at = schedule.at(following)
+    if following > latest and next_at is not None and next_at <= work.now:  # the rules of the zone have changed
+        next_at = work.now + HOUR
+    ORDERS.update(work, order.id, next_window=following, next_at=next_at)
+    _end_after_last(work, order.id)
+
+
+def _waiting(work: Work, order: OrderRecord) -> Sequence[RunRecord]:
+    """The run that is still to be paid, if there is one: the newest."""
+    return [run for run in store.runs_of(work, order.id, 1) if run.state == "waiting"]
+
+
+def _stop(work: Work, order: OrderRecord, state: OrderState) -> None:
+    """Pauses or cancels an order; a payment that is still waiting is not made."""
+    ended_at = None if state == "paused" else work.now
+    ORDERS.update(work, order.id, state=state, problem=None, next_at=None, ended_at=ended_at)
+    for run in _waiting(work, order):
+        _settle(work, run, "missed", "stopped")
+
+
+def _settle(
+    work: Work, run: RunRecord, state: RunState, problem: str | None = None, payment_id: str | None = None
+) -> None:
+    """Ends a run. Every one that is not paid passes here once, with the reason that its owner is told."""
+    ended = replace(run, state=state, outgoing_payment_id=payment_id, problem=problem, retry_at=None)
+    store.change_run(work, ended)
+    _end_after_last(work, run.order_id)
+
+
+def _end_after_last(work: Work, order_id: str) -> None:
+    """Ends an order whose last window is over."""
+    order = ORDERS.by_id(work, order_id)
+    if order.state == "active" and schedule_of(order).at(order.next_window) is None and not _waiting(work, order):
+        ORDERS.update(work, order_id, state="ended", next_at=None, ended_at=work.now)
+
+
+def interval_text(first: int, every: str, times: int | None) -> str:
+    """The interval of windows of the duration `every`, the first of which begins when clocks show `first`."""
+    start = datetime.fromtimestamp(first // SECOND, UTC)
+    return f"R{'' if times is None else times - 1}/{start:%Y-%m-%dT%H:%M:%SZ}/{every}"
+
+
+def draft_of(plan: OrderWish, payee: Payee, interval: str, zone: tzinfo) -> Draft:
+    """The input, with its payee, to be stored with the quote."""
+    wish = Wish(to=plan.to, amount=plan.amount, fixed=plan.fixed, note=plan.note)
+    return Draft(**asdict(kept(wish, payee)), plan=plan, interval=interval, zone=str(zone))

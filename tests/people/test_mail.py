@@ -1,0 +1,422 @@
+"""Mails to owners: what is sent when, to a mail server that takes it, refuses it, or says nothing."""
+
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from payres.core.process.settings import Settings
+from payres.core.store.events import delete_old_events, last_sequence
+from payres.core.store.work import Work
+from payres.html import notices
+from payres.html.store import mail
+from payres.html.store.mail import MAILS, MailRecord
+from payres.interledger.settlement import end_sending
+from payres.operator import grants, wallets
+from payres.people.letters import Letter, envelope
+from payres.people.mail import PAUSES, MailAttempt, tell_of_events
+from tests.helpers import receiver_of, usd, wait_until
+from tests.instance import Instance, run_instance
+from tests.people.browser import PASSWORD, OwnersBrowser, signed_out
+from tests.people.mail_server import MailServer, text_of, with_address
+from tests.people.test_activity_rules import send_away
+from tests.people.test_sign_in import sign_in
+from tests.tls import privately_issued
+
+SOON = "payres.people.mail.{}_SECONDS"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hurry() -> Iterator[None]:
+    """The worker looks at once again; what it waits for by the clock of the server, tests move."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("POLL", "REST"):
+            patch.setattr(SOON.format(name), 0.01)
+        patch.setattr(SOON.format("SOCKET"), 0.5)
+        yield
+
+
+@pytest.fixture
+def post() -> Iterator[MailServer]:
+    with MailServer().running() as running:
+        yield running
+
+
+@pytest.fixture
+def payres(tmp_path: Path, post: MailServer) -> Iterator[Instance]:
+    with run_instance(tmp_path / "payres.db", **post.settings) as instance:
+        yield instance
+
+
+def mails(instance: Instance) -> list[MailRecord]:
+    return [*instance.read(lambda tx: MAILS.list(tx, "ORDER BY id"))]
+
+
+def notify(instance: Instance, owner_id: int, kind: str = "password", **data: Any) -> None:
+    instance.write(lambda work: notices.notify(work, owner_id, kind, **data))
+
+
+def pay(instance: Instance, payer: str, receiver: str, **members: Any) -> None:
+    instance.client.pay(instance.wallet(payer), receiver, **members)
+
+
+def has_sent(instance: Instance, count: int) -> bool:
+    return sum(one.sent_at is not None for one in mails(instance)) == count
+
+
+def has_tried(instance: Instance, count: int) -> bool:
+    return mails(instance)[0].attempts == count
+
+
+def seen_all(instance: Instance) -> bool:
+    """Whether all events are in mails."""
+    return instance.read(lambda tx: mail.cursor(tx) == last_sequence(tx))
+
+
+def test_money_is_told_at_once_and_then_once_an_hour(payres: Instance, post: MailServer) -> None:
+    to = "alice@mail.example"
+    with_address(payres, "alice", to)
+    bill = receiver_of(payres, 500, "alice")
+    pay(payres, "bob", bill)
+    wait_until(partial(has_sent, payres, 1))
+    [first] = post.to(to)
+    assert first["Subject"] == "Money arrived: USD 5.00 from Bob"
+    for value in (100, 200, 300):
+        pay(payres, "bob", receiver_of(payres, value, "alice"))
+    wait_until(lambda: seen_all(payres))
+    assert len(post.to(to)) == 1
+    payres.clock.advance(3601)
+    second = post.wait_for(to, 2)[1]
+    assert second["Subject"] == "3 payments have arrived"
+    assert text_of(second).startswith("USD 1.00 from Bob\nUSD 2.00 from Bob\nUSD 3.00 from Bob\n\nWallet: alice\n")
+    assert first["Message-ID"] != second["Message-ID"]
+
+
+def test_thousand_payments_are_at_most_two_mails_an_hour_and_their_sum_is_told(
+    payres: Instance, post: MailServer
+) -> None:
+    to = "busy@mail.example"
+    payres.create_wallet("busy")
+    with_address(payres, "busy", to)
+    for _ in range(10):
+        payres.write(lambda work: [wallets.deposit(work, "busy", "0.10") for _ in range(100)])
+    wait_until(lambda: seen_all(payres))
+    wait_until(partial(has_sent, payres, 1))
+    payres.clock.advance(3601)
+    *_, last = post.wait_for(to, 2)
+    wait_until(lambda: not payres.read(lambda tx: mail.waiting(tx, 1 << 62))[0])
+    assert len(post.to(to)) == 2
+    assert last["Subject"] == "Many payments have arrived"
+    assert text_of(last).count("USD 0.10, paid in by") == 20
+    assert "These are the last ones; there were more." in text_of(last)
+
+
+def test_hourly_waits_for_the_hour_and_never_is_never(payres: Instance, post: MailServer) -> None:
+    rates: dict[str, mail.MailRate] = {"hourly": "hour", "never": "off"}
+    for path, rate in rates.items():
+        payres.create_wallet(path)
+        owner_id = with_address(payres, path, f"{path}@mail.example")
+        payres.write(partial(mail.set_rates, owner_id=owner_id, wanted={"money": rate}))
+        payres.write(partial(wallets.deposit, wallet=path, amount="7.00"))
+    wait_until(lambda: seen_all(payres))
+    assert not post.received
+    payres.clock.advance(3601)
+    [hourly] = post.wait_for("hourly@mail.example")
+    assert hourly["Subject"] == "Money arrived: USD 7.00, paid in by Harbour"
+    assert not post.to("never@mail.example")
+
+
+def test_parts_of_a_payment_are_told_once_each(payres: Instance, post: MailServer) -> None:
+    to = "parts@mail.example"
+    payres.create_wallet("parts")
+    with_address(payres, "parts", to)
+    bill = receiver_of(payres, wallet="parts")
+    for number, cents in enumerate((100, 200), 1):
+        pay(payres, "bob", bill, debitAmount=usd(cents))
+        wait_until(partial(has_sent, payres, number))
+        payres.clock.advance(3601)
+    first, second = post.to(to)
+    assert [one["Subject"] for one in (first, second)] == [
+        "Money arrived: USD 1.00 from Bob",
+        "Money arrived: USD 2.00 from Bob",
+    ]
+    wait_until(lambda: seen_all(payres))
+    assert len(post.to(to)) == 2
+
+
+def test_new_browser_password_and_key_are_told(payres: Instance, post: MailServer) -> None:
+    to = "dora@mail.example"
+    payres.create_wallet("dora", password=PASSWORD)
+    with_address(payres, "dora", to)
+    with signed_out(payres) as http:
+        assert sign_in(http, "dora").status_code == 303
+        assert sign_in(http, "dora").status_code == 303, "the browser is known"
+    payres.write(lambda work: wallets.store_password(work, "dora", "x"))
+    wait_until(lambda: len(post.to(to)) == 2)
+    assert [one["Subject"] for one in post.to(to)] == ["Signed in on a new device", "Your password was changed"]
+
+
+def test_dead_server_leaves_sign_in_and_payments_alone(payres: Instance, post: MailServer) -> None:
+    payres.create_wallet("alone", password=PASSWORD, deposit="9.00")
+    with_address(payres, "alone", "alone@mail.example")
+    with dead(payres), signed_out(payres) as http:
+        assert sign_in(http, "alone").status_code == 303
+        pay(payres, "alone", receiver_of(payres, 100))
+        wait_until(lambda: any(one.attempts for one in mails(payres)))
+        found = payres.read(lambda tx: mail.waiting(tx, tx.now))
+        assert found[0] >= 1
+        assert "ConnectionRefusedError" in str(found[1])
+    payres.clock.advance(61)
+    post.wait_for("alone@mail.example")
+
+
+@contextmanager
+def dead(instance: Instance) -> Iterator[None]:
+    """As if the mail server were not there."""
+    with pytest.MonkeyPatch.context() as patch, socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+        gone.close()
+        patch.setattr("smtplib.SMTP.connect", _to(port))
+        yield
+
+
+def _to(port: int) -> Any:
+    import smtplib
+
+    connect = smtplib.SMTP.connect
+    return lambda smtp, host, _: connect(smtp, host, port)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_final", "shown"),
+    [("550 no such box", True, "550 no such box"), ("451 come again", False, "451 come again")],
+)
+def test_refused_recipient_is_given_up_or_tried_again(
+    payres: Instance, post: MailServer, answer: str, is_final: bool, shown: str
+) -> None:
+    to = "erin@mail.example"
+    owner_id = with_address(payres, "bob", to)
+    post.refusals[to] = f"{answer} {to}"
+    notify(payres, owner_id)
+    wait_until(partial(has_tried, payres, 1))
+    [one] = mails(payres)
+    assert (one.send_at is None, one.sent_at, one.last_error) == (is_final, None, f"{shown} the address")
+    post.refusals.clear()
+    payres.clock.advance(PAUSES[0] // 1_000_000 + 1)
+    if is_final:
+        other = with_address(payres, "alice", "other@mail.example")
+        notify(payres, other)
+        post.wait_for("other@mail.example")
+        assert not post.to(to)
+    else:
+        post.wait_for(to)
+        wait_until(lambda: mails(payres)[0].sent_at is not None)
+
+
+def test_refused_mail_does_not_keep_others_waiting_and_ends_after_days(payres: Instance, post: MailServer) -> None:
+    post.refusals["full@mail.example"] = "452 full"
+    full, fine = with_address(payres, "bob", "full@mail.example"), with_address(payres, "alice", "fine@mail.example")
+    notify(payres, full)
+    notify(payres, fine)
+    post.wait_for("fine@mail.example")
+    for count, pause in enumerate(PAUSES, 1):
+        wait_until(partial(has_tried, payres, count))
+        assert mails(payres)[0].send_at is not None
+        payres.clock.advance(pause // 1_000_000 + 1)
+    wait_until(lambda: mails(payres)[0].send_at is None)
+
+
+def test_mute_server_is_left_in_time_and_the_mail_sent_later(payres: Instance, post: MailServer) -> None:
+    owner_id = with_address(payres, "bob", "mute@mail.example")
+    with socket.create_server(("127.0.0.1", 0)) as mute, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("smtplib.SMTP.connect", _to(mute.getsockname()[1]))
+        notify(payres, owner_id)
+        wait_until(partial(has_tried, payres, 1))
+        assert "timed out" in str(mails(payres)[0].last_error)
+    payres.clock.advance(61)
+    post.wait_for("mute@mail.example")
+
+
+def test_server_that_drips_is_left_in_time(payres: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SOON.format("MAIL"), 0.2)
+    monkeypatch.setattr(SOON.format("SOCKET"), 60)
+    owner_id = with_address(payres, "bob", "drip@mail.example")
+    with socket.create_server(("127.0.0.1", 0)) as mute, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("smtplib.SMTP.connect", _to(mute.getsockname()[1]))
+        notify(payres, owner_id)
+        wait_until(partial(has_tried, payres, 1))
+    assert mails(payres)[0].last_error == "it has not taken the mail within 0.2 seconds"
+
+
+def test_killed_between_sending_and_commit_repeats_it_once_with_the_same_id(tmp_path: Path, post: MailServer) -> None:
+    to = "twice@mail.example"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("payres.people.mail.store_outcome", _die)
+        patch.setattr(SOON.format("RETRY"), 3600)
+        with run_instance(tmp_path / "payres.db", **post.settings) as instance:
+            notify(instance, with_address(instance, "alice", to))
+            post.wait_for(to)
+    with run_again(tmp_path, post.settings) as again:
+        first, second = post.wait_for(to, 2)
+        assert (first["Message-ID"], text_of(first)) == (second["Message-ID"], text_of(second))
+        notify(again, with_address(again, "alice", "next@mail.example"))
+        post.wait_for("next@mail.example")
+        assert len(post.to(to)) == 2
+
+
+def _die(*_: Any, **__: Any) -> None:
+    raise RuntimeError("killed")
+
+
+@contextmanager
+def run_again(folder: Path, settings: dict[str, Any]) -> Iterator[Instance]:
+    """A server on the same database; the wallets that each new one has are there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Instance, "__init__", _bare)
+        with run_instance(folder / "payres.db", **settings) as instance:
+            yield instance
+
+
+def _bare(self: Instance, server: Any, context: Any, clock: Any, requests: Any) -> None:
+    self._server, self.context, self.clock, self._requests = server, context, clock, requests
+    self._clients = []
+
+
+def test_mail_that_is_off_keeps_no_events_and_tells_nothing_old_when_it_is_on(tmp_path: Path, post: MailServer) -> None:
+    to = "later@mail.example"
+    with run_instance(tmp_path / "payres.db") as off:
+        owner_id = with_address(off, "alice", to)
+        notify(off, owner_id)
+        off.write(lambda work: wallets.deposit(work, "alice", "1.00"))
+        assert mails(off) == []
+        sequences = [*range(1, off.read(last_sequence) + 1)]
+        assert off.read(lambda tx: mail.release_events(tx, sequences)) == sequences
+    with run_again(tmp_path, post.settings) as on:
+        on.write(lambda work: wallets.deposit(work, "alice", "2.00"))
+        [one] = post.wait_for(to)
+        assert one["Subject"].startswith("Money arrived: USD 2.00")
+    with run_again(tmp_path, {}) as off:
+        assert off.read(mail.cursor) is None
+        assert all(one.send_at is None for one in mails(off))
+
+
+def test_purge_of_events_waits_for_the_cursor(tmp_path: Path, post: MailServer) -> None:
+    month = 31 * 86400
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("payres.people.part.MailWorker.run", _never)
+        with run_instance(tmp_path / "payres.db", **post.settings) as instance:
+            instance.write(lambda work: wallets.deposit(work, "alice", "1.00"))
+            last = instance.read(last_sequence)
+            instance.clock.advance(month)
+
+            def purge(work: Work) -> int:
+                delete_old_events(work, work.now, [mail.release_events])
+                return len(work.execute("SELECT 1 FROM event WHERE sequence = ?", (last,)).fetchall())
+
+            assert instance.write(purge) == 1
+            instance.write(tell_of_events)
+            assert mails(instance) == [], "what is a month old is not told"
+            assert instance.write(purge) == 0
+
+
+async def _never(self: object) -> None:
+    """In place of the worker."""
+
+
+def test_old_mails_are_deleted_with_the_next_ones(payres: Instance, post: MailServer) -> None:
+    owner_id = with_address(payres, "alice", "old@mail.example")
+    notify(payres, owner_id)
+    post.wait_for("old@mail.example")
+    wait_until(lambda: mails(payres)[0].sent_at is not None)
+    payres.clock.advance(31 * 86400)
+    notify(payres, owner_id)
+    assert len(mails(payres)) == 1
+
+
+def test_failed_payment_is_told(payres: Instance, post: MailServer) -> None:
+    with_address(payres, "bob", "bob@mail.example", "es")
+    payres.write(lambda work: end_sending(work, send_away(work, "bob", 1250), "Nothing has arrived for 30 seconds."))
+    [one] = post.wait_for("bob@mail.example")
+    assert one["Subject"] == "No pagado: USD 12,50 a elsewhere.example: no se ha cobrado nada"
+
+
+def test_app_that_the_owner_allowed_is_told(payres: Instance, post: MailServer) -> None:
+    payres.create_wallet("allows")
+    with_address(payres, "allows", "allows@mail.example")
+    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": payres.wallet("allows")}
+    url = payres.client.request_grant(item).json()["interact"]["redirect"]
+    with OwnersBrowser(payres, "allows") as browser:
+        fields = dict(re.findall(r'name="(csrf|shown)" value="([^"]+)"', browser.http.get(url).text))
+        assert browser.http.post(url, data=fields | {"choice": "approve"}).status_code == 303
+    first, second = post.wait_for("allows@mail.example", 2)
+    assert (first["Subject"], second["Subject"]) == ("Signed in on a new device", "“Example Shop” was allowed")
+
+
+def test_app_that_an_operator_allowed_is_told(payres: Instance, post: MailServer) -> None:
+    to = "apps@mail.example"
+    payres.create_wallet("apps")
+    owner_id = with_address(payres, "apps", to)
+    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": payres.wallet("apps")}
+    url = payres.client.request_grant(item).json()["interact"]["redirect"]
+    payres.write(lambda work: grants.approve(work, grants.named_grant(work, url), "by telephone"))
+    [one] = post.wait_for(to)
+    assert one["Subject"] == "Harbour allowed an app for you"
+    payres.write(lambda work: mail.set_rates(work, owner_id, {"app": "off"}))
+    notify(payres, owner_id, "app", app="Shop", host="shop.example")
+    assert len(mails(payres)) == 1
+
+
+@pytest.mark.parametrize("password", ["open sesame", "wrong"])
+def test_starttls_and_password_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, password: str) -> None:
+    ca, tls = privately_issued(tmp_path, "mail.example")
+    file, server = tmp_path / "password", MailServer()
+    file.write_text(f"{password}\n")
+    monkeypatch.setattr(SOON.format("SOCKET"), 60)
+    with server.running("127.0.0.2", tls, authenticator=server.authenticate, auth_required=True):
+        given = server.settings | {"smtp_user": "payres", "smtp_password_file": str(file)}
+        untrusted = attempt(given)
+        assert "CERTIFICATE_VERIFY_FAILED" in untrusted.said
+        monkeypatch.setenv("SSL_CERT_FILE", str(ca))
+        assert "Must issue a STARTTLS command first" in attempt(given | {"smtp_security": "none", "smtp_user": ""}).said
+        outcome = attempt(given)
+        assert (outcome.is_sent, outcome.is_usable) == ((password == "open sesame"),) * 2, outcome
+        assert {one.password for one in server.signed_in} == {password.encode()}
+        assert len(server.received) == outcome.is_sent
+
+
+def test_starttls_that_is_not_offered_sends_nothing(post: MailServer) -> None:
+    outcome = attempt(post.settings | {"smtp_security": "starttls"})
+    assert (outcome.is_sent, outcome.is_usable) == (False, False)
+    assert "STARTTLS" in outcome.said
+    assert not post.received
+
+
+def attempt(settings: dict[str, Any]) -> Any:
+    from payres.core.store.work import Environment
+
+    environment = Environment.of(Settings(**settings))
+    letter = Letter("A test", ["It works."])
+    message = envelope(environment, "alice@mail.example", letter, 0)
+    return MailAttempt(environment.settings, "pay.example").send(message)
+
+
+@pytest.mark.parametrize("text", ["a\nBcc: eve@evil.example", "a\r\n\r\nbody"])
+def test_header_that_would_be_two_is_refused(payres: Instance, post: MailServer, text: str) -> None:
+    owner_id = with_address(payres, "alice", "alice@mail.example")
+    notify(payres, owner_id, "app", app=text, host="shop.example")
+    wait_until(lambda: mails(payres)[0].send_at is None)
+    assert "it cannot be written" in str(mails(payres)[0].last_error)
+    assert not post.received
+
+
+def test_address_of_one_owner_gets_nothing_of_another(payres: Instance, post: MailServer) -> None:
+    with_address(payres, "alice", "alice@mail.example")
+    payres.write(lambda work: wallets.deposit(work, "bob", "1.00"))
+    payres.write(lambda work: wallets.deposit(work, "alice", "2.00"))
+    post.wait_for("alice@mail.example")
+    assert [one["To"] for one in post.received] == ["alice@mail.example"]

@@ -1,0 +1,436 @@
+"""One owner with several wallets: which one is shown, which one a form is of, and bringing wallets together."""
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from payres.core.protocol.errors import SignInFailed, WrongState
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.limits import MAX_WRONG_PASSWORDS
+from payres.core.protocol.urls import RESET_PATH
+from payres.core.store.migrations import schema
+from payres.core.store.rows import number
+from payres.core.store.work import Work
+from payres.html.sign_in import csrf_token, hash_password
+from payres.html.store.sessions import ENDS, OWNERS, owner_at
+from payres.operator import assets, wallets
+from payres.operator.wallets import create_wallet, require_wallet, store_password
+from payres.people.own_wallets import join
+from payres.people.serving import PLACES
+from tests.helpers import last_segment, sign_in_token, usd
+from tests.instance import Instance, run_instance
+from tests.operator.pages.browser import words_of
+from tests.people.browser import PASSWORD, OwnersBrowser, signed_out
+from tests.people.test_sign_in import sign_in
+from tests.versions import make_version, plain
+
+NUMBERS = count(1)
+OTHER = "another password"
+BILL = "/incoming-payments/"
+
+
+class Several(OwnersBrowser):
+    """The browser of somebody with the wallets `path` (USD 100.00), `household` (USD 50.00) and `pottery` (EUR 20.00),
+    who looks at the first."""
+
+    def __init__(self, instance: Instance) -> None:
+        at = next(NUMBERS)
+        self.path, self.household, self.pottery = f"ann-{at}", f"household-{at}", f"pottery-{at}"
+        instance.create_wallet(self.path, name="Ann", password=PASSWORD, deposit="100.00")
+
+        def unit(work: Work) -> None:
+            create_wallet(work, self.household, "USD", 2, "Household", None, self.path)
+            create_wallet(work, self.pottery, "EUR", 2, "Pottery", None, self.path)
+            wallets.deposit(work, self.household, "50.00")
+            wallets.deposit(work, self.pottery, "20.00")
+            assets.set_rate(work, "EUR", "USD", "1.1")
+            assets.deposit_liquidity(work, "USD", 2, "1000.00", None)
+
+        instance.write(unit)
+        super().__init__(instance, self.path)
+
+    def look_at(self, wallet: str, page: str = "/account") -> httpx2.Response:
+        answer = self.send(page, "switch", {"wallet": wallet})
+        assert (answer.status_code, answer.headers["location"]) == (303, page), answer.text
+        return answer
+
+
+@pytest.fixture
+def ann(payres: Instance) -> Iterator[Several]:
+    with Several(payres) as browser:
+        yield browser
+
+
+def bill(payres: Instance, cents: int | None, to: str = "alice") -> str:
+    made = payres.client.create_incoming_payment(payres.wallet(to), usd(cents) if cents else None)
+    return str(made["id"])
+
+
+def test_account_shows_one_wallet_and_what_the_others_have(payres: Instance, ann: Several) -> None:
+    words = ann.words("/account")
+    assert words.startswith("Ann, one of your 3 wallets"), words
+    assert f"Household {ann.household} USD 50.00" in words
+    assert f"Pottery {ann.pottery} EUR 20.00" in words
+    assert "Ann has USD100.00" in words
+    ann.look_at(ann.pottery)
+    words = ann.words("/account")
+    assert "Pottery has EUR20.00" in words
+    assert f"Ann {ann.path} USD 100.00" in words
+    assert '<span class="who" title="Pottery">Pottery</span>' in ann.http.get("/settings/receive").text
+    payres.write(lambda work: wallets.deactivate(work, ann.household))
+    assert f"Household {ann.household} USD 50.00 closed" in ann.words("/account")
+    ann.look_at(ann.household)
+    assert "Household has USD50.00" in ann.words("/account")
+
+
+def test_who_has_one_wallet_sees_no_other(payres: Instance) -> None:
+    payres.create_wallet("alone", name="Al", password=PASSWORD)
+    with OwnersBrowser(payres, "alone") as browser:
+        words = browser.words("/account")
+        assert words.startswith("Al’s wallet Al, you have"), words
+        assert "Change" not in words
+        assert "Your own wallets" not in browser.words("/account/send")
+
+
+@pytest.mark.parametrize("which", ["path", "household"])
+def test_each_name_signs_in_and_shows_its_wallet(payres: Instance, ann: Several, which: str) -> None:
+    with signed_out(payres) as http:
+        assert sign_in(http, getattr(ann, which)).status_code == 303
+        assert words_of(http.get("/account")).startswith({"path": "Ann", "household": "Household"}[which])
+
+
+def test_wallet_of_somebody_else_is_not_there(payres: Instance, ann: Several) -> None:
+    payres.create_wallet(other := f"not-{ann.path}", password=PASSWORD)
+    for named in (other, "nobody-at-all", ""):
+        assert ann.send("/account", "switch", {"wallet": named}).status_code == 404
+        token = f"{csrf_token(ann.http.cookies['payres_session'])}.{named}"
+        assert ann.send("/account/send", "price", csrf=token).status_code == 404
+    assert ann.send("/account", "switch", {"wallet": ann.household}, csrf="0" * 64).status_code == 403
+    assert "Ann has" in ann.words("/account")
+
+
+FORMS = [(path, choice) for path, place in PLACES.items() for choice in place.acts]
+
+
+@pytest.mark.parametrize(("path", "choice"), FORMS)
+def test_form_of_a_stale_tab_is_refused(payres: Instance, ann: Several, path: str, choice: str) -> None:
+    """The wallet was changed in another tab. The form is for what it was shown for, or for nothing."""
+    stale, page = ann.csrf, re.sub(r"\{\w+\}", "1", path)
+    ann.look_at(ann.household)
+    before = payres.read(lambda work: number(work, "SELECT max(id) FROM audit"))
+    answer = ann.send(page, choice, {"current": PASSWORD, "other": "alice", "password": PASSWORD}, csrf=stale)
+    assert answer.status_code == 409
+    said = "This form is of Ann You look at Household now, perhaps in another tab. So nothing was done."
+    assert words_of(answer).startswith(said)
+    assert payres.read(lambda work: number(work, "SELECT max(id) FROM audit")) == before
+
+
+def test_all_forms_of_an_owner_name_the_wallet(payres: Instance, ann: Several) -> None:
+    pages = [path for path in PLACES if "{" not in path and not path.endswith(".csv")]
+    asked = ann.send("/account/send", "price", {"to": "alice", "amount": "1.00"}).headers["location"]
+    for page in [*pages, asked]:
+        tokens = re.findall('name="csrf" value="([^"]*)"', ann.http.get(page).text)
+        assert tokens, page
+        assert set(tokens) == {ann.csrf}, page
+
+
+def test_price_of_a_stale_tab_pays_nothing_and_is_found_again(payres: Instance, ann: Several) -> None:
+    price, stale = ann.send("/account/send", "price", {"to": "alice", "amount": "7.00"}).headers["location"], ann.csrf
+    assert "From Ann" in ann.words(price)
+    ann.look_at(ann.household)
+    refused = ann.send(price, "send", csrf=stale)
+    assert refused.status_code == 409
+    assert (payres.balance(ann.path), payres.balance(ann.household)) == ("100.00", "50.00")
+    assert ann.http.get(price).status_code == 404, "it is of another wallet"
+    named = re.search(r'name="wallet" value="([^"]*)">Look at Ann<', refused.text)
+    assert named is not None
+    ann.look_at(named[1], price)
+    assert ann.send(price, "send").status_code == 303
+    assert (payres.balance(ann.path), payres.balance(ann.household)) == ("93.00", "50.00")
+
+
+def test_money_goes_between_own_wallets(payres: Instance, ann: Several) -> None:
+    page = ann.http.get("/account/send")
+    assert "Ann has USD 100.00." in words_of(page)
+    assert f'href="/account/send?to={payres.wallet(ann.household).replace(":", "%3A")}"' in page.text
+    assert "Your own wallets" in page.text
+    payres.write(lambda work: wallets.deactivate(work, ann.pottery))
+    assert "Pottery" not in ann.words("/account/send")
+    price = ann.send("/account/send", "price", {"to": ann.household, "amount": "10.00"}).headers["location"]
+    assert ann.send(price, "send").status_code == 303
+    assert (payres.balance(ann.path), payres.balance(ann.household)) == ("90.00", "60.00")
+    assert "Paid before" not in ann.words("/account/send")
+
+
+def test_bill_is_paid_from_the_wallet_that_is_chosen(payres: Instance, ann: Several) -> None:
+    url = bill(payres, 1100)
+    page, send = f"/pay/{last_segment(url)}", f"/account/send?bill={url.replace(':', '%3A').replace('/', '%2F')}"
+    for wallet in (ann.path, ann.household):
+        assert f"{wallet} " not in ann.words("/account/activity")
+    words = ann.words(page)
+    assert "Pay from A Ann pays USD 11.00 USD 100.00 H Household pays USD 11.00 USD 50.00" in words
+    assert "P Pottery pays EUR 10.00 EUR 20.00" in words
+    assert "I have a wallet at" not in words
+    token = re.findall(r'action="(/account/send[^"]*)".*?\n.*?name="csrf" value="([^"]*)"', ann.http.get(page).text)
+    assert token == [(send, csrf_token(ann.http.cookies["payres_session"]))]
+    switched = ann.send(send, "switch", {"wallet": ann.pottery}, csrf=token[0][1])
+    assert (switched.status_code, switched.headers["location"]) == (303, send)
+    price = ann.http.get(send).headers["location"]
+    words = ann.words(price)
+    assert "Send EUR 10.00 to" in words
+    assert "From Pottery" in words
+    assert "Pay from another wallet A Ann pays USD 11.00 USD 100.00" in words
+    assert ann.send(price, "send", csrf=f"{token[0][1]}.{ann.pottery}").status_code == 303
+    assert payres.balance(ann.pottery) == "10.00"
+
+
+def test_bill_offers_only_what_fits(payres: Instance, ann: Several) -> None:
+    page = f"/pay/{last_segment(bill(payres, 3000))}"
+    assert "Pottery" not in ann.words(page)
+    payres.write(lambda work: wallets.deactivate(work, ann.household))
+    assert "pays" not in ann.words(page), "there is nothing to choose"
+    too_much = bill(payres, 7000)
+    ann.look_at(ann.pottery)
+    assert "Pay from another wallet A Ann pays USD 70.00" in ann.words("/account/send", 403, bill=too_much)
+    ann.look_at(ann.path)
+    assert f"Pay from A Ann {ann.path} USD 100.00" in ann.words(f"/pay/{last_segment(bill(payres, None))}"), (
+        "any amount"
+    )
+    own = bill(payres, 100, ann.path)
+    payres.write(lambda work: wallets.activate(work, ann.household))
+    words = ann.words(f"/pay/{last_segment(own)}")
+    assert "Household pays USD 1.00" in words
+    assert "Ann pays USD 1.00" not in words
+    with signed_out(payres) as http:
+        assert "pays" not in words_of(http.get(page))
+
+
+def test_consent_is_for_the_wallet_that_is_asked_for(payres: Instance, ann: Several) -> None:
+    spend = {"type": "outgoing-payment", "actions": ["create"], "limits": {"debitAmount": usd(500)}}
+    asked = payres.client.request_grant(spend | {"identifier": payres.wallet(ann.household)}).json()
+    page = asked["interact"]["redirect"].removeprefix(payres.base_url)
+    shown = ann.http.get(page)
+    assert "From Household You have USD 50.00." in words_of(shown)
+    assert '<span class="who" title="Household">Household</span>' in shown.text
+    fields = dict(re.findall(r'name="(csrf|shown)" value="([^"]*)"', shown.text))
+    assert ann.http.post(page, data=fields | {"choice": "approve"}).status_code == 303
+    query = (
+        "SELECT w.path FROM \"grant\" g JOIN wallet_address w ON w.id = g.wallet_address_id WHERE g.state = 'approved'"
+    )
+    assert (ann.household,) in payres.read(lambda work: work.execute(query).fetchall())
+    assert "Ann has" in ann.words("/account"), "the session shows what it showed"
+
+
+@pytest.mark.parametrize("through", ["page", "command", "link"])
+def test_password_is_the_owners_and_ends_all_sessions(payres: Instance, ann: Several, through: str) -> None:
+    with signed_out(payres) as there, signed_out(payres) as http:
+        assert sign_in(there, ann.household).status_code == 303
+        if through == "page":
+            assert "It opens all your wallets: Ann, Household, Pottery." in ann.words("/settings/password")
+            fields = {"current": PASSWORD, "password": OTHER, "again": OTHER}
+            assert ann.send("/settings/password", "change", fields).status_code == 303
+        elif through == "command":
+            payres.write(lambda work: store_password(work, ann.household, hash_password(OTHER)))
+            assert ann.http.get("/account").status_code == 401
+        else:
+            link = payres.write(lambda work: wallets.make_password_link(work, ann.pottery)).url
+            path = link.removeprefix(payres.base_url)
+            assert words_of(http.get(path)).startswith("Choose a password for Ann, Household, Pottery")
+            fields = {"csrf": sign_in_token(http, path), "choice": "set", "password": OTHER, "again": OTHER}
+            assert http.post(path, data=fields).status_code == 303
+            assert ann.http.get("/account").status_code == 401
+        assert there.get("/account").status_code == 401
+        assert sign_in(http, ann.pottery, PASSWORD).status_code == 401
+        assert sign_in(http, ann.pottery, OTHER).status_code == 303
+
+
+def test_signing_out_everywhere_is_for_all_wallets(payres: Instance, ann: Several) -> None:
+    with signed_out(payres) as there:
+        assert sign_in(there, ann.household).status_code == 303
+        assert ann.send("/settings", "sign-out-everywhere").status_code == 303
+        assert there.get("/account").status_code == 401
+
+
+def strange_wallet(payres: Instance) -> str:
+    payres.create_wallet(path := f"stranger-{next(NUMBERS)}", name="Shop", password=OTHER, deposit="5.00")
+    return path
+
+
+def connect(browser: OwnersBrowser, other: str, password: str = OTHER) -> httpx2.Response:
+    return browser.send("/settings/wallets", "connect", {"other": other, "password": password})
+
+
+def owners(payres: Instance, *paths: str) -> set[int]:
+    return set(payres.read(lambda work: [require_wallet(work, path).owner_id for path in paths]))
+
+
+def rows_of(payres: Instance, owner_id: int, tables: Sequence[str]) -> Sequence[int]:
+    """How many rows each table has of an owner."""
+    query = "SELECT count(*) FROM {} WHERE owner_id = ?"
+    return payres.read(lambda work: [number(work, query.format(one), owner_id) for one in tables])
+
+
+def test_wallets_are_brought_together_by_both_passwords(payres: Instance, ann: Several) -> None:
+    other = strange_wallet(payres)
+    payres.write(lambda work: create_wallet(work, f"{other}-2", "USD", 2, None, None, other))
+    payres.write(lambda work: wallets.deactivate(work, f"{other}-2"))
+    [old] = owners(payres, other)
+    payres.write(lambda work: wallets.make_password_link(work, other))
+    with signed_out(payres) as there:
+        assert sign_in(there, other, OTHER).status_code == 303
+        answer = connect(ann, f"${payres.wallet(other).partition('://')[2]}")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/settings/wallets?done=connected")
+        words = ann.words("/settings/wallets?done=connected")
+        assert "The wallets are brought together." in words
+        assert f"Shop {other} USD 5.00" in words
+        assert f"{other}-2 USD 0.00 closed" in words
+        assert there.get("/account").status_code == 401
+        assert sign_in(there, other, OTHER).status_code == 401
+        assert sign_in(there, other, PASSWORD).status_code == 303
+    [owner] = owners(payres, ann.path, other, f"{other}-2")
+    assert owner != old
+    assert payres.read(lambda work: OWNERS.get(work, old)) is None
+    assert rows_of(payres, old, ENDS) == [0] * len(ENDS)
+    query = "SELECT actor, object FROM audit WHERE action = 'wallet.connect' ORDER BY id DESC LIMIT 2"
+    found = payres.read(lambda work: work.execute(query).fetchall())
+    assert set(found) == {(f"owner:{ann.path}", other), (f"owner:{ann.path}", f"{other}-2")}
+
+
+def protect(payres: Instance, path: str, statement: str) -> None:
+    payres.write(lambda work: work.execute(statement, (require_wallet(work, path).owner_id,)).rowcount)
+
+
+CODES = "INSERT INTO totp (owner_id, secret, created_at, confirmed_at) VALUES (?, x'01', 1, {})"
+PASSKEY = (
+    "INSERT INTO passkey (id, owner_id, user_handle, credential_id, public_key, sign_count, is_backed_up, transports,"
+    " name, created_at) VALUES (hex(randomblob(8)), ?, x'01', randomblob(8), x'01', 0, 0, '', 'Key', 1)"
+)
+
+
+@pytest.mark.parametrize("factor", [CODES.format(1), PASSKEY])
+def test_second_factor_of_the_other_is_not_got_around(payres: Instance, ann: Several, factor: str) -> None:
+    other = strange_wallet(payres)
+    protect(payres, other, factor)
+    answer = connect(ann, other)
+    assert answer.status_code == 409
+    assert "Sign in to it and turn that off there first; then connect it here." in words_of(answer)
+    assert len(owners(payres, ann.path, other)) == 2
+
+
+def test_second_factor_of_the_visitor_stays(payres: Instance, ann: Several) -> None:
+    other = strange_wallet(payres)
+    protect(payres, ann.path, CODES.format(1))
+    protect(payres, ann.path, PASSKEY)
+    protect(payres, other, CODES.format("NULL"))  # one that was never confirmed guards nothing
+    assert connect(ann, other).status_code == 303
+    [owner] = owners(payres, ann.path, other)
+    assert rows_of(payres, owner, ["totp", "passkey"]) == [1, 1]
+
+
+def test_wallet_that_cannot_be_connected_says_why(payres: Instance, ann: Several) -> None:
+    other = strange_wallet(payres)
+    payres.create_wallet(without := f"{other}-new")
+    cases: Mapping[tuple[str, str], tuple[int, str]] = {
+        (other, "wrong"): (401, "This is not the password of this wallet. Try again."),
+        ("nobody-at-all", OTHER): (401, "This is not the password of this wallet. Try again."),
+        (without, ""): (401, "This is not the password of this wallet. Try again."),
+        (ann.path, PASSWORD): (409, "This wallet is yours already: you find it above."),
+        (ann.household, PASSWORD): (409, "This wallet is yours already: you find it above."),
+    }
+    for (named, password), (status, said) in cases.items():
+        answer = connect(ann, named, password)
+        assert (answer.status_code, said in words_of(answer)) == (status, True), named
+        assert "<title>Error: Your wallets" in answer.text
+        assert f'value="{named}"' in answer.text
+    assert len(owners(payres, ann.path, other)) == 2
+
+
+def test_session_is_no_way_to_guess_the_password_of_another_wallet(payres: Instance, ann: Several) -> None:
+    other = strange_wallet(payres)
+    statuses = [connect(ann, other, f"wrong {n}").status_code for n in range(MAX_WRONG_PASSWORDS + 1)]
+    assert statuses == [401] * MAX_WRONG_PASSWORDS + [429]
+    assert connect(ann, other).status_code == 429
+    assert len(owners(payres, ann.path, other)) == 2
+
+
+def test_two_who_connect_at_once_are_told_apart(payres: Instance, ann: Several) -> None:
+    """Between the check of the password and the unit, another has taken the wallet, or its password was changed."""
+    other, changed = strange_wallet(payres), strange_wallet(payres)
+
+    def verified(path: str, by: str = ann.path) -> tuple[Any, Any]:
+        found = payres.read(lambda work: (owner_at(work, by), owner_at(work, path)))
+        assert None not in found
+        return found
+
+    (me, it), (rival, _) = verified(other), verified(other, strange_wallet(payres))
+    payres.write(lambda work: join(work, me, other, it))
+    with pytest.raises(WrongState):
+        payres.write(lambda work: join(work, me, other, it))
+    with pytest.raises(SignInFailed):
+        payres.write(lambda work: join(work, rival, other, it))
+    me, it = verified(changed)
+    payres.write(lambda work: store_password(work, changed, hash_password("a third one")))
+    with pytest.raises(SignInFailed):
+        payres.write(lambda work: join(work, me, changed, it))
+    assert owners(payres, ann.path) == owners(payres, other) != owners(payres, changed)
+
+
+def test_all_that_an_owner_has_is_moved_or_ends() -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(schema())
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        referring = {
+            name
+            for name in tables
+            for row in connection.execute(f"PRAGMA foreign_key_list({name!r})")
+            if row[2] == "owner"
+        }
+    assert referring == {"wallet_address", *ENDS}
+
+
+def test_cookies_and_links_of_earlier_versions_are_good(tmp_path: Path) -> None:
+    """A database from before owners, with a session, a known browser and a link of the wallet."""
+    session, known, link = "s" * 43, "k" * 43, "l" * 43
+    secrets = [hash_secret(one) for one in (session, known, link)]
+    with run_instance(tmp_path / "clock.db") as instance:
+        now = instance.clock.now()
+    with plain(tmp_path / "payres.db") as connection:
+        make_version(connection, 33)
+        connection.executescript(
+            "INSERT INTO asset (id, code, scale) VALUES (1, 'EUR', 2);"
+            "INSERT INTO account (id, kind, asset_id) VALUES (1, 'wallet', 1), (2, 'wallet', 1);"
+        )
+        insert = (
+            "INSERT INTO wallet_address (id, path, public_name, asset_id, account_id, password_hash, created_at)"
+            " VALUES (?, ?, ?, 1, ?, ?, 1)"
+        )
+        connection.execute(insert, (6, "bert", "Bert", 2, None))
+        connection.execute(insert, (7, "anna", "Anna", 1, hash_password(PASSWORD)))
+        until = now + 600_000_000
+        columns = "(id_hash, wallet_address_id, created_at, expires_at)"
+        connection.execute(f"INSERT INTO session {columns} VALUES (?, 7, ?, ?)", (secrets[0], now, until))
+        connection.execute(
+            "INSERT INTO known_browser (id_hash, wallet_address_id, expires_at) VALUES (?, 7, ?)",
+            (secrets[1], until * 2),
+        )
+        connection.execute(
+            "INSERT INTO password_link (link_hash, wallet_address_id, expires_at) VALUES (?, 6, ?)",
+            (secrets[2], until),
+        )
+    with run_instance(tmp_path / "payres.db") as instance, signed_out(instance) as http, signed_out(instance) as other:
+        for name, value in (("payres_session", session), ("payres_known_7", known)):
+            http.cookies.set(name, value, "127.0.0.1")
+        assert words_of(http.get("/account")).startswith("Anna’s wallet Anna, you have EUR0.00")
+        for _ in range(MAX_WRONG_PASSWORDS):
+            sign_in(other, "anna", "wrong")
+        assert sign_in(other, "anna").status_code == 429
+        http.cookies.delete("payres_session")
+        assert sign_in(http, "anna").status_code == 303, "a known browser is not locked out"
+        assert words_of(other.get(f"{RESET_PATH}{link}")).startswith("Choose a password for Bert’s wallet")
