@@ -164,6 +164,8 @@ def test_copy_is_refused_and_so_is_the_original_while_the_password_signs_in(serv
             assert (answer.status_code, "may have been copied" in words_of(answer)) == (400, True)
         assert sign_in(other, "eli").status_code == 303
         assert "There may be a copy of it" in words_of(http.get(OWNERS))
+        audited = "SELECT count(*) FROM audit WHERE action = 'wallet.passkey_suspect' AND object = 'eli'"
+        assert server.read(lambda work: work.execute(audited).fetchone()) == (1,), "noticed once"
 
 
 def test_passkey_is_named_and_removed_and_then_signs_nobody_in(server: Instance, http: httpx2.Client) -> None:

@@ -19,6 +19,7 @@ from payres.core.store import connections
 from payres.core.store.work import Work
 from payres.html import passkeys
 from payres.html.passkeys import SIGN_IN, PasskeySecret
+from payres.html.store import mail
 from payres.html.store.passkeys import PASSKEYS, PasskeyRecord, delete_passkey, passkeys_of
 from payres.html.store.sessions import OF_OWNERS, Kind
 from payres.operator.store.operators import OF_OPERATORS, put_operator
@@ -296,6 +297,16 @@ def test_passkey_is_found_by_its_account_alone(work: Work) -> None:
 )
 def test_passkeys_are_for_the_host_where_browsers_take_them(base_url: str, party: str | None) -> None:
     assert passkeys.relying_party(Urls(base_url)) == party
+
+
+def test_owner_is_told_by_mail_of_what_happens_to_passkeys(work: Work) -> None:
+    mail.turn(work, on=True)
+    mail.ADDRESSES.replace(work, mail.AddressRecord(ID, "alice@example.com", NOW, "en", "UTC"))
+    made = add(work, Authenticator(ORIGIN).register(to_add(work)))
+    passkeys.remove_passkey(work, OF_OWNERS, OF_OWNERS.accounts.by_id(work, ID), made.id)
+    added(work, OF_OPERATORS)
+    told = [(one.kind, one.data) for one in mail.MAILS.list(work, "WHERE kind LIKE 'passkey%' ORDER BY id")]
+    assert told == [("passkey_added", {"name": "Pixel 9"}), ("passkey_removed", {"name": "Pixel 9"})]
 
 
 def mutated(answer: Json, chance: random.Random) -> str:
