@@ -25,7 +25,6 @@ from payres.core.protocol.urls import Urls, canonical, is_loopback
 from payres.core.protocol.visible import visible_text
 from payres.core.store.work import Work
 from payres.html.language import marked
-from payres.html.notices import notify
 from payres.html.second_factors import factors_of, has_factor, new_recovery_codes, record
 from payres.html.store.passkeys import (
     PASSKEYS,
@@ -36,7 +35,7 @@ from payres.html.store.passkeys import (
     use_challenge,
 )
 from payres.html.store.second_factors import delete_factors, removal_due_at
-from payres.html.store.sessions import OF_OWNERS, Kind, verify_session
+from payres.html.store.sessions import Kind, verify_session
 
 if TYPE_CHECKING:
     from fido2.server import Fido2Server
@@ -218,7 +217,7 @@ def add_passkey(
         created_at=work.now,
     )
     PASSKEYS.insert(work, msgspec.structs.replace(passkey, **{kind.column: account.id}))
-    _tell(work, kind, account, "passkey_added", name)
+    record(work, kind, account, "passkey_added", name=name)
     verify_session(work, kind, hash_secret(session), work.now)
     has_codes = factors_of(work, kind, account.id).recovery_codes
     return [] if has_codes else new_recovery_codes(work, kind, account)
@@ -235,14 +234,7 @@ def remove_passkey(work: Work, kind: Kind, account: Any, passkey_id: str) -> Non
     delete_passkey(work, found.id)
     if not has_factor(work, kind, account.id):
         delete_factors(work, kind, account.id)
-    _tell(work, kind, account, "passkey_removed", found.name)
-
-
-def _tell(work: Work, kind: Kind, account: Any, what: str, name: str) -> None:
-    """Notes in the audit log what happened to a passkey, and tells an owner."""
-    record(work, kind, account, what)
-    if kind is OF_OWNERS:
-        notify(work, account.id, what, name=name)
+    record(work, kind, account, "passkey_removed", name=found.name)
 
 
 def _shown_name(text: str) -> str:
@@ -287,7 +279,7 @@ async def with_passkey(
         account = kind.accounts.by_id(work, getattr(used, kind.column))
         if not used.suspect_at:
             return account, then(work, account)
-        _tell(work, kind, account, "passkey_suspect", used.name)
+        record(work, kind, account, "passkey_suspect", name=used.name)
         return account, None
 
     account, done = await database.write(unit)

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from payres.core.process.slots import Slots, SlotsBusy
-from payres.core.protocol.clock import MINUTE, SECOND
+from payres.core.protocol.clock import HOUR, MINUTE, SECOND
 from payres.core.protocol.errors import (
     InsufficientAccess,
     InvalidRequest,
@@ -41,8 +41,8 @@ from payres.core.store.work import Work
 from payres.html import second_factors
 from payres.html.notices import notify
 from payres.html.second_factors import Factors
+from payres.html.store import mail, sessions
 from payres.html.store import second_factors as factor_store
-from payres.html.store import sessions
 from payres.html.store.sessions import (
     BROWSER_LIFETIME,
     NOWHERE,
@@ -337,7 +337,7 @@ def begin(work: Work, kind: Kind, verified: Account, browser: Browser, seen: See
     is_known = known_browser(work, kind, verified.id, browser) is not None
     if is_known or not second_factors.has_factor(work, kind, verified.id):
         return open_session(work, kind, verified, browser, "password", seen=seen)
-    return _wait(work, kind, verified)
+    return _wait(work, kind, verified, seen)
 
 
 def complete(
@@ -396,6 +396,8 @@ def open_session(
     sessions.insert_session(work, kind, id_hash, verified.id, work.now, wallet_id, verified_at, seen)
     if way is not None:
         noted(work, kind, verified.id, way, seen)
+        if kind is OF_OWNERS:
+            mail.withdraw(work, _half_at(verified.id, seen))
     return SignedIn(verified.id, session, known)
 
 
@@ -424,9 +426,16 @@ def _check_unchanged(work: Work, kind: Kind, verified: Account) -> None:
         raise wrong_password(kind.noun)
 
 
-def _wait(work: Work, kind: Kind, account: Account) -> HalfSignIn:
+def _half_at(account_id: int, seen: Seen) -> str:
+    return f"half:{account_id}:{seen.address}"
+
+
+def _wait(work: Work, kind: Kind, account: Account, seen: Seen) -> HalfSignIn:
     secret = work.new_secret()
     factor_store.insert_half_sign_in(work, kind, hash_secret(secret), account.id, account.wallet_id, work.now)
+    if kind is OF_OWNERS:  # who has only the password gets no further: the owner should know
+        key = f"{_half_at(account.id, seen)}:{work.now // HOUR}"
+        notify(work, account.id, "half_sign_in", key=key, send_at=work.now + factor_store.HALF_LIFETIME)
     return HalfSignIn(secret, account, second_factors.factors_of(work, kind, account.id))
 
 
@@ -516,7 +525,7 @@ def follow_link(
     account = kind.accounts.by_id(work, account.id)
     second_factors.remove_if_due(work, kind, account)
     if second_factors.has_factor(work, kind, account.id):
-        return _wait(work, kind, account)
+        return _wait(work, kind, account, seen)
     return open_session(work, kind, account, browser, "link", seen=seen)
 
 
