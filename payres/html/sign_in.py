@@ -374,9 +374,10 @@ def open_session(
     """A session for who has proved to be `verified`, with a second factor at `verified_at`. `way` is noted as that of a
     sign-in.
 
-    The account knows the browser from now on; one with a second factor only if the owner `trusts` it. The session
-    replaces the browser's old one, which ends. All secrets are new, to prevent session fixation. Raises SignInFailed if
-    the password was changed, or the account removed, while it was being checked.
+    The account knows the browser from now on; one with a second factor only if the owner `trusts` it, and an owner's
+    not by a link, which whoever runs the server can make. The session replaces the browser's old one, which ends. All
+    secrets are new, to prevent session fixation. Raises SignInFailed if the password was changed, or the account
+    removed, while it was being checked.
     """
     _check_unchanged(work, kind, verified)
     is_new = way is not None and known_browser(work, kind, verified.id, browser) is None
@@ -386,7 +387,7 @@ def open_session(
     if browser.session is not None:
         close_session(work, kind, browser.session)
     has_factor, known = second_factors.has_factor(work, kind, verified.id), ""
-    if trusts or not has_factor:
+    if trusts or not (has_factor or (way == "link" and kind is OF_OWNERS)):
         if verified.id in browser.known:
             sessions.delete_browser(work, kind, hash_secret(browser.known[verified.id]), verified.id)
         known, lifetime = work.new_secret(), TRUSTED_LIFETIME if has_factor else BROWSER_LIFETIME
