@@ -5,11 +5,15 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, UnsetType
 
+from payres.core.grants.limits import parse_interval
 from payres.core.protocol.errors import require
+from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import Resource
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
+from payres.html.language import Language
+from payres.html.sentences import length_words
 from payres.operator.declarations import CommandLine, Listing, operation
 from payres.operator.inputs import Name, said
 from payres.operator.shapes import Column, Shape, Time, decimals, fact, represent
@@ -80,6 +84,11 @@ def require_order(work: Work, id: str) -> OrderRecord:
     return require(ORDERS.get(work, id), f"There is no standing order {id}", "`payres order list` shows all")
 
 
+def _every(one: StandingOrder) -> str:
+
+    return length_words(Language("en", 0), parse_interval(one.interval))
+
+
 def _last(one: StandingOrder) -> str | None:
     """What became of the latest date."""
     if not one.runs:
@@ -91,11 +100,13 @@ def _last(one: StandingOrder) -> str | None:
 ORDER: Final = Shape(
     standing_order,
     Column("Since (UTC)", "created_at", "time"),
-    Column("Standing order", "id", "code"),
+    Column("Standing order", "id", "code", listed="in files"),
     Column("Wallet", "wallet", "long", "wallets"),
-    Column("To", "payee", "long"),
+    Column("To", lambda one: one.payee_name or visible_url(one.payee).text, "long", listed="on pages"),
+    Column("To", "payee", "long", listed="in files"),
     Column("Amount", "amount", "number"),
-    Column("Interval", "interval", "code"),
+    Column("How often", _every, listed="on pages"),
+    Column("Interval", "interval", "code", listed="in files"),
     Column("State", "state", "state"),
     Column("Next (UTC)", "next_at", "time"),
     Column("Last", _last, "long"),
