@@ -32,6 +32,7 @@ SHORT_MODULES = {
     "payres/core/payments/idempotency.py",
     "payres/core/payments/settlement.py",
     "payres/html/part.py",
+    "payres/html/store/passkeys.py",
     "payres/http/protocol.py",
     "payres/interledger/client_transport.py",
     "payres/openapi/part.py",

@@ -229,7 +229,7 @@ class Brand(msgspec.Struct, frozen=True):
     icon: str
     media_type: str
     logo: Markup
-    links: Sequence[tuple[str, str]]
+    links: tuple[tuple[str, str], ...]
     help_url: str
     style: str
 
@@ -250,7 +250,7 @@ def brand_of(settings: Settings) -> Brand:
         icon=found.path if found else "/favicon.ico",
         media_type=found.media_type if found else "image/svg+xml",
         logo=Markup('<img src="{}" alt="">').format(found.path) if found else Markup(SHIELD),  # noqa: S704 - ours
-        links=[(url, label) for url, label in links if url],
+        links=tuple((url, label) for url, label in links if url),
         help_url=settings.help_url,
         style=_brand_style(settings.accent, settings.accent_dark) + (LOGO if found else ""),
     )

@@ -7,7 +7,7 @@ import base64
 import hmac
 import secrets
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -35,14 +35,16 @@ MOST_WRONG: Final = 5
 MOST_ASKED: Final = 5  # mails in an hour that the owner asks for: codes, and tests
 
 
-def notify(work: Work, owner_id: int, kind: str, /, key: str | None = None, **data: str | int) -> None:
+def notify(
+    work: Work, owner_id: int, kind: str, /, key: str | None = None, send_at: int | None = None, **data: Any
+) -> None:
     """Tells an owner what this unit does, if there is a confirmed address. `people/letters.py` has the kinds and what
-    they say of the data. With a `key`, there is at most one mail."""
+    they say of the data. With a `key`, there is at most one mail; with `send_at` it can be withdrawn until then."""
     address = ADDRESSES.get(work, owner_id)
     if address is None or address.email is None or mail.cursor(work) is None:
         return
     if mail.rates(work, owner_id).get(kind) != "off":
-        mail.insert_mail(work, address, kind, data, key)
+        mail.insert_mail(work, address, kind, data, key, send_at)
 
 
 def notify_of_app(work: Work, kind: str, grant: GrantRecord) -> None:

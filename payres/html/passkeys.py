@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from fido2.webauthn import (
         AttestedCredentialData,
         AuthenticationResponse,
-        CollectedClientData,
         RegistrationResponse,
     )
 
@@ -218,7 +217,7 @@ def add_passkey(
         created_at=work.now,
     )
     PASSKEYS.insert(work, msgspec.structs.replace(passkey, **{kind.column: account.id}))
-    record(work, kind, account, "passkey_added")
+    record(work, kind, account, "passkey_added", name=name)
     verify_session(work, kind, hash_secret(session), work.now)
     has_codes = factors_of(work, kind, account.id).recovery_codes
     return [] if has_codes else new_recovery_codes(work, kind, account)
@@ -231,10 +230,11 @@ def rename_passkey(work: Work, kind: Kind, account: Any, passkey_id: str, name: 
 
 def remove_passkey(work: Work, kind: Kind, account: Any, passkey_id: str) -> None:
     """Removes a passkey; recovery codes go with the last factor. Raises NotFound."""
-    delete_passkey(work, own_passkey(work, kind, account.id, passkey_id).id)
+    found = own_passkey(work, kind, account.id, passkey_id)
+    delete_passkey(work, found.id)
     if not has_factor(work, kind, account.id):
         delete_factors(work, kind, account.id)
-    record(work, kind, account, "passkey_removed")
+    record(work, kind, account, "passkey_removed", name=found.name)
 
 
 def _shown_name(text: str) -> str:
@@ -279,7 +279,7 @@ async def with_passkey(
         account = kind.accounts.by_id(work, getattr(used, kind.column))
         if not used.suspect_at:
             return account, then(work, account)
-        record(work, kind, account, "passkey_suspect")
+        record(work, kind, account, "passkey_suspect", name=used.name)
         return account, None
 
     account, done = await database.write(unit)
@@ -349,7 +349,7 @@ def _read(kind: type[R], answer: str) -> R:
     return read
 
 
-def _checked(urls: Urls, client: "CollectedClientData", check: Callable[["Fido2Server", Any], T]) -> T:
+def _checked(urls: Urls, client: Any, check: Callable[["Fido2Server", Any], T]) -> T:
     """What `check` returns. Raises InvalidRequest for what another page has asked for, and what is not verified."""
     from fido2.server import Fido2Server
     from fido2.webauthn import PublicKeyCredentialRpEntity

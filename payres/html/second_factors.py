@@ -17,9 +17,10 @@ from payres.core.protocol.errors import WrongState
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store import server
 from payres.core.store.work import Work
+from payres.html.notices import notify
 from payres.html.store import second_factors as store
 from payres.html.store.second_factors import TOTP, TotpRecord
-from payres.html.store.sessions import Kind
+from payres.html.store.sessions import OF_OWNERS, Kind
 
 STEP: Final = 30 * SECOND
 DIGITS: Final = 6
@@ -164,7 +165,7 @@ def ask_removal(work: Work, kind: Kind, account: Any) -> int:
     if due_at is None:
         due_at = work.now + REMOVAL_DELAY
         store.insert_removal(work, kind, account.id, work.now, due_at)
-        record(work, kind, account, "remove_factors")
+        record(work, kind, account, "remove_factors", due_at=due_at)
     return due_at
 
 
@@ -190,9 +191,11 @@ def remove_factors(work: Work, kind: Kind, account: Any) -> None:
     store.delete_factors(work, kind, account.id)
 
 
-def record(work: Work, kind: Kind, account: Any, what: str) -> None:
-    """Notes in the audit log what happened to the second factors of an account."""
+def record(work: Work, kind: Kind, account: Any, what: str, **data: Any) -> None:
+    """Notes in the audit log what happened to the second factors of an account, and tells an owner, with the data."""
     server.record(work, f"{kind.link_command.split()[1]}.{what}", account.name)  # wallet or admin, as the commands
+    if kind is OF_OWNERS:
+        notify(work, account.id, what, **data)
 
 
 def _codes_of(work: Work, kind: Kind, account_id: int) -> TotpRecord | None:

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from payres.core.process.slots import Slots, SlotsBusy
-from payres.core.protocol.clock import MINUTE, SECOND
+from payres.core.protocol.clock import HOUR, MINUTE, SECOND
 from payres.core.protocol.errors import (
     InsufficientAccess,
     InvalidRequest,
@@ -41,8 +41,8 @@ from payres.core.store.work import Work
 from payres.html import second_factors
 from payres.html.notices import notify
 from payres.html.second_factors import Factors
+from payres.html.store import mail, sessions
 from payres.html.store import second_factors as factor_store
-from payres.html.store import sessions
 from payres.html.store.sessions import (
     BROWSER_LIFETIME,
     NOWHERE,
@@ -337,7 +337,7 @@ def begin(work: Work, kind: Kind, verified: Account, browser: Browser, seen: See
     is_known = known_browser(work, kind, verified.id, browser) is not None
     if is_known or not second_factors.has_factor(work, kind, verified.id):
         return open_session(work, kind, verified, browser, "password", seen=seen)
-    return _wait(work, kind, verified)
+    return _wait(work, kind, verified, seen)
 
 
 def complete(
@@ -374,9 +374,10 @@ def open_session(
     """A session for who has proved to be `verified`, with a second factor at `verified_at`. `way` is noted as that of a
     sign-in.
 
-    The account knows the browser from now on; one with a second factor only if the owner `trusts` it. The session
-    replaces the browser's old one, which ends. All secrets are new, to prevent session fixation. Raises SignInFailed if
-    the password was changed, or the account removed, while it was being checked.
+    The account knows the browser from now on; one with a second factor only if the owner `trusts` it, and an owner's
+    not by a link, which whoever runs the server can make. The session replaces the browser's old one, which ends. All
+    secrets are new, to prevent session fixation. Raises SignInFailed if the password was changed, or the account
+    removed, while it was being checked.
     """
     _check_unchanged(work, kind, verified)
     is_new = way is not None and known_browser(work, kind, verified.id, browser) is None
@@ -386,7 +387,7 @@ def open_session(
     if browser.session is not None:
         close_session(work, kind, browser.session)
     has_factor, known = second_factors.has_factor(work, kind, verified.id), ""
-    if trusts or not has_factor:
+    if trusts or not (has_factor or (way == "link" and kind is OF_OWNERS)):
         if verified.id in browser.known:
             sessions.delete_browser(work, kind, hash_secret(browser.known[verified.id]), verified.id)
         known, lifetime = work.new_secret(), TRUSTED_LIFETIME if has_factor else BROWSER_LIFETIME
@@ -396,6 +397,8 @@ def open_session(
     sessions.insert_session(work, kind, id_hash, verified.id, work.now, wallet_id, verified_at, seen)
     if way is not None:
         noted(work, kind, verified.id, way, seen)
+        if kind is OF_OWNERS:
+            mail.withdraw(work, _half_at(verified.id, seen))
     return SignedIn(verified.id, session, known)
 
 
@@ -424,9 +427,16 @@ def _check_unchanged(work: Work, kind: Kind, verified: Account) -> None:
         raise wrong_password(kind.noun)
 
 
-def _wait(work: Work, kind: Kind, account: Account) -> HalfSignIn:
+def _half_at(account_id: int, seen: Seen) -> str:
+    return f"half:{account_id}:{seen.address}"
+
+
+def _wait(work: Work, kind: Kind, account: Account, seen: Seen) -> HalfSignIn:
     secret = work.new_secret()
     factor_store.insert_half_sign_in(work, kind, hash_secret(secret), account.id, account.wallet_id, work.now)
+    if kind is OF_OWNERS:  # who has only the password gets no further: the owner should know
+        key = f"{_half_at(account.id, seen)}:{work.now // HOUR}"
+        notify(work, account.id, "half_sign_in", key=key, send_at=work.now + factor_store.HALF_LIFETIME)
     return HalfSignIn(secret, account, second_factors.factors_of(work, kind, account.id))
 
 
@@ -516,7 +526,7 @@ def follow_link(
     account = kind.accounts.by_id(work, account.id)
     second_factors.remove_if_due(work, kind, account)
     if second_factors.has_factor(work, kind, account.id):
-        return _wait(work, kind, account)
+        return _wait(work, kind, account, seen)
     return open_session(work, kind, account, browser, "link", seen=seen)
 
 

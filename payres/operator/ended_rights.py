@@ -9,9 +9,12 @@ from payres.core.protocol.errors import WrongState
 from payres.core.protocol.wire import Resource
 from payres.core.store import server
 from payres.core.store.work import Work
+from payres.html.store.passkeys import PASSKEYS
+from payres.html.store.sessions import OF_OWNERS
 from payres.interledger.store.peers import PEERS
 from payres.operator import api_keys, grants, keys, operators, peers, wallets
 from payres.operator.store.ended_rights import EndedRight, RightKind
+from payres.operator.store.operators import OF_OPERATORS, OPERATORS
 from payres.webhooks.store.webhooks import WEBHOOKS
 
 EndedRow = Mapping[str, Any]
@@ -27,6 +30,7 @@ NOUNS: Final[Mapping[RightKind, str]] = {
     "peer": "peers",
     "peerTokens": "tokens of peers",
     "webhook": "webhooks",
+    "passkey": "passkeys, removed or perhaps copied",
 }
 
 
@@ -83,6 +87,21 @@ def _disable_webhook(work: Work, name: str, row: EndedRow) -> None:
     server.record(work, "webhook.disable", name)
 
 
+def _end_passkey(work: Work, name: str, row: EndedRow) -> None:
+    from payres.html.passkeys import remove_passkey  # and with it the sentences of pages
+
+    found = PASSKEYS.get(work, name)
+    if found is None:  # it was removed with the account, or with all its factors
+        return
+    if row["suspect_at"] is not None:
+        PASSKEYS.update(work, name, suspect_at=row["suspect_at"])
+    elif found.owner_id is not None:
+        remove_passkey(work, OF_OWNERS, OF_OWNERS.accounts.by_id(work, found.owner_id), name)
+    else:
+        assert found.operator_id is not None, "a passkey is somebody's"
+        remove_passkey(work, OF_OPERATORS, OPERATORS.by_id(work, found.operator_id), name)
+
+
 # A string that one returns says what is left to do.
 _END: Final[Mapping[RightKind, Callable[[Work, str, EndedRow], object]]] = {
     "grant": lambda work, name, row: grants.revoke(work, name),
@@ -96,4 +115,5 @@ _END: Final[Mapping[RightKind, Callable[[Work, str, EndedRow], object]]] = {
     "peer": _end_peer,
     "peerTokens": _replace_tokens,
     "webhook": _disable_webhook,
+    "passkey": _end_passkey,
 }

@@ -54,11 +54,15 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
         marked("A passkey may have been copied"),
         marked("The passkey “{name}” was used as a copy of it would be. It is not taken any more: remove it."),
     ),
-    "removal_asked": (
+    "remove_factors": (
         marked("Your second factors will be removed"),
         marked("Somebody said that you lost your codes and passkeys. They will be removed at this time: {due_at}"),
     ),
-    "removal_cancelled": (
+    "factors_removed": (
+        marked("Your second factors were removed"),
+        marked("Your codes and passkeys were removed, as somebody had asked a day ago. The password alone signs in."),
+    ),
+    "keep_factors": (
         marked("Your second factors stay"),
         marked("The removal of your codes and passkeys was cancelled."),
     ),

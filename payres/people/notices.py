@@ -79,7 +79,7 @@ async def forget(visit: OwnerVisit, form: Form) -> Response:
 
 async def answer_stop(request: Request) -> Response:
     """The page of a link that ends notices about money. Programs of mail services send its form too (RFC 8058)."""
-    database, token = context_of(request).database, request.path_params["token"]
+    database, token = context_of(request).database, request.path_params["secret"]
     if request.method == "POST":
         await database.write(lambda work: notices.stop(work, token))
     elif request.method in {"GET", "HEAD"}:

@@ -26,6 +26,7 @@ from payres.core.store.work import Work
 from payres.html.forms import browser_of
 from payres.html.html import redirect
 from payres.html.language import marked
+from payres.html.notices import notify
 from payres.html.second_factors import has_factor
 from payres.html.sentences import problem_of
 from payres.html.sign_in import Account, csrf_token, find_account, find_session, wrong_password
@@ -179,4 +180,6 @@ def join(work: Work, owner: OwnerRecord, path: str, verified: Account) -> None:
         raise WrongState(GUARDED)
     for one in wallets_of(work, other.id):
         server.record(work, "wallet.connect", one.path, ownerOf=owner.name)
+        for told in (owner.id, other.id):
+            notify(work, told, "wallet_connected", wallet=one.path)
     take_over(work, owner.id, other.id)

@@ -169,7 +169,7 @@ def page_routes() -> Sequence[Route]:
     answers |= {"/pay/{id}": bills.answer_bill, "/pay/{id}/return/{state:secret}": bills.answer_return}
     answers |= {"/interact/{id}/{nonce:secret}": consent.answer}
     answers |= {f"{RESET_PATH}{{secret:secret}}": OWNER_SIGN_IN.follow_link}
-    answers |= {f"{STOP_PATH}{{token:secret}}": notices.answer_stop}
+    answers |= {f"{STOP_PATH}{{secret:secret}}": notices.answer_stop}
     found = {path: partial(serve_page, answer=partial(_unless_too_many, answer=one)) for path, one in answers.items()}
     return [
         Route(path, {"GET": handler, "POST": handler}, is_json=False, takes_all=True) for path, handler in found.items()

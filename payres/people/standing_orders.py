@@ -8,7 +8,7 @@ only the latest window is paid, if it is not late.
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -17,11 +17,13 @@ from payres.core.grants.limits import Interval, parse_interval
 from payres.core.protocol.amounts import Asset, Terms, describe_amount, format_decimal
 from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.errors import DomainError, WrongState, nothing_here
+from payres.core.protocol.visible import visible_url
 from payres.core.store import server
 from payres.core.store.payments import QUOTES, QuoteRecord
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Units, Work
 from payres.html.language import marked, zone_named
+from payres.html.notices import notify
 from payres.interledger.quoting import RemoteQuotes
 from payres.operator.store import standing_orders as store
 from payres.operator.store.standing_orders import ORDERS, RUNS, OrderRecord, OrderState, RunRecord, RunState
@@ -303,7 +305,19 @@ def _settle(
     """Ends a run. Every one that is not paid passes here once, with the reason that its owner is told."""
     ended = replace(run, state=state, outgoing_payment_id=payment_id, problem=problem, retry_at=None)
     store.change_run(work, ended)
+    if state != "paid" and problem != "stopped":
+        _tell(work, ORDERS.by_id(work, run.order_id), state)
     _end_after_last(work, run.order_id)
+
+
+def _tell(work: Work, order: OrderRecord, state: RunState) -> None:
+    """Tells the owner by mail, once a day: after a long pause, many windows are missed together."""
+    wallet = WALLETS.by_id(work, order.wallet_address_id)
+    asset = wallet.asset if order.fixed == "send" else order.receive_asset
+    kind = f"order_{'paused' if order.state == 'paused' else state}"
+    payee = order.payee_name or visible_url(order.payee).host
+    data: dict[str, Any] = {"amount": order.value, "asset_code": asset.code, "asset_scale": asset.scale}
+    notify(work, wallet.owner_id, kind, key=f"{kind}:{order.id}:{work.now // DAY}", payee=payee, **data)
 
 
 def _end_after_last(work: Work, order_id: str) -> None:

@@ -352,7 +352,10 @@ async def test_no_other_script_runs(wallet_server: Instance, chromium: playwrigh
     page, said = await context.new_page(), list[str]()
     page.on("console", lambda message: said.append(message.text))
     await page.goto(Asked(wallet_server).url)
-    await page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'x = 1'}))")
+    with pytest.raises(playwright.async_api.Error, match="requires 'TrustedScript'"):
+        await page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'x = 1'}))")
+    await page.evaluate("document.body.append(Object.assign(document.createElement('a'), {href: 'javascript:x = 1'}))")
+    await page.evaluate("document.body.lastChild.click()")
     assert await page.evaluate("typeof x") == "undefined"
     assert any("script-src" in text for text in said)
     await context.close()

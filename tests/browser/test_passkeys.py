@@ -10,6 +10,7 @@ from playwright.async_api import CDPSession, Page, expect
 from payres.html.language import CODES, Language, LanguageCode
 from payres.operator.operators import make_link
 from tests.browser.conftest import PASSWORD, ClientSite, OpenPage
+from tests.browser.screens import AXE, check
 from tests.instance import Instance, run_instance
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -178,6 +179,25 @@ async def test_passkey_signs_in_by_the_keyboard_in_each_language(
     await device.present()
     await page.keyboard.press("Enter")
     await expect(page.locator("h1")).to_have_text(say("Apps with access to your wallet"))
+
+
+async def test_pages_of_passkeys_fit_and_can_be_read(server: Instance, device: Device) -> None:
+    page = device.page
+    await add(device, server, "ida")
+    await page.context.add_init_script(path=AXE)
+    for code in CODES:
+        await page.set_extra_http_headers({"Accept-Language": code})
+        await check(page, f"{server.base_url}/account")
+    await page.set_extra_http_headers({"Accept-Language": "en"})
+    await check(page, f"{server.base_url}/admin")
+    await device.use("/account/security/passkeys/new")
+    await expect(page.locator("#name")).to_be_visible()
+    await check(page, page.url)
+    await check(page, f"{server.base_url}/account/security/passkeys")
+    await page.click(".list a")
+    await check(page)
+    server.clock.advance(301)
+    await check(page, f"{server.base_url}/settings/password")
 
 
 async def test_second_step_by_passkey_approves_what_it_was_asked_for(

@@ -60,6 +60,12 @@ def fields(page: httpx2.Response) -> dict[str, str]:
     return {name: unescape(value) for name, value in found}
 
 
+def csrf_of(page: httpx2.Response) -> str:
+    """The token of the page's own forms."""
+    found: str = re.findall(r'name="csrf" value="([^"]+)"', page.text.partition("<main")[2])[0]
+    return found
+
+
 def send(http: httpx2.Client, page: httpx2.Response, answer: object, path: str = "", **more: str) -> httpx2.Response:
     text = answer if isinstance(answer, str) else json.dumps(answer)
     return http.post(path or urlsplit(str(page.url)).path, data=fields(page) | {"answer": text} | more)
@@ -69,7 +75,7 @@ def add(http: httpx2.Client, device: Authenticator, path: str = OWNERS, name: st
     """Adds a passkey in a browser that is signed in."""
     page = http.get(f"{path}/new")
     if "data-ask" not in page.text:
-        [csrf] = set(re.findall(r'name="csrf" value="(\w+)"', page.text))
+        csrf = csrf_of(page)
         page = http.post(f"{path}/new", data={"csrf": csrf, "choice": "prove", "password": PASSWORD})
     return send(http, page, device.register(asked(page)), name=name)
 
@@ -158,6 +164,8 @@ def test_copy_is_refused_and_so_is_the_original_while_the_password_signs_in(serv
             assert (answer.status_code, "may have been copied" in words_of(answer)) == (400, True)
         assert sign_in(other, "eli").status_code == 303
         assert "There may be a copy of it" in words_of(http.get(OWNERS))
+        audited = "SELECT count(*) FROM audit WHERE action = 'wallet.passkey_suspect' AND object = 'eli'"
+        assert server.read(lambda work: work.execute(audited).fetchone()) == (1,), "noticed once"
 
 
 def test_passkey_is_named_and_removed_and_then_signs_nobody_in(server: Instance, http: httpx2.Client) -> None:
@@ -166,7 +174,7 @@ def test_passkey_is_named_and_removed_and_then_signs_nobody_in(server: Instance,
         page = own.get(OWNERS)
         assert "Pixel 9 Added today, " in words_of(page)
         [path] = re.findall(rf'href="({OWNERS}/[0-9a-f-]{{36}})"', page.text)
-        [csrf] = set(re.findall(r'name="csrf" value="(\w+)"', own.get(path).text))
+        csrf = csrf_of(own.get(path))
         for name, status in (("", 400), ("<b>Mine", 303)):
             answer = own.post(path, data={"csrf": csrf, "choice": "rename", "name": name})
             assert answer.status_code == status
@@ -178,6 +186,11 @@ def test_passkey_is_named_and_removed_and_then_signs_nobody_in(server: Instance,
         assert "There is none yet" in words_of(own.get(OWNERS))
         recovery = own.get("/account/security/recovery-codes")
         assert "10" not in words_of(recovery), "they go with the last factor"
+        audited = "SELECT action, actor FROM audit WHERE object = 'fay' AND action LIKE '%passkey%' ORDER BY id"
+        assert server.read(lambda work: work.execute(audited).fetchall()) == [
+            ("wallet.passkey_added", "owner:fay"),
+            ("wallet.passkey_removed", "owner:fay"),
+        ]
     answer = by_passkey(http, device)
     assert (answer.status_code, "not known here any more" in words_of(answer)) == (400, True)
     assert sign_in(http, "fay").status_code == 303
@@ -188,7 +201,7 @@ def test_first_passkey_needs_the_password_and_a_device_has_one(server: Instance,
     assert sign_in(http, "gus").status_code == 303
     page = http.get(f"{OWNERS}/new")
     assert "data-ask" not in page.text
-    [csrf] = set(re.findall(r'name="csrf" value="(\w+)"', page.text))
+    csrf = csrf_of(page)
     wrong = http.post(f"{OWNERS}/new", data={"csrf": csrf, "choice": "prove", "password": "wrong"})
     assert (wrong.status_code, "data-ask" in wrong.text) == (401, False)
     unproved = {"csrf": csrf, "choice": "add", "name": "Planted", "answer": "{}"}
@@ -255,7 +268,7 @@ def test_link_for_a_password_lists_passkeys_and_does_not_sign_in_past_them(serve
         page = other.get(f"/account/reset/{secret}")
         assert "These passkeys sign in too." in words_of(page)
         assert "Pixel 9. Added today, " in words_of(page)
-        [csrf] = set(re.findall(r'name="csrf" value="(\w+)"', page.text))
+        csrf = csrf_of(page)
         new = {"csrf": csrf, "password": "another horse", "again": "another horse"}
         answer = other.post(f"/account/reset/{secret}", data=new)
         assert (answer.status_code, "payres_session" in other.cookies) == (200, False)
@@ -271,7 +284,7 @@ def test_operator_signs_in_by_passkey_and_money_asks_for_it_again(server: Instan
         assert (answer.status_code, answer.headers["location"]) == (303, "/admin/wallets")
         server.clock.advance(301)
         page = http.get("/admin/wallets/alice/deposit")
-        [csrf] = set(re.findall(r'name="csrf" value="(\w+)"', page.text))
+        csrf = csrf_of(page)
         [once] = re.findall(r'name="once" value="([^"]+)"', page.text)
         form = {"csrf": csrf, "once": once, "choice": "deposit", "amount": "1.00"}
         page = http.post("/admin/wallets/alice/deposit", data=form)

@@ -1,6 +1,7 @@
 """What a passkey may be and sign: by an authenticator in software, which also answers wrongly."""
 
 import json
+import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -18,6 +19,7 @@ from payres.core.store import connections
 from payres.core.store.work import Work
 from payres.html import passkeys
 from payres.html.passkeys import SIGN_IN, PasskeySecret
+from payres.html.store import mail
 from payres.html.store.passkeys import PASSKEYS, PasskeyRecord, delete_passkey, passkeys_of
 from payres.html.store.sessions import OF_OWNERS, Kind
 from payres.operator.store.operators import OF_OPERATORS, put_operator
@@ -30,7 +32,7 @@ ORIGIN = "http://localhost:8080"
 BROWSER = "the secret of this browser"
 ID = 1
 SECRET = PasskeySecret(bytes(32))
-MUTATIONS = 400
+MUTATIONS = int(os.environ.get("FUZZ_CASES", "2000")) // 5  # 20,000 in `make torture`
 
 
 @pytest.fixture
@@ -297,6 +299,16 @@ def test_passkeys_are_for_the_host_where_browsers_take_them(base_url: str, party
     assert passkeys.relying_party(Urls(base_url)) == party
 
 
+def test_owner_is_told_by_mail_of_what_happens_to_passkeys(work: Work) -> None:
+    mail.turn(work, on=True)
+    mail.ADDRESSES.replace(work, mail.AddressRecord(ID, "alice@example.com", NOW, "en", "UTC"))
+    made = add(work, Authenticator(ORIGIN).register(to_add(work)))
+    passkeys.remove_passkey(work, OF_OWNERS, OF_OWNERS.accounts.by_id(work, ID), made.id)
+    added(work, OF_OPERATORS)
+    told = [(one.kind, one.data) for one in mail.MAILS.list(work, "WHERE kind LIKE 'passkey%' ORDER BY id")]
+    assert told == [("passkey_added", {"name": "Pixel 9"}), ("passkey_removed", {"name": "Pixel 9"})]
+
+
 def mutated(answer: Json, chance: random.Random) -> str:
     """The answer with one of its texts or bytes changed, cut or repeated, or one of its members taken away."""
     text = json.dumps(answer)
@@ -319,7 +331,7 @@ def mutated(answer: Json, chance: random.Random) -> str:
 
 def test_mutated_answers_are_refused_in_order_and_change_nothing(work: Work) -> None:
     """Only what is not looked at may change: the format of an attestation, or the text around the answer."""
-    chance, device = random.Random(1), added(work, counter=None)
+    chance, device = random.Random(int(os.environ.get("FUZZ_SEED", "1"))), added(work, counter=None)
     signed, other = device.sign(to_sign()), Authenticator(ORIGIN)
     registered = other.register(to_add(work))
     outcomes = {"taken": 0, "refused": 0}

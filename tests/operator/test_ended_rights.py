@@ -18,7 +18,9 @@ from payres.core.store.connections import connect_writer
 from payres.core.store.copies import side_file
 from payres.core.store.grants import GrantRecord
 from payres.core.store.work import Work
+from payres.html.passkeys import remove_passkey
 from payres.html.sign_in import Browser, follow_link, open_session
+from payres.html.store.passkeys import PASSKEYS, PasskeyRecord
 from payres.html.store.sessions import OF_OWNERS, owner_at, owner_of
 from payres.operator import api_keys, ended_rights, grants, keys, operators, peers, wallets, webhooks
 from payres.operator.backups import BackupError, Comparison, make_backup, restore_backup
@@ -41,7 +43,12 @@ VALID = {
     "peer": "SELECT count(*) FROM peer WHERE removed_at IS NULL",
     "peerTokens": "SELECT hex(incoming_token_hash) FROM peer WHERE name = 'second'",
     "webhook": "SELECT count(*) FROM webhook WHERE state = 'active'",
+    "passkey": "SELECT count(*) FROM passkey WHERE suspect_at IS NULL",
 }
+
+
+def passkey_of(owner_id: int) -> PasskeyRecord:
+    return PasskeyRecord(f"of {owner_id}", b"handle", b"%d" % owner_id, b"", 1, 0, [], "Pixel 9", NOW, owner_id)
 
 
 class Books:
@@ -71,6 +78,8 @@ class Books:
             wallet = wallets.create_wallet(work, name, "USD", 2, None, f"first of {name}")
             open_session(work, OF_OWNERS, owner_of(work, wallet.id), Browser())
             keys.add_key(work, name, new_jwk("key-1"))
+            if name == "alice":
+                PASSKEYS.insert(work, passkey_of(wallet.owner_id))
             api_keys.create_api_key(work, name, ["wallets:read"], None)
             webhooks.add(work, f"https://{name}.example")
             secret = operators.make_link(work, name).url.rpartition("/")[2]
@@ -95,6 +104,8 @@ class Books:
         wallets.store_password(work, "alice", "second of alice")
         operators.make_link(work, "alice", read_only=True)
         wallets.deactivate(work, "bob")
+        owner = owner_of(work, wallets.require_wallet(work, "alice").id)
+        remove_passkey(work, OF_OWNERS, owner, passkey_of(owner.id).id)
         peers.remove_peer(work, "first")
         peers.change_peer(work, "second", incoming_token="other", outgoing_token="other")
 
@@ -148,6 +159,7 @@ def test_restore_tells_each_right_that_it_makes_valid_again(books: Books, ended:
         "peer": "first",
         "peerTokens": "second",
         "webhook": books.rows("SELECT id FROM webhook WHERE url = 'https://alice.example'")[0][0],
+        "passkey": "of 1",
     }
     assert len(found.ended) == len(VALID)
     now = books.valid()
@@ -163,7 +175,7 @@ def test_what_is_carried_over_ends_as_it_ended_first(books: Books, ended: Path) 
     now = books.valid()
     assert now.pop("token") == after.pop("token") - 1, "the new one of the rotation is lost"
     assert now == after
-    actions = {row[0] for row in books.rows("SELECT action FROM audit ORDER BY id DESC LIMIT 9")}
+    actions = {row[0] for row in books.rows("SELECT action FROM audit ORDER BY id DESC LIMIT 10")}
     assert {"grant.revoke", "key.revoke", "api_key.revoke", "wallet.set_password", "wallet.deactivate"} <= actions
     assert {"admin.lock_out", "peer.remove", "peer.change", "webhook.disable"} <= actions
 
@@ -271,6 +283,14 @@ def test_operator_who_was_removed_or_limited_is_so_again(
     books.write(end)
     restore(books, backup, carry_over=True)
     assert books.rows("SELECT name, role, password_hash FROM operator") == operators_after
+
+
+def test_passkey_that_may_have_been_copied_is_suspect_again(books: Books, backup: Path) -> None:
+    [passkey] = books.write(lambda work: PASSKEYS.list(work, "ORDER BY id"))
+    books.write(lambda work: PASSKEYS.update(work, passkey.id, suspect_at=NOW))
+    [found] = restore(books, backup, carry_over=True).ended
+    assert (found.kind, found.name, found.about) == ("passkey", passkey.id, "of alice")
+    assert books.write(lambda work: PASSKEYS.by_id(work, passkey.id)).suspect_at == NOW
 
 
 def test_password_of_an_owner_with_several_wallets_is_listed_and_ended_once(books: Books, tmp_path: Path) -> None:

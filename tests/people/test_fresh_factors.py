@@ -32,11 +32,17 @@ ASKS: Final = {
     ("/settings/password", "change"),
     ("/settings/webhooks", "add"),
     ("/settings/webhooks/{id}", "rotate"),
+    ("/settings/wallets", "connect"),
+    ("/account/orders/new/{quote}", "set-up"),
+    *(("/account/notices", choice) for choice in ("ask", "confirm", "forget")),
 }
 ASKS_NOT: Final = {
     ("/account/apps/{grant}", "stop"),
     ("/account/request", "make"),
     ("/account/request/{id}", "cancel"),
+    *(("/account/notices", choice) for choice in ("save", "test")),
+    ("/account/orders/new", "look"),
+    *(("/account/orders/{order}", choice) for choice in ("pause", "resume", "end")),
     ("/account/security", "end"),
     ("/account/security", "others"),
     ("/account/security/codes", "keep"),

@@ -136,6 +136,7 @@ def test_link_sets_a_password_once_and_signs_in(payres: Instance) -> None:
         answer = http.post(path, data=fields)
         assert (answer.status_code, answer.headers["location"]) == (303, "/account")
         assert "Ford’s wallet" in words_of(http.get("/account"))
+        assert not [name for name in http.cookies if "known" in name], "the link was the operator's too"
         assert last_change(payres) == ("owner:forgot", "wallet.set_password", "forgot")
         for again in (http.get(path), http.post(path, data=fields), http.post(path)):
             assert again.status_code == 404

@@ -119,6 +119,11 @@ def last_with_key(tx: Transaction, prefix: str) -> MailRecord | None:
     return MAILS.find(tx, "WHERE key > ? AND key < ? ORDER BY key DESC LIMIT 1", f"{prefix}:", f"{prefix};")
 
 
+def withdraw(tx: Transaction, prefix: str) -> None:
+    """Deletes the mails that wait and whose key begins with this, and a colon."""
+    tx.execute("DELETE FROM mail WHERE key > ? AND key < ? AND send_at IS NOT NULL", (f"{prefix}:", f"{prefix};"))
+
+
 def next_mail(tx: Transaction, now: int) -> MailRecord | None:
     """The mail that has been due for longest."""
     return MAILS.find(tx, "WHERE send_at <= ? ORDER BY send_at LIMIT 1", now)

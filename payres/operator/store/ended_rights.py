@@ -13,7 +13,7 @@ from payres.core.store.rows import number
 from payres.core.store.work import Transaction
 
 RightKind = Literal[
-    "grant", "token", "key", "apiKey", "password", "operator", "wallet", "peer", "peerTokens", "webhook"
+    "grant", "token", "key", "apiKey", "password", "operator", "wallet", "peer", "peerTokens", "webhook", "passkey"
 ]
 
 
@@ -91,6 +91,12 @@ SELECT h.id name, h.url about FROM main.webhook h LEFT JOIN old.webhook o ON o.i
 WHERE h.state <> 'disabled' AND (o.state = 'disabled'
   OR o.id IS NULL AND EXISTS (SELECT 1 FROM since WHERE object = h.id AND action = 'webhook.remove'))
 ORDER BY h.id""",
+    # Ids are not used again: what is missing was removed.
+    "passkey": """
+SELECT p.id name, 'of ' || coalesce(a.name, (SELECT min(path) FROM main.wallet_address w WHERE w.owner_id = p.owner_id))
+  about, o.suspect_at suspect_at
+FROM main.passkey p LEFT JOIN old.passkey o ON o.id = p.id LEFT JOIN main.operator a ON a.id = p.operator_id
+WHERE o.id IS NULL OR p.suspect_at IS NULL AND o.suspect_at NOTNULL ORDER BY p.id""",
 }
 
 

@@ -8,7 +8,6 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from payres.core.protocol.amounts import MAX_LEDGER
-from payres.core.protocol.identifiers import first_identifier
 from payres.core.store.accounts import AccountRecord
 from payres.core.store.rows import first_row_from, number
 from payres.core.store.work import Transaction
@@ -164,13 +163,14 @@ MOST_APPROVED: Final = 1000  # grants that are looked at for what is usual
 
 
 def access_approved_since(tx: Transaction, wallet_id: int, since: int) -> Sequence[str]:
-    """The access (JSON text) of the grants that were asked for since then and that the owner approved."""
+    """The access (JSON text) of the last grants, those that the owner has approved since then."""
+    decided = "SELECT decided_at FROM interaction WHERE grant_id = g.id AND decided_by = 'owner'"
     found = tx.execute(
-        "SELECT access FROM \"grant\" g WHERE wallet_address_id = ? AND state NOT IN ('pending', 'denied') AND id >= ?"
-        " AND (SELECT decided_by FROM interaction WHERE grant_id = g.id) = 'owner' ORDER BY id DESC LIMIT ?",
-        (wallet_id, first_identifier(since), MOST_APPROVED),
+        f'SELECT access, ({decided}) FROM "grant" g WHERE wallet_address_id = ?'
+        " AND state <> 'pending' AND state <> 'denied' ORDER BY id DESC LIMIT ?",
+        (wallet_id, MOST_APPROVED),
     )
-    return [access for (access,) in found]
+    return [access for access, decided_at in found if decided_at is not None and decided_at >= since]
 
 
 def asked_above(tx: Transaction, wallet_id: int) -> int:
