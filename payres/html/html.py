@@ -11,7 +11,7 @@ import hashlib
 import logging
 import re
 import string
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache, partial
 from http import HTTPStatus
 from pathlib import Path
