@@ -40,6 +40,7 @@ SHORT_MODULES = {
     "payres/operator/volume.py",
     "payres/people/checkout_worker.py",
     "payres/people/services.py",
+    "payres/people/statements.py",
     "payres/people/store/remote_bills.py",
     "payres/testing/clock.py",
     "payres/testing/peering.py",

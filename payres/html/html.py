@@ -1,9 +1,9 @@
 """HTML pages: rendering of templates, headers, and error pages.
 
-Pages load only their icon, which is the logo, and their style sheet, whose path changes with its content, so that
-browsers may keep it. The few lines of script that consent pages and forms for passkeys have are inline, with their hash
-in the Content-Security-Policy; no other script runs, and these turn no text into markup or code. The headers of pages
-forbid framing, caching and referrers.
+Pages load only their icon, which is the logo, and their style sheet and web manifest, whose paths change with their
+content, so that browsers may keep them. The few lines of script that consent pages and forms for passkeys have are
+inline, with their hash in the Content-Security-Policy; no other script runs, and these turn no text into markup or
+code. The headers of pages forbid framing, caching and referrers.
 """
 
 import base64
@@ -11,7 +11,7 @@ import hashlib
 import logging
 import re
 import string
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache, partial
 from http import HTTPStatus
 from pathlib import Path
@@ -26,11 +26,11 @@ from starlette.responses import HTMLResponse, Response
 from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error, where_to_ask
 from payres.core.http.observation import shown_path
-from payres.core.process.settings import ACCENTS, SHIELD, Settings, dark_accent, logo, on_accent
+from payres.core.process.settings import ACCENTS, GROUNDS, SHIELD, Settings, dark_accent, logo, on_accent
 from payres.core.protocol.errors import DomainError, ServerFailed, nothing_here
 from payres.core.protocol.limits import MAX_URL_LENGTH
 from payres.core.protocol.visible import visible_url
-from payres.html.language import Language, marked, preferred, zone_of
+from payres.html.language import Language, chosen_language, marked, preferred, zone_of
 from payres.html.sentences import ended, failure_of, problem_of
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def render(
     language = operators_language(request) if is_operators else language_of(request)
     common = {
         "style": style,
+        "manifest": _manifest(brand)[0],
         "script": script,
         "server": host,
         "language": language,
@@ -116,8 +117,8 @@ def render(
         values[name] = environment.get_template(file).make_module(values)
     text = environment.get_template(template).render(values)
     policy = (
-        f"default-src 'none'; style-src 'self'; img-src 'self'; form-action {form_action}; base-uri 'none';"
-        " frame-ancestors 'none'"
+        f"default-src 'none'; style-src 'self'; img-src 'self'; manifest-src 'self'; form-action {form_action};"
+        " base-uri 'none'; frame-ancestors 'none'"
     )
     if script:
         policy += f"; script-src 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
@@ -129,8 +130,8 @@ def render(
 
 
 def language_of(request: Request) -> Language:
-    """The reader's language and region, by Accept-Language, and time zone."""
-    code, region = preferred(request.headers.get("accept-language", ""))
+    """The reader's language, which they have chosen or by Accept-Language, its region, and their time zone."""
+    code, region = preferred(request.headers.get("accept-language", ""), chosen_language(request))
     return Language(code, context_of(request).clock.now(), zone_of(request), region)
 
 
@@ -139,10 +140,14 @@ def operators_language(request: Request) -> Language:
     return Language("en", context_of(request).clock.now(), zone_of(request))
 
 
-async def read_style(request: Request) -> Response:
-    """GET /static/{file}: the style sheet of owners' or operators' pages with the operator's colours."""
+async def read_static(request: Request) -> Response:
+    """GET /static/{file}: the style sheet of owners' or operators' pages with the operator's colours, or the web
+    manifest."""
     brand = brand_of(context_of(request).settings)
     sheets = dict(_style(names, brand.style) for names in (STYLE_SHEETS, OPERATORS_STYLE_SHEETS))
+    path, manifest = _manifest(brand)
+    if request.scope["path"] == path:
+        return Response(manifest, headers=KEPT, media_type="application/manifest+json")
     if request.scope["path"] not in sheets:
         raise nothing_here()
     return Response(sheets[request.scope["path"]], headers=KEPT, media_type="text/css")
@@ -220,10 +225,11 @@ class Brand(msgspec.Struct, frozen=True):
 
     name: str
     has_name: bool
+    accent: str
     icon: str
     media_type: str
     logo: Markup
-    links: Sequence[tuple[str, str]]
+    links: tuple[tuple[str, str], ...]
     help_url: str
     style: str
 
@@ -240,13 +246,35 @@ def brand_of(settings: Settings) -> Brand:
     return Brand(
         name=settings.name or settings.base_url.partition("://")[2],
         has_name=bool(settings.name),
+        accent=settings.accent or ACCENTS[0],
         icon=found.path if found else "/favicon.ico",
         media_type=found.media_type if found else "image/svg+xml",
         logo=Markup('<img src="{}" alt="">').format(found.path) if found else Markup(SHIELD),  # noqa: S704 - ours
-        links=[(url, label) for url, label in links if url],
+        links=tuple((url, label) for url, label in links if url),
         help_url=settings.help_url,
         style=_brand_style(settings.accent, settings.accent_dark) + (LOGO if found else ""),
     )
+
+
+@lru_cache(maxsize=4)
+def _manifest(brand: Brand) -> tuple[str, bytes]:
+    """The path of the web manifest, with which the account can stand on a home screen, and its text.
+
+    An app on a home screen has no address bar; `minimal-ui` keeps a way back, and the host in sight.
+    """
+    text = msgspec.json.encode(
+        {
+            "id": "/account",
+            "name": brand.name,
+            "start_url": "/account",
+            "scope": "/",
+            "display": "minimal-ui",
+            "theme_color": brand.accent,
+            "background_color": GROUNDS[0][0],
+            "icons": [{"src": brand.icon, "sizes": "any", "type": brand.media_type}],
+        }
+    )
+    return f"/static/manifest-{hashlib.sha256(text).hexdigest()[:16]}.webmanifest", text
 
 
 def _brand_style(light: str, dark: str) -> str:

@@ -95,6 +95,10 @@ class Language(msgspec.Struct, frozen=True):
         """The time of day: `14:02`."""
         return f"{self._local(moment):%H:%M}"
 
+    def sortable(self, moment: int) -> str:
+        """`2026-11-20 14:02`, for tables."""
+        return f"{self._local(moment):%Y-%m-%d %H:%M}"
+
     def day(self, moment: int) -> str:
         """`today`, `yesterday`, `tomorrow`, or `20 Nov`, with the year if it is not this one."""
         there, here = self._local(moment), self._local(self.now)
@@ -178,17 +182,17 @@ def marked(sentence: str) -> str:
     return sentence
 
 
-def preferred(accept_language: str) -> tuple[LanguageCode, str]:
+def preferred(accept_language: str, chosen: LanguageCode | None = None) -> tuple[LanguageCode, str]:
     """The preferred language (RFC 9110 section 12.5.4) and its region, which may be empty; English if none is
-    supported."""
+    supported. A `chosen` language counts alone, in the region that is preferred for it."""
     found: dict[tuple[LanguageCode, str], float] = {}
     matches = map(WEIGHTED.fullmatch, accept_language[:256].lower().split(","))
-    for match, code in product(matches, CODES):
+    for match, code in product(matches, (chosen,) if chosen else CODES):
         if match and match[1] == code:
             one = (code, match[2] or "")
             found[one] = max(found.get(one, 0), float(match[3] or 1))
     best = max(found, key=lambda one: found[one], default=None)
-    return best if best and found[best] else ("en", "")
+    return best if best and found[best] else (chosen or "en", "")
 
 
 @lru_cache(maxsize=1)
@@ -296,8 +300,10 @@ def _too_fine(language: Language, asset: Asset) -> str:
     return language.count(asset.scale, one, many, currency=asset.code, example=example)
 
 
-COOKIE: Final = "payres_zone"
-VALUE: Final = re.compile(rb"(?:^|;)[ \t]*+payres_zone=\"?([A-Za-z_/-]{1,40})\"?(?=[ \t]*+(?:;|$))")
+ZONE_COOKIE: Final = "payres_zone"
+LANGUAGE_COOKIE: Final = "payres_language"
+VALUE: Final = r"(?:^|;)[ \t]*+{name}=\"?([A-Za-z_/-]{{1,40}})\"?(?=[ \t]*+(?:;|$))"
+VALUES: Final = {name: re.compile(VALUE.format(name=name).encode()) for name in (ZONE_COOKIE, LANGUAGE_COOKIE)}
 LIFETIME: Final = 400 * 86400  # seconds, the longest that browsers accept
 # The zones offered, by region; one for all places whose clocks agree.
 ZONES: Final[Mapping[str, str]] = {
@@ -324,20 +330,39 @@ NAMES: Final = frozenset(f"{region}/{place}" for region, places in ZONES.items()
 
 def zone_of(request: Request) -> tzinfo:
     """The reader's time zone."""
-    return zone_named(chosen(request) or context_of(request).settings.time_zone)
+    return zone_named(chosen_zone(request) or context_of(request).settings.time_zone)
 
 
-def chosen(request: Request) -> str:
+def chosen_zone(request: Request) -> str:
     """The name of the zone that the reader has chosen, or an empty string."""
-    match = VALUE.search(b";".join(value for name, value in request.scope["headers"] if name == b"cookie"))
-    found = match[1].decode() if match else ""
+    found = _kept(request, ZONE_COOKIE)
     return found if found in NAMES else ""
+
+
+def chosen_language(request: Request) -> LanguageCode | None:
+    """The language that the reader has chosen, if they have."""
+    found = _kept(request, LANGUAGE_COOKIE)
+    return next((code for code in CODES if code == found), None)
 
 
 def set_zone(response: Response, name: str, *, secure: bool) -> None:
     """Sets the cookie, or deletes it if the name is not in NAMES."""
-    value, age = (name, LIFETIME) if name in NAMES else ("", 0)
-    response.set_cookie(COOKIE, value, max_age=age, path="/", secure=secure, httponly=True, samesite="lax")
+    _keep(response, ZONE_COOKIE, name if name in NAMES else "", secure)
+
+
+def set_language(response: Response, code: str, *, secure: bool) -> None:
+    """Sets the cookie, or deletes it if the code is not in CODES."""
+    _keep(response, LANGUAGE_COOKIE, code if code in CODES else "", secure)
+
+
+def _kept(request: Request, cookie: str) -> str:
+    match = VALUES[cookie].search(b";".join(value for name, value in request.scope["headers"] if name == b"cookie"))
+    return match[1].decode() if match else ""
+
+
+def _keep(response: Response, cookie: str, value: str, secure: bool) -> None:
+    age = LIFETIME if value else 0
+    response.set_cookie(cookie, value, max_age=age, path="/", secure=secure, httponly=True, samesite="lax")
 
 
 def clocks(now: int) -> Mapping[str, Sequence[tuple[str, str, str]]]:

@@ -1,5 +1,5 @@
 """What the pages of owners and of operators share, as a part: the gate that all hashing of passwords passes, the limits
-of owners' wrong passwords, the secret behind passkeys, and the style sheets."""
+of owners' wrong passwords, the secret behind passkeys, and the style sheets and web manifest."""
 
 from typing import Final
 
@@ -20,10 +20,10 @@ async def _open(opening: Opening) -> None:
     opening.parts[PasskeySecret] = PasskeySecret(await opening.secret("passkeys"))
 
 
-async def _style(request: Request) -> Response:
-    from payres.html.html import read_style  # loads slowly, with pages
+async def _static(request: Request) -> Response:
+    from payres.html.html import read_static  # loads slowly, with pages
 
-    return await read_style(request)
+    return await read_static(request)
 
 
-HTML: Final = Part("html", open=_open, routes=(Route("/static/{file}", {"GET": _style}, is_json=False),))
+HTML: Final = Part("html", open=_open, routes=(Route("/static/{file}", {"GET": _static}, is_json=False),))

@@ -14,8 +14,8 @@ import msgspec
 from starlette.responses import Response
 
 from payres.core.grants.limits import spending_of
-from payres.core.protocol.clock import HOUR, LATEST, SECOND, format_time
-from payres.core.protocol.errors import nothing_here, require
+from payres.core.protocol.clock import HOUR, LATEST, SECOND
+from payres.core.protocol.errors import require
 from payres.core.protocol.identifiers import first_identifier, moment_of
 from payres.core.protocol.visible import ShownUrl, note_of, visible_name, visible_text, visible_url
 from payres.core.store import payments
@@ -26,8 +26,6 @@ from payres.core.store.rows import AFTER_ALL
 from payres.core.store.wallets import WALLETS, KeyRecord, WalletRecord, last_key
 from payres.core.store.work import Work
 from payres.html.language import Language, marked
-from payres.operator.api import send_export
-from payres.operator.exports import export_statement
 from payres.people.sending import kept_wish
 from payres.people.sessions import OwnerVisit
 from payres.people.store import activity
@@ -365,7 +363,7 @@ class Month(NamedTuple):
 async def show(visit: OwnerVisit) -> Response:
     """GET /account/activity."""
     language, given = visit.language, visit.request.query_params
-    months = _months(visit)
+    months = months_of(visit)
     chosen = next((one for one in months if one.name == given.get("month")), None)
     wanted = Wanted(
         below=_identifier(given.get("below")),
@@ -407,16 +405,6 @@ async def show(visit: OwnerVisit) -> Response:
     )
 
 
-async def download(visit: OwnerVisit) -> Response:
-    """GET /account/activity/statement.csv: the statement of a month."""
-    found = next((one for one in _months(visit) if one.name == visit.request.query_params.get("month")), None)
-    if found is None:
-        raise nothing_here()
-    export = export_statement(visit.wallet.path, format_time(found.since), format_time(found.until))
-    export.name = f"{visit.wallet.path} {found.name}"
-    return await send_export(visit, export, visit.owner.actor)
-
-
 def _heading(language: Language, row: ActivityRow) -> str:
     """The heading of a row's day."""
     moment = row.newest.time
@@ -426,7 +414,7 @@ def _heading(language: Language, row: ActivityRow) -> str:
     return language.weekday(moment) if ago < A_YEAR else language.date(moment)
 
 
-def _months(visit: OwnerVisit) -> Sequence[Month]:
+def months_of(visit: OwnerVisit) -> Sequence[Month]:
     """The months since the wallet was created, the current one first."""
     zone, found = visit.language.zone, list[Month]()
     first = datetime.fromtimestamp(visit.wallet.created_at // SECOND, zone).date().replace(day=1)

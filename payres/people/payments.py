@@ -53,10 +53,7 @@ def find(work: Work, wallet: WalletRecord, reader: Reader, payment_id: str) -> D
     there, note = shown.counterpart, shown.note
     is_known = there.address is not None and (incoming or wish or there.wallet_id) and BILL not in there.address.text
     if incoming is not None and not note:
-        payer_id = payments.last_payer(work, payment_id)
-        payer = OUTGOING.by_id(work, payer_id) if payer_id else None
-        # A payer's own note is shown; metadata that an app wrote is not.
-        note = note_of(payer.metadata) if payer and payer.grant_id is None else ""
+        note = payers_note(work, payment_id)
     return Detail(
         shown=shown,
         note=note,
@@ -70,6 +67,13 @@ def find(work: Work, wallet: WalletRecord, reader: Reader, payment_id: str) -> D
         refunds=payments.refunds_of(work, "outgoing" if outgoing else "incoming", payment_id, REFUNDS),
         free=wallet_free_balance(work, wallet),
     )
+
+
+def payers_note(work: Work, payment_id: str) -> str:
+    """What the last local payer of an incoming payment wrote themselves; metadata that an app wrote is not shown."""
+    payer_id = payments.last_payer(work, payment_id)
+    payer = OUTGOING.by_id(work, payer_id) if payer_id else None
+    return note_of(payer.metadata) if payer and payer.grant_id is None else ""
 
 
 LOOK_SECONDS: Final = 3

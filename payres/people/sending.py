@@ -43,7 +43,7 @@ from payres.people.store.remote_bills import BILL
 
 # The payment page of another payres server; its incoming payment has the same id.
 BILL_PAGE: Final = re.compile(r"(https?://.+)/pay/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
-PAID_BEFORE: Final = 5
+SHOWN: Final = 3  # payees above the form, beside "All"
 ALLOWED_CHANGE: Final = int(SLIPPAGE * 100)  # per cent, the slippage allowed for payments to other servers
 LOOKED_AT: Final = 40  # the last payments searched for earlier payees
 
@@ -218,7 +218,7 @@ def paid_before(work: Work, wallet: WalletRecord) -> list[KeptWish]:
     for wish in map(kept_wish, wishes):
         if BILL not in wish.address:
             latest.setdefault(wish.address, wish)
-    return [*latest.values()][:PAID_BEFORE]
+    return [*latest.values()]
 
 
 def _payee_here(work: Work, payer: WalletRecord, url: str) -> Payee | None:
@@ -418,13 +418,23 @@ async def _show_form(
     def unit(work: Work) -> dict[str, Any]:
         paid, urls = paid_before(work, visit.wallet), work.urls
         own = {urls.wallet(one.path): one for one in wallets_of(work, visit.owner.id) if one.id != visit.wallet.id}
-        return {
-            "free": wallet_free_balance(work, visit.wallet),
-            "own": [(one.name, visible_url(url), url) for url, one in own.items() if one.active],
-            "before": [(one.called, visible_url(one.address), one.address) for one in paid if one.address not in own],
-        }
+        mine = [(one.name, visible_url(url), url, True) for url, one in own.items() if one.active]
+        before = [(one.called, visible_url(one.address), one.address, False) for one in paid if one.address not in own]
+        # One of the owner's own wallets is always among those shown; the last one paid if there are several.
+        last = [one.address for one in paid]
+        mine.sort(key=lambda one: last.index(one[2]) if one[2] in last else len(last))
+        people = [*before[: SHOWN - len(mine[:1])], *mine][:SHOWN]
+        return {"free": wallet_free_balance(work, visit.wallet), "own": mine, "before": before, "people": people}
 
-    return visit.show("send.html", status, tab=HOME, wish=wish, problems=problems or {}, **await visit.read(unit))
+    return visit.show(
+        "send.html",
+        status,
+        tab=HOME,
+        wish=wish,
+        problems=problems or {},
+        all="all" in visit.request.query_params,
+        **await visit.read(unit),
+    )
 
 
 async def _others(visit: OwnerVisit, bill: str | None) -> Sequence[Holding]:

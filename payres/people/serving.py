@@ -35,6 +35,7 @@ from payres.people import (
     security,
     sending,
     settings,
+    statements,
     webhooks,
 )
 from payres.people.activity import Reader, Wanted
@@ -101,7 +102,7 @@ FACTOR_PAGES: Final = FactorPages(OWNER_SIGN_IN, "/account/security")
 PLACES: Final[Mapping[str, Place]] = {
     "/account": Place(show_home),
     "/account/activity": Place(activity.show),
-    "/account/activity/statement.csv": Place(activity.download),
+    "/account/activity/statement.csv": Place(statements.download),
     "/account/apps": Place(apps.show),
     "/account/apps/ended": Place(apps.show_ended),
     "/account/apps/{grant}": Place(apps.show_one, {"stop": apps.stop}),
@@ -141,7 +142,13 @@ PLACES: Final[Mapping[str, Place]] = {
         fresh={"rotate"},
     ),
     "/account/security": Place(security.show, {"end": security.end_one, "others": security.end_others}),
-    SETTINGS_TAB: Place(settings.show, {"zone": partial(choose_zone, after=f"{SETTINGS_TAB}?done=zone")}),
+    SETTINGS_TAB: Place(
+        settings.show,
+        {
+            "language": settings.choose_language,
+            "zone": partial(choose_zone, after=f"{SETTINGS_TAB}?done=zone"),
+        },
+    ),
     "/settings/password": Place(settings.show_password, {"change": settings.change}, fresh={PAGE, "change"}),
     "/settings/wallets": Place(own_wallets.show, {"connect": own_wallets.connect}, fresh={"connect"}),
     "/settings/receive": Place(settings.show_receiving),

@@ -1,4 +1,4 @@
-"""The owner's settings: time zone, password, and receiving on a site."""
+"""The owner's settings: language, time zone, password, and receiving on a site."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,7 +14,7 @@ from payres.core.store.wallets import WALLETS
 from payres.html import language
 from payres.html.forms import browser_of, set_signed_in
 from payres.html.html import qr_code, redirect
-from payres.html.language import marked
+from payres.html.language import LanguageCode, marked
 from payres.html.sentences import problem_of
 from payres.html.visits import Form, check_typed_twice, seen_of
 from payres.people.sessions import (
@@ -37,6 +37,9 @@ REGIONS: Final = {
     "Pacific": marked("Pacific"),
 }
 
+# The languages by their names in themselves.
+LANGUAGES: Final[Mapping[LanguageCode, str]] = {"en": "English", "de": "Deutsch", "es": "Español"}
+
 
 async def show(visit: OwnerVisit) -> Response:
     """GET /settings."""
@@ -45,10 +48,19 @@ async def show(visit: OwnerVisit) -> Response:
         "settings.html",
         tab=SETTINGS_TAB,
         done=visit.request.query_params.get("done"),
-        chosen=language.chosen(visit.request),
+        chosen=language.chosen_zone(visit.request),
+        languages=LANGUAGES,
+        chosen_language=language.chosen_language(visit.request),
         regions=[(visit.language.say(label), clocks[region]) for region, label in REGIONS.items()],
         usual=visit.context.settings.time_zone,
     )
+
+
+async def choose_language(visit: OwnerVisit, form: Form) -> Response:
+    """Stores the language of this browser in a cookie; an unknown one restores what the browser prefers."""
+    response = redirect(f"{SETTINGS_TAB}?done=language")
+    language.set_language(response, form.get("language", ""), secure=visit.context.urls.base.startswith("https:"))
+    return response
 
 
 async def show_receiving(visit: OwnerVisit) -> Response:

@@ -159,7 +159,7 @@ async def test_pages_of_several_wallets_fit_and_a_stale_tab_is_told(
     await page.context.set_extra_http_headers({"Accept-Language": language})
     await page.context.add_init_script(path=AXE)
     for path in (
-        *("/account", "/settings", "/settings/wallets", "/settings/password", "/account/send"),
+        *("/account", "/settings", "/settings/wallets", "/settings/password", "/account/send", "/account/send?all=1"),
         f"/account/send?bill={several['small']}",
         f"/account/send?bill={several['much']}",
         f"/pay/{last_segment(several['small'])}",
@@ -178,6 +178,20 @@ async def test_pages_of_several_wallets_fit_and_a_stale_tab_is_told(
     await page.locator("button[value=dina]").click()
     await expect(page).to_have_url(f"{server.base_url}/account/send")
     await expect(page.locator(".who")).to_have_text("Dina")
+
+
+async def test_language_is_chosen_by_keyboard_and_its_quotation_marks_are_of_one_kind(
+    server: Instance, seeded: dict[str, str], open_page: OpenPage
+) -> None:
+    page = await open_page()
+    await sign_in(page, server)
+    await page.goto(f"{server.base_url}/settings")
+    await page.get_by_label("Language of these pages").select_option(label="Español")
+    await page.get_by_role("button", name="Use this language").press("Enter")
+    await expect(page.get_by_role("status")).to_have_text("Estas páginas están ahora en este idioma.")
+    await page.goto(f"{server.base_url}/pay/{seeded['open']}")
+    quotes = await page.locator(".claimed").first.evaluate("one => getComputedStyle(one).quotes")
+    assert quotes.startswith('"«" "»"')
 
 
 async def test_request_is_made_shown_and_cancelled_by_keyboard_and_without_scripts(

@@ -319,7 +319,8 @@ def test_browser_that_came_by_another_name_is_offered_none(server: Instance, pat
 
 
 PLAIN = (
-    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; style-src 'self'; img-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none';"
+    " frame-ancestors 'none'"
 )
 
 

@@ -3,12 +3,15 @@
 import csv
 import io
 import re
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 
 import pytest
 
+from payres.core.protocol.clock import SECOND
 from payres.operator import wallets
+from payres.operator.exports import export_statement
 from tests.helpers import receiver_of, usd
 from tests.instance import Instance
 from tests.operator.pages.seed import FORMULA, HOSTILE
@@ -75,9 +78,39 @@ def test_statement_is_a_file_whose_lines_sum_to_the_closing_balance(shared: Inst
         assert answer.headers["content-type"].startswith("text/csv")
         assert f'"{path_of(owner)}-20' in answer.headers["content-disposition"]
         rows = list(csv.DictReader(io.StringIO(answer.text)))
-        assert sum(Decimal(row["amount"] or 0) for row in rows) == Decimal(rows[-1]["balance"]) == Decimal("94.00")
+        assert sum(Decimal(row["Amount"] or 0) for row in rows) == Decimal(rows[-1]["Balance"]) == Decimal("94.00")
         for month in ("", "2020-01", "2999-01", "x", "2026-13"):
             assert browser.http.get(f"{ACTIVITY}/statement.csv", params={"month": month}).status_code == 404
+
+
+def test_statement_is_in_the_words_of_its_reader(payres: Instance) -> None:
+    """Names, notes, columns and times; the operator's has names for programs."""
+    payres.create_wallet("reads", name="Rita", deposit="20.00")
+    payres.create_wallet("writes", name="=Ben", deposit="20.00")
+    with OwnersBrowser(payres, "writes") as payer:
+        price = payer.send("/account/send", "price", {"to": "reads", "amount": "1.50", "note": "Bread\nand salt"})
+        assert payer.send(price.headers["location"], "send").status_code == 303
+    with OwnersBrowser(payres, "reads", **{"Accept-Language": "de"}) as reader:
+        reader.http.cookies.set("payres_zone", "Asia/Kolkata", "127.0.0.1")
+        [month] = set(re.findall(r"statement.csv\?month=(\d+-\d+)", reader.http.get(ACTIVITY).text))
+        heading, *rows = csv.reader(io.StringIO(reader.http.get(f"{ACTIVITY}/statement.csv?month={month}").text))
+    assert heading == ["Datum", "Art", "Name", "Adresse", "Notiz", "Betrag", "Guthaben", "Währung", "Zahlung"]
+    assert [row[1] for row in rows] == ["Anfangssaldo", "Eingezahltes Geld", "Erhalten", "Endsaldo"]
+    assert rows[2][2:8] == ["'=Ben", payres.wallet("writes"), "Bread and salt", "1.50", "21.50", "USD"]
+    local = datetime.fromtimestamp(payres.clock.now() // SECOND, UTC) + timedelta(hours=5, minutes=30)
+    assert abs(datetime.fromisoformat(rows[2][0]) - local.replace(tzinfo=None)) < timedelta(minutes=2)
+    export = payres.read(lambda work: export_statement("reads").text(work))
+    assert export.startswith("createdAt,kind,amount,balance,assetCode,counterpart,payment\n")
+
+
+def test_request_that_nobody_has_paid_is_no_money_that_came(shared: Instance) -> None:
+    owner = new_owner(shared)
+    with OwnersBrowser(shared, path_of(owner)) as browser:
+        browser.send("/account/request", "make", {"amount": "12.50", "note": "Your half", "days": "7"})
+        for where in (ACTIVITY, "/account"):
+            words = browser.words(where)
+            assert "not paid yet 12.50" in words
+            assert "+12.50" not in words
 
 
 @pytest.mark.parametrize("query", ["month=x", "show=x", "below=x", "below=%00", f"text={'x' * 500}", "month=2020-01"])

@@ -49,6 +49,7 @@ ASKS_NOT: Final = {
     ("/account/send", "price"),
     ("/account/send/{quote}", "again"),
     ("/account/send/{quote}", "send"),
+    ("/settings", "language"),
     ("/settings", "zone"),
     ("/settings/developer-keys", "revoke"),
     *(("/settings/webhooks/{id}", choice) for choice in ("test", "pause", "resume", "remove")),

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from payres.core.process import settings as brand_settings
@@ -115,6 +116,35 @@ def test_style_sheet_is_kept_by_browsers_and_a_changed_one_has_another_name(shar
     with run_instance(tmp_path / "payres.db", accent="#4338ca") as instance, signed_out(instance) as http:
         assert style_of(http.get("/").text) != owners
         assert http.get(owners).status_code == 404
+
+
+def test_account_can_stand_on_a_home_screen(shared: Instance, tmp_path: Path) -> None:
+    def manifest_of(http: httpx2.Client) -> httpx2.Response:
+        page = http.get("/account")
+        assert "; manifest-src 'self';" in page.headers["content-security-policy"]
+        [path] = re.findall(r'<link rel="manifest" href="(/static/manifest-[0-9a-f]{16}\.webmanifest)">', page.text)
+        return http.get(path)
+
+    with signed_out(shared) as http:
+        plain = manifest_of(http)
+        assert plain.headers["content-type"] == "application/manifest+json"
+        assert plain.headers["cache-control"] == "public, max-age=31536000, immutable"
+        found = plain.json()
+        assert (found["name"], found["start_url"], found["theme_color"]) == (
+            shared.base_url.partition("://")[2],
+            "/account",
+            "#0b6b57",
+        )
+        assert found["icons"] == [{"src": "/favicon.ico", "sizes": "any", "type": "image/svg+xml"}]
+    logo = tmp_path / "logo.png"
+    logo.write_bytes(PNG)
+    brand = {"accent": "#4338ca", "name": "Harbour", "logo": str(logo)}
+    with run_instance(tmp_path / "payres.db", **brand) as instance, signed_out(instance) as http:
+        found = manifest_of(http).json()
+        assert (found["name"], found["theme_color"], found["icons"][0]["type"]) == ("Harbour", "#4338ca", "image/png")
+        icon = http.get(found["icons"][0]["src"])
+        assert (icon.status_code, icon.content) == (200, PNG)
+        assert http.get(plain.request.url.path).status_code == 404
 
 
 def test_nobody_is_to_be_told_where_the_operator_has_not_said_whom(shared: Instance) -> None:

@@ -2,6 +2,7 @@ import re
 import secrets
 from collections.abc import Iterator
 from html import unescape
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.people.browser import OwnersBrowser, signed_out
 
 PATH = "/account/request"
 DAY = 24 * 3600
+LINKS = re.compile(r'href="((?:mailto|sms):[^"]*)"')
 
 
 class Owner(OwnersBrowser):
@@ -63,6 +65,11 @@ def test_request_is_an_incoming_payment_with_the_note_as_its_description(
     shown = owner.http.get(path)
     assert f"readonly>{page}</textarea>" in shown.text
     assert 'class="qr"' in shown.text
+    asked = "Pay Asker" if value is None else f"Pay Asker USD {int(value) / 100:.2f}"
+    subject = f"{asked}: Your half of the “concert”"
+    links = {link.partition(":")[0]: parse_qs(urlsplit(unescape(link)).query) for link in LINKS.findall(shown.text)}
+    text = f"{subject}\n{page}"
+    assert links == {"mailto": {"subject": [subject], "body": [text]}, "sms": {"body": [text]}}
     assert int(shown.headers["refresh"]) > 0, "what comes is seen without doing anything"
     events = shared.read(lambda work: work.execute("SELECT type FROM event WHERE subject = ?", (record.id,)).fetchall())
     assert events == [("incoming_payment.created",)]

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
+from html import unescape
 from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
@@ -118,9 +119,36 @@ def test_receiver_reads_who_has_paid_and_what_for(payres: Instance, sender: Send
     assert sender.http.get(f"/account/payments/{made}").status_code == 404
     payres.clock.advance(700)
     assert "Sent to Erik" in sender.words(payment), "an old one says its facts"
-    page = sender.words(SEND)
-    assert "Paid before" in page
-    assert "Erik" in page
+    assert '<nav aria-label="Paid before">' in sender.http.get(SEND).text
+    assert "E Erik To" in sender.words(SEND), "who is paid is one, without a list of all"
+
+
+def test_last_receivers_stand_above_the_form_and_all_are_one_step_away(payres: Instance, sender: Sender) -> None:
+    paths = [new_wallet(payres, name=name) for name in ("Anna", "Bruno", "Clara", "Dirk")]
+    for path in paths:
+        sender.pay(sender.price(path, "1"))
+    assert "D Dirk C Clara B Bruno … All 4 To" in sender.words(SEND)
+    assert "Anna" not in sender.words(SEND)
+    words = sender.words(f"{SEND}?all=1")
+    assert words.index("Paid before") < words.index("Anna")
+    chosen = sender.http.get(SEND, params={"to": payres.wallet(paths[2])}).text
+    assert re.findall(r'aria-current="true"><span[^>]*>.</span> <bdi title="(\w+)"', chosen) == ["Clara"]
+    assert f'value="{payres.wallet(paths[2])}"' in chosen
+
+
+def test_what_is_sent_again_keeps_amount_and_note(payres: Instance, sender: Sender) -> None:
+    path = new_wallet(payres)
+    bill = payres.client.create_incoming_payment(payres.wallet(new_wallet(payres)), usd(700))["id"]
+    sent = (sender.price(path, "3", "receive", "Bread & salt"), sender.price(bill, note="For “you”"))
+    fields = ('value="3"', 'value="receive" checked', 'value="Bread &amp; salt"'), ('value="7.00"', 'value="For “you”"')
+    for price, kept in zip(sent, fields, strict=True):
+        payment = sender.pay(price)
+        for seconds in (0, 700):  # the page of a new payment and of an old one
+            payres.clock.advance(seconds)
+            [link] = re.findall(r'href="([^"]+)">Send again</a>', sender.http.get(payment).text)
+            form = sender.http.get(unescape(link)).text
+            assert [one for one in kept if one not in form] == []
+    assert bill not in form, "a bill is paid once"
 
 
 @pytest.mark.parametrize(
@@ -372,7 +400,10 @@ def test_bill_of_another_server_is_paid_by_its_link(pair: Sequence[Instance]) ->
         assert "What for Order 18" in sender.words(payment)
         assert "Order 18" in sender.words("/account/activity")
         assert b.balance("bob") == "1003.21"
-        assert f'href="/account/send?to={quote(b.wallet("bob"))}"' in sender.http.get(payment).text
+        assert (
+            f'href="/account/send?to={quote(b.wallet("bob"))}&amp;amount=3.21&amp;note="'
+            in sender.http.get(payment).text
+        )
         assert problem(sender.ask(bill), "to").startswith("This bill is paid")
 
 

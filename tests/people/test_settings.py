@@ -112,6 +112,32 @@ def test_zone_that_is_none_changes_nothing(payres: Instance, dora: OwnersBrowser
         assert dora.http.get("/settings", headers={"Cookie": f"payres_zone={zone}"}).status_code in {200, 401}
 
 
+def test_language_that_the_reader_chose_is_kept(dora: OwnersBrowser) -> None:
+    dora.http.headers["Accept-Language"] = "es-MX,de-CH;q=0.5"
+
+    def shown() -> tuple[str, bool]:
+        page = dora.http.get("/settings")
+        return page.headers["content-language"], f'<option value="{language}" lang="{language}" selected>' in page.text
+
+    for language in ("de", "en", "es"):
+        answer = dora.send("/settings", "language", {"language": language})
+        assert answer.headers["location"] == "/settings?done=language"
+        assert "HttpOnly" in answer.headers["set-cookie"]
+        assert shown() == (language, True)
+        assert dora.http.get("/").headers["content-language"] == language, "on all pages of this browser"
+        assert dora.http.get("/nobody").headers["content-language"] == language
+    for language in ("", "fr", "de; Path=/", "x" * 5000):
+        dora.send("/settings", "language", {"language": "de"})
+        assert dora.send("/settings", "language", {"language": language}).status_code == 303
+        assert shown() == ("es", False), "what the browser prefers"
+
+
+@pytest.mark.parametrize("kept", ["fr", "", "DE", "de-CH", "de/../../x", "d" * 5000])
+def test_cookie_of_no_language_counts_for_nothing(shared: Instance, kept: str) -> None:
+    with signed_out(shared, Cookie=f"payres_language={kept}", **{"Accept-Language": "es"}) as http:
+        assert http.get("/").headers["content-language"] == "es"
+
+
 def test_site_gets_its_line_and_a_code_of_the_wallet_address(dora: OwnersBrowser) -> None:
     page = dora.http.get("/settings/receive").text
     line = f'<link rel="monetization" href="{dora.instance.base_url}/{dora.path}">'

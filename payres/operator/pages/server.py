@@ -10,7 +10,7 @@ from starlette.responses import Response
 from payres.core.process.settings import LoadedSettings, Settings
 from payres.core.protocol.clock import format_time
 from payres.core.store.connections import free_bytes
-from payres.html.language import chosen, clocks
+from payres.html.language import chosen_zone, clocks
 from payres.operator.declarations import operation_of
 from payres.operator.kept_backups import BACKUP, NONE, begin_backup, list_backups
 from payres.operator.ledger import begin_check
@@ -89,7 +89,7 @@ async def settings_page(visit: OperatorVisit) -> Response:
         "settings.html",
         table=make_table("Settings", SETTING_COLUMNS, rows, ""),
         regions=clocks(visit.context.clock.now()).items(),
-        chosen=chosen(visit.request),
+        chosen=chosen_zone(visit.request),
         usual=found.time_zone,
     )
 
