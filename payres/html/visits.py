@@ -407,12 +407,7 @@ class SignIn(ABC, Generic[V]):
         return response
 
     async def _account(self, request: Request, session: str) -> Any:
-        def unit(work: Work) -> Any:
-            found = sign_in.find_session(work, self.cookies.kind, session)
-            if found is None:
-                raise sign_in.signed_out()
-            return self.cookies.kind.accounts.by_id(work, found.account_id)
-
+        unit = partial(sign_in.account_of_session, kind=self.cookies.kind, session=session)
         return await context_of(request).database.read(unit)
 
     def _log_failure(self, request: Request, account: Account) -> None:

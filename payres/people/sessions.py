@@ -33,7 +33,7 @@ from payres.html.sign_in import (
     Browser,
     SignedIn,
     SignInGuard,
-    authenticate,
+    account_of_session,
     csrf_token,
     find_session,
     start_over,
@@ -124,6 +124,11 @@ class OwnerVisit(Visit, frozen=True):
     def account(self) -> OwnerRecord:
         return self.owner
 
+    def done(self, sentences: Mapping[str, str]) -> str | None:
+        """What the form before this page has done, by `done` in its query."""
+        sentence = sentences.get(self.request.query_params.get("done", ""))
+        return sentence and self.language.say(sentence)
+
     def show(
         self,
         template: str,
@@ -178,7 +183,11 @@ class OwnerSignIn(SignIn[OwnerVisit]):
         if found is None:
             return None
         owner, wallet, is_renewal_due = found
-        authentic = partial(authenticate, kind=OF_OWNERS, session=session)
+
+        def authentic(work: Work) -> str:
+            actor: str = account_of_session(work, OF_OWNERS, session).actor
+            return actor
+
         visit = OwnerVisit(request, authentic, session, owner, wallet, language_of(request))
         if is_renewal_due and request.method != "POST":  # a form may end the session; the next page renews it
             with suppress(SignInFailed, Unavailable):
