@@ -31,9 +31,32 @@ WRONG_CODE: Final = marked(
 )
 
 
-async def show(visit: OwnerVisit) -> Response:
+async def show(
+    visit: OwnerVisit, problems: dict[str, str] | None = None, given: str = "", status: int = 200
+) -> Response:
     """GET /account/notices."""
-    return await _show(visit)
+    _check_on(visit)
+
+    def unit(work: Work) -> dict[str, Any]:
+        address = ADDRESSES.get(work, visit.owner.id)
+        is_asked = address is not None and address.pending is not None and (address.code_until or 0) > work.now
+        return {
+            "email": address and address.email,
+            "pending": address.pending if address is not None and is_asked else None,
+            "rates": mail.rates(work, visit.owner.id),
+            "last": mail.last_mail(work, visit.owner.id),
+        }
+
+    return visit.show(
+        "notices.html",
+        status,
+        tab=SETTINGS_TAB,
+        done=visit.done(DONE),
+        problems=problems or {},
+        given=given,
+        is_changing="change" in visit.request.query_params or "email" in (problems or {}),
+        **await visit.read(unit),
+    )
 
 
 async def ask(visit: OwnerVisit, form: Form) -> Response:
@@ -43,10 +66,10 @@ async def ask(visit: OwnerVisit, form: Form) -> Response:
     try:
         await visit.write(lambda work: notices.ask(work, visit.owner.id, given, visit.language))
     except InvalidRequest as error:
-        return await _show(visit, {"email": visit.language.say(NO_ADDRESS)}, given, error.status)
+        return await show(visit, {"email": visit.language.say(NO_ADDRESS)}, given, error.status)
     except TooManyRequests as error:
         noted = note_error(visit.request, error)
-        return await _show(visit, {"email": problem_of(visit.language, noted)}, given, noted.status)
+        return await show(visit, {"email": problem_of(visit.language, noted)}, given, noted.status)
     return redirect(PATH)
 
 
@@ -54,7 +77,7 @@ async def confirm(visit: OwnerVisit, form: Form) -> Response:
     """Takes the new address, if the code is right."""
     code = form.get("code", "")
     if not await visit.write(lambda work: notices.confirm(work, visit.owner.id, code, visit.language)):
-        return await _show(visit, {"code": visit.language.say(WRONG_CODE)}, status=400)
+        return await show(visit, {"code": visit.language.say(WRONG_CODE)}, status=400)
     return redirect(f"{PATH}?done=confirmed")
 
 
@@ -96,31 +119,3 @@ def _rate(text: str) -> MailRate:
 def _check_on(visit: OwnerVisit) -> None:
     if not visit.context.settings.smtp_host:
         raise nothing_here()
-
-
-async def _show(
-    visit: OwnerVisit, problems: dict[str, str] | None = None, given: str = "", status: int = 200
-) -> Response:
-    _check_on(visit)
-
-    def unit(work: Work) -> dict[str, Any]:
-        address = ADDRESSES.get(work, visit.owner.id)
-        is_asked = address is not None and address.pending is not None and (address.code_until or 0) > work.now
-        return {
-            "email": address and address.email,
-            "pending": address.pending if address is not None and is_asked else None,
-            "rates": mail.rates(work, visit.owner.id),
-            "last": mail.last_mail(work, visit.owner.id),
-        }
-
-    done = DONE.get(visit.request.query_params.get("done", ""))
-    return visit.show(
-        "notices.html",
-        status,
-        tab=SETTINGS_TAB,
-        done=done and visit.language.say(done),
-        problems=problems or {},
-        given=given,
-        is_changing="change" in visit.request.query_params or "email" in (problems or {}),
-        **await visit.read(unit),
-    )

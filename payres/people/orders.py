@@ -228,22 +228,19 @@ async def look_over(visit: OwnerVisit, form: Form) -> Response:
     return redirect(f"{PATH}/new/{quote_id}")
 
 
-async def show_draft(visit: OwnerVisit) -> Response:
-    """GET /account/orders/new/{quote}: what is set up, with its dates and the sum of a year."""
-    return await _show_draft(visit)
-
-
 async def set_up(visit: OwnerVisit, _: Form) -> Response:
     """Sets the order up, once, and leads to its page."""
     unit = partial(rules.set_up, wallet=visit.wallet, quote_id=visit.segments["quote"])
     try:
         order_id = await visit.write(unit)
     except WrongState as error:
-        return await _show_draft(visit, note_error(visit.request, error))
+        return await show_draft(visit, note_error(visit.request, error))
     return redirect(f"{PATH}/{order_id}")
 
 
-async def _show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Response:
+async def show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Response:
+    """GET /account/orders/new/{quote}: what is set up, with its dates and the sum of a year."""
+
     def unit(work: Work) -> Any:
         return rules.find_draft(work, visit.wallet, visit.segments["quote"]), wallet_free_balance(work, visit.wallet)
 

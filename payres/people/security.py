@@ -82,11 +82,10 @@ async def show(visit: OwnerVisit) -> Response:
             "asked_above": asked_above(work, visit.wallet.id),
         }
 
-    done = DONE.get(visit.request.query_params.get("done", ""))
     return visit.show(
         "security.html",
         tab=SETTINGS_TAB,
-        done=done and visit.language.say(done),
+        done=visit.done(DONE),
         own=digest_of(visit, hash_secret(visit.session)),
         takes_passkeys=takes_passkeys(visit.request),
         lifetime=OF_OWNERS.lifetime,
