@@ -56,6 +56,7 @@ from payres.html.store.passkeys import PasskeyRecord, passkeys_of
 from payres.html.store.sessions import Seen
 
 Form = Mapping[str, str]
+Act = Callable[[Any, Form], Awaitable[Response]]  # what a form of a page does
 log = logging.getLogger("payres.sign_in")
 PASSWORDS: Final = frozenset({"password", "again", "current"})  # fields that no page sends along
 CARRIED: Final = "of."  # before the name of a field that waits for the second factor
@@ -78,7 +79,7 @@ class Place(NamedTuple):
     it for those in `fresh`, and to see the page if PAGE is among them."""
 
     show: Callable[[Any], Awaitable[Response]]
-    acts: Mapping[str, Callable[[Any, Form], Awaitable[Response]]] = {}
+    acts: Mapping[str, Act] = {}
     fresh: Collection[str] = ()
 
 

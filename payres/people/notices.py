@@ -16,9 +16,8 @@ from payres.html.sentences import problem_of
 from payres.html.store import mail
 from payres.html.store.mail import ADDRESSES, MailRate
 from payres.html.visits import Form
-from payres.people.sessions import SETTINGS_TAB, OwnerVisit
+from payres.people.sessions import NOTICES, SETTINGS_TAB, OwnerVisit
 
-PATH: Final = "/account/notices"
 DONE: Final = {
     "saved": marked("Saved."),
     "confirmed": marked("Confirmed. Notices go there from now on."),
@@ -70,7 +69,7 @@ async def ask(visit: OwnerVisit, form: Form) -> Response:
     except TooManyRequests as error:
         noted = note_error(visit.request, error)
         return await show(visit, {"email": problem_of(visit.language, noted)}, given, noted.status)
-    return redirect(PATH)
+    return redirect(NOTICES)
 
 
 async def confirm(visit: OwnerVisit, form: Form) -> Response:
@@ -78,26 +77,26 @@ async def confirm(visit: OwnerVisit, form: Form) -> Response:
     code = form.get("code", "")
     if not await visit.write(lambda work: notices.confirm(work, visit.owner.id, code, visit.language)):
         return await show(visit, {"code": visit.language.say(WRONG_CODE)}, status=400)
-    return redirect(f"{PATH}?done=confirmed")
+    return redirect(f"{NOTICES}?done=confirmed")
 
 
 async def save(visit: OwnerVisit, form: Form) -> Response:
     """Stores what the owner wants to be told of."""
     wanted = {kind: _rate(form.get(kind, "off")) for kind in notices.CHOICES}
     await visit.write(lambda work: notices.choose(work, visit.owner.id, wanted, visit.language))
-    return redirect(f"{PATH}?done=saved")
+    return redirect(f"{NOTICES}?done=saved")
 
 
 async def send_test(visit: OwnerVisit, form: Form) -> Response:
     """Sends a mail that says that it works."""
     await visit.write(lambda work: notices.send_test(work, visit.owner.id))
-    return redirect(f"{PATH}?done=test")
+    return redirect(f"{NOTICES}?done=test")
 
 
 async def forget(visit: OwnerVisit, form: Form) -> Response:
     """Takes the address away."""
     await visit.write(lambda work: notices.forget(work, visit.owner.id))
-    return redirect(f"{PATH}?done=forgotten")
+    return redirect(f"{NOTICES}?done=forgotten")
 
 
 async def answer_stop(request: Request) -> Response:

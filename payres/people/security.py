@@ -95,16 +95,8 @@ async def show(visit: OwnerVisit) -> Response:
     )
 
 
-async def end_one(visit: OwnerVisit, form: Form) -> Response:
-    """Signs another browser out."""
-    return await _end(visit, form.get("session", ""))
-
-
-async def end_others(visit: OwnerVisit, form: Form) -> Response:
-    """Signs all other browsers out."""
-    return await _end(visit, None)
-
-
-async def _end(visit: OwnerVisit, digest: str | None) -> Response:
+async def end(visit: OwnerVisit, form: Form) -> Response:
+    """Signs another browser out, or all others."""
+    digest = None if form["choice"] == "others" else form.get("session", "")
     ended = await visit.write(lambda work: end_sessions(work, visit, digest))
     return redirect(f"{SECURITY}?done={'ended' if ended else 'over'}")

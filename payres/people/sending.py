@@ -39,7 +39,7 @@ from payres.interledger.node import node_of
 from payres.interledger.quoting import SLIPPAGE, RemoteQuotes
 from payres.people.own_wallets import Holding, payers
 from payres.people.sessions import HOME, OwnerVisit
-from payres.people.store.remote_bills import BILL
+from payres.people.store.remote_bills import BILL, called
 
 # The payment page of another payres server; its incoming payment has the same id.
 BILL_PAGE: Final = re.compile(r"(https?://.+)/pay/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
@@ -70,8 +70,7 @@ class KeptWish(Wish, frozen=True, kw_only=True):
     @property
     def called(self) -> str:
         """The name, or else the address without its scheme, or the host of a bill."""
-        url = visible_url(self.address)
-        return self.name or (url.host if BILL in url.after else url.host + url.after)
+        return called(self.name, self.address)
 
 
 class Payee(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,7 +39,7 @@ from payres.people import (
 )
 from payres.people.activity import Reader, Wanted
 from payres.people.letters import STOP_PATH
-from payres.people.sessions import HOME, OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit
+from payres.people.sessions import HOME, NOTICES, OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit
 
 
 async def front_page(request: Request) -> Response:
@@ -105,7 +105,7 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/apps": Place(apps.show),
     "/account/apps/ended": Place(apps.show_ended),
     "/account/apps/{grant}": Place(apps.show_one, {"stop": apps.stop}),
-    notices.PATH: Place(
+    NOTICES: Place(
         notices.show,
         {
             "ask": notices.ask,
@@ -140,7 +140,7 @@ PLACES: Final[Mapping[str, Place]] = {
         },
         fresh={"rotate"},
     ),
-    "/account/security": Place(security.show, {"end": security.end_one, "others": security.end_others}),
+    "/account/security": Place(security.show, {"end": security.end, "others": security.end}),
     SETTINGS_TAB: Place(settings.show, {"zone": partial(choose_zone, after=f"{SETTINGS_TAB}?done=zone")}),
     "/settings/password": Place(settings.show_password, {"change": settings.change}, fresh={PAGE, "change"}),
     "/settings/wallets": Place(own_wallets.show, {"connect": own_wallets.connect}, fresh={"connect"}),

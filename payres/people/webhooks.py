@@ -10,7 +10,7 @@ from payres.core.protocol.limits import MAX_WEBHOOKS_OF_WALLET
 from payres.core.store.work import Work
 from payres.html.html import redirect
 from payres.html.language import marked
-from payres.html.visits import Form
+from payres.html.visits import Act, Form
 from payres.operator import webhooks as operations
 from payres.operator.deliveries import ATTEMPTS
 from payres.operator.webhooks import Added, add_of_wallet
@@ -66,14 +66,18 @@ async def send_test(visit: OwnerVisit, form: Form) -> Response:
     return redirect(f"{PATH}/{visit.segments['id']}?done=test")
 
 
-async def pause(visit: OwnerVisit, form: Form) -> Response:
-    """Has its events wait."""
-    return await _turn(visit, operations.pause, "pause")
+def _turning(turn: Callable[[Work, str], WebhookRecord], done: str) -> Act:
+    """The action of a form that turns a webhook on or off."""
+
+    async def act(visit: OwnerVisit, _: Form) -> Response:
+        await visit.write(lambda work: turn(work, _own(work, visit).id))
+        return redirect(f"{PATH}/{visit.segments['id']}?done={done}")
+
+    return act
 
 
-async def resume(visit: OwnerVisit, form: Form) -> Response:
-    """Sends those that have waited."""
-    return await _turn(visit, operations.resume, "resume")
+pause = _turning(operations.pause, "pause")  # its events wait
+resume = _turning(operations.resume, "resume")  # those that have waited are sent
 
 
 async def rotate(visit: OwnerVisit, form: Form) -> Response:
@@ -94,8 +98,3 @@ def _own(work: Work, visit: OwnerVisit) -> WebhookRecord:
     if found is None or found.wallet_address_id != visit.wallet.id:
         raise nothing_here()
     return found
-
-
-async def _turn(visit: OwnerVisit, turn: Callable[[Work, str], WebhookRecord], done: str) -> Response:
-    await visit.write(lambda work: turn(work, _own(work, visit).id))
-    return redirect(f"{PATH}/{visit.segments['id']}?done={done}")
