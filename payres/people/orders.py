@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from payres.core.grants.limits import Interval, Spending, parse_interval
 from payres.core.http.error_answers import note_error
-from payres.core.process.rate_limiter import count_for_client
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, EPOCH_ORDINAL, HOUR
 from payres.core.protocol.errors import DomainError, WrongState
@@ -19,7 +18,6 @@ from payres.core.protocol.visible import ShownUrl, visible_url
 from payres.core.store.payments import OUTGOING
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
-from payres.html.forms import typed_url
 from payres.html.html import redirect
 from payres.html.language import Language, Mistyped, marked, typed_amount
 from payres.html.sentences import length_words, problem_of
@@ -33,10 +31,10 @@ from payres.people.sending import (
     Payee,
     Wish,
     ask_price,
-    find_payee,
     find_price,
     missing_input,
     said_at_field,
+    typed_payee,
     wallet_free_balance,
 )
 from payres.people.sessions import HOME, OwnerVisit
@@ -201,23 +199,20 @@ async def look_over(visit: OwnerVisit, form: Form) -> Response:
     """Asks for the price of one payment, and leads to the page where the order is looked over."""
     fields = {one: " ".join(form.get(one, "").split()) for one in OrderWish.__struct_fields__}
     plan = msgspec.convert(fields | {"fixed": "receive" if fields["fixed"] == "receive" else "send"}, OrderWish)
-    context, payer = visit.context, visit.wallet
+    payer, payee = visit.wallet, None
     interval, problems = _interval_of(visit.language, plan)
     problems |= missing_input(visit, plan)
     if problems:
         return await show_form(visit, plan, problems, FAILED)
-    count_for_client(context.urls.wallet(payer.path), is_key=False)
-    payee: Payee | None = None
     try:
-        context.rate_limits.check_client(context.urls.wallet(payer.path))
         await visit.read(partial(rules.check_room, wallet=payer, replaces=plan.replaces))
-        payee = await find_payee(visit, node_of(context).quotes, payer, typed_url(context.urls, plan.to))
+        payee = await typed_payee(visit, plan.to)
         if payee.bill is not None:
             once = visit.language.say("This is a bill, and is paid once. Type the address of a wallet.")
             return await show_form(visit, plan, {"to": once}, FAILED)
         value = typed_amount(visit.language, plan.amount, payer.asset if plan.fixed == "send" else payee.asset)
         draft = rules.draft_of(plan, payee, interval, visit.language.zone)
-        quote_id = await ask_price(visit, node_of(context).quotes, payer, payee, draft, value, is_plan=True)
+        quote_id = await ask_price(visit, node_of(visit.context).quotes, payer, payee, draft, value, is_plan=True)
     except Mistyped as error:
         return await show_form(visit, plan, {"amount": str(error)}, FAILED)
     except DomainError as error:

@@ -72,11 +72,6 @@ def find_owner(work: Work, session: str) -> tuple[OwnerRecord, WalletRecord, boo
     return owner_of(work, found.wallet_id), WALLETS.by_id(work, found.wallet_id), is_due
 
 
-def renew_session(work: Work, session: str) -> None:
-    """Extends a session."""
-    extend_session(work, OF_OWNERS, hash_secret(session), work.now)
-
-
 def change_password(
     work: Work, verified: OwnerRecord, password_hash: str, browser: Browser, seen: Seen = NOWHERE
 ) -> SignedIn:
@@ -191,7 +186,7 @@ class OwnerSignIn(SignIn[OwnerVisit]):
         visit = OwnerVisit(request, authentic, session, owner, wallet, language_of(request))
         if is_renewal_due and request.method != "POST":  # a form may end the session; the next page renews it
             with suppress(SignInFailed, Unavailable):
-                await visit.write(partial(renew_session, session=session))
+                await visit.write(lambda work: extend_session(work, OF_OWNERS, hash_secret(session), work.now))
         return visit
 
     def show_sign_in(self, request: Request, error: DomainError | None, name: str | None) -> Response:
