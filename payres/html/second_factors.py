@@ -145,7 +145,7 @@ def end_after_last(work: Work, kind: Kind, account: Any) -> None:
 
 def first_recovery_codes(work: Work, kind: Kind, account: Any) -> Sequence[str]:
     """New recovery codes for who has just turned on a second factor; none if some of earlier ones are left."""
-    has_some = store.count_recovery_codes(work, kind, account.id)
+    has_some = factors_of(work, kind, account.id).recovery_codes
     return [] if has_some else new_recovery_codes(work, kind, account)
 
 
