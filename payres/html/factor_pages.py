@@ -7,7 +7,7 @@ import msgspec
 from starlette.responses import Response
 
 from payres.core.http.error_answers import note_error
-from payres.core.protocol.errors import SignInFailed, TooManyRequests
+from payres.core.protocol.errors import DomainError, SignInFailed, TooManyRequests
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.work import Work
 from payres.html.forms import browser_of, set_signed_in
@@ -17,6 +17,7 @@ from payres.html.second_factors import (
     cancel_removal,
     confirm_codes,
     factors_of,
+    first_recovery_codes,
     link_of_secret,
     new_recovery_codes,
     turn_codes_off,
@@ -24,6 +25,7 @@ from payres.html.second_factors import (
 )
 from payres.html.sentences import problem_of
 from payres.html.sign_in import SignedIn, start_over, verified_now
+from payres.html.store.sessions import Kind
 from payres.html.visits import PAGE, Form, Place, SignIn, seen_of
 
 
@@ -33,6 +35,10 @@ class FactorPages(NamedTuple):
     signs: SignIn[Any]
     path: str
 
+    @property
+    def kind(self) -> Kind:
+        return self.signs.cookies.kind
+
     def places(self) -> dict[str, Place]:
         """The pages by their paths."""
         acts = {"set-up": self.set_up, "confirm": self.confirm, "off": self.off, "keep": self.keep}
@@ -41,36 +47,28 @@ class FactorPages(NamedTuple):
             f"{self.path}/recovery-codes": Place(self.show_recovery, {"make": self.make}, fresh={"make"}),
         }
 
-    async def show_codes(self, visit: Any) -> Response:
-        """Whether codes are on; else the code that an app reads, if one was asked for."""
-        return await self._show_codes(visit, {}, 200)
-
     async def set_up(self, visit: Any, form: Form) -> Response:
         """Makes a secret for an app, for who gives the password."""
-        kind, account, known = self.signs.cookies.kind, visit.account, hash_secret(visit.session)
-        try:
-            await self.signs.check_password(visit.request, account, form.get("password", ""), known)
-        except (SignInFailed, TooManyRequests) as error:
-            problem = problem_of(language_of(visit.request), note_error(visit.request, error))
-            return await self._show_codes(visit, {"password": problem}, error.status)
-        await visit.write(lambda work: begin_codes(work, kind, account.id))
+        error = await self.wrong_password(visit, form)
+        if error is not None:
+            return await self.show_codes(visit, error.status, password=problem_of(language_of(visit.request), error))
+        await visit.write(lambda work: begin_codes(work, self.kind, visit.account.id))
         return redirect(f"{visit.request.scope['path']}")
 
     async def confirm(self, visit: Any, form: Form) -> Response:
         """Turns codes on with one of them, which ends all other sessions; shows recovery codes if there are none."""
-        kind, account, browser = self.signs.cookies.kind, visit.account, browser_of(visit.request, self.signs.cookies)
+        kind, account, browser = self.kind, visit.account, browser_of(visit.request, self.signs.cookies)
 
         def unit(work: Work) -> tuple[SignedIn, Sequence[str]] | None:
             if not confirm_codes(work, kind, account, form.get("code", "")):
                 return None
-            has_some = factors_of(work, kind, account.id).recovery_codes
-            codes = [] if has_some else new_recovery_codes(work, kind, account)
+            codes = first_recovery_codes(work, kind, account)
             verified_now(work, kind, visit.session)
             return start_over(work, kind, account, browser, seen_of(visit.request), lambda: None), codes
 
         done = await visit.write(unit)
         if done is None:
-            return await self._show_codes(visit, {"code": "wrong"}, 400)
+            return await self.show_codes(visit, 400, code="wrong")
         signed_in, codes = done
         now = msgspec.structs.replace(visit, session=signed_in.session)
         response = self.render_recovery(now, codes) if codes else redirect(f"{self.path}/codes")
@@ -79,32 +77,41 @@ class FactorPages(NamedTuple):
 
     async def off(self, visit: Any, form: Form) -> Response:
         """Turns codes off."""
-        await visit.write(lambda work: turn_codes_off(work, self.signs.cookies.kind, visit.account))
+        await visit.write(lambda work: turn_codes_off(work, self.kind, visit.account))
         return redirect(f"{self.path}/codes")
 
     async def keep(self, visit: Any, form: Form) -> Response:
         """Says no to an operator who wants to remove the second factors."""
-        await visit.write(lambda work: cancel_removal(work, self.signs.cookies.kind, visit.account))
+        await visit.write(lambda work: cancel_removal(work, self.kind, visit.account))
         return redirect(self.signs.home)
 
     async def show_recovery(self, visit: Any) -> Response:
         """How many recovery codes are left."""
-        kind, account = self.signs.cookies.kind, visit.account
-        factors = await visit.read(lambda work: factors_of(work, kind, account.id))
+        factors = await visit.read(lambda work: factors_of(work, self.kind, visit.account.id))
         return self.render_recovery(visit, (), factors=factors)
 
     async def make(self, visit: Any, form: Form) -> Response:
         """New recovery codes, shown this once."""
-        kind, account = self.signs.cookies.kind, visit.account
-        return self.render_recovery(visit, await visit.write(lambda work: new_recovery_codes(work, kind, account)))
+        codes = await visit.write(lambda work: new_recovery_codes(work, self.kind, visit.account))
+        return self.render_recovery(visit, codes)
+
+    async def wrong_password(self, visit: Any, form: Form) -> DomainError | None:
+        """Why the password in a form is not taken; None if it is the account's."""
+        known = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
+        try:
+            await self.signs.check_password(visit.request, visit.account, form.get("password", ""), known)
+        except (SignInFailed, TooManyRequests) as error:
+            return note_error(visit.request, error)
+        return None
 
     def render_recovery(self, visit: Any, codes: Sequence[str], **values: Any) -> Response:
         title = language_of(visit.request).say("Ten new recovery codes")
         found: Response = visit.show("recovery_codes.html", title=title, codes=codes, path=self.path, **values)
         return found
 
-    async def _show_codes(self, visit: Any, problems: dict[str, str], status: int) -> Response:
-        kind, account, base = self.signs.cookies.kind, visit.account, visit.context.urls.base
+    async def show_codes(self, visit: Any, status: int = 200, **problems: str) -> Response:
+        """Whether codes are on; else the code that an app reads, if one was asked for."""
+        kind, account, base = self.kind, visit.account, visit.context.urls.base
 
         def unit(work: Work) -> tuple[Any, str | None]:
             return factors_of(work, kind, account.id), unconfirmed_secret(work, kind, account.id)

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from payres.core.http.error_answers import note_error
-from payres.core.protocol.errors import DomainError, SignInFailed, TooManyRequests
-from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.errors import DomainError
 from payres.core.store.work import Work
 from payres.html.factor_pages import FactorPages
 from payres.html.html import brand_of, language_of, redirect
@@ -46,72 +45,62 @@ class PasskeyPages(NamedTuple):
 
     async def show_all(self, visit: Any) -> Response:
         """All passkeys of the account."""
-        kind, account = self.factors.signs.cookies.kind, visit.account
-        found = await visit.read(lambda work: passkeys_of(work, kind, account.id))
+        found = await visit.read(lambda work: passkeys_of(work, self.factors.kind, visit.account.id))
         response: Response = visit.show("passkeys.html", passkeys=found, path=self.path)
         return response
 
-    async def show_new(self, visit: Any) -> Response:
+    async def show_new(
+        self, visit: Any, error: DomainError | None = None, field: str = "", is_proved: bool = False
+    ) -> Response:
         """The form for a new passkey; first one for the password, if that is all that the account has."""
-        kind, account = self.factors.signs.cookies.kind, visit.account
-        has_one = await visit.read(lambda work: has_factor(work, kind, account.id))
-        return await self._show_new(visit, is_proved=has_one)
+        kind, account, secret = self.factors.kind, visit.account, visit.context.part(PasskeySecret)
+        brand, is_here = brand_of(visit.context.settings).name, takes_passkeys(visit.request)
+
+        def unit(work: Work) -> str | None:
+            if not is_here or not (is_proved or has_factor(work, kind, account.id)):
+                return None
+            return options_to_add(work, kind, account, secret, visit.session, brand)
+
+        options = await visit.read(unit)
+        problems = {field: problem_of(language_of(visit.request), error)} if error else {}
+        values = {"one": None, "options": options, "is_here": is_here, "problems": problems}
+        values |= {"script": SCRIPT if options else "", "path": self.path}
+        response: Response = visit.show("passkey.html", error.status if error else 200, **values)
+        return response
 
     async def prove(self, visit: Any, form: Form) -> Response:
         """The form for a new passkey, for who gives the password."""
-        known = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
-        try:
-            await self.factors.signs.check_password(visit.request, visit.account, form.get("password", ""), known)
-        except (SignInFailed, TooManyRequests) as error:
-            return await self._show_new(visit, False, note_error(visit.request, error), "password")
-        return await self._show_new(visit, is_proved=True)
+        error = await self.factors.wrong_password(visit, form)
+        return await self.show_new(visit, error, "password", is_proved=error is None)
 
     async def add(self, visit: Any, form: Form) -> Response:
         """Adds the passkey that the browser made; shows recovery codes if there are none."""
-        kind, account, secret = self.factors.signs.cookies.kind, visit.account, visit.context.part(PasskeySecret)
+        kind, account, secret = self.factors.kind, visit.account, visit.context.part(PasskeySecret)
         name, answer = form.get("name", ""), form.get("answer", "")
         try:
             codes = await visit.write(
                 lambda work: add_passkey(work, kind, account, name, answer, secret, visit.session)
             )
         except DomainError as error:
-            has_one = await visit.read(lambda work: has_factor(work, kind, account.id))
-            noted = note_error(visit.request, error)
-            return await self._show_new(visit, has_one, noted, "name" if error.details.get("field") == "name" else "")
+            noted, field = note_error(visit.request, error), "name" if error.details.get("field") == "name" else ""
+            return await self.show_new(visit, noted, field)
         return self.factors.render_recovery(visit, codes) if codes else redirect(self.path)
 
     async def show(self, visit: Any) -> Response:
         """One passkey."""
-        kind, account = self.factors.signs.cookies.kind, visit.account
-        found = await visit.read(lambda work: own_passkey(work, kind, account.id, visit.segments["passkey"]))
+        kind, named = self.factors.kind, visit.segments["passkey"]
+        found = await visit.read(lambda work: own_passkey(work, kind, visit.account.id, named))
         response: Response = visit.show("passkey.html", one=found, problems={}, path=self.path)
         return response
 
     async def rename(self, visit: Any, form: Form) -> Response:
         """Gives it another name."""
-        kind, account, passkey = self.factors.signs.cookies.kind, visit.account, visit.segments["passkey"]
+        kind, account, passkey = self.factors.kind, visit.account, visit.segments["passkey"]
         await visit.write(lambda work: rename_passkey(work, kind, account, passkey, form.get("name", "")))
         return redirect(self.path)
 
     async def remove(self, visit: Any, form: Form) -> Response:
         """Removes it."""
-        kind, account, passkey = self.factors.signs.cookies.kind, visit.account, visit.segments["passkey"]
+        kind, account, passkey = self.factors.kind, visit.account, visit.segments["passkey"]
         await visit.write(lambda work: remove_passkey(work, kind, account, passkey))
         return redirect(self.path)
-
-    async def _show_new(
-        self, visit: Any, is_proved: bool, error: DomainError | None = None, field: str = ""
-    ) -> Response:
-        kind, account, secret = self.factors.signs.cookies.kind, visit.account, visit.context.part(PasskeySecret)
-        brand, is_here, options = brand_of(visit.context.settings).name, takes_passkeys(visit.request), None
-
-        def unit(work: Work) -> str:
-            return options_to_add(work, kind, account, secret, visit.session, brand)
-
-        if is_proved and is_here:
-            options = await visit.read(unit)
-        problems = {field: problem_of(language_of(visit.request), error)} if error else {}
-        values = {"one": None, "options": options, "is_here": is_here, "problems": problems}
-        values |= {"script": SCRIPT if options else "", "path": self.path}
-        response: Response = visit.show("passkey.html", error.status if error else 200, **values)
-        return response

@@ -25,7 +25,7 @@ from payres.core.protocol.urls import Urls, canonical, is_loopback
 from payres.core.protocol.visible import visible_text
 from payres.core.store.work import Work
 from payres.html.language import marked
-from payres.html.second_factors import factors_of, has_factor, new_recovery_codes, record
+from payres.html.second_factors import end_after_last, first_recovery_codes, record
 from payres.html.store.passkeys import (
     PASSKEYS,
     PasskeyRecord,
@@ -34,7 +34,7 @@ from payres.html.store.passkeys import (
     passkeys_of,
     use_challenge,
 )
-from payres.html.store.second_factors import delete_factors, removal_due_at
+from payres.html.store.second_factors import removal_due_at
 from payres.html.store.sessions import Kind, verify_session
 
 if TYPE_CHECKING:
@@ -219,8 +219,7 @@ def add_passkey(
     PASSKEYS.insert(work, msgspec.structs.replace(passkey, **{kind.column: account.id}))
     record(work, kind, account, "passkey_added", name=name)
     verify_session(work, kind, hash_secret(session), work.now)
-    has_codes = factors_of(work, kind, account.id).recovery_codes
-    return [] if has_codes else new_recovery_codes(work, kind, account)
+    return first_recovery_codes(work, kind, account)
 
 
 def rename_passkey(work: Work, kind: Kind, account: Any, passkey_id: str, name: str) -> None:
@@ -232,8 +231,7 @@ def remove_passkey(work: Work, kind: Kind, account: Any, passkey_id: str) -> Non
     """Removes a passkey; recovery codes go with the last factor. Raises NotFound."""
     found = own_passkey(work, kind, account.id, passkey_id)
     delete_passkey(work, found.id)
-    if not has_factor(work, kind, account.id):
-        delete_factors(work, kind, account.id)
+    end_after_last(work, kind, account)
     record(work, kind, account, "passkey_removed", name=found.name)
 
 

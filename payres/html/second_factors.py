@@ -133,9 +133,20 @@ def confirm_codes(work: Work, kind: Kind, account: Any, typed: str) -> bool:
 def turn_codes_off(work: Work, kind: Kind, account: Any) -> None:
     """Removes the codes; recovery codes go with the last factor."""
     store.delete_totp(work, kind, account.id)
+    end_after_last(work, kind, account)
+    record(work, kind, account, "codes_off")
+
+
+def end_after_last(work: Work, kind: Kind, account: Any) -> None:
+    """Removes what stands in for a second factor, and what waits for one, if the last was removed."""
     if not has_factor(work, kind, account.id):
         store.delete_factors(work, kind, account.id)
-    record(work, kind, account, "codes_off")
+
+
+def first_recovery_codes(work: Work, kind: Kind, account: Any) -> Sequence[str]:
+    """New recovery codes for who has just turned on a second factor; none if some of earlier ones are left."""
+    has_some = factors_of(work, kind, account.id).recovery_codes
+    return [] if has_some else new_recovery_codes(work, kind, account)
 
 
 def new_recovery_codes(work: Work, kind: Kind, account: Any) -> Sequence[str]:

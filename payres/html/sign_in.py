@@ -475,10 +475,9 @@ def find_session(work: Work, kind: Kind, session: str) -> SessionRecord | None:
     return sessions.find_session(work, kind, hash_secret(session), work.now)
 
 
-def authenticate(work: Work, kind: Kind, session: str) -> str:
-    """Who is signed in, as the audit log names the actor. Raises SignInFailed for a session that has ended."""
-    actor: str = kind.accounts.by_id(work, _require_session(work, kind, session).account_id).actor
-    return actor
+def account_of_session(work: Work, kind: Kind, session: str) -> Any:
+    """The account that is signed in. Raises SignInFailed for a session that has ended."""
+    return kind.accounts.by_id(work, _require_session(work, kind, session).account_id)
 
 
 def close_session(work: Work, kind: Kind, session: str) -> None:

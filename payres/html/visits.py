@@ -56,6 +56,7 @@ from payres.html.store.passkeys import PasskeyRecord, passkeys_of
 from payres.html.store.sessions import Seen
 
 Form = Mapping[str, str]
+Act = Callable[[Any, Form], Awaitable[Response]]  # what a form of a page does
 log = logging.getLogger("payres.sign_in")
 PASSWORDS: Final = frozenset({"password", "again", "current"})  # fields that no page sends along
 CARRIED: Final = "of."  # before the name of a field that waits for the second factor
@@ -78,7 +79,7 @@ class Place(NamedTuple):
     it for those in `fresh`, and to see the page if PAGE is among them."""
 
     show: Callable[[Any], Awaitable[Response]]
-    acts: Mapping[str, Callable[[Any, Form], Awaitable[Response]]] = {}
+    acts: Mapping[str, Act] = {}
     fresh: Collection[str] = ()
 
 
@@ -200,16 +201,12 @@ class SignIn(ABC, Generic[V]):
     async def by_code(self, request: Request, form: Form, after: str) -> Response:
         """Completes a half sign-in with the code in a form. Raises InsufficientAccess, SignInFailed when it is over."""
         check_sign_in(request, form)
-        unit = partial(
-            sign_in.complete,
-            kind=self.cookies.kind,
-            secret=form.get("half", ""),
-            code=form.get("code", ""),
-            trusts="trust" in form,
-            browser=browser_of(request, self.cookies),
-            seen=seen_of(request),
+        kind, browser, seen = self.cookies.kind, browser_of(request, self.cookies), seen_of(request)
+        half, code, trusts = form.get("half", ""), form.get("code", ""), "trust" in form
+        entered = await context_of(request).database.write(
+            lambda work: sign_in.complete(work, kind, half, code, trusts, browser, seen)
         )
-        return self.enter(request, after, await context_of(request).database.write(unit))
+        return self.enter(request, after, entered)
 
     async def by_passkey(self, request: Request, form: Form, after: str, only: int | None = None) -> Response:
         """Signs in with the passkey in a form, of `only` this account if given, and leads to the page `after`.
@@ -369,16 +366,10 @@ class SignIn(ABC, Generic[V]):
             response.headers.update(error.headers)
             return response
         browser, store, seen = browser_of(request, self.cookies), self.set_password, seen_of(request)
-        follow = partial(
-            sign_in.follow_link,
-            kind=kind,
-            secret=secret,
-            password_hash=hashed,
-            browser=browser,
-            set_password=store,
-            seen=seen,
+        entered = await database.write(
+            lambda work: sign_in.follow_link(work, kind, secret, hashed, browser, store, seen)
         )
-        return self.enter(request, self.home, await database.write(follow))
+        return self.enter(request, self.home, entered)
 
     async def _sign_in(self, request: Request, form: Form) -> Response:
         """Signs in by name and password, and redirects to the requested page."""
@@ -407,12 +398,7 @@ class SignIn(ABC, Generic[V]):
         return response
 
     async def _account(self, request: Request, session: str) -> Any:
-        def unit(work: Work) -> Any:
-            found = sign_in.find_session(work, self.cookies.kind, session)
-            if found is None:
-                raise sign_in.signed_out()
-            return self.cookies.kind.accounts.by_id(work, found.account_id)
-
+        unit = partial(sign_in.account_of_session, kind=self.cookies.kind, session=session)
         return await context_of(request).database.read(unit)
 
     def _log_failure(self, request: Request, account: Account) -> None:

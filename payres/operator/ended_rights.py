@@ -14,7 +14,7 @@ from payres.html.store.sessions import OF_OWNERS
 from payres.interledger.store.peers import PEERS
 from payres.operator import api_keys, grants, keys, operators, peers, wallets
 from payres.operator.store.ended_rights import EndedRight, RightKind
-from payres.operator.store.operators import OF_OPERATORS, OPERATORS
+from payres.operator.store.operators import OF_OPERATORS
 from payres.webhooks.store.webhooks import WEBHOOKS
 
 EndedRow = Mapping[str, Any]
@@ -95,11 +95,9 @@ def _end_passkey(work: Work, name: str, row: EndedRow) -> None:
         return
     if row["suspect_at"] is not None:
         PASSKEYS.update(work, name, suspect_at=row["suspect_at"])
-    elif found.owner_id is not None:
-        remove_passkey(work, OF_OWNERS, OF_OWNERS.accounts.by_id(work, found.owner_id), name)
     else:
-        assert found.operator_id is not None, "a passkey is somebody's"
-        remove_passkey(work, OF_OPERATORS, OPERATORS.by_id(work, found.operator_id), name)
+        kind = OF_OPERATORS if found.owner_id is None else OF_OWNERS
+        remove_passkey(work, kind, kind.accounts.by_id(work, getattr(found, kind.column)), name)
 
 
 # A string that one returns says what is left to do.

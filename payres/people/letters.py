@@ -145,16 +145,14 @@ def _single(work: Work, record: MailRecord, language: Language) -> Letter:
     subject, sentence = TEXTS[record.kind]
     values = _values(record.data, language) | {"operator": _operator(work)}
     owner = OWNERS.find(work, "WHERE o.id = ? ORDER BY w.id", record.owner_id)
-    happened = [
-        language.say(sentence, **values),
-        language.say("When: {moment}", moment=_moment(language, record.created_at)),
-    ]
+    title, said = language.say(subject, **values), language.say(sentence, **values)
     if record.kind == "code":
-        return _letter(language, work, language.say(subject, **values), happened[0])
+        return _letter(language, work, title, said)
+    when = language.say("When: {moment}", moment=_moment(language, record.created_at))
     wallet = language.say("Wallet: {wallet}", wallet=owner.name if owner else "")
     worry = marked("If this was not you, sign in as you always do, change your password, and tell {operator}.")
     rest = [] if record.kind in PLAIN else [language.say(worry, **values)]
-    return _letter(language, work, language.say(subject, **values), happened[0], f"{happened[1]}\n{wallet}", *rest)
+    return _letter(language, work, title, said, f"{when}\n{wallet}", *rest)
 
 
 def _values(data: Mapping[str, Any], language: Language) -> dict[str, object]:

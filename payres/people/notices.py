@@ -16,9 +16,8 @@ from payres.html.sentences import problem_of
 from payres.html.store import mail
 from payres.html.store.mail import ADDRESSES, MailRate
 from payres.html.visits import Form
-from payres.people.sessions import SETTINGS_TAB, OwnerVisit
+from payres.people.sessions import NOTICES, SETTINGS_TAB, OwnerVisit
 
-PATH: Final = "/account/notices"
 DONE: Final = {
     "saved": marked("Saved."),
     "confirmed": marked("Confirmed. Notices go there from now on."),
@@ -31,9 +30,32 @@ WRONG_CODE: Final = marked(
 )
 
 
-async def show(visit: OwnerVisit) -> Response:
+async def show(
+    visit: OwnerVisit, problems: dict[str, str] | None = None, given: str = "", status: int = 200
+) -> Response:
     """GET /account/notices."""
-    return await _show(visit)
+    _check_on(visit)
+
+    def unit(work: Work) -> dict[str, Any]:
+        address = ADDRESSES.get(work, visit.owner.id)
+        is_asked = address is not None and address.pending is not None and (address.code_until or 0) > work.now
+        return {
+            "email": address and address.email,
+            "pending": address.pending if address is not None and is_asked else None,
+            "rates": mail.rates(work, visit.owner.id),
+            "last": mail.last_mail(work, visit.owner.id),
+        }
+
+    return visit.show(
+        "notices.html",
+        status,
+        tab=SETTINGS_TAB,
+        done=visit.done(DONE),
+        problems=problems or {},
+        given=given,
+        is_changing="change" in visit.request.query_params or "email" in (problems or {}),
+        **await visit.read(unit),
+    )
 
 
 async def ask(visit: OwnerVisit, form: Form) -> Response:
@@ -43,38 +65,38 @@ async def ask(visit: OwnerVisit, form: Form) -> Response:
     try:
         await visit.write(lambda work: notices.ask(work, visit.owner.id, given, visit.language))
     except InvalidRequest as error:
-        return await _show(visit, {"email": visit.language.say(NO_ADDRESS)}, given, error.status)
+        return await show(visit, {"email": visit.language.say(NO_ADDRESS)}, given, error.status)
     except TooManyRequests as error:
         noted = note_error(visit.request, error)
-        return await _show(visit, {"email": problem_of(visit.language, noted)}, given, noted.status)
-    return redirect(PATH)
+        return await show(visit, {"email": problem_of(visit.language, noted)}, given, noted.status)
+    return redirect(NOTICES)
 
 
 async def confirm(visit: OwnerVisit, form: Form) -> Response:
     """Takes the new address, if the code is right."""
     code = form.get("code", "")
     if not await visit.write(lambda work: notices.confirm(work, visit.owner.id, code, visit.language)):
-        return await _show(visit, {"code": visit.language.say(WRONG_CODE)}, status=400)
-    return redirect(f"{PATH}?done=confirmed")
+        return await show(visit, {"code": visit.language.say(WRONG_CODE)}, status=400)
+    return redirect(f"{NOTICES}?done=confirmed")
 
 
 async def save(visit: OwnerVisit, form: Form) -> Response:
     """Stores what the owner wants to be told of."""
     wanted = {kind: _rate(form.get(kind, "off")) for kind in notices.CHOICES}
     await visit.write(lambda work: notices.choose(work, visit.owner.id, wanted, visit.language))
-    return redirect(f"{PATH}?done=saved")
+    return redirect(f"{NOTICES}?done=saved")
 
 
 async def send_test(visit: OwnerVisit, form: Form) -> Response:
     """Sends a mail that says that it works."""
     await visit.write(lambda work: notices.send_test(work, visit.owner.id))
-    return redirect(f"{PATH}?done=test")
+    return redirect(f"{NOTICES}?done=test")
 
 
 async def forget(visit: OwnerVisit, form: Form) -> Response:
     """Takes the address away."""
     await visit.write(lambda work: notices.forget(work, visit.owner.id))
-    return redirect(f"{PATH}?done=forgotten")
+    return redirect(f"{NOTICES}?done=forgotten")
 
 
 async def answer_stop(request: Request) -> Response:
@@ -96,31 +118,3 @@ def _rate(text: str) -> MailRate:
 def _check_on(visit: OwnerVisit) -> None:
     if not visit.context.settings.smtp_host:
         raise nothing_here()
-
-
-async def _show(
-    visit: OwnerVisit, problems: dict[str, str] | None = None, given: str = "", status: int = 200
-) -> Response:
-    _check_on(visit)
-
-    def unit(work: Work) -> dict[str, Any]:
-        address = ADDRESSES.get(work, visit.owner.id)
-        is_asked = address is not None and address.pending is not None and (address.code_until or 0) > work.now
-        return {
-            "email": address and address.email,
-            "pending": address.pending if address is not None and is_asked else None,
-            "rates": mail.rates(work, visit.owner.id),
-            "last": mail.last_mail(work, visit.owner.id),
-        }
-
-    done = DONE.get(visit.request.query_params.get("done", ""))
-    return visit.show(
-        "notices.html",
-        status,
-        tab=SETTINGS_TAB,
-        done=done and visit.language.say(done),
-        problems=problems or {},
-        given=given,
-        is_changing="change" in visit.request.query_params or "email" in (problems or {}),
-        **await visit.read(unit),
-    )

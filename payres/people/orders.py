@@ -1,6 +1,6 @@
 """The pages of standing orders."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from payres.core.grants.limits import Interval, Spending, parse_interval
 from payres.core.http.error_answers import note_error
-from payres.core.process.rate_limiter import count_for_client
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, EPOCH_ORDINAL, HOUR
 from payres.core.protocol.errors import DomainError, WrongState
@@ -19,11 +18,10 @@ from payres.core.protocol.visible import ShownUrl, visible_url
 from payres.core.store.payments import OUTGOING
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
-from payres.html.forms import typed_url
 from payres.html.html import redirect
 from payres.html.language import Language, Mistyped, marked, typed_amount
 from payres.html.sentences import length_words, problem_of
-from payres.html.visits import Form
+from payres.html.visits import Act, Form
 from payres.interledger.node import node_of
 from payres.operator.store import standing_orders as store
 from payres.operator.store.standing_orders import OrderRecord, RunRecord
@@ -33,14 +31,15 @@ from payres.people.sending import (
     Payee,
     Wish,
     ask_price,
-    find_payee,
     find_price,
     missing_input,
     said_at_field,
+    typed_payee,
     wallet_free_balance,
 )
 from payres.people.sessions import HOME, OwnerVisit
 from payres.people.standing_orders import OVER, TOO_MANY, OrderWish, interval_text, schedule_of, wall_time
+from payres.people.store.remote_bills import called
 
 PATH: Final = "/account/orders"
 MORNING: Final = 6 * HOUR  # when a day's payments are due, on the clocks of the owner
@@ -89,7 +88,7 @@ class ShownOrder(NamedTuple):
     @property
     def who(self) -> str:
         """The name of the payee, or the address."""
-        return self.order.payee_name or self.address.host + self.address.after
+        return called(self.order.payee_name, self.order.payee)
 
     @property
     def times(self) -> int | None:
@@ -171,66 +170,56 @@ async def show_one(visit: OwnerVisit) -> Response:
     return visit.show("order.html", tab=HOME, asks=asks, **words_of_orders(visit.language), **values)
 
 
-async def pause(visit: OwnerVisit, _: Form) -> Response:
-    """Pauses an order."""
-    return await _change(visit, rules.pause)
+def _changing(rule: Callable[[Work, WalletRecord, str], None]) -> Act:
+    """The action of a form that changes an order by a rule."""
+
+    async def act(visit: OwnerVisit, _: Form) -> Response:
+        order_id = visit.segments["order"]
+        await visit.write(lambda work: rule(work, visit.wallet, order_id))
+        return redirect(f"{PATH}/{order_id}")
+
+    return act
 
 
-async def resume(visit: OwnerVisit, _: Form) -> Response:
-    """Resumes an order."""
-    return await _change(visit, rules.resume)
+pause, resume, end = map(_changing, (rules.pause, rules.resume, rules.end))
 
 
-async def end(visit: OwnerVisit, _: Form) -> Response:
-    """Ends an order for good."""
-    return await _change(visit, rules.end)
-
-
-async def _change(visit: OwnerVisit, rule: Any) -> Response:
-    order_id = visit.segments["order"]
-    await visit.write(partial(rule, wallet=visit.wallet, order_id=order_id))
-    return redirect(f"{PATH}/{order_id}")
-
-
-async def show_form(visit: OwnerVisit) -> Response:
+async def show_form(
+    visit: OwnerVisit, plan: OrderWish | None = None, problems: Mapping[str, str] | None = None, status: int = 200
+) -> Response:
     """GET /account/orders/new: the form, filled in from a link, a payment that was made (`again`, its quote), what was
     looked over (`draft`), or the order to change (`order`)."""
-    return await _show_form(visit, await visit.read(partial(_begun, visit=visit)))
+    plan, problems = plan or await visit.read(partial(_begun, visit=visit)), problems or {}
+    return visit.show(
+        "order_form.html", status, tab=HOME, plan=plan, problems=problems, durations=DURATIONS, most=MOST_TIMES
+    )
 
 
 async def look_over(visit: OwnerVisit, form: Form) -> Response:
     """Asks for the price of one payment, and leads to the page where the order is looked over."""
     fields = {one: " ".join(form.get(one, "").split()) for one in OrderWish.__struct_fields__}
     plan = msgspec.convert(fields | {"fixed": "receive" if fields["fixed"] == "receive" else "send"}, OrderWish)
-    context, payer = visit.context, visit.wallet
+    payer, payee = visit.wallet, None
     interval, problems = _interval_of(visit.language, plan)
     problems |= missing_input(visit, plan)
     if problems:
-        return await _show_form(visit, plan, problems, FAILED)
-    count_for_client(context.urls.wallet(payer.path), is_key=False)
-    payee: Payee | None = None
+        return await show_form(visit, plan, problems, FAILED)
     try:
-        context.rate_limits.check_client(context.urls.wallet(payer.path))
         await visit.read(partial(rules.check_room, wallet=payer, replaces=plan.replaces))
-        payee = await find_payee(visit, node_of(context).quotes, payer, typed_url(context.urls, plan.to))
+        payee = await typed_payee(visit, plan.to)
         if payee.bill is not None:
             once = visit.language.say("This is a bill, and is paid once. Type the address of a wallet.")
-            return await _show_form(visit, plan, {"to": once}, FAILED)
+            return await show_form(visit, plan, {"to": once}, FAILED)
         value = typed_amount(visit.language, plan.amount, payer.asset if plan.fixed == "send" else payee.asset)
         draft = rules.draft_of(plan, payee, interval, visit.language.zone)
-        quote_id = await ask_price(visit, node_of(context).quotes, payer, payee, draft, value, is_plan=True)
+        quote_id = await ask_price(visit, node_of(visit.context).quotes, payer, payee, draft, value, is_plan=True)
     except Mistyped as error:
-        return await _show_form(visit, plan, {"amount": str(error)}, FAILED)
+        return await show_form(visit, plan, {"amount": str(error)}, FAILED)
     except DomainError as error:
         noted = note_error(visit.request, error)
         problem = await _problem(visit, plan, payee, noted)
-        return await _show_form(visit, plan, problem, noted.status)
+        return await show_form(visit, plan, problem, noted.status)
     return redirect(f"{PATH}/new/{quote_id}")
-
-
-async def show_draft(visit: OwnerVisit) -> Response:
-    """GET /account/orders/new/{quote}: what is set up, with its dates and the sum of a year."""
-    return await _show_draft(visit)
 
 
 async def set_up(visit: OwnerVisit, _: Form) -> Response:
@@ -239,11 +228,13 @@ async def set_up(visit: OwnerVisit, _: Form) -> Response:
     try:
         order_id = await visit.write(unit)
     except WrongState as error:
-        return await _show_draft(visit, note_error(visit.request, error))
+        return await show_draft(visit, note_error(visit.request, error))
     return redirect(f"{PATH}/{order_id}")
 
 
-async def _show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Response:
+async def show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Response:
+    """GET /account/orders/new/{quote}: what is set up, with its dates and the sum of a year."""
+
     def unit(work: Work) -> Any:
         return rules.find_draft(work, visit.wallet, visit.segments["quote"]), wallet_free_balance(work, visit.wallet)
 
@@ -373,11 +364,3 @@ async def _problem(visit: OwnerVisit, plan: OrderWish, payee: Payee | None, erro
 
 def _refusal(language: Language, error: DomainError) -> str:
     return f"{language.say(str(error))}." if str(error) in {OVER, TOO_MANY} else problem_of(language, error)
-
-
-async def _show_form(
-    visit: OwnerVisit, plan: OrderWish, problems: dict[str, str] | None = None, status: int = 200
-) -> Response:
-    return visit.show(
-        "order_form.html", status, tab=HOME, plan=plan, problems=problems or {}, durations=DURATIONS, most=MOST_TIMES
-    )

@@ -131,12 +131,8 @@ def _free(work: Work, wallet: WalletRecord) -> int:
     return ledger.free_balance(ACCOUNTS.by_id(work, wallet.account_id))
 
 
-async def show(visit: OwnerVisit) -> Response:
+async def show(visit: OwnerVisit, status: int = 200, given: str = "", **problems: str) -> Response:
     """GET /settings/wallets: the owner's wallets, and the form that connects another."""
-    return await _show(visit)
-
-
-async def _show(visit: OwnerVisit, status: int = 200, given: str = "", **problems: str) -> Response:
     own = await visit.read(lambda work: holdings(work, visit.owner.id))
     done = visit.request.query_params.get("done") == "connected" and not problems
     return visit.show("wallets.html", status, tab=SETTINGS_TAB, own=own, given=given, problems=problems, done=done)
@@ -157,11 +153,11 @@ async def connect(visit: OwnerVisit, form: Form) -> Response:
         await visit.write(lambda work: join(work, visit.owner, wallet_path(work, given), account))
     except (SignInFailed, TooManyRequests, Unavailable) as error:
         noted = note_error(request, error)
-        response = await _show(visit, noted.status, given, password=problem_of(visit.language, noted))
+        response = await show(visit, noted.status, given, password=problem_of(visit.language, noted))
         response.headers.update(noted.headers)
         return response
     except WrongState as error:
-        return await _show(visit, note_error(request, error).status, given, other=visit.language.say(str(error)))
+        return await show(visit, note_error(request, error).status, given, other=visit.language.say(str(error)))
     return redirect("/settings/wallets?done=connected")
 
 

@@ -82,11 +82,10 @@ async def show(visit: OwnerVisit) -> Response:
             "asked_above": asked_above(work, visit.wallet.id),
         }
 
-    done = DONE.get(visit.request.query_params.get("done", ""))
     return visit.show(
         "security.html",
         tab=SETTINGS_TAB,
-        done=done and visit.language.say(done),
+        done=visit.done(DONE),
         own=digest_of(visit, hash_secret(visit.session)),
         takes_passkeys=takes_passkeys(visit.request),
         lifetime=OF_OWNERS.lifetime,
@@ -96,16 +95,8 @@ async def show(visit: OwnerVisit) -> Response:
     )
 
 
-async def end_one(visit: OwnerVisit, form: Form) -> Response:
-    """Signs another browser out."""
-    return await _end(visit, form.get("session", ""))
-
-
-async def end_others(visit: OwnerVisit, form: Form) -> Response:
-    """Signs all other browsers out."""
-    return await _end(visit, None)
-
-
-async def _end(visit: OwnerVisit, digest: str | None) -> Response:
+async def end(visit: OwnerVisit, form: Form) -> Response:
+    """Signs another browser out, or all others."""
+    digest = None if form["choice"] == "others" else form.get("session", "")
     ended = await visit.write(lambda work: end_sessions(work, visit, digest))
     return redirect(f"{SECURITY}?done={'ended' if ended else 'over'}")

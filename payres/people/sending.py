@@ -39,7 +39,7 @@ from payres.interledger.node import node_of
 from payres.interledger.quoting import SLIPPAGE, RemoteQuotes
 from payres.people.own_wallets import Holding, payers
 from payres.people.sessions import HOME, OwnerVisit
-from payres.people.store.remote_bills import BILL
+from payres.people.store.remote_bills import BILL, called
 
 # The payment page of another payres server; its incoming payment has the same id.
 BILL_PAGE: Final = re.compile(r"(https?://.+)/pay/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
@@ -70,8 +70,7 @@ class KeptWish(Wish, frozen=True, kw_only=True):
     @property
     def called(self) -> str:
         """The name, or else the address without its scheme, or the host of a bill."""
-        url = visible_url(self.address)
-        return self.name or (url.host if BILL in url.after else url.host + url.after)
+        return called(self.name, self.address)
 
 
 class Payee(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,17 +157,7 @@ async def ask_price(
             assert payee.wallet is not None, "a remote payee has a bill or a wallet"
             receiver = await remote.create_receiver(payee.wallet, wish.note)
         offer = await remote.offer_for_owner(payer, receiver, debit, receive)
-    unit = partial(
-        _keep_price,
-        payer=payer,
-        payee=payee,
-        wish=wish,
-        debit=debit,
-        receive=receive,
-        offer=offer,
-        is_plan=is_plan,
-    )
-    return await call.write(unit)
+    return await call.write(lambda work: _keep_price(work, payer, payee, wish, debit, receive, offer, is_plan))
 
 
 def kept(wish: Wish, payee: Payee) -> KeptWish:
@@ -373,21 +362,15 @@ async def _find_price(visit: OwnerVisit, quote_id: str) -> Price:
 
 
 async def _ask_price(visit: OwnerVisit, wish: Wish) -> Response:
-    context, payer = visit.context, visit.wallet
-    problems = missing_input(visit, wish)
+    payer, problems, payee = visit.wallet, missing_input(visit, wish), None
     if problems:
         return await _show_form(visit, wish, problems, FAILED)
-    # Requests to other servers count towards the wallet's rate limit.
-    count_for_client(context.urls.wallet(payer.path), is_key=False)
-    payee = None
     try:
-        context.rate_limits.check_client(context.urls.wallet(payer.path))
-        url = typed_url(context.urls, wish.to)
-        payee = await find_payee(visit, node_of(context).quotes, payer, url)
+        payee = await typed_payee(visit, wish.to)
         asset = payer.asset if wish.fixed == "send" else payee.asset
         wants_all = not wish.amount.strip() and payee.remaining is not None
         value = None if wants_all else typed_amount(visit.language, wish.amount, asset)
-        quote_id = await ask_price(visit, node_of(context).quotes, payer, payee, kept(wish, payee), value)
+        quote_id = await ask_price(visit, node_of(visit.context).quotes, payer, payee, kept(wish, payee), value)
     except Mistyped as error:
         return await _show_form(visit, wish, {"amount": str(error)}, FAILED)
     except DomainError as error:
@@ -398,6 +381,15 @@ async def _ask_price(visit: OwnerVisit, wish: Wish) -> Response:
         field, said = said_at_field(visit, noted, wish, payee.asset if payee else payer.asset, free)
         return await _show_form(visit, wish, {field: said}, noted.status)
     return redirect(f"/account/send/{quote_id}")
+
+
+async def typed_payee(visit: OwnerVisit, to: str) -> Payee:
+    """The payee that an owner typed. Raises InvalidReceiver, TooManyRequests, Unavailable."""
+    context, payer = visit.context, visit.wallet
+    # Requests to other servers count towards the wallet's rate limit.
+    count_for_client(context.urls.wallet(payer.path), is_key=False)
+    context.rate_limits.check_client(context.urls.wallet(payer.path))
+    return await find_payee(visit, node_of(context).quotes, payer, typed_url(context.urls, to))
 
 
 def missing_input(visit: OwnerVisit, wish: Wish) -> Mapping[str, str]:

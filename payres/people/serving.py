@@ -40,7 +40,7 @@ from payres.people import (
 )
 from payres.people.activity import Reader, Wanted
 from payres.people.letters import STOP_PATH
-from payres.people.sessions import HOME, OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit
+from payres.people.sessions import HOME, NOTICES, OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit
 
 
 async def front_page(request: Request) -> Response:
@@ -106,7 +106,7 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/apps": Place(apps.show),
     "/account/apps/ended": Place(apps.show_ended),
     "/account/apps/{grant}": Place(apps.show_one, {"stop": apps.stop}),
-    notices.PATH: Place(
+    NOTICES: Place(
         notices.show,
         {
             "ask": notices.ask,
@@ -141,7 +141,7 @@ PLACES: Final[Mapping[str, Place]] = {
         },
         fresh={"rotate"},
     ),
-    "/account/security": Place(security.show, {"end": security.end_one, "others": security.end_others}),
+    "/account/security": Place(security.show, {"end": security.end, "others": security.end}),
     SETTINGS_TAB: Place(
         settings.show,
         {

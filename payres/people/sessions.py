@@ -33,7 +33,7 @@ from payres.html.sign_in import (
     Browser,
     SignedIn,
     SignInGuard,
-    authenticate,
+    account_of_session,
     csrf_token,
     find_session,
     start_over,
@@ -70,11 +70,6 @@ def find_owner(work: Work, session: str) -> tuple[OwnerRecord, WalletRecord, boo
     is_due = is_used and work.now < found.created_at + OF_OWNERS.longest
     assert found.wallet_id is not None, "a session of an owner has a wallet"
     return owner_of(work, found.wallet_id), WALLETS.by_id(work, found.wallet_id), is_due
-
-
-def renew_session(work: Work, session: str) -> None:
-    """Extends a session."""
-    extend_session(work, OF_OWNERS, hash_secret(session), work.now)
 
 
 def change_password(
@@ -123,6 +118,11 @@ class OwnerVisit(Visit, frozen=True):
     @property
     def account(self) -> OwnerRecord:
         return self.owner
+
+    def done(self, sentences: Mapping[str, str]) -> str | None:
+        """What the form before this page has done, by `done` in its query."""
+        sentence = sentences.get(self.request.query_params.get("done", ""))
+        return sentence and self.language.say(sentence)
 
     def show(
         self,
@@ -178,11 +178,15 @@ class OwnerSignIn(SignIn[OwnerVisit]):
         if found is None:
             return None
         owner, wallet, is_renewal_due = found
-        authentic = partial(authenticate, kind=OF_OWNERS, session=session)
+
+        def authentic(work: Work) -> str:
+            actor: str = account_of_session(work, OF_OWNERS, session).actor
+            return actor
+
         visit = OwnerVisit(request, authentic, session, owner, wallet, language_of(request))
         if is_renewal_due and request.method != "POST":  # a form may end the session; the next page renews it
             with suppress(SignInFailed, Unavailable):
-                await visit.write(partial(renew_session, session=session))
+                await visit.write(lambda work: extend_session(work, OF_OWNERS, hash_secret(session), work.now))
         return visit
 
     def show_sign_in(self, request: Request, error: DomainError | None, name: str | None) -> Response:

@@ -19,7 +19,7 @@ from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.errors import DomainError, WrongState, nothing_here
 from payres.core.protocol.visible import visible_url
 from payres.core.store import server
-from payres.core.store.payments import QUOTES, QuoteRecord
+from payres.core.store.payments import QuoteRecord
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Units, Work
 from payres.html.language import marked, zone_named
@@ -105,11 +105,9 @@ def most_of(terms: Terms, own: Asset, fixed: str) -> int:
 
 def find_draft(work: Work, wallet: WalletRecord, quote_id: str) -> tuple[QuoteRecord, Draft]:
     """What the owner looks over. Raises NotFound."""
-    quote = QUOTES.get(work, quote_id)
-    if quote is None or quote.wallet_address_id != wallet.id or quote.wish is None:
-        raise nothing_here()
+    quote = find_price(work, wallet, quote_id).quote
     try:
-        return quote, msgspec.json.decode(quote.wish, type=Draft)
+        return quote, msgspec.json.decode(quote.wish or "", type=Draft)
     except msgspec.ValidationError as error:  # it is of a single payment
         raise nothing_here() from error
 

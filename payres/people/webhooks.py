@@ -10,7 +10,7 @@ from payres.core.protocol.limits import MAX_WEBHOOKS_OF_WALLET
 from payres.core.store.work import Work
 from payres.html.html import redirect
 from payres.html.language import marked
-from payres.html.visits import Form
+from payres.html.visits import Act, Form
 from payres.operator import webhooks as operations
 from payres.operator.deliveries import ATTEMPTS
 from payres.operator.webhooks import Added, add_of_wallet
@@ -28,9 +28,11 @@ DONE: Final = {
 }
 
 
-async def show(visit: OwnerVisit) -> Response:
+async def show(visit: OwnerVisit, problem: str = "", url: str = "", status: int = 200) -> Response:
     """GET /settings/webhooks."""
-    return await _show(visit)
+    found = await visit.read(lambda work: webhooks_of(work, visit.wallet.id))
+    values: dict[str, Any] = {"webhooks": found, "problem": problem, "given": url, "most": MAX_WEBHOOKS_OF_WALLET}
+    return visit.show("webhooks.html", status, tab=SETTINGS_TAB, done=visit.done(DONE), **values)
 
 
 async def add(visit: OwnerVisit, form: Form) -> Response:
@@ -39,16 +41,23 @@ async def add(visit: OwnerVisit, form: Form) -> Response:
     try:
         added = await visit.write(lambda work: add_of_wallet(work, visit.wallet, url))
     except InvalidRequest:
-        return await _show(visit, visit.language.say(NOT_PUBLIC), url, InvalidRequest.status)
+        return await show(visit, visit.language.say(NOT_PUBLIC), url, InvalidRequest.status)
     except WrongState:
         problem = visit.language.say(TOO_MANY, most=MAX_WEBHOOKS_OF_WALLET)
-        return await _show(visit, problem, url, WrongState.status)
-    return await _show_one(visit, added.webhook.id, added.secret)
+        return await show(visit, problem, url, WrongState.status)
+    return await show_one(visit, added)
 
 
-async def show_one(visit: OwnerVisit) -> Response:
-    """GET /settings/webhooks/{id}: the last deliveries, with their answers."""
-    return await _show_one(visit, visit.segments["id"])
+async def show_one(visit: OwnerVisit, added: Added | None = None) -> Response:
+    """GET /settings/webhooks/{id}: the last deliveries, with their answers; the secret if it was just made."""
+
+    def unit(work: Work) -> dict[str, Any]:
+        found = _own(work, visit) if added is None else added.webhook
+        attempts = [(one, ATTEMPTS.show(work, one).answer) for one in list_attempts(work, found.id)]
+        return {"hook": found, "attempts": attempts, "path": f"{PATH}/{found.id}"}
+
+    values, secret = await visit.read(unit), None if added is None else added.secret
+    return visit.show("webhook.html", tab=SETTINGS_TAB, secret=secret, done=visit.done(DONE), **values)
 
 
 async def send_test(visit: OwnerVisit, form: Form) -> Response:
@@ -57,20 +66,24 @@ async def send_test(visit: OwnerVisit, form: Form) -> Response:
     return redirect(f"{PATH}/{visit.segments['id']}?done=test")
 
 
-async def pause(visit: OwnerVisit, form: Form) -> Response:
-    """Has its events wait."""
-    return await _turn(visit, operations.pause, "pause")
+def _turning(turn: Callable[[Work, str], WebhookRecord], done: str) -> Act:
+    """The action of a form that turns a webhook on or off."""
+
+    async def act(visit: OwnerVisit, _: Form) -> Response:
+        await visit.write(lambda work: turn(work, _own(work, visit).id))
+        return redirect(f"{PATH}/{visit.segments['id']}?done={done}")
+
+    return act
 
 
-async def resume(visit: OwnerVisit, form: Form) -> Response:
-    """Sends those that have waited."""
-    return await _turn(visit, operations.resume, "resume")
+pause = _turning(operations.pause, "pause")  # its events wait
+resume = _turning(operations.resume, "resume")  # those that have waited are sent
 
 
 async def rotate(visit: OwnerVisit, form: Form) -> Response:
     """Shows a new secret; the old one also signs for a day."""
     added: Added = await visit.write(lambda work: operations.rotate(work, _own(work, visit).id))
-    return await _show_one(visit, added.webhook.id, added.secret)
+    return await show_one(visit, added)
 
 
 async def remove(visit: OwnerVisit, form: Form) -> Response:
@@ -85,31 +98,3 @@ def _own(work: Work, visit: OwnerVisit) -> WebhookRecord:
     if found is None or found.wallet_address_id != visit.wallet.id:
         raise nothing_here()
     return found
-
-
-async def _turn(visit: OwnerVisit, turn: Callable[[Work, str], WebhookRecord], done: str) -> Response:
-    await visit.write(lambda work: turn(work, _own(work, visit).id))
-    return redirect(f"{PATH}/{visit.segments['id']}?done={done}")
-
-
-def _done(visit: OwnerVisit) -> str | None:
-    done = DONE.get(visit.request.query_params.get("done", ""))
-    return done and visit.language.say(done)
-
-
-async def _show(visit: OwnerVisit, problem: str = "", url: str = "", status: int = 200) -> Response:
-    found = await visit.read(lambda work: webhooks_of(work, visit.wallet.id))
-    values: dict[str, Any] = {"webhooks": found, "problem": problem, "given": url, "most": MAX_WEBHOOKS_OF_WALLET}
-    return visit.show("webhooks.html", status, tab=SETTINGS_TAB, done=_done(visit), **values)
-
-
-async def _show_one(visit: OwnerVisit, webhook_id: str, secret: str | None = None) -> Response:
-    def unit(work: Work) -> dict[str, Any]:
-        found = WEBHOOKS.get(work, webhook_id) if secret else _own(work, visit)
-        attempts = [(one, ATTEMPTS.show(work, one).answer) for one in list_attempts(work, webhook_id)]
-        return {"hook": found, "attempts": attempts}
-
-    values = await visit.read(unit)
-    return visit.show(
-        "webhook.html", tab=SETTINGS_TAB, path=f"{PATH}/{webhook_id}", secret=secret, done=_done(visit), **values
-    )

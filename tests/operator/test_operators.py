@@ -4,7 +4,15 @@ from payres.core.protocol.clock import MINUTE, format_time
 from payres.core.protocol.errors import NotFound, SignInFailed, WrongState
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.work import Work
-from payres.html.sign_in import Browser, SignedIn, authenticate, find_session, follow_link, open_link, open_session
+from payres.html.sign_in import (
+    Browser,
+    SignedIn,
+    account_of_session,
+    find_session,
+    follow_link,
+    open_link,
+    open_session,
+)
 from payres.operator import operators
 from payres.operator.operators import OPERATOR, list_operators, make_link, remove_operator, set_role
 from payres.operator.store.operators import OF_OPERATORS, find_operator
@@ -50,7 +58,7 @@ def test_pages_give_no_link_in_place_of_a_password(tx: Work) -> None:
         make_link(tx, "ann")
     make_link(tx, "cleo")
     assert make_link(tx, "cleo", read_only=True).role == "read-only", "the first link was not used"
-    assert authenticate(tx, OF_OPERATORS, session) == "page:ann"
+    assert account_of_session(tx, OF_OPERATORS, session).actor == "page:ann"
     tx.actor = "shell:root"
     make_link(tx, "ann")
     assert states(tx) == {"ann": ("invited", 0), "cleo": ("invited", 0)}
@@ -59,7 +67,7 @@ def test_pages_give_no_link_in_place_of_a_password(tx: Work) -> None:
 def test_role_changes_and_signs_nobody_out(tx: Work) -> None:
     session = join(tx, "ann")
     assert set_role(tx, "ann", "read-only").role == "read-only"
-    assert authenticate(tx, OF_OPERATORS, session) == "page:ann"
+    assert account_of_session(tx, OF_OPERATORS, session).actor == "page:ann"
     assert set_role(tx, "ann", "full").may_change
 
 
@@ -67,7 +75,7 @@ def test_sessions_of_one_end_and_the_password_stays(tx: Work) -> None:
     session, other = join(tx, "ann"), join(tx, "ben")
     operators.sign_out(tx, "ann")
     with pytest.raises(SignInFailed):
-        authenticate(tx, OF_OPERATORS, session)
+        account_of_session(tx, OF_OPERATORS, session)
     assert find_session(tx, OF_OPERATORS, other)
     assert states(tx) == {"ann": ("active", 0), "ben": ("active", 1)}
 

@@ -30,11 +30,6 @@ class PasskeyRecord(msgspec.Struct, frozen=True):
     last_used_at: int | None = None
     suspect_at: int | None = None
 
-    def account_id(self, kind: Kind) -> int | None:
-        """The account of this kind that has the passkey."""
-        found: int | None = getattr(self, kind.column)
-        return found
-
 
 PASSKEYS = Table(PasskeyRecord, "passkey", transports=json_column("transports"))
 

@@ -15,7 +15,7 @@ from payres.core.protocol.limits import MIN_PASSWORD_LENGTH
 from payres.core.store.work import Work
 from payres.html.forms import Cookies, check_sign_in, render_sign_in
 from payres.html.html import render
-from payres.html.sign_in import Account, SignInGuard, authenticate, csrf_token, find_session
+from payres.html.sign_in import Account, SignInGuard, account_of_session, csrf_token, find_session
 from payres.html.store.passkeys import PasskeyRecord
 from payres.html.visits import SignIn, Visit, check_typed_twice
 from payres.operator import operators
@@ -95,11 +95,11 @@ class OperatorSignIn(SignIn[OperatorVisit]):
         operator = await context_of(request).database.read(unit)
 
         def authentic(work: Work) -> str:
-            actor = authenticate(work, OF_OPERATORS, session)
-            is_limited = operator and operator.may_change and not OPERATORS.by_id(work, operator.id).may_change
+            now: OperatorRecord = account_of_session(work, OF_OPERATORS, session)
+            is_limited = operator and operator.may_change and not now.may_change
             if request.method == "POST" and is_limited:  # since the request began
                 raise may_only_look()
-            return actor
+            return now.actor
 
         return OperatorVisit(request, authentic, session, operator) if operator else None
 

@@ -36,8 +36,7 @@ class RemoteBillRecord(msgspec.Struct, frozen=True):
     @property
     def called(self) -> str:
         """The name, or else the address without its scheme, or the host of a bill."""
-        url = self.url
-        return self.name or (url.host if BILL in url.after else url.host + url.after)
+        return called(self.name, self.address)
 
     @property
     def named(self) -> str:
@@ -47,6 +46,12 @@ class RemoteBillRecord(msgspec.Struct, frozen=True):
     @property
     def amount(self) -> int | None:
         return None if self.remaining is None else int(self.remaining)
+
+
+def called(name: str | None, address: str) -> str:
+    """What a payee is called: by its name, or else the address without its scheme, or the host of a bill."""
+    url = visible_url(address)
+    return name or (url.host if BILL in url.after else url.host + url.after)
 
 
 REMOTE_BILLS = Table(RemoteBillRecord, "remote_bill")
