@@ -53,7 +53,8 @@ def notify_of_app(work: Work, kind: str, grant: GrantRecord) -> None:
     assert wallet_id is not None, "what needs consent is for a wallet"
     host = visible_url(client).host
     app = visible_name(grant.client_name, client) or host
-    notify(work, WALLETS.by_id(work, wallet_id).owner_id, kind, app=app, host=host)
+    wallet = WALLETS.by_id(work, wallet_id)
+    notify(work, wallet.owner_id, kind, wallet=wallet.path, app=app, host=host)
 
 
 def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str, at: int) -> None:

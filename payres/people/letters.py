@@ -1,7 +1,8 @@
 """What mails to owners say: plain text in the owner's language, without balances, secrets and links to sign in.
 
 A notice says who and how much, or what happened to the access to the wallet, and when. The values of a notice are named
-in its sentences; `amount` comes with `asset_code` and `asset_scale`, and names that end with `_at` are times.
+in its sentences; `amount` comes with `asset_code` and `asset_scale`, names that end with `_at` are times, and `wallet`
+is the path of the one that it is about, where it is not about the sign-in to all.
 """
 
 import textwrap
@@ -151,7 +152,7 @@ def _single(work: Work, record: MailRecord, language: Language) -> Letter:
     ]
     if record.kind == "code":
         return _letter(language, work, language.say(subject, **values), happened[0])
-    wallet = language.say("Wallet: {wallet}", wallet=owner.name if owner else "")
+    wallet = language.say("Wallet: {wallet}", wallet=record.data.get("wallet") or (owner.name if owner else ""))
     worry = marked("If this was not you, sign in as you always do, change your password, and tell {operator}.")
     rest = [] if record.kind in PLAIN else [language.say(worry, **values)]
     return _letter(language, work, language.say(subject, **values), happened[0], f"{happened[1]}\n{wallet}", *rest)

@@ -317,7 +317,8 @@ def _tell(work: Work, order: OrderRecord, state: RunState) -> None:
     kind = f"order_{'paused' if order.state == 'paused' else state}"
     payee = order.payee_name or visible_url(order.payee).host
     data: dict[str, Any] = {"amount": order.value, "asset_code": asset.code, "asset_scale": asset.scale}
-    notify(work, wallet.owner_id, kind, key=f"{kind}:{order.id}:{work.now // DAY}", payee=payee, **data)
+    key = f"{kind}:{order.id}:{work.now // DAY}"
+    notify(work, wallet.owner_id, kind, key=key, wallet=wallet.path, payee=payee, **data)
 
 
 def _end_after_last(work: Work, order_id: str) -> None:
