@@ -40,7 +40,15 @@ from payres.people.sending import (
     wallet_free_balance,
 )
 from payres.people.sessions import HOME, OwnerVisit
-from payres.people.standing_orders import OVER, TOO_MANY, OrderWish, interval_text, schedule_of, wall_time
+from payres.people.standing_orders import (
+    MEANWHILE,
+    OVER,
+    TOO_MANY,
+    OrderWish,
+    interval_text,
+    schedule_of,
+    wall_time,
+)
 
 PATH: Final = "/account/orders"
 MORNING: Final = 6 * HOUR  # when a day's payments are due, on the clocks of the owner
@@ -305,8 +313,8 @@ def _begun(work: Work, visit: OwnerVisit) -> OrderWish:
 def _plan_of(language: Language, one: ShownOrder) -> OrderWish:
     """The form of an order that is to be changed: the rest of it."""
     order, interval = one.order, one.interval
-    following = order.next_window if order.next_at is not None else 0
-    rest = None if interval.last is None else max(1, interval.last + 1 - order.next_window)
+    following = max(order.next_window, schedule_of(order).latest(language.now) + 1)  # as when it is resumed
+    rest = None if interval.last is None else max(1, interval.last + 1 - following)
     first = max(interval.boundary(following), wall_time(language.now, language.zone))
     return OrderWish(
         to=order.payee,
@@ -372,7 +380,7 @@ async def _problem(visit: OwnerVisit, plan: OrderWish, payee: Payee | None, erro
 
 
 def _refusal(language: Language, error: DomainError) -> str:
-    return f"{language.say(str(error))}." if str(error) in {OVER, TOO_MANY} else problem_of(language, error)
+    return f"{language.say(str(error))}." if str(error) in {MEANWHILE, OVER, TOO_MANY} else problem_of(language, error)
 
 
 async def _show_form(

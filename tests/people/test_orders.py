@@ -248,6 +248,28 @@ def test_paused_changed_and_ended(sender: Sender) -> None:
     ]
 
 
+def test_paused_one_is_changed_from_its_next_date_on(sender: Sender) -> None:
+    order = set_up(sender, first="2027-01-10", until="times", times="10")
+    wait_until(lambda: states(sender, order) == {0: "paid"})
+    press(sender, order, "pause")
+    sender.instance.clock.advance(35 * 86400)
+    sign_in_again(sender)
+    form = sender.http.get(f"{NEW}?order={order.rpartition('/')[2]}").text
+    for kept in ('value="2027-03-10"', 'value="8"'):
+        assert kept in form, "January is paid, and the date in February is left out"
+
+
+@pytest.mark.parametrize("first", ["2027-01-10", "2027-01-11"])
+def test_date_that_was_paid_meanwhile_is_not_paid_by_the_change_too(sender: Sender, first: str) -> None:
+    order = set_up(sender)
+    draft = look(sender, replaces=order.rpartition("/")[2], amount="20", first=first).headers["location"]
+    advance(sender, order, timedelta(hours=18, minutes=1), {0: "paid"})
+    answer = sender.send(draft, "set-up")
+    assert answer.status_code == 409
+    assert "A date has passed since you looked this over. Press Change it, and look again." in words_of(answer)
+    assert (order_at(sender, order).state, sender.balance) == ("active", "87.50")
+
+
 def test_order_of_another_is_not_found(sender: Sender) -> None:
     order = set_up(sender)
     draft, price = look(sender).headers["location"], sender.price("bob", "1")
