@@ -65,7 +65,7 @@ def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str, at: 
         return
     prefix = f"{kind}:{wallet_id}"
     last = mail.last_with_key(work, prefix)
-    if last is not None and last.send_at is not None:
+    if last is not None and last.send_at is not None and last.address == address.email:
         items = [*last.data["items"], item]
         if item not in last.data["items"]:
             more = last.data["more"] or len(items) > MOST_ITEMS

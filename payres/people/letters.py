@@ -22,7 +22,7 @@ from payres.core.store.work import Environment, Work
 from payres.html.html import brand_of
 from payres.html.language import Language, marked, preferred, zone_named
 from payres.html.notices import GATHERED, stop_token
-from payres.html.store.mail import ADDRESSES, MailRecord
+from payres.html.store.mail import ADDRESSES, AddressRecord, MailRecord, rates
 from payres.html.store.sessions import OWNERS
 from payres.people.activity import Reader, WalletMovement
 from payres.people.store.activity import received_between, statement
@@ -112,23 +112,34 @@ class Letter(NamedTuple):
 
 
 def message_of(work: Work, record: MailRecord) -> EmailMessage | None:
-    """The message of a stored mail; None if what it gathers has been told. Raises ValueError for an invalid header."""
+    """The message of a stored mail; None if what it gathers has been told, or is not wanted there any more. Raises
+    ValueError for an invalid header."""
     address = ADDRESSES.get(work, record.owner_id)
+    if record.kind in GATHERED and not _is_wanted(work, record, address):
+        return None
     code, region = preferred(record.language)
     zone = zone_named((address and address.time_zone) or work.settings.time_zone)
     language = Language(code, work.now, zone, region)
     letter = (_gathered if record.kind in GATHERED else _single)(work, record, language)
     if letter is None:
         return None
-    stops = record.kind in GATHERED and address is not None and address.email == record.address
     found = envelope(work, record.address, letter, work.now)
     # The same again for a mail that is repeated, but not once more has been gathered into it.
     found["Message-ID"] = f"<{record.id}.{len(record.data.get('items', ''))}@{work.urls.host}>"
     found["Content-Language"] = language.code
-    if stops and address is not None:
+    if record.kind in GATHERED and address is not None:
         found["List-Unsubscribe"] = f"<{work.urls.base}{STOP_PATH}{stop_token(work, address)}>"
         found["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
     return found
+
+
+def _is_wanted(work: Work, record: MailRecord, address: AddressRecord | None) -> bool:
+    """Whether a mail about money still goes there: its owner may have ended it, or chosen another address."""
+    return (
+        address is not None
+        and address.email == record.address
+        and rates(work, record.owner_id).get(record.kind) != "off"
+    )
 
 
 def envelope(work: Work | Environment, to: str, letter: Letter, now: int) -> EmailMessage:

@@ -15,7 +15,7 @@ from payres.core.store.events import delete_old_events, last_sequence
 from payres.core.store.work import Work
 from payres.html import notices
 from payres.html.store import mail
-from payres.html.store.mail import MAILS, MailRecord
+from payres.html.store.mail import ADDRESSES, MAILS, MailRecord
 from payres.interledger.settlement import end_sending
 from payres.operator import grants, wallets
 from payres.people.letters import Letter, envelope
@@ -129,6 +129,35 @@ def test_hourly_waits_for_the_hour_and_never_is_never(payres: Instance, post: Ma
     [hourly] = post.wait_for("hourly@mail.example")
     assert hourly["Subject"] == "Money arrived: USD 7.00, paid in by Harbour"
     assert not post.to("never@mail.example")
+
+
+@pytest.mark.parametrize("change", ["off", "stop", "forget", "confirm"])
+def test_what_waits_is_not_sent_where_it_is_not_wanted_any_more(
+    payres: Instance, post: MailServer, change: str
+) -> None:
+    path, to = f"waits-{change}", f"{change}@mail.example"
+    payres.create_wallet(path)
+    owner_id = with_address(payres, path, to)
+    payres.write(partial(mail.set_rates, owner_id=owner_id, wanted={"money": "hour"}))
+    payres.write(partial(wallets.deposit, wallet=path, amount="7.00"))
+    wait_until(lambda: seen_all(payres))
+    address = payres.read(lambda tx: ADDRESSES.by_id(tx, owner_id))
+    if change == "off":
+        payres.write(partial(mail.set_rates, owner_id=owner_id, wanted={"money": "off"}))
+    elif change == "stop":
+        payres.write(lambda work: notices.stop(work, notices.stop_token(work, address)))
+    elif change == "forget":
+        payres.write(partial(notices.forget, owner_id=owner_id))
+    else:
+        with_address(payres, path, "new@mail.example")
+        payres.clock.advance(1)
+        payres.write(partial(wallets.deposit, wallet=path, amount="8.00"))
+        wait_until(lambda: seen_all(payres))
+    payres.clock.advance(3601)
+    wait_until(lambda: not payres.read(lambda tx: mail.waiting(tx, 1 << 62))[0])
+    assert [one["Subject"] for one in post.to(to)] == ["Notices go elsewhere now"] * (change == "forget")
+    told = ["Money arrived: USD 8.00, paid in by Harbour"] if change == "confirm" else []
+    assert [one["Subject"] for one in post.to("new@mail.example")] == told
 
 
 def test_parts_of_a_payment_are_told_once_each(payres: Instance, post: MailServer) -> None:
