@@ -146,7 +146,8 @@ def envelope(work: Work | Environment, to: str, letter: Letter, now: int) -> Ema
     """A message to an address. Raises ValueError for an invalid header."""
     found, settings = EmailMessage(policy=SMTP), work.settings
     found["From"] = formataddr((brand_of(settings).name, settings.mail_from))
-    found["To"], found["Subject"] = to, letter.subject
+    # Names of others are in the subject: a header that looks encoded is decoded, with line breaks, when it is set.
+    found["To"], found["Subject"] = to, letter.subject.replace("=?", "= ?")
     found["Date"] = format_datetime(datetime.fromtimestamp(now // SECOND, UTC))
     found["Auto-Submitted"] = "auto-generated"
     found.set_content("\n\n".join(letter.paragraphs) + "\n", cte="quoted-printable")

@@ -443,6 +443,19 @@ def test_header_that_would_be_two_is_refused(payres: Instance, post: MailServer,
     assert not post.received
 
 
+@pytest.mark.parametrize("name", ["=?utf-8?q?x=0d=0aBcc:_eve=40evil.example=0d=0a=0d=0aLies?=", "=?utf-8?b?DQo=?="])
+def test_name_that_looks_encoded_is_shown_as_it_is(payres: Instance, post: MailServer, name: str) -> None:
+    to = "encoded@mail.example"
+    payres.create_wallet("encoded")
+    payres.create_wallet("eve", name=name, deposit="1.00")
+    notify(payres, with_address(payres, "encoded", to), "app", app=name, host="shop.example")
+    pay(payres, "eve", receiver_of(payres, 100, "encoded"))
+    for told in post.wait_for(to, 2):
+        assert name.replace("=?", "= ?") in told["Subject"]
+        assert told["Bcc"] is None
+        assert "Wallet: encoded" in text_of(told)
+
+
 def test_address_of_one_owner_gets_nothing_of_another(payres: Instance, post: MailServer) -> None:
     with_address(payres, "alice", "alice@mail.example")
     payres.write(lambda work: wallets.deposit(work, "bob", "1.00"))
