@@ -43,7 +43,8 @@ def notify(
     address = ADDRESSES.get(work, owner_id)
     if address is None or address.email is None or mail.cursor(work) is None:
         return
-    if mail.rates(work, owner_id).get(kind) != "off":
+    choice = "failed" if kind.startswith("order_") else kind  # a payment that did not go through, as well
+    if mail.rates(work, owner_id).get(choice) != "off":
         mail.insert_mail(work, address, kind, data, key, send_at)
 
 

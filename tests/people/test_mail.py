@@ -160,6 +160,20 @@ def test_what_waits_is_not_sent_where_it_is_not_wanted_any_more(
     assert [one["Subject"] for one in post.to("new@mail.example")] == told
 
 
+def test_standing_order_that_is_not_paid_is_told_as_a_payment_that_failed(payres: Instance, post: MailServer) -> None:
+    to, data = "orders@mail.example", {"payee": "Bob", "amount": 100, "asset_code": "USD", "asset_scale": 2}
+    payres.create_wallet("orders")
+    owner_id = with_address(payres, "orders", to)
+    notify(payres, owner_id, "order_failed", **data)
+    post.wait_for(to)
+    payres.write(partial(mail.set_rates, owner_id=owner_id, wanted={"failed": "off"}))
+    notify(payres, owner_id, "order_failed", **data)
+    notify(payres, owner_id)
+    assert [one["Subject"] for one in post.wait_for(to, 2)] == [
+        *("A standing order was not paid", "Your password was changed")
+    ]
+
+
 def test_parts_of_a_payment_are_told_once_each(payres: Instance, post: MailServer) -> None:
     to = "parts@mail.example"
     payres.create_wallet("parts")
