@@ -294,7 +294,7 @@ def _begun(work: Work, visit: OwnerVisit) -> OrderWish:
     today = wall_time(language.now, language.zone)
     next_month = _day(Interval(today, 1, 0, None, None).boundary(1))
     if "draft" in given:
-        return rules.find_draft(work, visit.wallet, given["draft"])[1].plan
+        return _draft_again(work, visit, given["draft"])
     if "order" in given:
         return _plan_of(language, shown(work, visit.wallet, rules.find_order(work, visit.wallet, given["order"])))
     if "again" in given:
@@ -308,6 +308,17 @@ def _begun(work: Work, visit: OwnerVisit) -> OrderWish:
     return OrderWish(
         to=given.get("to", ""), amount=given.get("amount", ""), note=given.get("note", ""), first=next_month
     )
+
+
+def _draft_again(work: Work, visit: OwnerVisit, quote_id: str) -> OrderWish:
+    """The form of what was looked over; it begins after a date that the order to change has had since then."""
+    quote, draft = rules.find_draft(work, visit.wallet, quote_id)
+    plan = draft.plan
+    if any(run.window_at > quote.created_at for run in store.runs_of(work, plan.replaces, 1)):
+        order = rules.find_order(work, visit.wallet, plan.replaces)
+        rest = _plan_of(visit.language, shown(work, visit.wallet, order))
+        return replace(plan, first=max(plan.first, rest.first))
+    return plan
 
 
 def _plan_of(language: Language, one: ShownOrder) -> OrderWish:

@@ -268,6 +268,9 @@ def test_date_that_was_paid_meanwhile_is_not_paid_by_the_change_too(sender: Send
     assert answer.status_code == 409
     assert "A date has passed since you looked this over. Press Change it, and look again." in words_of(answer)
     assert (order_at(sender, order).state, sender.balance) == ("active", "87.50")
+    form = sender.http.get(f"{NEW}?draft={draft[-36:]}").text
+    for kept in ('value="20"', 'value="2027-02-11"'):
+        assert kept in form, "the change begins after the date that is paid"
 
 
 def test_order_of_another_is_not_found(sender: Sender) -> None:
