@@ -127,9 +127,10 @@ def _as_told(work: Work, run: RunRecord) -> RunRecord:
 
 
 def coming_up(work: Work, wallet: WalletRecord) -> Sequence[ShownOrder]:
-    """What the server has paused, and what is next, the first one first."""
+    """What the server has paused, and what is next, the first one first; else what the owner has paused."""
     found = [*store.orders_in_trouble(work, wallet.id, COMING), *store.coming_orders(work, wallet.id, COMING)]
-    return [shown(work, wallet, one) for one in found]
+    paused = [one for one in store.orders_of(work, wallet.id, COMING) if not one.is_over]
+    return [shown(work, wallet, one) for one in found or paused]
 
 
 def words_of_orders(language: Language) -> Mapping[str, Any]:

@@ -220,6 +220,7 @@ def test_paused_changed_and_ended(sender: Sender) -> None:
     order = set_up(sender, every="P1D", until="times", times="10")
     assert press(sender, order, "pause") == order
     assert "Next Paused" in sender.words(order)
+    assert "Coming up Standing orders B Bob Rent 12.50Paused" in sender.words("/account"), "a way to go on with it"
     sender.instance.clock.advance(3 * 86400)
     sign_in_again(sender)
     assert press(sender, order, "resume") == order
