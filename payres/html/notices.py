@@ -43,7 +43,8 @@ def notify(
     address = ADDRESSES.get(work, owner_id)
     if address is None or address.email is None or mail.cursor(work) is None:
         return
-    if mail.rates(work, owner_id).get(kind) != "off":
+    choice = "failed" if kind.startswith("order_") else kind  # a payment that did not go through, as well
+    if mail.rates(work, owner_id).get(choice) != "off":
         mail.insert_mail(work, address, kind, data, key, send_at)
 
 
@@ -53,7 +54,8 @@ def notify_of_app(work: Work, kind: str, grant: GrantRecord) -> None:
     assert wallet_id is not None, "what needs consent is for a wallet"
     host = visible_url(client).host
     app = visible_name(grant.client_name, client) or host
-    notify(work, WALLETS.by_id(work, wallet_id).owner_id, kind, app=app, host=host)
+    wallet = WALLETS.by_id(work, wallet_id)
+    notify(work, wallet.owner_id, kind, wallet=wallet.path, app=app, host=host)
 
 
 def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str, at: int) -> None:
@@ -64,7 +66,7 @@ def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str, at: 
         return
     prefix = f"{kind}:{wallet_id}"
     last = mail.last_with_key(work, prefix)
-    if last is not None and last.send_at is not None:
+    if last is not None and last.send_at is not None and last.address == address.email:
         items = [*last.data["items"], item]
         if item not in last.data["items"]:
             more = last.data["more"] or len(items) > MOST_ITEMS

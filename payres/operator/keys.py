@@ -118,7 +118,7 @@ def add_key(
         columns = {"kid": jwk.kid, "x": jwk.x, "name": name, "created_at": work.now}
         key_id = KEYS.create(work, wallet_address_id=owner.id, **columns)
         server.record(work, "key.add", owner.path, kid=jwk.kid, name=name)
-        notify(work, owner.owner_id, "key_added", name=name or jwk.kid)
+        notify(work, owner.owner_id, "key_added", wallet=owner.path, name=name or jwk.kid)
         return KEYS.by_id(work, key_id)
     if found.x != jwk.x:
         raise WrongState(

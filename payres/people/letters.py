@@ -1,7 +1,8 @@
 """What mails to owners say: plain text in the owner's language, without balances, secrets and links to sign in.
 
 A notice says who and how much, or what happened to the access to the wallet, and when. The values of a notice are named
-in its sentences; `amount` comes with `asset_code` and `asset_scale`, and names that end with `_at` are times.
+in its sentences; `amount` comes with `asset_code` and `asset_scale`, names that end with `_at` are times, and `wallet`
+is the path of the one that it is about, where it is not about the sign-in to all.
 """
 
 import textwrap
@@ -21,7 +22,7 @@ from payres.core.store.work import Environment, Work
 from payres.html.html import brand_of
 from payres.html.language import Language, marked, preferred, zone_named
 from payres.html.notices import GATHERED, stop_token
-from payres.html.store.mail import ADDRESSES, MailRecord
+from payres.html.store.mail import ADDRESSES, AddressRecord, MailRecord, rates
 from payres.html.store.sessions import OWNERS
 from payres.people.activity import Reader, WalletMovement
 from payres.people.store.activity import received_between, statement
@@ -111,30 +112,42 @@ class Letter(NamedTuple):
 
 
 def message_of(work: Work, record: MailRecord) -> EmailMessage | None:
-    """The message of a stored mail; None if what it gathers has been told. Raises ValueError for an invalid header."""
+    """The message of a stored mail; None if what it gathers has been told, or is not wanted there any more. Raises
+    ValueError for an invalid header."""
     address = ADDRESSES.get(work, record.owner_id)
+    if record.kind in GATHERED and not _is_wanted(work, record, address):
+        return None
     code, region = preferred(record.language)
     zone = zone_named((address and address.time_zone) or work.settings.time_zone)
     language = Language(code, work.now, zone, region)
     letter = (_gathered if record.kind in GATHERED else _single)(work, record, language)
     if letter is None:
         return None
-    stops = record.kind in GATHERED and address is not None and address.email == record.address
     found = envelope(work, record.address, letter, work.now)
     # The same again for a mail that is repeated, but not once more has been gathered into it.
     found["Message-ID"] = f"<{record.id}.{len(record.data.get('items', ''))}@{work.urls.host}>"
     found["Content-Language"] = language.code
-    if stops and address is not None:
+    if record.kind in GATHERED and address is not None:
         found["List-Unsubscribe"] = f"<{work.urls.base}{STOP_PATH}{stop_token(work, address)}>"
         found["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
     return found
+
+
+def _is_wanted(work: Work, record: MailRecord, address: AddressRecord | None) -> bool:
+    """Whether a mail about money still goes there: its owner may have ended it, or chosen another address."""
+    return (
+        address is not None
+        and address.email == record.address
+        and rates(work, record.owner_id).get(record.kind) != "off"
+    )
 
 
 def envelope(work: Work | Environment, to: str, letter: Letter, now: int) -> EmailMessage:
     """A message to an address. Raises ValueError for an invalid header."""
     found, settings = EmailMessage(policy=SMTP), work.settings
     found["From"] = formataddr((brand_of(settings).name, settings.mail_from))
-    found["To"], found["Subject"] = to, letter.subject
+    # Names of others are in the subject: a header that looks encoded is decoded, with line breaks, when it is set.
+    found["To"], found["Subject"] = to, letter.subject.replace("=?", "= ?")
     found["Date"] = format_datetime(datetime.fromtimestamp(now // SECOND, UTC))
     found["Auto-Submitted"] = "auto-generated"
     found.set_content("\n\n".join(letter.paragraphs) + "\n", cte="quoted-printable")
@@ -149,7 +162,7 @@ def _single(work: Work, record: MailRecord, language: Language) -> Letter:
     if record.kind == "code":
         return _letter(language, work, title, said)
     when = language.say("When: {moment}", moment=_moment(language, record.created_at))
-    wallet = language.say("Wallet: {wallet}", wallet=owner.name if owner else "")
+    wallet = language.say("Wallet: {wallet}", wallet=record.data.get("wallet") or (owner.name if owner else ""))
     worry = marked("If this was not you, sign in as you always do, change your password, and tell {operator}.")
     rest = [] if record.kind in PLAIN else [language.say(worry, **values)]
     return _letter(language, work, title, said, f"{when}\n{wallet}", *rest)

@@ -38,7 +38,7 @@ from payres.people.sending import (
     wallet_free_balance,
 )
 from payres.people.sessions import HOME, OwnerVisit
-from payres.people.standing_orders import OVER, TOO_MANY, OrderWish, interval_text, schedule_of, wall_time
+from payres.people.standing_orders import MEANWHILE, OVER, TOO_MANY, OrderWish, interval_text, schedule_of, wall_time
 from payres.people.store.remote_bills import called
 
 PATH: Final = "/account/orders"
@@ -118,9 +118,10 @@ def _as_told(work: Work, run: RunRecord) -> RunRecord:
 
 
 def coming_up(work: Work, wallet: WalletRecord) -> Sequence[ShownOrder]:
-    """What the server has paused, and what is next, the first one first."""
+    """What the server has paused, and what is next, the first one first; else what the owner has paused."""
     found = [*store.orders_in_trouble(work, wallet.id, COMING), *store.coming_orders(work, wallet.id, COMING)]
-    return [shown(work, wallet, one) for one in found]
+    paused = [one for one in store.orders_of(work, wallet.id, COMING) if not one.is_over]
+    return [shown(work, wallet, one) for one in found or paused]
 
 
 def words_of_orders(language: Language) -> Mapping[str, Any]:
@@ -277,7 +278,7 @@ def _begun(work: Work, visit: OwnerVisit) -> OrderWish:
     today = wall_time(language.now, language.zone)
     next_month = _day(Interval(today, 1, 0, None, None).boundary(1))
     if "draft" in given:
-        return rules.find_draft(work, visit.wallet, given["draft"])[1].plan
+        return _draft_again(work, visit, given["draft"])
     if "order" in given:
         return _plan_of(language, shown(work, visit.wallet, rules.find_order(work, visit.wallet, given["order"])))
     if "again" in given:
@@ -293,11 +294,22 @@ def _begun(work: Work, visit: OwnerVisit) -> OrderWish:
     )
 
 
+def _draft_again(work: Work, visit: OwnerVisit, quote_id: str) -> OrderWish:
+    """The form of what was looked over; it begins after a date that the order to change has had since then."""
+    quote, draft = rules.find_draft(work, visit.wallet, quote_id)
+    plan = draft.plan
+    if any(run.window_at > quote.created_at for run in store.runs_of(work, plan.replaces, 1)):
+        order = rules.find_order(work, visit.wallet, plan.replaces)
+        rest = _plan_of(visit.language, shown(work, visit.wallet, order))
+        return replace(plan, first=max(plan.first, rest.first))
+    return plan
+
+
 def _plan_of(language: Language, one: ShownOrder) -> OrderWish:
     """The form of an order that is to be changed: the rest of it."""
     order, interval = one.order, one.interval
-    following = order.next_window if order.next_at is not None else 0
-    rest = None if interval.last is None else max(1, interval.last + 1 - order.next_window)
+    following = max(order.next_window, schedule_of(order).latest(language.now) + 1)  # as when it is resumed
+    rest = None if interval.last is None else max(1, interval.last + 1 - following)
     first = max(interval.boundary(following), wall_time(language.now, language.zone))
     return OrderWish(
         to=order.payee,
@@ -363,4 +375,4 @@ async def _problem(visit: OwnerVisit, plan: OrderWish, payee: Payee | None, erro
 
 
 def _refusal(language: Language, error: DomainError) -> str:
-    return f"{language.say(str(error))}." if str(error) in {OVER, TOO_MANY} else problem_of(language, error)
+    return f"{language.say(str(error))}." if str(error) in {MEANWHILE, OVER, TOO_MANY} else problem_of(language, error)

@@ -37,6 +37,7 @@ ALLOWANCE: Final = 10  # of the price, one part in so many that an order may tak
 # Reasons and codes of errors that do not go away by themselves: the owner must look.
 LASTING: Final = frozenset({"no_wallet", "own_wallet", "other_currency", "no_address", "invalid_request"})
 OVER: Final = marked("This standing order is over. Set up a new one")
+MEANWHILE: Final = marked("A date has passed since you looked this over. Press Change it, and look again")
 TOO_MANY: Final = marked("You have as many standing orders as one wallet can have. End one first")
 EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - what clocks show, in whatever zone
 
@@ -135,6 +136,7 @@ def set_up(work: Work, wallet: WalletRecord, quote_id: str) -> str:
         return find_order(work, wallet, quote_id).id
     quote, draft = find_draft(work, wallet, quote_id)
     check_room(work, wallet, draft.plan.replaces)
+    _check_dates(work, quote, draft)
     if draft.plan.replaces:
         _stop(work, find_order(work, wallet, draft.plan.replaces), "cancelled")
     terms, schedule = quote.terms, schedule_of(draft)
@@ -159,6 +161,13 @@ def set_up(work: Work, wallet: WalletRecord, quote_id: str) -> str:
     leaves, replaced = describe_amount(order.most, wallet.asset), {"replaces": draft.plan.replaces or None}
     server.record(work, "order.create", order.id, amount=leaves, to=order.payee, interval=order.interval, **replaced)
     return order.id
+
+
+def _check_dates(work: Work, quote: QuoteRecord, draft: Draft) -> None:
+    """Raises WrongState if a date came after the owner looked: it may just have been paid by the order to change."""
+    dates = [schedule_of(draft).at(0), *(run.window_at for run in store.runs_of(work, draft.plan.replaces, 1))]
+    if any(at is not None and quote.created_at < at <= work.now for at in dates):
+        raise WrongState(MEANWHILE)
 
 
 def pause(work: Work, wallet: WalletRecord, order_id: str) -> None:
@@ -315,7 +324,8 @@ def _tell(work: Work, order: OrderRecord, state: RunState) -> None:
     kind = f"order_{'paused' if order.state == 'paused' else state}"
     payee = order.payee_name or visible_url(order.payee).host
     data: dict[str, Any] = {"amount": order.value, "asset_code": asset.code, "asset_scale": asset.scale}
-    notify(work, wallet.owner_id, kind, key=f"{kind}:{order.id}:{work.now // DAY}", payee=payee, **data)
+    key = f"{kind}:{order.id}:{work.now // DAY}"
+    notify(work, wallet.owner_id, kind, key=key, wallet=wallet.path, payee=payee, **data)
 
 
 def _end_after_last(work: Work, order_id: str) -> None:

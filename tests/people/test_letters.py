@@ -95,12 +95,19 @@ es de allí.
 
 @pytest.mark.parametrize("language", SIGNED_IN)
 def test_text_in_each_language(work: Work, language: str) -> None:
-    message = message_of(work, record("new_browser", language))
+    message = message_of(work, record("new_browser", language, {}))
     assert message is not None
     assert text_of(message) == SIGNED_IN[language].removeprefix("\n").replace("--\n", "-- \n")
     assert (message["From"], message["To"]) == ("Harbour <wallet@pay.example>", "alice@mail.example")
     assert (message["Message-ID"], message["Content-Language"]) == ("<0198.0@pay.example>", language)
     assert message["List-Unsubscribe"] is None, "what is about access is always sent"
+
+
+@pytest.mark.parametrize("kind", ["app", "grant_by_operator", "key_added", "order_failed", "wallet_connected"])
+def test_notice_names_the_wallet_that_it_is_about(work: Work, kind: str) -> None:
+    message = message_of(work, record(kind))
+    assert message is not None
+    assert "\nWallet: savings\n" in text_of(message)
 
 
 @pytest.mark.parametrize("language", ["en", "de-ch", "es"])

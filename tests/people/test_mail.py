@@ -15,7 +15,7 @@ from payres.core.store.events import delete_old_events, last_sequence
 from payres.core.store.work import Work
 from payres.html import notices
 from payres.html.store import mail
-from payres.html.store.mail import MAILS, MailRecord
+from payres.html.store.mail import ADDRESSES, MAILS, MailRecord
 from payres.interledger.settlement import end_sending
 from payres.operator import grants, wallets
 from payres.people.letters import Letter, envelope
@@ -129,6 +129,49 @@ def test_hourly_waits_for_the_hour_and_never_is_never(payres: Instance, post: Ma
     [hourly] = post.wait_for("hourly@mail.example")
     assert hourly["Subject"] == "Money arrived: USD 7.00, paid in by Harbour"
     assert not post.to("never@mail.example")
+
+
+@pytest.mark.parametrize("change", ["off", "stop", "forget", "confirm"])
+def test_what_waits_is_not_sent_where_it_is_not_wanted_any_more(
+    payres: Instance, post: MailServer, change: str
+) -> None:
+    path, to = f"waits-{change}", f"{change}@mail.example"
+    payres.create_wallet(path)
+    owner_id = with_address(payres, path, to)
+    payres.write(partial(mail.set_rates, owner_id=owner_id, wanted={"money": "hour"}))
+    payres.write(partial(wallets.deposit, wallet=path, amount="7.00"))
+    wait_until(lambda: seen_all(payres))
+    address = payres.read(lambda tx: ADDRESSES.by_id(tx, owner_id))
+    if change == "off":
+        payres.write(partial(mail.set_rates, owner_id=owner_id, wanted={"money": "off"}))
+    elif change == "stop":
+        payres.write(lambda work: notices.stop(work, notices.stop_token(work, address)))
+    elif change == "forget":
+        payres.write(partial(notices.forget, owner_id=owner_id))
+    else:
+        with_address(payres, path, "new@mail.example")
+        payres.clock.advance(1)
+        payres.write(partial(wallets.deposit, wallet=path, amount="8.00"))
+        wait_until(lambda: seen_all(payres))
+    payres.clock.advance(3601)
+    wait_until(lambda: not payres.read(lambda tx: mail.waiting(tx, 1 << 62))[0])
+    assert [one["Subject"] for one in post.to(to)] == ["Notices go elsewhere now"] * (change == "forget")
+    told = ["Money arrived: USD 8.00, paid in by Harbour"] if change == "confirm" else []
+    assert [one["Subject"] for one in post.to("new@mail.example")] == told
+
+
+def test_standing_order_that_is_not_paid_is_told_as_a_payment_that_failed(payres: Instance, post: MailServer) -> None:
+    to, data = "orders@mail.example", {"payee": "Bob", "amount": 100, "asset_code": "USD", "asset_scale": 2}
+    payres.create_wallet("orders")
+    owner_id = with_address(payres, "orders", to)
+    notify(payres, owner_id, "order_failed", **data)
+    post.wait_for(to)
+    payres.write(partial(mail.set_rates, owner_id=owner_id, wanted={"failed": "off"}))
+    notify(payres, owner_id, "order_failed", **data)
+    notify(payres, owner_id)
+    assert [one["Subject"] for one in post.wait_for(to, 2)] == [
+        *("A standing order was not paid", "Your password was changed")
+    ]
 
 
 def test_parts_of_a_payment_are_told_once_each(payres: Instance, post: MailServer) -> None:
@@ -412,6 +455,19 @@ def test_header_that_would_be_two_is_refused(payres: Instance, post: MailServer,
     wait_until(lambda: mails(payres)[0].send_at is None)
     assert "it cannot be written" in str(mails(payres)[0].last_error)
     assert not post.received
+
+
+@pytest.mark.parametrize("name", ["=?utf-8?q?x=0d=0aBcc:_eve=40evil.example=0d=0a=0d=0aLies?=", "=?utf-8?b?DQo=?="])
+def test_name_that_looks_encoded_is_shown_as_it_is(payres: Instance, post: MailServer, name: str) -> None:
+    to = "encoded@mail.example"
+    payres.create_wallet("encoded")
+    payres.create_wallet("eve", name=name, deposit="1.00")
+    notify(payres, with_address(payres, "encoded", to), "app", app=name, host="shop.example")
+    pay(payres, "eve", receiver_of(payres, 100, "encoded"))
+    for told in post.wait_for(to, 2):
+        assert name.replace("=?", "= ?") in told["Subject"]
+        assert told["Bcc"] is None
+        assert "Wallet: encoded" in text_of(told)
 
 
 def test_address_of_one_owner_gets_nothing_of_another(payres: Instance, post: MailServer) -> None:

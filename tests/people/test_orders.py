@@ -220,6 +220,7 @@ def test_paused_changed_and_ended(sender: Sender) -> None:
     order = set_up(sender, every="P1D", until="times", times="10")
     assert press(sender, order, "pause") == order
     assert "Next Paused" in sender.words(order)
+    assert "Coming up Standing orders B Bob Rent 12.50Paused" in sender.words("/account"), "a way to go on with it"
     sender.instance.clock.advance(3 * 86400)
     sign_in_again(sender)
     assert press(sender, order, "resume") == order
@@ -246,6 +247,31 @@ def test_paused_changed_and_ended(sender: Sender) -> None:
     assert [one for (one,) in actions] == [
         *("order.create", "order.pause", "order.resume", "order.create", "order.end")
     ]
+
+
+def test_paused_one_is_changed_from_its_next_date_on(sender: Sender) -> None:
+    order = set_up(sender, first="2027-01-10", until="times", times="10")
+    wait_until(lambda: states(sender, order) == {0: "paid"})
+    press(sender, order, "pause")
+    sender.instance.clock.advance(35 * 86400)
+    sign_in_again(sender)
+    form = sender.http.get(f"{NEW}?order={order.rpartition('/')[2]}").text
+    for kept in ('value="2027-03-10"', 'value="8"'):
+        assert kept in form, "January is paid, and the date in February is left out"
+
+
+@pytest.mark.parametrize("first", ["2027-01-10", "2027-01-11"])
+def test_date_that_was_paid_meanwhile_is_not_paid_by_the_change_too(sender: Sender, first: str) -> None:
+    order = set_up(sender)
+    draft = look(sender, replaces=order.rpartition("/")[2], amount="20", first=first).headers["location"]
+    advance(sender, order, timedelta(hours=18, minutes=1), {0: "paid"})
+    answer = sender.send(draft, "set-up")
+    assert answer.status_code == 409
+    assert "A date has passed since you looked this over. Press Change it, and look again." in words_of(answer)
+    assert (order_at(sender, order).state, sender.balance) == ("active", "87.50")
+    form = sender.http.get(f"{NEW}?draft={draft[-36:]}").text
+    for kept in ('value="20"', 'value="2027-02-11"'):
+        assert kept in form, "the change begins after the date that is paid"
 
 
 def test_order_of_another_is_not_found(sender: Sender) -> None:

@@ -17,6 +17,8 @@ FIRST_JOINED = "\u0590"  # no letter before it, such as a Latin or Cyrillic one,
 VIRAMA = 9  # the combining class of the marks that a joiner may follow at the end of a word (RFC 5892 appendix A)
 # Invisible letters and symbols: Hangul fillers and the Braille pattern without dots.
 BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
+MARKS = ("Mn", "Me")
+MOST_MARKS = 4  # on one letter; more are stacked over the lines around it
 INVISIBLE_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Cn")
 
 
@@ -51,11 +53,18 @@ def visible_name(name: str | None, wallet_address: str | None) -> str | None:
 
 
 def visible_text(text: str) -> str:
-    """A text without characters that hide text or change its direction; blanks and line breaks become spaces.
+    """A text without characters that hide text, its own or that around it, or change its direction; blanks and line
+    breaks become spaces.
 
     Joiners stay where they change what is seen: between letters of some scripts, and between symbols.
     """
-    found = "".join(" " if character.isspace() else character for character in text if not _is_hidden(character))
+    kept, marks = [], 0
+    for character in (one for one in text if not _is_hidden(one)):
+        is_mark = unicodedata.category(character) in MARKS
+        marks = marks + is_mark if is_mark or character in JOINERS else 0
+        if marks <= MOST_MARKS:
+            kept.append(" " if character.isspace() else character)
+    found = "".join(kept)
     if not any(joiner in found for joiner in JOINERS):
         return found
     around = zip(" " + found, found, found[1:] + " ", strict=False)

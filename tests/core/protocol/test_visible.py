@@ -43,7 +43,7 @@ def test_joiners_that_only_hide_are_not_shown(name: str, shown: str | None) -> N
     assert not is_visible(name)
 
 
-@given(st.text(st.one_of(st.characters(), st.sampled_from("aی👩\u094d" + JOINERS)), max_size=40))
+@given(st.text(st.one_of(st.characters(), st.sampled_from("aی👩\u094d\u030f\u200b" + JOINERS)), max_size=40))
 def test_visible_text_stays_as_it_is(text: str) -> None:
     assert visible_text(visible_text(text)) == visible_text(text)
 
@@ -64,6 +64,9 @@ def test_visible_text_stays_as_it_is(text: str) -> None:
         ("", None),
         (None, None),
         ("https://shop.example/pay", None),
+        ("Te\u0302\u0301t", "Te\u0302\u0301t"),
+        ("Sh" + "\u030f" * 50 + "op", "Sh" + "\u030f" * 4 + "op"),  # they would be drawn over the lines above
+        ("Sh" + "\u030f\u200d\u200b" * 50 + "op", "Sh" + "\u030f" * 4 + "op"),
         ("x" * 200, "x" * 200),
         ("x" * 201, "x" * 199 + "…"),
         ("x" + "ی\u200c" * 100 + "ی", "x" + "ی\u200c" * 98 + "ی…"),
