@@ -24,6 +24,7 @@ class TotpRecord(msgspec.Struct, frozen=True):
 
     id: int
     secret: bytes
+    created_at: int
     confirmed_at: int | None
     last_step: int
     wrong: int
