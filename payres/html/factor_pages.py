@@ -71,9 +71,12 @@ class FactorPages(NamedTuple):
         done = await visit.write(unit)
         if done is None:
             return await self._show_codes(visit, {"code": "wrong"}, 400)
-        signed_in, codes = done
+        return self.signed_in_anew(visit, *done, f"{self.path}/codes")
+
+    def signed_in_anew(self, visit: Any, signed_in: SignedIn, codes: Sequence[str], after: str) -> Response:
+        """The recovery codes, or else the page `after`, in the session that has taken the place of the visit's."""
         now = msgspec.structs.replace(visit, session=signed_in.session)
-        response = self.render_recovery(now, codes) if codes else redirect(f"{self.path}/codes")
+        response = self.render_recovery(now, codes) if codes else redirect(after)
         set_signed_in(visit.request, response, signed_in, self.signs.cookies)
         return response
 

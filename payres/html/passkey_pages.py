@@ -1,5 +1,6 @@
 """The pages on which owners and operators add a passkey, name it and remove it."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from starlette.responses import Response
@@ -9,6 +10,7 @@ from payres.core.protocol.errors import DomainError, SignInFailed, TooManyReques
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.work import Work
 from payres.html.factor_pages import FactorPages
+from payres.html.forms import browser_of
 from payres.html.html import brand_of, language_of, redirect
 from payres.html.passkeys import (
     SCRIPT,
@@ -22,8 +24,9 @@ from payres.html.passkeys import (
 )
 from payres.html.second_factors import has_factor
 from payres.html.sentences import problem_of
+from payres.html.sign_in import SignedIn, start_over
 from payres.html.store.passkeys import passkeys_of
-from payres.html.visits import PAGE, Form, Place
+from payres.html.visits import PAGE, Form, Place, seen_of
 
 
 class PasskeyPages(NamedTuple):
@@ -67,17 +70,26 @@ class PasskeyPages(NamedTuple):
         return await self._show_new(visit, is_proved=True)
 
     async def add(self, visit: Any, form: Form) -> Response:
-        """Adds the passkey that the browser made; shows recovery codes if there are none."""
+        """Adds the passkey that the browser made; shows recovery codes if there are none. The first second factor ends
+        all other sessions, and browsers that know the password alone."""
         kind, account, secret = self.factors.signs.cookies.kind, visit.account, visit.context.part(PasskeySecret)
         name, answer = form.get("name", ""), form.get("answer", "")
+        browser, seen = browser_of(visit.request, self.factors.signs.cookies), seen_of(visit.request)
+
+        def unit(work: Work) -> tuple[SignedIn | None, Sequence[str]]:
+            is_first = not has_factor(work, kind, account.id)
+            codes = add_passkey(work, kind, account, name, answer, secret, visit.session)
+            anew = start_over(work, kind, account, browser, seen, lambda: None) if is_first else None
+            return anew, codes
+
         try:
-            codes = await visit.write(
-                lambda work: add_passkey(work, kind, account, name, answer, secret, visit.session)
-            )
+            anew, codes = await visit.write(unit)
         except DomainError as error:
             has_one = await visit.read(lambda work: has_factor(work, kind, account.id))
             noted = note_error(visit.request, error)
             return await self._show_new(visit, has_one, noted, "name" if error.details.get("field") == "name" else "")
+        if anew is not None:
+            return self.factors.signed_in_anew(visit, anew, codes, self.path)
         return self.factors.render_recovery(visit, codes) if codes else redirect(self.path)
 
     async def show(self, visit: Any) -> Response:
