@@ -76,7 +76,7 @@ class FactorPages(NamedTuple):
     def signed_in_anew(self, visit: Any, signed_in: SignedIn, codes: Sequence[str], after: str) -> Response:
         """The recovery codes, or else the page `after`, in the session that has taken the place of the visit's."""
         now = msgspec.structs.replace(visit, session=signed_in.session)
-        response = self.render_recovery(now, codes) if codes else redirect(after)
+        response = self.render_recovery(now, codes, after) if codes else redirect(after)
         set_signed_in(visit.request, response, signed_in, self.signs.cookies)
         return response
 
@@ -101,9 +101,12 @@ class FactorPages(NamedTuple):
         kind, account = self.signs.cookies.kind, visit.account
         return self.render_recovery(visit, await visit.write(lambda work: new_recovery_codes(work, kind, account)))
 
-    def render_recovery(self, visit: Any, codes: Sequence[str], **values: Any) -> Response:
-        title = language_of(visit.request).say("Ten new recovery codes")
-        found: Response = visit.show("recovery_codes.html", title=title, codes=codes, path=self.path, **values)
+    def render_recovery(self, visit: Any, codes: Sequence[str], after: str = "", **values: Any) -> Response:
+        """The page of recovery codes, which leads to `after`, by default to that of codes."""
+        title, after = language_of(visit.request).say("Ten new recovery codes"), after or f"{self.path}/codes"
+        found: Response = visit.show(
+            "recovery_codes.html", title=title, codes=codes, path=self.path, after=after, **values
+        )
         return found
 
     async def _show_codes(self, visit: Any, problems: dict[str, str], status: int) -> Response:

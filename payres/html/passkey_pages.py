@@ -90,7 +90,7 @@ class PasskeyPages(NamedTuple):
             return await self._show_new(visit, has_one, noted, "name" if error.details.get("field") == "name" else "")
         if anew is not None:
             return self.factors.signed_in_anew(visit, anew, codes, self.path)
-        return self.factors.render_recovery(visit, codes) if codes else redirect(self.path)
+        return self.factors.render_recovery(visit, codes, self.path) if codes else redirect(self.path)
 
     async def show(self, visit: Any) -> Response:
         """One passkey."""

@@ -127,6 +127,7 @@ def test_first_passkey_forgets_other_browsers_and_ends_their_sessions(server: In
             assert sign_in(one, "sole").status_code == 303
         codes = add(http, Authenticator(server.base_url))
         assert "Ten new recovery codes" in words_of(codes)
+        assert f'method="get" action="{OWNERS}"' in codes.text, "they lead back to the passkeys"
         assert http.get("/account").status_code == 200
         assert other.get("/account").status_code == 401
         page = sign_in(other, "sole")
