@@ -95,9 +95,7 @@ def test_more_than_usual_asks_for_a_second_factor(
         ("R/2026-01-01T00:00:00Z/P1D", "R/2026-01-01T00:00:00Z/P1W", False),
     ],
 )
-def test_same_limit_more_often_is_more_than_usual(
-    payres: Instance, before: str | None, asked: str, asks: bool
-) -> None:
+def test_same_limit_more_often_is_more_than_usual(payres: Instance, before: str | None, asked: str, asks: bool) -> None:
     name = f"often-{abs(hash((before, asked)))}"
     with signed_in(payres, name) as owner:
         limits = {"debitAmount": usd(500)}
