@@ -71,7 +71,8 @@ class FactorPages(NamedTuple):
         done = await visit.write(unit)
         if done is None:
             return await self._show_codes(visit, {"code": "wrong"}, 400)
-        return self.signed_in_anew(visit, *done, f"{self.path}/codes")
+        signed_in, codes = done
+        return self.signed_in_anew(visit, signed_in, codes, f"{self.path}/codes")
 
     def signed_in_anew(self, visit: Any, signed_in: SignedIn, codes: Sequence[str], after: str) -> Response:
         """The recovery codes, or else the page `after`, in the session that has taken the place of the visit's."""
