@@ -71,6 +71,10 @@ def use_recovery_code(tx: Transaction, kind: Kind, account_id: int, code_hash: b
     return tx.execute(used, (now, code_hash, account_id)).rowcount == 1
 
 
+def delete_recovery_code(tx: Transaction, code_hash: bytes) -> None:
+    tx.execute("DELETE FROM recovery_code WHERE hash = ?", (code_hash,))
+
+
 def insert_half_sign_in(
     tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, wallet_id: int | None, now: int
 ) -> None:
