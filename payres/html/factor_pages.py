@@ -70,8 +70,12 @@ class FactorPages(NamedTuple):
         if done is None:
             return await self.show_codes(visit, 400, code="wrong")
         signed_in, codes = done
+        return self.signed_in_anew(visit, signed_in, codes, f"{self.path}/codes")
+
+    def signed_in_anew(self, visit: Any, signed_in: SignedIn, codes: Sequence[str], after: str) -> Response:
+        """The recovery codes, or else the page `after`, in the session that has taken the place of the visit's."""
         now = msgspec.structs.replace(visit, session=signed_in.session)
-        response = self.render_recovery(now, codes) if codes else redirect(f"{self.path}/codes")
+        response = self.render_recovery(now, codes, after) if codes else redirect(after)
         set_signed_in(visit.request, response, signed_in, self.signs.cookies)
         return response
 
@@ -104,9 +108,12 @@ class FactorPages(NamedTuple):
             return note_error(visit.request, error)
         return None
 
-    def render_recovery(self, visit: Any, codes: Sequence[str], **values: Any) -> Response:
-        title = language_of(visit.request).say("Ten new recovery codes")
-        found: Response = visit.show("recovery_codes.html", title=title, codes=codes, path=self.path, **values)
+    def render_recovery(self, visit: Any, codes: Sequence[str], after: str = "", **values: Any) -> Response:
+        """The page of recovery codes, which leads to `after`, by default to that of codes."""
+        title, after = language_of(visit.request).say("Ten new recovery codes"), after or f"{self.path}/codes"
+        found: Response = visit.show(
+            "recovery_codes.html", title=title, codes=codes, path=self.path, after=after, **values
+        )
         return found
 
     async def show_codes(self, visit: Any, status: int = 200, **problems: str) -> Response:

@@ -1,5 +1,6 @@
 """The pages on which owners and operators add a passkey, name it and remove it."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from starlette.responses import Response
@@ -8,6 +9,7 @@ from payres.core.http.error_answers import note_error
 from payres.core.protocol.errors import DomainError
 from payres.core.store.work import Work
 from payres.html.factor_pages import FactorPages
+from payres.html.forms import browser_of
 from payres.html.html import brand_of, language_of, redirect
 from payres.html.passkeys import (
     SCRIPT,
@@ -21,8 +23,9 @@ from payres.html.passkeys import (
 )
 from payres.html.second_factors import has_factor
 from payres.html.sentences import problem_of
+from payres.html.sign_in import SignedIn, start_over
 from payres.html.store.passkeys import passkeys_of
-from payres.html.visits import PAGE, Form, Place
+from payres.html.visits import PAGE, Form, Place, seen_of
 
 
 class PasskeyPages(NamedTuple):
@@ -74,17 +77,26 @@ class PasskeyPages(NamedTuple):
         return await self.show_new(visit, error, "password", is_proved=error is None)
 
     async def add(self, visit: Any, form: Form) -> Response:
-        """Adds the passkey that the browser made; shows recovery codes if there are none."""
+        """Adds the passkey that the browser made; shows recovery codes if there are none. The first second factor ends
+        all other sessions, and browsers that know the password alone."""
         kind, account, secret = self.factors.kind, visit.account, visit.context.part(PasskeySecret)
         name, answer = form.get("name", ""), form.get("answer", "")
+        browser, seen = browser_of(visit.request, self.factors.signs.cookies), seen_of(visit.request)
+
+        def unit(work: Work) -> tuple[SignedIn | None, Sequence[str]]:
+            is_first = not has_factor(work, kind, account.id)
+            codes = add_passkey(work, kind, account, name, answer, secret, visit.session)
+            anew = start_over(work, kind, account, browser, seen, lambda: None) if is_first else None
+            return anew, codes
+
         try:
-            codes = await visit.write(
-                lambda work: add_passkey(work, kind, account, name, answer, secret, visit.session)
-            )
+            anew, codes = await visit.write(unit)
         except DomainError as error:
             noted, field = note_error(visit.request, error), "name" if error.details.get("field") == "name" else ""
             return await self.show_new(visit, noted, field)
-        return self.factors.render_recovery(visit, codes) if codes else redirect(self.path)
+        if anew is not None:
+            return self.factors.signed_in_anew(visit, anew, codes, self.path)
+        return self.factors.render_recovery(visit, codes, self.path) if codes else redirect(self.path)
 
     async def show(self, visit: Any) -> Response:
         """One passkey."""

@@ -341,7 +341,8 @@ def _read(kind: type[R], answer: str) -> R:
     if not answer:
         raise refused(NO_ANSWER)
     try:
-        read: R = kind.from_dict(msgspec.json.decode(answer))
+        sent: Any = msgspec.json.decode(answer, type=dict)  # fido2 makes None of null
+        read: R = kind.from_dict(sent)
     except Exception as error:  # fido2 raises many kinds for what is malformed, and RecursionError for what is deep
         raise refused(REFUSED) from error
     return read

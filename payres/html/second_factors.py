@@ -28,6 +28,7 @@ SECRET_BYTES: Final = 20
 MAX_WRONG_CODES: Final = 10  # in a row; then only a passkey or a recovery code helps
 RECOVERY_CODES: Final = 10
 RECOVERY_BYTES: Final = 10
+SET_UP: Final = 10 * MINUTE  # in which a new secret is to be confirmed: whoever has the session then can do so
 FRESH: Final = 5 * MINUTE  # for which a second factor counts
 REMOVAL_DELAY: Final = DAY  # in which the owner can say no
 ENCRYPTED: Final = "second_factors"  # the secret that secrets of apps are encrypted with
@@ -113,14 +114,14 @@ def begin_codes(work: Work, kind: Kind, account_id: int) -> None:
 
 def unconfirmed_secret(work: Work, kind: Kind, account_id: int) -> str | None:
     """The secret, in base32, that an app is to have; None unless codes wait to be confirmed."""
-    totp = store.find_totp(work, kind, account_id)
-    return None if totp is None or totp.confirmed_at is not None else _secret_of(work, totp)
+    totp = _waiting(work, kind, account_id)
+    return None if totp is None else _secret_of(work, totp)
 
 
 def confirm_codes(work: Work, kind: Kind, account: Any, typed: str) -> bool:
     """Turns codes on with one of them; whether it was right. Raises WrongState if none wait to be confirmed."""
-    totp = store.find_totp(work, kind, account.id)
-    if totp is None or totp.confirmed_at is not None:
+    totp = _waiting(work, kind, account.id)
+    if totp is None:
         raise WrongState("No codes wait to be confirmed: open the page again")
     step = _step_of(work, totp, re.sub(r"\s", "", typed))
     if step is None:
@@ -213,6 +214,13 @@ def _codes_of(work: Work, kind: Kind, account_id: int) -> TotpRecord | None:
     """The codes that count."""
     totp = store.find_totp(work, kind, account_id)
     return totp if totp is not None and totp.confirmed_at is not None else None
+
+
+def _waiting(work: Work, kind: Kind, account_id: int) -> TotpRecord | None:
+    """The codes that wait to be confirmed, for a while: the password that was given for them does not last."""
+    totp = store.find_totp(work, kind, account_id)
+    waits = totp is not None and totp.confirmed_at is None and lasts(totp.created_at + SET_UP, work.now, SET_UP)
+    return totp if waits else None
 
 
 def _step_of(work: Work, totp: TotpRecord, text: str) -> int | None:

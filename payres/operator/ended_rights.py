@@ -4,12 +4,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from payres.core.grants import tokens
 from payres.core.protocol.errors import WrongState
 from payres.core.protocol.wire import Resource
 from payres.core.store import server
 from payres.core.store.work import Work
 from payres.html.store.passkeys import PASSKEYS
+from payres.html.store.second_factors import delete_recovery_code
 from payres.html.store.sessions import OF_OWNERS
 from payres.interledger.store.peers import PEERS
 from payres.operator import api_keys, grants, keys, operators, peers, wallets
@@ -31,6 +34,7 @@ NOUNS: Final[Mapping[RightKind, str]] = {
     "peerTokens": "tokens of peers",
     "webhook": "webhooks",
     "passkey": "passkeys, removed or perhaps copied",
+    "recoveryCodes": "accounts with recovery codes",
 }
 
 
@@ -100,6 +104,11 @@ def _end_passkey(work: Work, name: str, row: EndedRow) -> None:
         remove_passkey(work, kind, kind.accounts.by_id(work, getattr(found, kind.column)), name)
 
 
+def _end_recovery_codes(work: Work, name: str, row: EndedRow) -> None:
+    for code_hash in msgspec.json.decode(row["hashes"]):
+        delete_recovery_code(work, bytes.fromhex(code_hash))
+
+
 # A string that one returns says what is left to do.
 _END: Final[Mapping[RightKind, Callable[[Work, str, EndedRow], object]]] = {
     "grant": lambda work, name, row: grants.revoke(work, name),
@@ -114,4 +123,5 @@ _END: Final[Mapping[RightKind, Callable[[Work, str, EndedRow], object]]] = {
     "peerTokens": _replace_tokens,
     "webhook": _disable_webhook,
     "passkey": _end_passkey,
+    "recoveryCodes": _end_recovery_codes,
 }

@@ -219,7 +219,8 @@ def _spending(access: str) -> Sequence[OutgoingPaymentAccess]:
 
 def is_stale_for(work: Work, request: ConsentRequest, limit: ReadLimit | None) -> bool:
     """Whether approving the request with this limit needs a second factor that the owner has not just given: it does
-    without a limit, and for one above both what was approved in the last 90 days and the amount of the owner.
+    without a limit, and for one that lets more be spent in a month than both the most that was approved in the last 90
+    days and the amount of the owner. So 5.00 every second is not as usual as 5.00 once.
 
     Raises InvalidAmount for the limit, SignInFailed.
     """
@@ -228,12 +229,12 @@ def is_stale_for(work: Work, request: ConsentRequest, limit: ReadLimit | None) -
         return False
     asset = spending.asset or request.wallet.asset
     values = [spending.value, None if limit is None else limit(asset)]
-    most = min((one for one in values if one is not None), default=None)
+    most = spending._replace(value=min((one for one in values if one is not None), default=None)).a_month
     if most is None:
         return True
     since = work.now - USUAL_DAYS * DAY
     approved = map(spending_of, activity.access_approved_since(work, request.wallet.id, since))
-    usual = [one.value for one in approved if one and one.value and one.asset == asset]
+    usual = [one.a_month for one in approved if one and one.a_month and one.asset == asset]
     if asset == request.wallet.asset:
         usual.append(activity.asked_above(work, request.wallet.id))
     return most > max(usual, default=0)

@@ -9,16 +9,18 @@ from starlette.responses import Response
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store import server
 from payres.core.store.work import Work
+from payres.html.forms import browser_of
 from payres.html.html import redirect
 from payres.html.language import marked
 from payres.html.passkeys import takes_passkeys
-from payres.html.second_factors import RECOVERY_CODES, factors_of
-from payres.html.sign_in import keyed
+from payres.html.second_factors import RECOVERY_CODES, factors_of, has_factor
+from payres.html.sign_in import keyed, known_browser
 from payres.html.store.passkeys import passkeys_of
 from payres.html.store.sessions import (
     OF_OWNERS,
     SignInRecord,
     delete_session,
+    forget_others,
     last_sign_ins,
     open_sessions,
 )
@@ -52,13 +54,19 @@ def folded(sign_ins: Sequence[SignInRecord]) -> Sequence[tuple[SignInRecord, int
 
 
 def end_sessions(work: Work, visit: OwnerVisit, digest: str | None = None) -> int:
-    """Signs other browsers of the owner out, or only that of a digest (see `digest_of`). Returns how many."""
+    """Signs other browsers of the owner out, or only that of a digest (see `digest_of`). Returns how many.
+
+    All others are asked for the second factor again: a lost device may be trusted, and remember the password.
+    """
     others = [one.id_hash for one in open_sessions(work, OF_OWNERS, visit.owner.id, work.now)]
     others.remove(hash_secret(visit.session))
     if digest is not None:
         others = [one for one in others if digest_of(visit, one) == digest]
     for one in others:
         delete_session(work, OF_OWNERS, one)
+    if digest is None and has_factor(work, OF_OWNERS, visit.owner.id):
+        own = known_browser(work, OF_OWNERS, visit.owner.id, browser_of(visit.request))
+        forget_others(work, OF_OWNERS, visit.owner.id, own)
     if others:
         server.record(work, "wallet.sign_out", visit.wallet.path, sessions=len(others))
     return len(others)

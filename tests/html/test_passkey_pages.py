@@ -24,6 +24,7 @@ from tests.html.test_passkeys import mutated
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import Browser, words_of
 from tests.people.browser import PASSWORD
+from tests.people.test_second_factors import send_code
 from tests.people.test_sign_in import sign_in
 
 OWNERS, OPERATORS = "/account/security/passkeys", "/admin/security/passkeys"
@@ -117,6 +118,24 @@ def test_password_of_an_owner_with_a_passkey_signs_in_with_it_as_the_second_step
         assert "payres_session" not in other.cookies
         answer = send(other, page, device.sign(asked(page)), "/account")
         assert (answer.status_code, answer.headers["location"]) == (303, "/account")
+
+
+def test_first_passkey_forgets_other_browsers_and_ends_their_sessions(server: Instance) -> None:
+    with opened(server) as http, opened(server) as other:
+        server.create_wallet("sole", password=PASSWORD)
+        for one in (http, other):
+            assert sign_in(one, "sole").status_code == 303
+        codes = add(http, Authenticator(server.base_url))
+        assert "Ten new recovery codes" in words_of(codes)
+        assert f'method="get" action="{OWNERS}"' in codes.text, "they lead back to the passkeys"
+        assert http.get("/account").status_code == 200
+        assert other.get("/account").status_code == 401
+        page = sign_in(other, "sole")
+        assert (page.status_code, other.get("/account").status_code) == (200, 401), "the password alone is not enough"
+        [recovery, *_] = re.findall(r"<li>([a-z2-7-]{19})</li>", codes.text)
+        assert send_code(other, page, recovery).status_code == 303
+        assert add(http, Authenticator(server.base_url)).status_code == 303
+        assert other.get("/account").status_code == 200, "a second one ends nothing"
 
 
 REFUSED: dict[str, Json] = {

@@ -148,6 +148,8 @@ ELSEWHERE: dict[str, tuple[str, Callable[[Work, Json], object]]] = {
     "as a new passkey": (passkeys.REFUSED, lambda work, answer: add(work, answer)),
     "as nothing": (passkeys.NO_ANSWER, lambda work, answer: use(work, "")),
     "as something else": (passkeys.REFUSED, lambda work, answer: use(work, "[]")),
+    "as null": (passkeys.REFUSED, lambda work, answer: use(work, "null")),
+    "as a new passkey that is null": (passkeys.REFUSED, lambda work, answer: add(work, "null")),
     "nested too deep": (passkeys.REFUSED, lambda work, answer: use(work, "[" * 10_000)),
 }
 

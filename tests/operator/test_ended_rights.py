@@ -19,8 +19,10 @@ from payres.core.store.copies import side_file
 from payres.core.store.grants import GrantRecord
 from payres.core.store.work import Work
 from payres.html.passkeys import remove_passkey
+from payres.html.second_factors import new_recovery_codes
 from payres.html.sign_in import Browser, follow_link, open_session
 from payres.html.store.passkeys import PASSKEYS, PasskeyRecord
+from payres.html.store.second_factors import replace_recovery_codes, use_recovery_code
 from payres.html.store.sessions import OF_OWNERS, owner_at, owner_of
 from payres.operator import api_keys, ended_rights, grants, keys, operators, peers, wallets, webhooks
 from payres.operator.backups import BackupError, Comparison, make_backup, restore_backup
@@ -44,6 +46,7 @@ VALID = {
     "peerTokens": "SELECT hex(incoming_token_hash) FROM peer WHERE name = 'second'",
     "webhook": "SELECT count(*) FROM webhook WHERE state = 'active'",
     "passkey": "SELECT count(*) FROM passkey WHERE suspect_at IS NULL",
+    "recoveryCodes": "SELECT count(*) FROM recovery_code WHERE used_at IS NULL",
 }
 
 
@@ -80,6 +83,8 @@ class Books:
             keys.add_key(work, name, new_jwk("key-1"))
             if name == "alice":
                 PASSKEYS.insert(work, passkey_of(wallet.owner_id))
+            else:
+                replace_recovery_codes(work, OF_OWNERS, wallet.owner_id, [b"used", b"unused"], work.now)
             api_keys.create_api_key(work, name, ["wallets:read"], None)
             webhooks.add(work, f"https://{name}.example")
             secret = operators.make_link(work, name).url.rpartition("/")[2]
@@ -104,6 +109,8 @@ class Books:
         wallets.store_password(work, "alice", "second of alice")
         operators.make_link(work, "alice", read_only=True)
         wallets.deactivate(work, "bob")
+        bob = owner_of(work, wallets.require_wallet(work, "bob").id)
+        assert use_recovery_code(work, OF_OWNERS, bob.id, b"used", work.now)
         owner = owner_of(work, wallets.require_wallet(work, "alice").id)
         remove_passkey(work, OF_OWNERS, owner, passkey_of(owner.id).id)
         peers.remove_peer(work, "first")
@@ -160,6 +167,7 @@ def test_restore_tells_each_right_that_it_makes_valid_again(books: Books, ended:
         "peerTokens": "second",
         "webhook": books.rows("SELECT id FROM webhook WHERE url = 'https://alice.example'")[0][0],
         "passkey": "of 1",
+        "recoveryCodes": "bob",
     }
     assert len(found.ended) == len(VALID)
     now = books.valid()
@@ -191,9 +199,24 @@ def test_comparison_with_the_database_that_an_earlier_restore_replaced(books: Bo
 
 def test_nothing_is_said_of_what_is_newer_in_the_backup(books: Books, ended: Path, tmp_path: Path) -> None:
     """The database that is replaced may be the older one."""
+    bob = books.write(lambda work: owner_of(work, wallets.require_wallet(work, "bob").id))
+    books.write(lambda work: replace_recovery_codes(work, OF_OWNERS, bob.id, [b"newer"], work.now))
     newer = make_backup(books.path, tmp_path / "newer.db", False, NOW).path
     restore(books, ended)
     assert restore(books, newer) == Comparison([])
+
+
+def test_recovery_codes_that_were_replaced_since_have_ended(books: Books, backup: Path) -> None:
+    def replace(work: Work) -> None:
+        bob = owner_at(work, "bob")
+        assert bob is not None
+        PASSKEYS.insert(work, passkey_of(bob.id))
+        new_recovery_codes(work, OF_OWNERS, bob)
+
+    books.write(replace)
+    found = restore(books, backup, carry_over=True)
+    assert [(one.kind, one.about) for one in found.ended] == [("recoveryCodes", "2 used or replaced")]
+    assert books.valid()["recoveryCodes"] == 0
 
 
 def test_token_that_was_deleted_since_has_ended(books: Books, backup: Path) -> None:

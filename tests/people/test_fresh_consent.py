@@ -85,6 +85,27 @@ def test_more_than_usual_asks_for_a_second_factor(
         assert state_of(payres, page) == ("denied" if choice == "deny" else "approved")
 
 
+@pytest.mark.parametrize(
+    ("before", "asked", "asks"),
+    [
+        (None, "R/2026-01-01T00:00:00Z/P1M", False),
+        (None, "R/2026-01-01T00:00:00Z/P1D", True),
+        (None, "R/2026-01-01T00:00:00Z/PT1S", True),
+        ("R/2026-01-01T00:00:00Z/P1D", "R/2026-01-01T00:00:00Z/P1D", False),
+        ("R/2026-01-01T00:00:00Z/P1D", "R/2026-01-01T00:00:00Z/P1W", False),
+    ],
+)
+def test_same_limit_more_often_is_more_than_usual(payres: Instance, before: str | None, asked: str, asks: bool) -> None:
+    name = f"often-{abs(hash((before, asked)))}"
+    with signed_in(payres, name) as owner:
+        limits = {"debitAmount": usd(500)}
+        assert is_done(decide(owner, ask(payres, name, limits | ({"interval": before} if before else {}))))
+        turn_on(owner)
+        assert owner.send("/account/security/limit", "set", {"limit": "5.00"}).status_code == 303
+        go_stale(owner)
+        assert is_asked(decide(owner, ask(payres, name, limits | {"interval": asked}))) == asks
+
+
 def test_what_was_approved_long_ago_is_not_usual_and_the_owner_sets_an_amount(payres: Instance) -> None:
     with signed_in(payres, "long-ago") as owner:
         assert is_done(decide(owner, ask(payres, "long-ago", {"debitAmount": usd(500)})))

@@ -106,6 +106,17 @@ def test_turning_codes_on_forgets_other_browsers_and_ends_their_sessions(payres:
         assert sign_in(other, "sole").status_code == 200
 
 
+def test_codes_that_were_set_up_wait_ten_minutes_to_be_confirmed(payres: Instance) -> None:
+    with signed_in(payres, "waiting") as owner:
+        owner.send(CODES, "set-up", {"password": PASSWORD})
+        payres.clock.advance(599)
+        [secret] = re.findall(r"readonly>([A-Z2-7]{32})</textarea>", owner.http.get(CODES).text)
+        payres.clock.advance(1)
+        assert secret not in owner.http.get(CODES).text
+        answer = owner.send(CODES, "confirm", {"code": App(payres, secret).code()})
+        assert (answer.status_code, "open the page again" in words_of(answer)) == (409, True)
+
+
 def test_code_is_good_once_and_none_before_it(payres: Instance) -> None:
     with with_codes(payres, "once") as (_, app, _), signed_out(payres) as http, signed_out(payres) as thief:
         earlier = app.next_code()

@@ -158,6 +158,18 @@ def test_one_browser_is_signed_out_and_the_others_are_not(
     assert statuses(owner.http, *others) == [200, 401, 200], "a form that is late signs nobody else out"
 
 
+def test_browsers_that_were_trusted_are_asked_for_the_second_step_again(payres: Instance, owner: OwnersBrowser) -> None:
+    _, recovery = turn_on(owner)
+    with signed_out(payres) as own, signed_out(payres) as lost:
+        for http, code in zip((own, lost), recovery, strict=False):
+            assert send_code(http, sign_in(http, owner.path), code, trust="30").status_code == 303
+        assert sign_in(lost, owner.path).status_code == 303, "the password alone"
+        csrf = f"{csrf_token(own.cookies['payres_session'])}.{owner.path}"
+        assert own.post(PAGE, data={"csrf": csrf, "choice": "others"}).status_code == 303
+        assert (lost.get("/account").status_code, sign_in(lost, owner.path).status_code) == (401, 200)
+        assert sign_in(own, owner.path).status_code == 303
+
+
 def test_all_others_are_signed_out_at_once(
     payres: Instance, owner: OwnersBrowser, others: Sequence[httpx2.Client]
 ) -> None:

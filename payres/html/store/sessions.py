@@ -243,6 +243,11 @@ def delete_browser(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int)
     tx.execute(f"DELETE FROM known_browser WHERE id_hash = ? AND {kind.column} = ?", (id_hash, account_id))
 
 
+def forget_others(tx: Transaction, kind: Kind, account_id: int, own: bytes | None) -> None:
+    """Forgets every browser that the account knows but its own."""
+    tx.execute(f"DELETE FROM known_browser WHERE {kind.column} = ? AND id_hash IS NOT ?", (account_id, own))
+
+
 def replace_link(tx: Transaction, kind: Kind, link_hash: bytes, account_id: int, expires_at: int) -> None:
     """Stores a link that sets the account's password, in place of an earlier one."""
     tx.execute(

@@ -13,7 +13,18 @@ from payres.core.store.rows import number
 from payres.core.store.work import Transaction
 
 RightKind = Literal[
-    "grant", "token", "key", "apiKey", "password", "operator", "wallet", "peer", "peerTokens", "webhook", "passkey"
+    "grant",
+    "token",
+    "key",
+    "apiKey",
+    "password",
+    "operator",
+    "wallet",
+    "peer",
+    "peerTokens",
+    "webhook",
+    "passkey",
+    "recoveryCodes",
 ]
 
 
@@ -97,6 +108,16 @@ SELECT p.id name, 'of ' || coalesce(a.name, (SELECT min(path) FROM main.wallet_a
   about, o.suspect_at suspect_at
 FROM main.passkey p LEFT JOIN old.passkey o ON o.id = p.id LEFT JOIN main.operator a ON a.id = p.operator_id
 WHERE o.id IS NULL OR p.suspect_at IS NULL AND o.suspect_at NOTNULL ORDER BY p.id""",
+    # Codes that are missing were replaced, or the backup is the newer one.
+    "recoveryCodes": f"""{_SINCE},
+  code AS (SELECT r.*, coalesce((SELECT name FROM main.operator WHERE id = r.operator_id),
+    (SELECT path FROM main.wallet_address w WHERE w.owner_id = r.owner_id ORDER BY id LIMIT 1)) name
+    FROM main.recovery_code r WHERE used_at IS NULL)
+SELECT r.name, count(*) || ' used or replaced' about, json_group_array(hex(r.hash)) hashes
+FROM code r LEFT JOIN old.recovery_code o ON o.hash = r.hash
+WHERE o.used_at NOTNULL OR o.hash IS NULL AND EXISTS (SELECT 1 FROM since WHERE object = r.name
+  AND substr(action, instr(action, '.') + 1) IN ('recovery_codes', 'codes_off', 'passkey_removed', 'factors_removed'))
+GROUP BY r.owner_id, r.operator_id ORDER BY 1""",
 }
 
 

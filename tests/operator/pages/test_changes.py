@@ -57,7 +57,10 @@ def test_deciding_in_the_owners_name_takes_a_reason(payres: Instance, ann: Brows
     for without in ("", " "):
         answer = ann.send(f"{path}/decision", choice=choice, reason=without)
         assert (answer.status_code, 'id="reason-error"' in answer.text) == (400, True)
-    assert ann.send(f"{path}/decision", choice=choice, reason=reason).headers["location"] == path
+    looked_over = ann.send(f"{path}/decision", choice=choice, reason=reason)
+    assert "this moves money" in words_of(looked_over)
+    assert "waits for Alice" in ann.words(path), "who has only the session decides nothing"
+    assert ann.send(f"{path}/decision", choice=choice, reason=reason, password=PASSWORD).headers["location"] == path
     words = ann.words(path)
     assert f"State {state}" in words
     assert f"“{reason}”" in words
