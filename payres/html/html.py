@@ -191,6 +191,7 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
     )
     found.filters |= {"capital": _capital, "ended": ended, "with_marks": _with_marks}
+    found.tests["plain_name"] = _is_plain_name
     return found
 
 
@@ -198,6 +199,11 @@ def _with_marks(text: str, part: str) -> Markup:
     """The text with each place of a part of it marked, in any case of its letters."""
     pieces = re.split(f"({re.escape(part)})", text, flags=re.IGNORECASE) if part else [text]
     return Markup("").join(Markup("<mark>{}</mark>").format(one) if n % 2 else one for n, one in enumerate(pieces))
+
+
+def _is_plain_name(name: str) -> bool:
+    """Whether a name that somebody else has chosen reads as nothing but a name inside a sentence."""
+    return re.search(r"[\d?!:;()“”„\"«»]", name) is None
 
 
 def _capital(text: str) -> str:

@@ -5,6 +5,7 @@ in its sentences; `amount` comes with `asset_code` and `asset_scale`, names that
 is the path of the one that it is about, where it is not about the sign-in to all.
 """
 
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -28,6 +29,8 @@ from payres.people.activity import Reader, WalletMovement
 from payres.people.store.activity import received_between, statement
 
 WIDTH: Final = 72
+MOST_OF_NAME: Final = 48  # characters of a name that others have chosen
+LINK: Final = re.compile(r"[/@]|\w\.\w\w")
 STOP_PATH: Final = "/account/notices/stop/"
 # The subject and the sentence of each kind but those that are gathered.
 TEXTS: Final[Mapping[str, tuple[str, str]]] = {
@@ -83,6 +86,10 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
         marked("A wallet was connected"),
         marked("The wallet {wallet} now opens with the password of your others too."),
     ),
+    "order_waiting": (
+        marked("A standing order could not be paid yet"),
+        marked("{amount} to {payee} could not be paid yet. It is tried again, for three days at most."),
+    ),
     "order_failed": (
         marked("A standing order was not paid"),
         marked("{amount} to {payee} could not be paid. It is not tried again for this time."),
@@ -103,7 +110,7 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     ),
 }
 # These are nothing to worry about, or tell no owner.
-PLAIN: Final = frozenset({"app", "test", "code", "order_failed", "order_paused", "order_missed"})
+PLAIN: Final = frozenset({"app", "test", "code", "order_waiting", "order_failed", "order_paused", "order_missed"})
 
 
 class Letter(NamedTuple):
@@ -168,8 +175,16 @@ def _single(work: Work, record: MailRecord, language: Language) -> Letter:
     return _letter(language, work, title, said, f"{when}\n{wallet}", *rest)
 
 
+def _claimed(name: str, host: str) -> str:
+    """What somebody else is called, unless a mail reader would make a link of it: then the host that it comes from."""
+    if LINK.search(name):
+        return host
+    return name if len(name) <= MOST_OF_NAME else f"{name[: MOST_OF_NAME - 1].rstrip()}…"
+
+
 def _values(data: Mapping[str, Any], language: Language) -> dict[str, object]:
     found = {name: _moment(language, value) if name.endswith("_at") else value for name, value in data.items()}
+    found |= {one: _claimed(data[one], data["host"]) for one in ("app", "payee") if one in data}
     if "amount" in data:
         asset = Asset(data["asset_code"], data["asset_scale"])
         found["amount"] = f"{asset.code} {language.grouped(data['amount'], asset)}"
@@ -229,7 +244,9 @@ def _failed(work: Work, wallet: WalletRecord, data: Mapping[str, Any], language:
 
 
 def _line(language: Language, sentence: str, amount: int, wallet: WalletRecord, found: WalletMovement) -> str:
-    name = found.counterpart.text or language.say("Another server")
+    other = found.counterpart
+    host = other.address.host if other.address else language.say("Another server")
+    name = _claimed(other.name, host) if other.name else other.text or host
     if found.counterpart.several:
         name = language.say("{name} and others", name=name)
     return language.say(sentence, amount=_money(language, amount, wallet), name=name)

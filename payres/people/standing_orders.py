@@ -258,6 +258,8 @@ def put_off(work: Work, run: RunRecord, failure: str) -> None:
     else:
         again = min(work.now + PAUSES[min(run.attempts, len(PAUSES) - 1)], until)
         store.change_run(work, replace(_tried(run), problem=failure, retry_at=again))
+        if not run.attempts:
+            _tell(work, order, "waiting")
 
 
 def _tried(run: RunRecord) -> RunRecord:
@@ -322,10 +324,10 @@ def _tell(work: Work, order: OrderRecord, state: RunState) -> None:
     wallet = WALLETS.by_id(work, order.wallet_address_id)
     asset = wallet.asset if order.fixed == "send" else order.receive_asset
     kind = f"order_{'paused' if order.state == 'paused' else state}"
-    payee = order.payee_name or visible_url(order.payee).host
+    host = visible_url(order.payee).host
     data: dict[str, Any] = {"amount": order.value, "asset_code": asset.code, "asset_scale": asset.scale}
     key = f"{kind}:{order.id}:{work.now // DAY}"
-    notify(work, wallet.owner_id, kind, key=key, wallet=wallet.path, payee=payee, **data)
+    notify(work, wallet.owner_id, kind, key=key, wallet=wallet.path, payee=order.payee_name or host, host=host, **data)
 
 
 def _end_after_last(work: Work, order_id: str) -> None:

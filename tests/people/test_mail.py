@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,15 @@ from payres.interledger.settlement import end_sending
 from payres.operator import grants, wallets
 from payres.people.letters import Letter, envelope
 from payres.people.mail import PAUSES, MailAttempt, tell_of_events
-from tests.helpers import receiver_of, usd, wait_until
+from tests.helpers import Json, receiver_of, usd, wait_until
 from tests.instance import Instance, run_instance
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_out
 from tests.people.mail_server import MailServer, text_of, with_address
 from tests.people.test_activity_rules import send_away
 from tests.people.test_sign_in import sign_in
 from tests.tls import privately_issued
+
+NUMBERS = count(1)
 
 SOON = "payres.people.mail.{}_SECONDS"
 
@@ -161,7 +164,8 @@ def test_what_waits_is_not_sent_where_it_is_not_wanted_any_more(
 
 
 def test_standing_order_that_is_not_paid_is_told_as_a_payment_that_failed(payres: Instance, post: MailServer) -> None:
-    to, data = "orders@mail.example", {"payee": "Bob", "amount": 100, "asset_code": "USD", "asset_scale": 2}
+    to = "orders@mail.example"
+    data: Json = {"payee": "Bob", "host": "bob.example", "amount": 100, "asset_code": "USD", "asset_scale": 2}
     payres.create_wallet("orders")
     owner_id = with_address(payres, "orders", to)
     notify(payres, owner_id, "order_failed", **data)
@@ -172,6 +176,25 @@ def test_standing_order_that_is_not_paid_is_told_as_a_payment_that_failed(payres
     assert [one["Subject"] for one in post.wait_for(to, 2)] == [
         *("A standing order was not paid", "Your password was changed")
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Bob", "“Bob” was allowed"),
+        ("J. R. Smith", "“J. R. Smith” was allowed"),
+        ("Harbour: locked, see http://evil.example", "“shop.example” was allowed"),
+        ("Your bank evil.example", "“shop.example” was allowed"),
+        ("write to a@b", "“shop.example” was allowed"),
+        ("Bob " * 40, f"“{'Bob ' * 11}Bob…” was allowed"),
+        ("B" * 200, f"“{'B' * 47}…” was allowed"),
+    ],
+)
+def test_name_that_others_chose_is_short_and_no_link(payres: Instance, post: MailServer, name: str, said: str) -> None:
+    payres.create_wallet(path := f"named-{next(NUMBERS)}")
+    owner_id = with_address(payres, path, f"{path}@mail.example")
+    notify(payres, owner_id, "app", app=name, host="shop.example")
+    assert post.wait_for(f"{path}@mail.example")[0]["Subject"] == said
 
 
 def test_parts_of_a_payment_are_told_once_each(payres: Instance, post: MailServer) -> None:
@@ -267,8 +290,8 @@ def test_refused_mail_does_not_keep_others_waiting_and_ends_after_days(payres: I
     notify(payres, full)
     notify(payres, fine)
     post.wait_for("fine@mail.example")
-    for count, pause in enumerate(PAUSES, 1):
-        wait_until(partial(has_tried, payres, count))
+    for tries, pause in enumerate(PAUSES, 1):
+        wait_until(partial(has_tried, payres, tries))
         assert mails(payres)[0].send_at is not None
         payres.clock.advance(pause // 1_000_000 + 1)
     wait_until(lambda: mails(payres)[0].send_at is None)
@@ -448,7 +471,7 @@ def attempt(settings: dict[str, Any]) -> Any:
     return MailAttempt(environment.settings, "pay.example").send(message)
 
 
-@pytest.mark.parametrize("text", ["a\nBcc: eve@evil.example", "a\r\n\r\nbody"])
+@pytest.mark.parametrize("text", ["a\nBcc: eve", "a\r\n\r\nbody"])
 def test_header_that_would_be_two_is_refused(payres: Instance, post: MailServer, text: str) -> None:
     owner_id = with_address(payres, "alice", "alice@mail.example")
     notify(payres, owner_id, "app", app=text, host="shop.example")
@@ -457,7 +480,7 @@ def test_header_that_would_be_two_is_refused(payres: Instance, post: MailServer,
     assert not post.received
 
 
-@pytest.mark.parametrize("name", ["=?utf-8?q?x=0d=0aBcc:_eve=40evil.example=0d=0a=0d=0aLies?=", "=?utf-8?b?DQo=?="])
+@pytest.mark.parametrize("name", ["=?utf-8?q?x=0d=0aBcc:_eve=0d=0a=0d=0aLies?=", "=?utf-8?b?DQo=?="])
 def test_name_that_looks_encoded_is_shown_as_it_is(payres: Instance, post: MailServer, name: str) -> None:
     to = "encoded@mail.example"
     payres.create_wallet("encoded")

@@ -297,6 +297,21 @@ def test_other_servers_text_is_text(payres: Instance, shop: Shop, wallet: Json, 
 
 
 @pytest.mark.parametrize(
+    ("name", "is_quoted"), [("Bob’s Books", False), ("Bob USD 0.50 for “x”? Nothing", True), ("Shop 24", True)]
+)
+def test_name_that_could_be_a_part_of_the_sentence_stands_in_quotes(
+    payres: Instance, shop: Shop, name: str, is_quoted: bool
+) -> None:
+    shop.wallet = {"publicName": name}
+    with Asked(payres, shop.url) as asked:
+        headline = asked.page().text.partition("<h1>")[2].partition("</h1>")[0]
+        assert (f'<bdi class="claimed">{name}</bdi>' in headline, f"<bdi>{name}</bdi>" in headline) == (
+            is_quoted,
+            not is_quoted,
+        )
+
+
+@pytest.mark.parametrize(
     ("path", "answer"),
     [
         ("/incoming-payments/1", (404, {})),

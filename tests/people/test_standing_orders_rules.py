@@ -16,6 +16,8 @@ from payres.core.store import connections
 from payres.core.store.payments import OUTGOING
 from payres.core.store.rows import number
 from payres.core.store.work import Work
+from payres.html.store import mail
+from payres.html.store.mail import ADDRESSES, AddressRecord
 from payres.interledger.quoting import RemoteQuotes
 from payres.operator import assets, invariant_checks, wallets
 from payres.operator.store import standing_orders as store
@@ -198,8 +200,16 @@ def test_clock_that_goes_six_weeks_back_pays_nothing_again(books: Books, every: 
     assert books.paid > paid
 
 
+def told_by_mail(work: Work) -> None:
+    """Mail is on, and alice has an address."""
+    mail.turn(work, on=True)
+    owner_id = wallets.require_wallet(work, "alice").owner_id
+    ADDRESSES.replace(work, AddressRecord(owner_id, "alice@mail.example", work.now, "en", "UTC"))
+
+
 def test_low_balance_is_tried_for_three_days_and_then_fails(books: Books) -> None:
     order = books.set_up("2027-01-11T06:00")
+    books.run(told_by_mail)
     books.run(lambda work: wallets.withdraw(work, "alice", "99990.01"))
     due, tried = at("2027-01-11T06:00"), []
     for _ in range(6):
@@ -210,6 +220,8 @@ def test_low_balance_is_tried_for_three_days_and_then_fails(books: Books) -> Non
     assert tried == [0, 1, 7, 31, 55, 72]
     [run] = books.runs(order)
     assert (run.state, run.problem, run.attempts, run.retry_at) == ("failed", "wallet", 6, None)
+    told = books.run(lambda work: work.execute("SELECT kind FROM mail ORDER BY id").fetchall())
+    assert told == [("order_waiting",), ("order_failed",)]
     assert (books.order(order).state, books.paid) == ("active", 0)
     books.run(lambda work: wallets.deposit(work, "alice", "50.00"))
     books.until(at("2027-02-12T06:00"), DAY)
