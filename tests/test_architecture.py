@@ -31,6 +31,7 @@ SHORT_MODULES = {
     "payres/core/http/site.py",
     "payres/core/payments/idempotency.py",
     "payres/core/payments/settlement.py",
+    "payres/html/browser_names.py",
     "payres/html/part.py",
     "payres/html/store/passkeys.py",
     "payres/http/protocol.py",

@@ -22,9 +22,8 @@ from payres.core.protocol.identifiers import new_secret
 from payres.core.protocol.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS, MAX_JWKS_KEYS
 from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, canonical, canonical_url, is_loopback
 from payres.core.protocol.visible import visible_text
-from payres.html.html import render
-from payres.html.language import marked
-from payres.html.passkeys import SCRIPT, SIGN_IN, options_to_sign
+from payres.html.html import read_template, render
+from payres.html.passkeys import SIGN_IN, options_to_sign
 from payres.html.sign_in import COOKIE_VALUE, Browser, SignedIn, check_csrf, csrf_token
 from payres.html.store.sessions import BROWSER_LIFETIME, OF_OWNERS, Kind
 
@@ -36,6 +35,10 @@ SameSite = Literal["lax", "strict"]
 HOST_PREFIX: Final = "__Host-"
 BOXES: Final = "key_id"  # the field of checkboxes, which may be repeated
 FORM: Final = "payres_form"  # a secret that binds forms without a session to this browser
+# The script of a form for a passkey: it asks the browser for one, or for a new one, and sends the form with the answer.
+# Where browsers offer passkeys while a name is typed, it asks for that at once; there is one request at a time. It
+# fetches nothing. Without it, or in a browser too old for it, the form is sent without an answer.
+SCRIPT: Final = read_template("passkey.js")
 
 
 class Cookies(NamedTuple):
@@ -49,30 +52,6 @@ class Cookies(NamedTuple):
 
 # Lax: the session is sent when an owner follows a link on the client's site, but not with forms of other sites.
 OWNER: Final = Cookies(OF_OWNERS, "payres_session", "payres_known_", "lax")
-
-
-UNKNOWN: Final = marked("A browser")
-# Parts of a User-Agent in the order in which they decide: most programs also name those that they descend from.
-PROGRAMS: Final = {
-    "Edg": "Edge",
-    "OPR/": "Opera",
-    "SamsungBrowser/": "Samsung Internet",
-    "Vivaldi/": "Vivaldi",
-    "Firefox/": "Firefox",
-    "FxiOS/": "Firefox",
-    "CriOS/": "Chrome",
-    "Chrome/": "Chrome",
-    "Safari/": "Safari",
-}
-SYSTEMS: Final = {
-    "iPhone": "iPhone",
-    "iPad": "iPad",
-    "Android": "Android",
-    "Windows": "Windows",
-    "CrOS": "ChromeOS",
-    "Macintosh": "Mac",
-    "Linux": "Linux",
-}
 
 
 def render_sign_in(
@@ -135,17 +114,6 @@ def browser_of(request: Request, cookies: Cookies = OWNER) -> Browser:
     found, prefix = _cookies(request), cookies.known
     known = {int(name.removeprefix(prefix)): value for name, value in found.items() if name.startswith(prefix)}
     return Browser(found.get(cookies.session), known)
-
-
-def browser_name(user_agent: str) -> str:
-    """What somebody calls a browser, such as `Firefox on Linux`, by its User-Agent; UNKNOWN without a known part.
-
-    No text of the header itself is in it, so that it is short and safe to show.
-    """
-    browser, system = (
-        next((name for part, name in table.items() if part in user_agent), None) for table in (PROGRAMS, SYSTEMS)
-    )
-    return f"{browser or UNKNOWN} on {system}" if system else browser or UNKNOWN
 
 
 def set_signed_in(request: Request, response: Response, signed_in: SignedIn, cookies: Cookies = OWNER) -> None:

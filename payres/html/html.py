@@ -184,7 +184,7 @@ def _environment() -> "Environment":
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     found = Environment(
-        loader=FunctionLoader(_read),
+        loader=FunctionLoader(read_template),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -214,11 +214,12 @@ def _capital(text: str) -> str:
 @lru_cache(maxsize=4)
 def _style(names: tuple[str, ...], more: str) -> tuple[str, str]:
     """The path of the style sheets followed by `more`, and their text."""
-    text = "".join(map(_read, names)) + more
+    text = "".join(map(read_template, names)) + more
     return f"/static/style-{hashlib.sha256(text.encode()).hexdigest()[:16]}.css", text
 
 
-def _read(name: str) -> str:
+def read_template(name: str) -> str:
+    """The text of a template, style sheet or script."""
     [file] = [one for folder in TEMPLATES if (one := folder / name).is_file()]
     return file.read_text(encoding="utf-8")
 

@@ -9,10 +9,9 @@ from payres.core.http.error_answers import note_error
 from payres.core.protocol.errors import DomainError
 from payres.core.store.work import Work
 from payres.html.factor_pages import FactorPages
-from payres.html.forms import browser_of
+from payres.html.forms import SCRIPT, browser_of
 from payres.html.html import brand_of, language_of, redirect
 from payres.html.passkeys import (
-    SCRIPT,
     PasskeySecret,
     add_passkey,
     options_to_add,

@@ -73,22 +73,6 @@ TOO_MANY: Final = marked("There are 20 passkeys already. Remove one first.")
 NO_NAME: Final = marked("Give it a name by which you know the device.")
 MESSAGES: Final = frozenset({NO_ANSWER, REFUSED, TOO_LATE, UNKNOWN, SUSPECT, TAKEN, TOO_MANY, NO_NAME})
 
-# The script of a form for a passkey: it asks the browser for one, or for a new one, and sends the form with the answer.
-# Where browsers offer passkeys while a name is typed, it asks for that at once; there is one request at a time. It
-# fetches nothing. Without it, or in a browser too old for it, the form is sent without an answer.
-SCRIPT: Final = """\
-const f=document.forms.passkey,P=self.PublicKeyCredential;let last
-async function ask(mediation){
-last?.abort();const mine=last=new AbortController
-try{const o=JSON.parse(f.dataset.ask),n=o.user,c=navigator.credentials,a={mediation,signal:mine.signal}
-a.publicKey=n?P.parseCreationOptionsFromJSON(o):P.parseRequestOptionsFromJSON(o)
-f.elements.answer.value=JSON.stringify(await(n?c.create(a):c.get(a)))
-f.submit()}catch{if(mine==last&&!mediation){f.querySelector("[role]").hidden=false;early()}}}
-async function early(){const was=last
-if(f.dataset.early&&await P.isConditionalMediationAvailable?.()&&was==last)ask("conditional")}
-if(P?.parseRequestOptionsFromJSON){f.onsubmit=e=>{e.preventDefault();ask()};early()}
-"""
-
 log = logging.getLogger("payres.sign_in")
 
 

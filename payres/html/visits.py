@@ -25,9 +25,10 @@ from payres.core.protocol.errors import (
 )
 from payres.core.store.work import Work
 from payres.html import sign_in
+from payres.html.browser_names import browser_name
 from payres.html.forms import (
+    SCRIPT,
     Cookies,
-    browser_name,
     browser_of,
     check_sign_in,
     form_secret,
@@ -38,7 +39,7 @@ from payres.html.forms import (
 )
 from payres.html.html import PAGE_METHODS, language_of, redirect, render
 from payres.html.language import set_zone
-from payres.html.passkeys import SCRIPT, SIGN_IN, UNKNOWN, options_to_sign, refused, with_passkey
+from payres.html.passkeys import SIGN_IN, UNKNOWN, options_to_sign, refused, with_passkey
 from payres.html.second_factors import factors_of
 from payres.html.sentences import OTHER_REQUEST, problem_of
 from payres.html.sign_in import (

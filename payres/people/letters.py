@@ -106,7 +106,7 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "test": (marked("A test"), marked("This is how notices of your wallet arrive.")),
     "code": (
         marked("{code} confirms this address"),
-        marked("Type this code where you asked for it, within an hour: {code}"),
+        marked("Type this code where you asked for it, within an hour: {code}. If you did not, do nothing."),
     ),
 }
 # These are nothing to worry about, or tell no owner.

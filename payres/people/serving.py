@@ -27,8 +27,8 @@ from payres.people import (
     bills,
     consent,
     keys,
-    notices,
-    orders,
+    notice_pages,
+    order_pages,
     own_wallets,
     payments,
     requests,
@@ -85,7 +85,7 @@ async def show_home(visit: OwnerVisit) -> Response:
             "balance": account.balance - account.held,
             "in_progress": under_way,
             "rows": [row for row in rows if row.newest.key not in shown][:MOVEMENTS],
-            "coming": orders.coming_up(work, wallet),
+            "coming": order_pages.coming_up(work, wallet),
             "others": [one for one in own_wallets.holdings(work, visit.owner.id) if one.wallet.id != wallet.id],
             "budgets": apps.budgets(work, wallet).apps[:BUDGETS],
             "address": work.urls.wallet(wallet.path),
@@ -93,7 +93,7 @@ async def show_home(visit: OwnerVisit) -> Response:
             "removal_due_at": removal_due_at(work, OF_OWNERS, visit.owner.id),
         }
 
-    return visit.show("home.html", tab=HOME, **orders.words_of_orders(visit.language), **await visit.read(unit))
+    return visit.show("home.html", tab=HOME, **order_pages.words_of_orders(visit.language), **await visit.read(unit))
 
 
 FACTOR_PAGES: Final = FactorPages(OWNER_SIGN_IN, "/account/security")
@@ -107,13 +107,13 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/apps/ended": Place(apps.show_ended),
     "/account/apps/{grant}": Place(apps.show_one, {"stop": apps.stop}),
     NOTICES: Place(
-        notices.show,
+        notice_pages.show,
         {
-            "ask": notices.ask,
-            "confirm": notices.confirm,
-            "save": notices.save,
-            "test": notices.send_test,
-            "forget": notices.forget,
+            "ask": notice_pages.ask,
+            "confirm": notice_pages.confirm,
+            "save": notice_pages.save,
+            "test": notice_pages.send_test,
+            "forget": notice_pages.forget,
         },
         fresh={"ask", "confirm", "forget"},
     ),
@@ -122,11 +122,11 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/send": Place(sending.show, {"price": sending.ask}),
     "/account/send/{quote}": Place(sending.show_price, {"send": sending.confirm, "again": sending.ask_again}),
     "/account/payments/{payment}": Place(payments.show),
-    "/account/orders": Place(orders.show),
-    "/account/orders/new": Place(orders.show_form, {"look": orders.look_over}),
-    "/account/orders/new/{quote}": Place(orders.show_draft, {"set-up": orders.set_up}, fresh={"set-up"}),
+    "/account/orders": Place(order_pages.show),
+    "/account/orders/new": Place(order_pages.show_form, {"look": order_pages.look_over}),
+    "/account/orders/new/{quote}": Place(order_pages.show_draft, {"set-up": order_pages.set_up}, fresh={"set-up"}),
     "/account/orders/{order}": Place(
-        orders.show_one, {"pause": orders.pause, "resume": orders.resume, "end": orders.end}
+        order_pages.show_one, {"pause": order_pages.pause, "resume": order_pages.resume, "end": order_pages.end}
     ),
     "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": keys.revoke}, fresh={"add"}),
     "/settings/webhooks": Place(webhooks.show, {"add": webhooks.add}, fresh={"add"}),
@@ -169,7 +169,7 @@ def page_routes() -> Sequence[Route]:
     answers |= {"/pay/{id}": bills.answer_bill, "/pay/{id}/return/{state:secret}": bills.answer_return}
     answers |= {"/interact/{id}/{nonce:secret}": consent.answer}
     answers |= {f"{RESET_PATH}{{secret:secret}}": OWNER_SIGN_IN.follow_link}
-    answers |= {f"{STOP_PATH}{{secret:secret}}": notices.answer_stop}
+    answers |= {f"{STOP_PATH}{{secret:secret}}": notice_pages.answer_stop}
     found = {path: partial(serve_page, answer=partial(_unless_too_many, answer=one)) for path, one in answers.items()}
     return [
         Route(path, {"GET": handler, "POST": handler}, is_json=False, takes_all=True) for path, handler in found.items()

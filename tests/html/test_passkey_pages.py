@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from payres.html import passkeys
+from payres.html.forms import SCRIPT
 from payres.html.passkeys import MESSAGES
 from payres.html.second_factors import REMOVAL_DELAY, ask_removal
 from payres.html.sign_in import make_link
@@ -350,11 +350,11 @@ def test_pages_with_the_form_and_no_others_may_run_its_script_alone(server: Inst
         pages = [(http, "/account"), (http, "/admin"), (own, f"{OWNERS}/new")]
         server.clock.advance(301)
         pages.append((own, "/settings/password"))
-        digest = b64encode(hashlib.sha256(passkeys.SCRIPT.encode()).digest()).decode()
+        digest = b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
         for browser, path in pages:
             page = browser.get(path)
             scripts = re.findall(r"<script>(.*?)</script>", page.text, re.S)
-            assert [one.strip() for one in scripts] == [passkeys.SCRIPT.strip()], path
+            assert [one.strip() for one in scripts] == [SCRIPT.strip()], path
             [source] = re.findall(r"; script-src 'sha256-([^']+)'", page.headers["content-security-policy"])
             given = b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
             assert source == given, path
@@ -363,7 +363,7 @@ def test_pages_with_the_form_and_no_others_may_run_its_script_alone(server: Inst
         for browser, path in ((own, OWNERS), (own, "/account"), (own, "/settings"), (http, "/"), (http, "/alice")):
             page = browser.get(path)
             assert (page.headers["content-security-policy"], "<script" in page.text) == (PLAIN, False), path
-        assert len(passkeys.SCRIPT) < 820, digest
+        assert len(SCRIPT) < 820, digest
 
 
 def test_mutated_forms_are_answered_with_a_page_and_sign_nobody_in(server: Instance, http: httpx2.Client) -> None:

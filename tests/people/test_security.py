@@ -12,7 +12,7 @@ from payres.core.protocol.clock import DAY
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.rows import number
 from payres.core.store.work import Work
-from payres.html.forms import UNKNOWN, browser_name
+from payres.html.browser_names import UNKNOWN, browser_name
 from payres.html.sign_in import SignInWay, csrf_token
 from payres.html.store.passkeys import PASSKEYS, PasskeyRecord
 from payres.html.store.sessions import (

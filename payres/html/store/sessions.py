@@ -270,10 +270,14 @@ def end_access(tx: Transaction, kind: Kind, account_id: int, forget_browsers: bo
 
 
 def end_all(tx: Transaction) -> None:
-    """Signs everybody out, and ends every link that sets a password."""
+    """Signs everybody out, ends every link that sets a password, and trusts no browser of an account with a second
+    factor any more. Others stay known, so that nobody is locked out by guesses."""
     tx.execute("DELETE FROM session")
     tx.execute("DELETE FROM half_sign_in")
     tx.execute("DELETE FROM password_link")
+    for column in ("owner_id", "operator_id"):
+        guarded = " UNION ".join(f"SELECT {column} FROM {table}" for table in ("totp", "passkey"))
+        tx.execute(f"DELETE FROM known_browser WHERE {column} IN ({guarded})")
 
 
 def insert_sign_in(tx: Transaction, kind: Kind, account_id: int, way: str, now: int, seen: Seen) -> None:

@@ -1,0 +1,39 @@
+"""What somebody calls a browser, by its User-Agent, which is stored with sessions and sign-ins."""
+
+from typing import Final
+
+from payres.html.language import marked
+
+UNKNOWN: Final = marked("A browser")
+# Parts of a User-Agent in the order in which they decide: most programs also name those that they descend from.
+PROGRAMS: Final = {
+    "Edg": "Edge",
+    "OPR/": "Opera",
+    "SamsungBrowser/": "Samsung Internet",
+    "Vivaldi/": "Vivaldi",
+    "Firefox/": "Firefox",
+    "FxiOS/": "Firefox",
+    "CriOS/": "Chrome",
+    "Chrome/": "Chrome",
+    "Safari/": "Safari",
+}
+SYSTEMS: Final = {
+    "iPhone": "iPhone",
+    "iPad": "iPad",
+    "Android": "Android",
+    "Windows": "Windows",
+    "CrOS": "ChromeOS",
+    "Macintosh": "Mac",
+    "Linux": "Linux",
+}
+
+
+def browser_name(user_agent: str) -> str:
+    """What somebody calls a browser, such as `Firefox on Linux`, by its User-Agent; UNKNOWN without a known part.
+
+    No text of the header itself is in it, so that it is short and safe to show.
+    """
+    browser, system = (
+        next((name for part, name in table.items() if part in user_agent), None) for table in (PROGRAMS, SYSTEMS)
+    )
+    return f"{browser or UNKNOWN} on {system}" if system else browser or UNKNOWN
