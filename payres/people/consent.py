@@ -536,6 +536,7 @@ def _end(
         "problem": problem,
         "repeated": status == 409,
         "most": limit_words(html.language_of(request), spending) if spending else None,
+        "elsewhere": found.bill,
         "link": link,
         "finish": visible.visible_url(link) if link else None,
         "again": None if found.decided or state == "expired" else _path(request),

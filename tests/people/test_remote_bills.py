@@ -156,6 +156,7 @@ def test_consent_is_to_what_was_shown(servers: Sequence[Instance]) -> None:
         assert a.read(lambda tx: GRANTS.by_id(tx, asked.grant)).state == "pending"
         # What the page without it had said is still true.
         assert asked.decide(hidden_fields(without)).status_code == 303
+        assert "may now pay up to USD 7.58 to Bob." in words_of(asked.page())
 
 
 def test_row_goes_with_its_grant(servers: Sequence[Instance]) -> None:
