@@ -43,9 +43,9 @@ STYLE_SHEETS: Final = ("style.css",)
 # The folder of the operator's templates, which are English only and have a further style sheet.
 OPERATORS: Final = "admin/"
 OPERATORS_STYLE_SHEETS: Final = (*STYLE_SHEETS, "admin.css")
-# The macros that templates have without importing them, by the name that they have there.
-PARTS: Final = {"common": "parts.html", "parts": "parts.html"}
-OPERATORS_PARTS: Final = {"common": "parts.html", "parts": f"{OPERATORS}parts.html"}
+# The macros that templates have without importing them, by their file, with the names that they have there.
+PARTS: Final = {"parts.html": ("common", "parts")}
+OPERATORS_PARTS: Final = {"parts.html": ("common",), f"{OPERATORS}parts.html": ("parts",)}
 KEPT: Final = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 PAGE_METHODS: Final = "GET, HEAD, POST"  # of pages with a form
 HEADERS: Final = {
@@ -113,8 +113,8 @@ def render(
     }
     common |= {"brand": brand, "why": partial(failure_of, language)}
     environment, values = _environment(), {**common, **values}
-    for name, file in (OPERATORS_PARTS if is_operators else PARTS).items():
-        values[name] = environment.get_template(file).make_module(values)
+    for file, names in (OPERATORS_PARTS if is_operators else PARTS).items():
+        values |= dict.fromkeys(names, environment.get_template(file).make_module(values))
     text = environment.get_template(template).render(values)
     policy = (
         f"default-src 'none'; style-src 'self'; img-src 'self'; manifest-src 'self'; form-action {form_action};"

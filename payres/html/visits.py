@@ -40,7 +40,7 @@ from payres.html.forms import (
 from payres.html.html import PAGE_METHODS, language_of, redirect, render
 from payres.html.language import set_zone
 from payres.html.passkeys import SIGN_IN, UNKNOWN, options_to_sign, refused, with_passkey
-from payres.html.second_factors import factors_of
+from payres.html.second_factors import Factors, factors_of
 from payres.html.sentences import OTHER_REQUEST, problem_of
 from payres.html.sign_in import (
     Account,
@@ -282,11 +282,13 @@ class SignIn(ABC, Generic[V]):
         `problem` is that of a passkey."""
         fields = {} if PASSWORDS & form.keys() else {name: text for name, text in form.items() if name != "csrf"}
         csrf = form.get("csrf") or csrf_token(session)
-        account = await self._account(request, session)
-        factors = await context_of(request).database.read(
-            partial(factors_of, kind=self.cookies.kind, account_id=account.id)
-        )
         shown, kind = shown_digest(request, session, csrf, fields), self.cookies.kind
+
+        def unit(work: Work) -> tuple[Any, Factors]:
+            account = sign_in.account_of_session(work, kind, session)
+            return account, factors_of(work, kind, account.id)
+
+        account, factors = await context_of(request).database.read(unit)
         passkey = options_to_sign(request, kind, session, shown) if factors.passkeys else None
         values = {
             "half": "",
