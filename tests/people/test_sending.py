@@ -14,9 +14,11 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from payres.core.protocol.clock import SECOND, format_time
+from payres.core.payments import incoming
+from payres.core.protocol.clock import DAY, SECOND, format_time
 from payres.core.store import server
 from payres.core.store.payments import INCOMING, OUTGOING
+from payres.core.store.retention import EMPTY_PAYMENT
 from payres.core.store.rows import number
 from payres.interledger.node import node_of
 from payres.operator import assets, wallets
@@ -497,3 +499,16 @@ def test_other_servers_that_misbehave(payres: Instance, monkeypatch: pytest.Monk
             assert "<script" not in page.text
         stopped.set()
         assert sender.balance == "100.00"
+
+
+def test_price_after_months_without_one_keeps_this_server_as_its_client(payres: Instance) -> None:
+    """What is left of the last price goes, and with the last row of a client its client would go."""
+    bob = payres.wallet("bob")
+    for _ in range(2):
+        with Sender(payres) as browser:
+            for _ in range(2):
+                browser.price(bob, "5.00")
+        payres.clock.advance(2 * DAY // SECOND)
+        payres.write(incoming._expire_due)
+        payres.clock.advance(2 * EMPTY_PAYMENT // SECOND)
+    payres.check_ledger()

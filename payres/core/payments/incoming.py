@@ -51,9 +51,10 @@ def create(work: Work, caller: Caller, asked: IncomingPaymentRequest) -> Incomin
 
 def add(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:
     """Inserts a new incoming payment, and writes its event. If it has an incomingAmount, the owner sees it at once."""
-    retention.purge(work, retention.INCOMING_PAYMENTS, work.now)
     listed = None if payment.incoming_value is None else payment.id
     INCOMING.insert(work, msgspec.structs.replace(payment, listed=listed))
+    # Afterwards: it deletes the clients of what it deletes unless something refers to them, and this payment now does.
+    retention.purge(work, retention.INCOMING_PAYMENTS, work.now)
     return _emit(work, "incoming_payment.created", wallet, payment)
 
 

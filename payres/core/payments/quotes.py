@@ -58,8 +58,8 @@ def insert(work: Work, wallet: WalletRecord, client_id: int, offer: Offer, wish:
         purge_at=expires_at + retention.UNUSED_QUOTE,
         wish=wish,
     )
-    retention.purge(work, retention.QUOTES, work.now)
     QUOTES.insert(work, quote)
+    retention.purge(work, retention.QUOTES, work.now)  # afterwards, so that it keeps the client
     return quote
 
 
