@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.disk import FAILED, KEPT, LOST, UNANSWERED
@@ -73,12 +74,12 @@ class Nature:
         cuts = self._world.network.cuts
         pair = frozenset((server.name, self._draws.choice(server.neighbours).name))
         cuts[pair] = None
-        self._world.at(self._world.now + down, lambda: cuts.pop(pair, None) and None)
+        self._world.at(self._world.now + down, partial(cuts.pop, pair, None))
 
     def _forget(self, server: "Server", down: float) -> None:
         unknown = self._world.network.unknown
         unknown[server.name] = None
-        self._world.at(self._world.now + down, lambda: unknown.pop(server.name, None) and None)
+        self._world.at(self._world.now + down, partial(unknown.pop, server.name, None))
 
     def _jump(self, server: "Server") -> None:
         server.offset += round(self._draws.uniform(-JUMP, JUMP) * 1e6)

@@ -1,10 +1,11 @@
-"""The event loop of one life of one node. Its callbacks run in the order that asyncio promises; the world decides when."""
+"""The event loop of one life of one node. Callbacks run in the order that asyncio promises; the world decides when."""
 
 import asyncio
 import heapq
 from asyncio import base_events, events
 from collections.abc import Callable, Coroutine
 from contextvars import Context
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class NodeLoop(base_events.BaseEventLoop):
         task.add_done_callback(self._tasks.pop)
         return task
 
-    def call_at(
+    def call_at(  # type: ignore[override]  # without the variadic types of the original
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Timers of the same moment run in the order in which they were set."""
@@ -54,7 +55,7 @@ class NodeLoop(base_events.BaseEventLoop):
         heapq.heappush(self._timers, (when, self.world.next_number(), timer))
         return timer
 
-    def call_later(
+    def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self.time() + max(delay, 0), callback, *args, context=context)
@@ -76,10 +77,11 @@ class NodeLoop(base_events.BaseEventLoop):
         future: asyncio.Future[T] = self.create_future()
 
         def run() -> None:
+            settle: Callable[[], None]
             try:
-                settle: Callable[[], None] = lambda result=func(*args): future.set_result(result)  # noqa: E731
+                settle = partial(future.set_result, func(*args))
             except BaseException as failure:
-                settle = lambda failure=failure: future.set_exception(failure)  # noqa: E731
+                settle = partial(future.set_exception, failure)
             self.call_later(self.world.thread_delay(), lambda: None if future.done() else settle())
 
         self.call_later(self.world.thread_delay(), run)

@@ -40,9 +40,7 @@ async def under_way(town: Town) -> str:
 async def ledgers(town: Town) -> None:
     """1. Every invariant of every file holds, and no server is in fail-stop."""
     for server in town.servers:
-        broken = invariant_checks.first_broken(
-            await server.ask(lambda at=server: at.context.database.examine(invariant_checks.check))
-        )  # type: ignore[misc]
+        broken = invariant_checks.first_broken(await server.examine(invariant_checks.check))
         if broken is not None:
             raise Violation(f"ledger of {server.name}: {broken.name}: {broken.breaches}")
         if server.context.database.stopped:
@@ -54,9 +52,8 @@ async def mirrors(town: Town) -> None:
     for one, other in town.links:
         (here, doubt), (there, doubt_there) = await _standing(one, other), await _standing(other, one)
         if not -doubt - doubt_there <= here.balance + there.balance <= doubt + doubt_there:
-            raise Violation(
-                f"books of {one.name} and {other.name}: {here.balance} and {there.balance}, unresolved {doubt} and {doubt_there}"
-            )
+            books = f"{one.name} {here.balance} (unresolved {doubt}), {other.name} {there.balance} ({doubt_there})"
+            raise Violation(f"books of peers: {books}")
 
 
 async def holds(town: Town) -> None:

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
 from typing import NamedTuple
 
 from tests.simulation.scenario import Outcome, run_seed
@@ -21,7 +22,7 @@ class Task(NamedTuple):
 def run_all(tasks: Iterable[Task], processes: int | None = None) -> Iterator[Outcome]:
     """The outcomes as they come, from one process for each core unless given. Closing the iterator ends the rest."""
     context = multiprocessing.get_context("fork")
-    waiting, running = iter(tasks), dict[Connection, tuple[multiprocessing.process.BaseProcess, Task]]()
+    waiting, running = iter(tasks), dict[Connection, tuple[ForkProcess, Task]]()
     try:
         while True:
             while len(running) < (processes or os.cpu_count() or 1) and (task := next(waiting, None)) is not None:

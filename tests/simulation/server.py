@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from uvicorn import Config
@@ -96,6 +96,9 @@ class Server(Node):
         finally:
             del self._asked[answer]
 
+    async def examine(self, unit: Callable[[Work], T]) -> T:
+        return await self.ask(lambda: self.context.database.examine(unit))
+
     async def write(self, unit: Callable[[Work], T]) -> T:
         return await self.ask(lambda: self.context.database.write(unit))
 
@@ -118,7 +121,7 @@ class Server(Node):
             self.protocol = lambda: HttpProtocol(config=config, server_state=state, app_state={})
             await self._stopping.wait()
             self.protocol = None
-            for connection in sorted(state.connections, key=lambda one: one.client):  # type: ignore[attr-defined]
+            for connection in sorted(cast("set[HttpProtocol]", state.connections), key=lambda one: one.client or ("",)):
                 connection.shutdown()
             while state.tasks:
                 await asyncio.sleep(0.01)

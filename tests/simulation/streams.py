@@ -246,7 +246,7 @@ class Network:
         self.world.at(self.world.now + self.world.delays.choice(AGAIN_AFTER), again)
 
     def die(self, loop: "NodeLoop") -> None:
-        """The ends of a node that was killed: its system resets half of the connections, and is silent on the others."""
+        """A node was killed: its system resets half of its connections, and is silent on the others."""
         for stream in self._streams:
             for end in (stream.client, stream.server):
                 if end.loop is loop and not end.is_lost and self.world.delays.random() < 0.5:

@@ -12,7 +12,7 @@ SEEDS: Final = 20
 
 
 def simulated(*arguments: str) -> str:
-    """What `python -m tests.simulation` prints, in an interpreter that imports it first. Fails with that if it fails."""
+    """What `python -m tests.simulation` prints, in an interpreter of its own. Fails with that if it fails."""
     command = [sys.executable, "-m", "tests.simulation", *arguments]
     done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

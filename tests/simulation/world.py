@@ -93,7 +93,7 @@ class World:
         self.delays = self.dice("delays")
         self._turns = self.dice("turns")
         self.network = Network(self)
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._number = 0
         self._numbers: Counter[str] = Counter()
         self._ids = 0
@@ -141,7 +141,7 @@ class World:
         self._ids += 1
         return uuid.UUID(int=(self.microseconds // 1000) << 80 | 7 << 76 | 0b10 << 62 | self._ids)
 
-    def at(self, when: float, call: Callable[[], None]) -> None:
+    def at(self, when: float, call: Callable[[], object]) -> None:
         """Calls a function at a time."""
         heapq.heappush(self._events, (when, self.next_number(), call))
 
