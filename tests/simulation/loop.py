@@ -93,9 +93,9 @@ class NodeLoop(base_events.BaseEventLoop):
     def run_one(self) -> None:
         """Runs the callback whose turn it is."""
         handle = self.ready.popleft()
-        if not handle.cancelled():
+        if not handle._cancelled:
             self.world.note(self.node.name, _label(handle._callback))
-            self.enter(handle._run)
+            handle._run()
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Begins a task from outside the loop."""

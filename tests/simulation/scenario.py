@@ -19,7 +19,7 @@ from tests.simulation.world import Fault, Violation, World
 STORM_SECONDS: Final = 40.0
 PEACE_SECONDS: Final = 3 * 3600.0  # after which nothing may be under way
 REST_SECONDS: Final = 5.0
-WORLDS: Final[list[World]] = []  # kept: a collector would close what belongs to servers that were killed
+WORLDS: Final[list[World]] = []  # kept for the same reason as a world's graves
 DAY: Final = 86_400_000_000  # microseconds
 
 

@@ -133,10 +133,10 @@ class Server(Node):
         self._end(RESTART_SECONDS if failure else self._down_for)
 
     def _end(self, down: float) -> None:
-        assert self.loop is not None
-        self.loop.is_dead = True
+        self.die()
         self.protocol = None
         self._take_disk()
+        assert self.loop is not None
         self.world.network.die(self.loop)
         for answer in self._asked:
             if not answer.done():

@@ -7,6 +7,7 @@ import heapq
 import random
 import sqlite3
 import uuid
+from asyncio import events
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Final, NamedTuple, TypeVar
@@ -63,7 +64,15 @@ class Node:
 
     def boot(self) -> NodeLoop:
         self.loop = NodeLoop(self.world, self)
+        self.world.loops.append(self.loop)
         return self.loop
+
+    def die(self) -> None:
+        """Its loop runs no more callbacks."""
+        assert self.loop is not None
+        self.loop.is_dead = True
+        self.world.loops.remove(self.loop)
+        self.world.graves.append(self.loop)
 
     # The clock that the server is given
 
@@ -83,6 +92,8 @@ class World:
         self.skipped = 0  # microseconds that all wall clocks were put forward between the days
         self.steps = 0
         self.nodes: dict[str, Node] = {}
+        self.loops: list[NodeLoop] = []  # that are not dead
+        self.graves: list[NodeLoop] = []  # kept: what belongs to a process that is gone must not even be closed
         self._only = None if only is None else frozenset(only)
         self.faults: list[Fault] = []
         self.counts: Counter[str] = Counter()
@@ -95,6 +106,8 @@ class World:
         self.network = Network(self)
         self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._number = 0
+        self._moment = "0"
+        self._running: NodeLoop | None = None
         self._numbers: Counter[str] = Counter()
         self._ids = 0
         self._trace = hashlib.sha256()
@@ -176,7 +189,7 @@ class World:
 
     def note(self, *what: object) -> None:
         """Adds a line to what two runs of a seed must have in common."""
-        line = f"{self.now:.9f} {what!r}"
+        line = f"{self._moment} {what!r}"
         self._trace.update(line.encode())
         if self.log is not None:
             self.log.append(line)
@@ -201,31 +214,36 @@ class World:
                     raise Violation(f"no end after {self.steps} steps and {self.now:.0f} s")
             return task.result()
         finally:
+            events._set_running_loop(None)
             gc.enable()
             entropy.world = None
 
     def _step(self) -> None:
         while self._killing and self._killing[0][0] <= self.steps:
             self._killing.pop(0)[1]()
-        ready = [node.loop for node in self.nodes.values() if node.loop and node.loop.ready and not node.loop.is_dead]
+        ready = [loop for loop in self.loops if loop.ready]
         if not ready:
             self._advance()
             return
         self.steps += 1
-        (ready[0] if len(ready) == 1 else self._turns.choice(ready)).run_one()
+        loop = ready[0] if len(ready) == 1 else self._turns.choice(ready)
+        if loop is not self._running:
+            events._set_running_loop(loop)
+            self._running = loop
+        loop.run_one()
 
     def _advance(self) -> None:
         """Moves the time to what is due next."""
-        loops = [node.loop for node in self.nodes.values() if node.loop and not node.loop.is_dead]
-        due = [when for loop in loops if (when := loop.due_at()) is not None]
+        due = [when for loop in self.loops if (when := loop.due_at()) is not None]
         if self._events:
             due.append(self._events[0][0])
         if not due:
             raise Violation("nothing will ever happen again")
         self.now = max(self.now, min(due))
+        self._moment = f"{self.now:.9f}"
         while self._events and self._events[0][0] <= self.now:
             heapq.heappop(self._events)[2]()
-        for loop in loops:
+        for loop in self.loops:
             loop.ring()
 
 
