@@ -5,9 +5,11 @@ import os
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tests.simulation.scenario import Outcome, run_seed
+
+HUNG_SECONDS: Final = 600  # of real time, in which no seed ended
 
 
 class Task(NamedTuple):
@@ -33,10 +35,11 @@ def run_all(tasks: Iterable[Task], processes: int | None = None) -> Iterator[Out
                 running[here] = process, task
             if not running:
                 return
-            for ready in wait(list(running)):
+            for ready in wait(list(running), HUNG_SECONDS) or list(running):
                 assert isinstance(ready, Connection)
                 process, task = running.pop(ready)
                 yield _outcome(ready, task)
+                process.kill()
                 process.join()
     finally:
         for process, _ in running.values():
@@ -56,7 +59,10 @@ def _run(task: Task, answer: Connection) -> None:
 
 def _outcome(answer: Connection, task: Task) -> Outcome:
     try:
-        found: Outcome = answer.recv()
+        if answer.poll():
+            found: Outcome = answer.recv()
+            return found
+        violation = f"hung: the seed made no step for {HUNG_SECONDS} s"
     except EOFError:
-        return Outcome(seed=task.seed, days=task.days, violation="the process of the seed ended without an answer")
-    return found
+        violation = "the process of the seed ended without an answer"
+    return Outcome(seed=task.seed, days=task.days, violation=violation)
