@@ -31,6 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, help="the first one; alone, the only one (SEED)")
     parser.add_argument("--seeds", type=int, help=f"how many; {SEEDS} if nothing is given (SEEDS)")
     parser.add_argument("--days", type=int, default=DAYS, help=f"how many storms each, a day apart; {DAYS} (DAYS)")
+    parser.add_argument("--jobs", type=int, help="at a time; one for each core if not given")
     parser.add_argument("--only", help="the ids of the only faults that happen, separated by |")
     parser.add_argument("--log", help="a file for each callback and byte of the seed")
     parser.add_argument("--hashes", action="store_true", help="print the hash of each seed")
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     only = None if options.only is None else tuple(filter(None, options.only.split("|")))
     tasks = [Task(seed, options.days, only, options.log) for seed in range(first, first + count)]
     began, outcomes = time.monotonic(), list[Outcome]()
-    for outcome in _with_progress(tasks):
+    for outcome in _with_progress(tasks, options.jobs):
         outcomes.append(outcome)
         if options.hashes:
             print(f"{outcome.seed} {outcome.hash}", flush=True)
@@ -57,9 +58,9 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _with_progress(tasks: Sequence[Task]) -> Iterator[Outcome]:
+def _with_progress(tasks: Sequence[Task], jobs: int | None) -> Iterator[Outcome]:
     virtual = 0.0
-    for done, outcome in enumerate(run_all(tasks), 1):
+    for done, outcome in enumerate(run_all(tasks, jobs), 1):
         virtual += outcome.seconds
         if sys.stderr.isatty():
             print(f"\r{done} of {len(tasks)} seeds, {virtual / 3600:.1f} virtual hours ", end="", file=sys.stderr)
