@@ -1,6 +1,7 @@
 """What goes wrong, with weights that each seed draws for itself."""
 
 import asyncio
+import random
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -27,12 +28,12 @@ class Nature:
     def __init__(self, world: "World", servers: "list[Server]", day: int) -> None:
         self._world, self._servers, self._day = world, servers, day
         self._draws = world.dice(f"nature {day}")
-        self._strikes: dict[str, Callable[[Server, float], None]] = {
-            "kill": lambda server, down: server.kill(down),
-            "stop": lambda server, down: server.stop(down),
+        self._strikes: dict[str, Callable[[Server, random.Random], None]] = {
+            "kill": lambda server, dice: server.kill(dice.choice(DOWN)),
+            "stop": lambda server, dice: server.stop(dice.choice(DOWN)),
             "cut": self._cut,
             "unknown name": self._forget,
-            "clock jump": lambda server, _: self._jump(server),
+            "clock jump": self._jump,
         }
 
     def rage(self, seconds: float) -> None:
@@ -61,25 +62,25 @@ class Nature:
 
     def _plan(self, kind: str, number: int, seconds: float) -> None:
         world, server = self._world, self._draws.choice(self._servers)
-        name, down = f"{self._day}.{number} {server.name}", self._draws.choice(DOWN)
+        name = f"{self._day}.{number} {server.name}"
         steps = self._draws.randrange(ANYWHERE) if kind == "kill" else 1
 
         def strike() -> None:
             if world.happens(kind, name):
-                self._strikes[kind](server, down)
+                self._strikes[kind](server, world.dice(f"{kind} {name}"))
 
         world.at(world.now + seconds, lambda: world.after_steps(steps, strike))
 
-    def _cut(self, server: "Server", down: float) -> None:
+    def _cut(self, server: "Server", dice: random.Random) -> None:
         cuts = self._world.network.cuts
-        pair = frozenset((server.name, self._draws.choice(server.neighbours).name))
+        pair = frozenset((server.name, dice.choice(server.neighbours).name))
         cuts[pair] = None
-        self._world.at(self._world.now + down, partial(cuts.pop, pair, None))
+        self._world.at(self._world.now + dice.choice(DOWN), partial(cuts.pop, pair, None))
 
-    def _forget(self, server: "Server", down: float) -> None:
+    def _forget(self, server: "Server", dice: random.Random) -> None:
         unknown = self._world.network.unknown
         unknown[server.name] = None
-        self._world.at(self._world.now + down, partial(unknown.pop, server.name, None))
+        self._world.at(self._world.now + dice.choice(DOWN), partial(unknown.pop, server.name, None))
 
-    def _jump(self, server: "Server") -> None:
-        server.offset += round(self._draws.uniform(-JUMP, JUMP) * 1e6)
+    def _jump(self, server: "Server", dice: random.Random) -> None:
+        server.offset += round(dice.uniform(-JUMP, JUMP) * 1e6)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 REQUEST: Final = re.compile(rb"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) ")
 SHORTEST, LONGEST = 0.0005, 0.03  # seconds that bytes are under way
+LATE: Final = (0.5, 4.0, 20.0, 45.0)  # more seconds that what is late is under way
 AGAIN_AFTER: Final = (0.01, 0.2, 3.0)  # seconds until a repeated request arrives
 
 
@@ -119,6 +120,7 @@ class Stream:
         self.client.other, self.server.other = self.server, self.client
         self.request = b""  # the bytes of the last request, so far
         self.fate = ""
+        self.dice = network.world.delays  # of its own if the request has a fate
 
     def send(self, sender: End, data: bytes) -> None:
         world = self.network.world
@@ -149,7 +151,7 @@ class Stream:
             self.client.loop.call_soon(self.client.arrive_reset)
             return
         if self.fate == "late request":
-            self.client.due = max(self.client.due, self.network.late(self))
+            self.client.due = max(self.client.due, self.network.world.now + self.dice.choice(LATE))
         elif self.fate == "repeated":
             self.network.repeat(self)
         self._deliver(self.client, self.server.arrive, data)
@@ -158,9 +160,9 @@ class Stream:
         if self.fate == "lost answer":
             return
         if self.fate == "half an answer":
-            data = data[: self.network.cut_at(self, len(data))]
+            data = data[: self.dice.randrange(len(data))]
         elif self.fate == "late answer":
-            self.server.due = max(self.server.due, self.network.late(self))
+            self.server.due = max(self.server.due, self.network.world.now + self.dice.choice(LATE))
         if self.fate != "reset answer":
             self._deliver(self.server, self.client.arrive, data)
         if self.fate in ("half an answer", "reset answer"):
@@ -223,15 +225,10 @@ class Network:
         for fate in (*REQUESTS, *ANSWERS):
             share = self.shares.get(fate, 0.0)
             if drawn < share:
+                stream.dice = self.world.dice(number)
                 return fate if self.world.happens(fate, number) else ""
             drawn -= share
         return ""
-
-    def late(self, stream: Stream) -> float:
-        return self.world.now + self.world.delays.choice((0.5, 4.0, 20.0, 45.0))
-
-    def cut_at(self, stream: Stream, length: int) -> int:
-        return self.world.delays.randrange(length)
 
     def repeat(self, stream: Stream) -> None:
         """A gateway sends the same request again on another connection, and drops that answer."""
@@ -243,7 +240,7 @@ class Network:
                 copy.stream.fate = "lost answer"
                 copy.other.loop.call_soon(copy.other.arrive, stream.request)
 
-        self.world.at(self.world.now + self.world.delays.choice(AGAIN_AFTER), again)
+        self.world.at(self.world.now + stream.dice.choice(AGAIN_AFTER), again)
 
     def die(self, loop: "NodeLoop") -> None:
         """A node was killed: its system resets half of its connections, and is silent on the others."""
