@@ -18,6 +18,7 @@ SHARES: Final = (0.0, 0.01, 0.05, 0.15)  # of the requests
 COMMITS: Final = {FAILED: 0.06, KEPT: 0.06, LOST: 0.004, UNANSWERED: 0.004}  # shares of the commits, at most
 STRIKES: Final = {"kill": 4, "stop": 2, "cut": 3, "unknown name": 2, "clock jump": 3}  # in a storm, at most
 DOWN: Final = (0.1, 1.0, 8.0, 40.0)  # seconds until a server is started again, or a link mended
+CALM: Final = 50.0  # seconds until what struck last is mended, and the latest request has arrived
 ANYWHERE: Final = 3000  # callbacks within which a kill comes
 JUMP: Final = 8.0  # seconds
 
@@ -56,7 +57,7 @@ class Nature:
         network.shares = {}
         for server in self._servers:
             server.set_commit_faults({})
-        await asyncio.sleep(max(DOWN))  # what struck last is mended by then
+        await asyncio.sleep(CALM)
         for server in self._servers:
             await server.started()
 

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from uvicorn import Config
+from uvicorn._types import ASGI3Application
 from uvicorn.server import ServerState
 
 from payres.application import create_app
@@ -27,6 +28,7 @@ T = TypeVar("T")
 
 RESTART_SECONDS: Final = 1.0  # until what supervises servers starts one again that ended by itself
 START_SECONDS: Final = 300.0
+OPERATORS: Final = "10.0.1."  # the network of their machines
 UNUSED: Final = {"check_ledger_on_start": False}
 
 
@@ -35,7 +37,9 @@ class ServerDied(Exception):
 
 
 class Server(Node):
-    """Is started again after each end. `neighbours` are its peers."""
+    """Is started again after each end. `neighbours` are its peers. If it `is_forgetful`, it repeats no answers."""
+
+    is_forgetful = False
 
     def __init__(self, world: World, name: str, number: int, folder: Path, **settings: Any) -> None:
         super().__init__(world, name, f"10.0.0.{number}")
@@ -82,6 +86,10 @@ class Server(Node):
         """The shares of its commits that fail in each way, also in its later lives."""
         self._shares = self.disk.shares = shares
 
+    def has_lost(self, moment: int) -> bool:
+        """Whether what was done at this moment is lost, since the server was restored from an older backup."""
+        return False
+
     # From outside
 
     async def ask(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -111,9 +119,10 @@ class Server(Node):
 
     async def _serve(self) -> None:
         defaults = {"base_url": self.base_url, "database": str(self.disk.path), "ilp_address": f"test.{self.name}"}
+        defaults["admin_hosts"] = f"{OPERATORS}0/24,{self.name}.test"
         settings = msgspec.convert({**SETTINGS, **defaults, **self._settings}, Settings)
         app = create_app(settings, self, connection=InlineConnection)
-        config = Config(app, lifespan="off", **settings_of())
+        config = Config(forgetful(app) if self.is_forgetful else app, lifespan="off", **settings_of())
         config.load()
         state = ServerState()
         async with app.router.lifespan_context(app):
@@ -151,6 +160,16 @@ class Server(Node):
             self.disk.leave_to(path)
         self.disk = Disk(self.world, path, self.name, lambda: self.kill(RESTART_SECONDS))
         self.disk.shares = self._shares
+
+
+def forgetful(app: ASGI3Application) -> ASGI3Application:
+    """An application that knows no Request-Ids, so that it takes the same packet twice, as others than payres do."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        headers = [one for one in scope["headers"] if one[0] != b"request-id"]
+        await app({**scope, "headers": headers}, receive, send)
+
+    return answer
 
 
 def _settle(answer: "asyncio.Future[Any]", task: "asyncio.Task[Any]") -> None:

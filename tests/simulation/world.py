@@ -74,6 +74,21 @@ class Node:
         self.world.loops.remove(self.loop)
         self.world.graves.append(self.loop)
 
+    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine that runs on this node, awaited on another."""
+        assert self.loop is not None
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def end(task: asyncio.Task[T]) -> None:
+            failure = task.exception()
+            if failure is not None:
+                answer.set_exception(failure)
+            else:
+                answer.set_result(task.result())
+
+        self.loop.spawn(coroutine).add_done_callback(end)
+        return await answer
+
     # The clock that the server is given
 
     def now(self) -> int:
