@@ -1,7 +1,6 @@
 """Packets of which nobody knows whether they arrived: operators compare the books of both peers, and resolve them."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from payres.core.protocol.amounts import parse_decimal
@@ -16,7 +15,7 @@ from tests.simulation.world import Violation
 async def resolved(town: Town) -> None:
     """What was unresolved is resolved as the books of the peers tell."""
     for operator in town.operators:
-        await operator.at_desk(partial(_resolve, operator))
+        await operator.desk.run(_resolve(operator))
 
 
 async def _resolve(operator: Operator) -> None:
