@@ -39,8 +39,6 @@ class ServerDied(Exception):
 class Server(Node):
     """Is started again after each end. `neighbours` are its peers. If it `is_forgetful`, it repeats no answers."""
 
-    is_forgetful = False
-
     def __init__(self, world: World, name: str, number: int, folder: Path, **settings: Any) -> None:
         super().__init__(world, name, f"10.0.0.{number}")
         self.base_url = f"http://{name}.test"

@@ -253,6 +253,8 @@ class Network:
         for fate in (*REQUESTS, *ANSWERS):
             share = self.shares.get(fate, 0.0)
             if drawn < share:
+                if fate == "repeated" and server.is_forgetful:  # docs/peering.md: a proxy that repeats is not covered
+                    return ""
                 stream.dice = self.world.dice(number)
                 return fate if self.world.happens(fate, number) else ""
             drawn -= share
