@@ -50,6 +50,9 @@ class Nature:
         for kind, most in STRIKES.items():
             for number in range(draws.randint(0, most)):
                 self._plan(kind, number, draws.uniform(0, seconds))
+        for server in self._servers:
+            if server.keeps_backups:
+                self._plan_restore(server, draws.uniform(0, seconds / 2), draws.uniform(1, seconds / 2))
 
     async def calm(self) -> None:
         """Nothing fails from now on, and all servers are up."""
@@ -71,6 +74,16 @@ class Nature:
                 self._strikes[kind](server, world.dice(f"{kind} {name}"))
 
         world.at(world.now + seconds, lambda: world.after_steps(steps, strike))
+
+    def _plan_restore(self, server: "Server", made: float, later: float) -> None:
+        world, name = self._world, f"{self._day} {server.name}"
+
+        def strike() -> None:
+            if world.happens("restore", name):
+                server.restore(world.dice(f"restore {name}").choice(DOWN))
+
+        world.at(world.now + made, lambda: world.after_steps(1, server.back_up))
+        world.at(world.now + made + later, lambda: world.after_steps(1, strike))
 
     def _cut(self, server: "Server", dice: random.Random) -> None:
         cuts = self._world.network.cuts

@@ -37,6 +37,7 @@ class Movement(msgspec.Struct):
     kind: str
     amount: int
     reference: str
+    asked_at: int
     id: str = ""
     is_made: bool | None = None
     may_be_undone: bool = False
@@ -54,6 +55,7 @@ class Refund(msgspec.Struct):
     reference: str
     amount: int | None
     goes_elsewhere: bool
+    asked_at: int
     is_made: bool | None = None
 
 
@@ -76,7 +78,7 @@ class Operator:
         """Makes a key of the API."""
         key = await self.server.write(lambda work: create_api_key(work, "operator", sorted(SCOPES)))
         headers, url = {"Authorization": f"Bearer {key.key}"}, f"{self.server.base_url}{ADMIN_API}"
-        self._http = httpx2.AsyncClient(base_url=url, headers=headers, timeout=PATIENCE, verify=False)  # noqa: S501
+        self._http = httpx2.AsyncClient(base_url=url, headers=headers, timeout=PATIENCE, verify=False)
         self.desk.boot()
 
     async def live(self, seconds: float) -> None:
@@ -126,7 +128,7 @@ class Operator:
 
     async def move_at(self, account: str, asset: Asset, kind: str, amount: int = 0) -> bool:
         amount = amount or self._draws.randint(1, MOVED)
-        moved = Movement(self.server, account, asset, kind, amount, self._reference())
+        moved = Movement(self.server, account, asset, kind, amount, self._reference(), self.world.microseconds)
         self.town.movements.append(moved)
         body = {"amount": format_decimal(amount, asset), "reference": moved.reference}
         answer = await self._asked(moved, f"{account}/{kind}s", body)
@@ -148,9 +150,10 @@ class Operator:
         payment = self._draws.choice(found)
         own = f"{self.server.base_url}/{payment['wallet']}"
         amount = self._draws.choice((None, self._draws.randint(1, 300)))
-        to = self._draws.choice([one.url for one in self.town.wallets if one.url != own])
-        to = self._draws.choice((None, to))
-        refund = Refund(self.server, payment["id"], self._reference(), amount, to is not None)
+        elsewhere = self._draws.choice([one.url for one in self.town.wallets if one.url != own])
+        to = self._draws.choice((None, elsewhere))
+        now = self.world.microseconds
+        refund = Refund(self.server, payment["id"], self._reference(), amount, to is not None, now)
         self.town.refunds.append(refund)
         body = {"reference": refund.reference} | ({} if to is None else {"to": to})
         if amount is not None:
@@ -185,6 +188,8 @@ class Operator:
 
     async def _replace_peer(self) -> None:
         """Settles with a peer, removes it if nothing is under way, and adds it again."""
+        if self.server.keeps_backups:
+            return  # a restore would end the earlier peer for good
         name = self._some_peer()
         status, peer, _ = await self.ask("GET", f"/peers/{name}")
         balance = _minor(peer["balance"]) if status == 200 else 0
@@ -246,7 +251,7 @@ async def moved(town: Town) -> None:
         wanted = {True: (1,), False: (0,), None: (0, 1)}[one.is_made]
         if one.account.startswith("/peers/"):
             found = found[:1]  # each time that a peer is added its account is another one, with references of its own
-        if len(found) not in wanted and not (not found and town.may_be_lost(one.server, one.id)):
+        if len(found) not in wanted and not (not found and one.server.has_lost(one.asked_at)):
             raise Violation(f"{one.kind} {one.reference} of {one.server.name}: {len(found)} times, {one.is_made}")
         for amount, is_deposit, undone in found:
             if (amount, bool(is_deposit)) != (one.amount, one.kind == "deposit") or undone > one.may_be_undone:
@@ -255,7 +260,9 @@ async def moved(town: Town) -> None:
                 town.given[one.asset] += one.value * (1 - undone)
 
 
-REFUNDED: Final = "SELECT coalesce(sum(amount), 0), count(*) FROM refund WHERE incoming_payment_id = ? AND reference = ?"
+REFUNDED: Final = (
+    "SELECT coalesce(sum(amount), 0), count(*) FROM refund WHERE incoming_payment_id = ? AND reference = ?"
+)
 TOO_MUCH: Final = (
     f"SELECT i.id, i.received, sum({REFUND_COUNTED}) FROM refund r LEFT JOIN outgoing_payment p"
     " ON p.id = r.return_payment_id JOIN incoming_payment i ON i.id = r.incoming_payment_id"
@@ -277,7 +284,7 @@ async def refunded(town: Town) -> None:
         is_wrong = bool(count) if one.is_made is False else bool(one.is_made and not count)
         if count and one.amount is not None:
             is_wrong |= amount > one.amount if one.goes_elsewhere else amount != one.amount
-        if is_wrong and not town.may_be_lost(one.server, one.payment):
+        if is_wrong and not one.server.has_lost(one.asked_at):
             raise Violation(f"refund {one.reference} of {one.server.name}: {one}, found {count} with {amount}")
     for server in town.servers:
         for rule in (TOO_MUCH, NOT_BACK):

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
-from uvicorn._types import ASGI3Application
 from uvicorn.server import ServerState
 
 from payres.application import create_app
@@ -22,6 +22,7 @@ from payres.interledger.node import Node as Interledger
 from payres.interledger.node import node_of
 from payres.testing.set_up import SETTINGS
 from tests.simulation.disk import Disk, InlineConnection
+from tests.simulation.restores import Archive
 from tests.simulation.world import Node, World, until
 
 T = TypeVar("T")
@@ -46,6 +47,9 @@ class Server(Node):
         self.life = 0
         self.context: Context
         self.disk: Disk
+        self.archive = Archive(folder, name)
+        self.keeps_backups = False
+        self._restores = False
         self._folder = folder
         self._settings = settings
         self._stopping: asyncio.Event
@@ -84,9 +88,20 @@ class Server(Node):
         """The shares of its commits that fail in each way, also in its later lives."""
         self._shares = self.disk.shares = shares
 
+    def back_up(self) -> None:
+        """Makes a backup, if it runs."""
+        if self.is_up:
+            self.archive.make(self)
+
+    def restore(self, down: float) -> None:
+        """Ends the process, and starts it on its last backup, if it has one."""
+        if self.is_up and not self.archive.is_empty:
+            self._restores = True
+            self.kill(down)
+
     def has_lost(self, moment: int) -> bool:
-        """Whether what was done at this moment is lost, since the server was restored from an older backup."""
-        return False
+        """Whether what it was asked for at this moment of the world may be lost by a restore."""
+        return any(loss.has(moment) for loss in self.archive.losses)
 
     # From outside
 
@@ -116,9 +131,7 @@ class Server(Node):
         return node_of(self.context)
 
     async def _serve(self) -> None:
-        defaults = {"base_url": self.base_url, "database": str(self.disk.path), "ilp_address": f"test.{self.name}"}
-        defaults["admin_hosts"] = f"{OPERATORS}0/24,{self.name}.test"
-        settings = msgspec.convert({**SETTINGS, **defaults, **self._settings}, Settings)
+        settings = self._settings_on(self.disk.path)
         app = create_app(settings, self, connection=InlineConnection)
         config = Config(forgetful(app) if self.is_forgetful else app, lifespan="off", **settings_of())
         config.load()
@@ -132,6 +145,11 @@ class Server(Node):
                 connection.shutdown()
             while state.tasks:
                 await asyncio.sleep(0.01)
+
+    def _settings_on(self, database: Path) -> Settings:
+        defaults = {"base_url": self.base_url, "database": str(database), "ilp_address": f"test.{self.name}"}
+        defaults["admin_hosts"] = f"{OPERATORS}0/24,{self.name}.test"
+        return msgspec.convert({**SETTINGS, **defaults, **self._settings}, Settings)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         failure = task.exception()
@@ -156,14 +174,17 @@ class Server(Node):
         path = self._folder / f"{self.name}-{self.life}.db"
         if self.life > 1:
             self.disk.leave_to(path)
+        if self._restores:
+            self._restores = False
+            self.archive.restore(self, path, self._settings_on(path))
         self.disk = Disk(self.world, path, self.name, lambda: self.kill(RESTART_SECONDS))
         self.disk.shares = self._shares
 
 
-def forgetful(app: ASGI3Application) -> ASGI3Application:
+def forgetful(app: ASGIApp) -> ASGIApp:
     """An application that knows no Request-Ids, so that it takes the same packet twice, as others than payres do."""
 
-    async def answer(scope: Any, receive: Any, send: Any) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         headers = [one for one in scope["headers"] if one[0] != b"request-id"]
         await app({**scope, "headers": headers}, receive, send)
 

@@ -22,6 +22,7 @@ RATE: Final = "0.92"  # euros for a dollar
 CREDITS: Final = ("1000000.00", "1000000.00", "1000000.00", "40.00")  # what each peer may owe the other
 BALANCE: Final = "10000.00"  # of each wallet at first
 LIQUIDITY: Final = ("10000.00", "10000.00", "10000.00", "30.00", "5.00")  # in each asset at first
+STORM: Final = 200_000_000  # microseconds; payments take no longer, but for what waits for peace
 OWNERS: Final = 2  # wallets of each server
 PACKETS: Final = (5, 20, 100)  # the largest packet that a server takes, in minor units
 
@@ -72,6 +73,7 @@ class Town:
             names, shape = names[:3], "ring"
         self.servers = [Server(world, name, number + 1, folder) for number, name in enumerate(names)]
         self.servers[0].is_forgetful = forgets
+        self.servers[-1].keeps_backups = not forgets and draws.random() < 0.12
         self.links: list[tuple[Server, Server]] = _links(shape, self.servers)
         for one, other in self.links:
             one.neighbours.append(other)
@@ -86,12 +88,18 @@ class Town:
         self.operators: list[Operator] = []
         self.movements: list[Movement] = []
         self.refunds: list[Refund] = []
+        self.missing: Counter[str] = Counter()  # what the books of two peers differ by since a restore, by their names
         self.resolved: dict[str, list[int]] = {}  # packets that were found to have arrived, by their receiver
 
     def may_be_lost(self, server: Server, id: str) -> bool:
-        """Whether what a server has acknowledged, with an id of that moment, was made after a backup that it was
-        restored from since."""
-        return server.has_lost((uuid.UUID(id).int >> 80) * 1000)
+        """Whether what a server has acknowledged, with an id of that moment, may be lost by a restore of it."""
+        return server.has_lost(_moment(id))
+
+    def is_disturbed(self, id: str) -> bool:
+        """Whether the payments to what has this id may have been under way when a server was restored."""
+        moment = _moment(id)
+        losses = [loss for server in self.servers for loss in server.archive.losses]
+        return any(loss.since - STORM <= moment <= loss.until for loss in losses)
 
     async def build(self) -> None:
         """Starts the servers, opens their wallets, and makes them peers."""
@@ -119,12 +127,22 @@ class Town:
 
     async def _make_peers(self, one: Server, other: Server, largest: int) -> None:
         of_one, of_other = peers_of(
-            one.context.settings, other.context.settings, USD, self.credit, max_packet=largest, routes=_beyond(one, other)
+            one.context.settings,
+            other.context.settings,
+            USD,
+            self.credit,
+            max_packet=largest,
+            routes=_beyond(one, other),
         )
         of_other["routes"] = _beyond(other, one)
         self.terms[one.name, of_one["name"]], self.terms[other.name, of_other["name"]] = of_one, of_other
         await one.write(lambda work: add_peer(work, **of_one) and None)
         await other.write(lambda work: add_peer(work, **of_other) and None)
+
+
+def _moment(id: str) -> int:
+    """When an id was made, in microseconds of the world."""
+    return (uuid.UUID(id).int >> 80) * 1000
 
 
 def _trade(work: Work, liquidity: str) -> None:

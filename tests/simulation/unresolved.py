@@ -27,7 +27,9 @@ async def _resolve(operator: Operator) -> None:
             payments.setdefault(await _receiver(operator.server, packet["payment"]), []).append(packet)
         for receiver, some in payments.items():
             amounts = [parse_decimal(packet["amount"], USD) for packet in some]
-            for packet, amount, arrived in zip(some, amounts, await _arrived(operator, peer, receiver, some, amounts), strict=True):
+            for packet, amount, arrived in zip(
+                some, amounts, await _arrived(operator, peer, receiver, some, amounts), strict=True
+            ):
                 await _record(operator, packet["id"], amount, "delivered" if arrived else "returned")
                 if arrived:
                     operator.town.resolved.setdefault(receiver, []).append(amount)
