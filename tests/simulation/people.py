@@ -49,7 +49,9 @@ class Owner:
     async def _send(self) -> None:
         draws, payee = self._draws, self._draws.choice([one for one in self._town.wallets if one is not self._wallet])
         value = draws.randint(1, PACKETS_AT_MOST * 10)
-        if draws.random() < 0.6:
+        if draws.random() < (0.6 if self._town.servers[0].is_forgetful else 0.15):
+            await self._give(value)
+        elif draws.random() < 0.6:
             bill = await ask_for(self._town, payee, value)
             wish = sending.Wish(to=bill.url)
             await pay(self._town, self._wallet, wish, None)
@@ -57,15 +59,26 @@ class Owner:
             wish = sending.Wish(to=payee.url, fixed=draws.choice(("send", "receive")))
             await pay(self._town, self._wallet, wish, value)
 
+    async def _give(self, value: int) -> None:
+        """Pays into a collection, as others do: what it has received does not say whose payment arrived."""
+        others = [one for one in self._town.wallets if one is not self._wallet]
+        open_bills = [one for one in self._town.bills[-8:] if one.value is None and one.wallet in others]
+        bill = self._draws.choice([*open_bills[-2:], None])
+        if bill is None:
+            forgetful = [one for one in others if one.server.is_forgetful]
+            bill = await ask_for(self._town, self._draws.choice(forgetful or others), None)
+        await pay(self._town, self._wallet, sending.Wish(to=bill.url, fixed="send"), value)
 
-async def ask_for(town: Town, wallet: Wallet, value: int) -> Bill:
-    """An incoming payment of this amount. Raises one of REFUSED."""
+
+async def ask_for(town: Town, wallet: Wallet, value: int | None) -> Bill:
+    """An incoming payment of this amount, None for any. Raises one of REFUSED."""
 
     def make(work: Work) -> Bill:
         found = find_wallet(work, wallet.path)
         assert found is not None
         receiver = unpaid(work, found, own_client(work), None, work.now + BILL_MICROSECONDS)
-        add(work, found, msgspec.structs.replace(receiver.payment, incoming_value=str(value)))
+        wanted = None if value is None else str(value)
+        add(work, found, msgspec.structs.replace(receiver.payment, incoming_value=wanted))
         return Bill(wallet, receiver.payment.id, value)
 
     bill = await wallet.server.write(make)
