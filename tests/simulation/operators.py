@@ -144,7 +144,7 @@ class Operator:
     async def _refund(self) -> None:
         """Sends back some of what a payment has received, to where the operator believes that it came from."""
         status, answer, _ = await self.ask("GET", "/payments?direction=incoming&used=true&first=4")
-        found = [one for one in answer["result"] if one["moved"] not in {"0", "0.00"}] if status == 200 else []
+        found = [one for one in answer["result"] if one["moved"] != one["refunded"]] if status == 200 else []
         if not found:
             return
         payment = self._draws.choice(found)
