@@ -8,7 +8,9 @@ from playwright.async_api import Page, ViewportSize
 
 AXE = Path(__file__).parents[1] / "interop" / "node_modules" / "axe-core" / "axe.min.js"
 # Nothing is said of selectors, nor are the style sheets fetched once more, which no rule here reads.
-RUN = "async (options) => (await axe.run(document, {reporter: 'no-passes', selectors: false, preload: false, ...options})).violations"
+RUN = """async (options) => (await axe.run(document, {
+  reporter: 'no-passes', selectors: false, preload: false, ...options
+})).violations"""
 # What colours and a narrow layout can change: the rest of what axe looks at is the same on all screens.
 OF_SCREENS = ["color-contrast", "target-size", "scrollable-region-focusable"]
 
