@@ -32,7 +32,7 @@ pythons: $(VENV)/.dev ## The tests that depend most on the version of Python, un
 guides: $(VENV)/.dev ## Do what the documents for operators say, on a machine with systemd; needs root and systemd-nspawn
 	$(MEMORY:%=TMPDIR=% )$(BIN)/python -m pytest -m machine tests/test_guides.py $(PYTEST_FLAGS)
 
-torture: $(VENV)/.dev ## Kills, failing disks, lost networks, hostile input: hours of them, to the first violation
+torture: $(VENV)/.dev ## Kills, power cuts, failing disks, hostile input: hours of them, to the first violation
 	$(BIN)/python -m tests.torture $(TORTURE)
 
 demo: $(VENV)/.runtime ## Narrate one payment from grant to receipt
