@@ -12,7 +12,7 @@ MEMORY = $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -
 	&& ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo /dev/shm)
 COMPILE = $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q
 
-.PHONY: help run test pythons guides torture demo bench profile check format docs site lock pyz dist clean
+.PHONY: help run test pythons guides torture simulate demo bench profile check format docs site lock pyz dist clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -32,8 +32,11 @@ pythons: $(VENV)/.dev ## The tests that depend most on the version of Python, un
 guides: $(VENV)/.dev ## Do what the documents for operators say, on a machine with systemd; needs root and systemd-nspawn
 	$(MEMORY:%=TMPDIR=% )$(BIN)/python -m pytest -m machine tests/test_guides.py $(PYTEST_FLAGS)
 
-torture: $(VENV)/.dev ## Kills, power cuts, failing disks, hostile input: hours of them, to the first violation
+torture: $(VENV)/.dev ## Kills, failing disks, lost networks, hostile input: hours of them, to the first violation
 	$(BIN)/python -m tests.torture $(TORTURE)
+
+simulate: $(VENV)/.dev ## A network of servers in one process, its time, faults and people from a seed: SEED= SEEDS= DAYS= PLANTED=1
+	@$(BIN)/python -m tests.simulation$(if $(PLANTED),.planted) $(SEED:%=--seed %) $(SEEDS:%=--seeds %) $(DAYS:%=--days %)
 
 demo: $(VENV)/.runtime ## Narrate one payment from grant to receipt
 	$(BIN)/payres demo

@@ -11,7 +11,15 @@ from collections.abc import Mapping, Sequence
 from random import SystemRandom
 from typing import Final, NamedTuple
 
-SEEDS: Final = ("CRASH_SEED", "REMOTE_SEED", "POWER_CUT_SEED", "FAULT_SEED", "FUZZ_SEED", "OPENAPI_SEED")
+SEEDS: Final = (
+    "CRASH_SEED",
+    "REMOTE_SEED",
+    "POWER_CUT_SEED",
+    "FAULT_SEED",
+    "FUZZ_SEED",
+    "OPENAPI_SEED",
+    "SIMULATION_SEED",
+)
 
 
 class Series(NamedTuple):
@@ -22,6 +30,7 @@ class Series(NamedTuple):
 
 
 ALL: Final = {
+    "simulation": Series({"SIMULATED_SEEDS": "10000"}, ["tests/simulation/test_seeds.py"]),
     "kills": Series({"CRASH_KILLS": "500"}, ["tests/crash/test_load.py", "tests/crash/test_kill.py"]),
     "power": Series({"POWER_CUTS": "500"}, ["tests/crash/test_power_cut.py"]),
     "faults": Series({"FAULT_ROUNDS": "10", "FAULT_SECONDS": "30"}, ["tests/crash/test_faults.py"]),

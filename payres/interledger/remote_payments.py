@@ -93,7 +93,7 @@ class RemotePayments:
         self._slots = Slots(MAX_SENDING_PAYMENTS, MAX_SENDING_PAYMENTS_OF_WALLET)
         self._is_running = False
         self._sending: dict[str, asyncio.Task[None]] = {}
-        self._closings: set[asyncio.Task[None]] = set()
+        self._closings: dict[asyncio.Task[None], None] = {}  # in order
 
     def wake(self) -> None:
         """Looks for payments to send."""
@@ -191,8 +191,8 @@ class RemotePayments:
     def _close(self, connection: StreamConnection) -> None:
         """Closes in the background: an unresponsive peer must not delay the payment's end or other payments."""
         closing = asyncio.create_task(close(connection))
-        self._closings.add(closing)
-        closing.add_done_callback(self._closings.discard)
+        self._closings[closing] = None
+        closing.add_done_callback(self._closings.pop)
 
     async def _end(self, payment_id: str, failure: str | None) -> None:
         await self._database.write(partial(end_sending, payment_id=payment_id, failure=failure))

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import groupby
-from time import perf_counter
 from typing import Final
 
 import msgspec
@@ -178,9 +177,9 @@ class BackgroundCheck:
         )
         for scan in found if pages <= MAX_PAGES else found[:-1]:
             while not scan.done and not self._database.stopped:
-                began = perf_counter()
+                began = asyncio.get_running_loop().time()
                 self._judge(scan.invariant, await self._database.examine(scan.step))
-                await asyncio.sleep(ALL_SHARE * (perf_counter() - began))
+                await asyncio.sleep(ALL_SHARE * (asyncio.get_running_loop().time() - began))
         if not self._database.stopped:
             await self._database.write(partial(status.note_check, checked_at=began_at))
 
@@ -188,9 +187,9 @@ class BackgroundCheck:
         """Checks until the database is in fail-stop, for at most one part in `share` of the time; 0 is no limit."""
 
         async def step() -> float:
-            began = perf_counter()
+            began = asyncio.get_running_loop().time()
             await checking()
-            return max(PAUSE_SECONDS, share * (perf_counter() - began))
+            return max(PAUSE_SECONDS, share * (asyncio.get_running_loop().time() - began))
 
         name = "the background invariant check"
         await Worker(name, self._database, step, PAUSE_SECONDS, is_timed=False).run()

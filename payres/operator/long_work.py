@@ -42,7 +42,7 @@ class LongWorks:
     def __init__(self, clock: Clock) -> None:
         self.latest: dict[str, LongWork] = {}
         self._clock = clock
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # in order
 
     async def run(self, kind: str, actor: str, work: Callable[[LongWork], Awaitable[Any]]) -> Any:
         """The result of the work, whose progress is shown meanwhile. Raises what the work raises."""
@@ -61,11 +61,11 @@ class LongWorks:
         if kind in self.latest and self.latest[kind].ended_at is None:
             raise WrongState(f"A {kind} is under way already")
         task = asyncio.create_task(work())
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._end)
 
     def _end(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("%s", error, exc_info=None if isinstance(error, DomainError) else error)
 

@@ -38,7 +38,7 @@ class CheckoutWorker:
         self._clock = clock
         self._desk = desk
         self._slots = Slots(MAX_CHECKOUTS, MAX_CHECKOUTS_OF_SERVER, queue=QUEUE)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in order
 
     async def run(self) -> None:
         """Ends when the database is in fail-stop."""
@@ -53,8 +53,8 @@ class CheckoutWorker:
             for record in await self._database.write(partial(checkouts.claim_due, now=now, limit=BATCH)):
                 # In a new context: these requests to other servers count for no client.
                 task = asyncio.create_task(self._continue(record), context=Context())
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._tasks[task] = None
+                task.add_done_callback(self._tasks.pop)
         return POLL_SECONDS
 
     async def _continue(self, record: CheckoutRecord) -> None:

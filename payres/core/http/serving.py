@@ -29,7 +29,7 @@ from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds
 from payres.core.store import server
 from payres.core.store.connections import server_lock
-from payres.core.store.database import Database
+from payres.core.store.database import Database, OwnedConnection
 from payres.core.store.events import Changes, Release, poll_events, purge_events
 from payres.core.store.server import ensure_secret, existing_secret
 from payres.core.store.work import Environment, Transaction
@@ -96,6 +96,7 @@ def application(
     request_log: RequestLog | None = None,
     *,
     is_disposable: bool = False,
+    connection: type[OwnedConnection] = OwnedConnection,
 ) -> Starlette:
     """The ASGI application, which opens its database at startup and closes it at shutdown."""
     logging.getLogger("uvicorn.access").addFilter(WITHOUT_SECRETS)
@@ -105,7 +106,7 @@ def application(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            opening = await _open_core(parts, environment, rate_limits, stack)
+            opening = await _open_core(parts, environment, rate_limits, stack, connection)
             app.state.context = context = await _open_parts(parts, opening)
             if not settings.read_only:
                 _start_workers(parts, context, opening)
@@ -125,10 +126,14 @@ def application(
 
 
 async def _open_core(
-    parts: Sequence[Part], environment: Environment, rate_limits: RateLimits, stack: AsyncExitStack
+    parts: Sequence[Part],
+    environment: Environment,
+    rate_limits: RateLimits,
+    stack: AsyncExitStack,
+    connection: type[OwnedConnection],
 ) -> Opening:
     changes = Changes()
-    database, was_killed = await _open_storage(parts, environment, stack)
+    database, was_killed = await _open_storage(parts, environment, stack, connection)
     database.notify(changes.notify)
     return Opening(environment, database, changes, rate_limits, stack, was_killed, LocalOnly(environment.urls))
 
@@ -157,7 +162,7 @@ async def _open_parts(parts: Sequence[Part], opening: Opening) -> Context:
 
 
 async def _open_storage(
-    parts: Sequence[Part], environment: Environment, stack: AsyncExitStack
+    parts: Sequence[Part], environment: Environment, stack: AsyncExitStack, connection: type[OwnedConnection]
 ) -> tuple[Database, bool]:
     """The database, with the lock that makes this process its only server, unless it only reads; and whether the last
     server was killed."""
@@ -167,7 +172,7 @@ async def _open_storage(
         stack.push_async_callback(standby.close)
         return standby, False
     stack.enter_context(server_lock(path))
-    database = await Database.open(path, environment)
+    database = await Database.open(path, environment, connection)
     stack.push_async_callback(database.close)
     for part in parts:
         if part.check is not None:

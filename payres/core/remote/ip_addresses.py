@@ -6,11 +6,13 @@ gone. So each lookup has its own thread, and a slot until that thread ends.
 
 import asyncio
 import socket
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Executor, Future
 from contextlib import suppress
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from threading import Thread
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from payres.core.process.rate_limiter import Requester, requested_by
@@ -26,6 +28,8 @@ from payres.core.protocol.limits import (
 )
 from payres.core.protocol.urls import canonical_host, is_loopback
 from payres.core.remote.connection import FetchFailed, SilentServer
+
+T = TypeVar("T")
 
 # The tables are explicit where Python's own differ between supported versions. These add to the networks that Python
 # 3.11.0 knows to be not global (IANA special-purpose registry, RFC 6890).
@@ -101,35 +105,45 @@ class Lookups:
         if not self._slots.try_take(*key):
             raise FetchFailed(busy, "busy")
         loop = asyncio.get_running_loop()
-        lookup = _Lookup(name, key, loop.time(), loop.create_future())
         try:
-            # No executor: the interpreter would wait for its threads at exit.
-            Thread(target=self._run, args=(lookup, port, loop), name="lookup", daemon=True).start()
+            looking = loop.run_in_executor(THREADS, find_addresses, name, port)
         except RuntimeError as error:
             self._slots.release(*key)
             raise FetchFailed(busy, "busy") from error
+        lookup = _Lookup(name, key, loop.time(), looking)
         self._in_flight[name] = lookup
+        looking.add_done_callback(partial(self._end, lookup))
         return lookup
 
-    def _run(self, lookup: "_Lookup", port: int, loop: asyncio.AbstractEventLoop) -> None:
-        """Runs in the thread."""
-        try:
-            found: Sequence[str] | Exception = find_addresses(lookup.name, port)
-        except Exception as error:  # raised in the waiting tasks
-            found = error
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(self._end, lookup, found)
-
-    def _end(self, lookup: "_Lookup", found: Sequence[str] | Exception) -> None:
+    def _end(self, lookup: "_Lookup", found: "asyncio.Future[Sequence[str]]") -> None:
         del self._in_flight[lookup.name]
         self._slots.release(*lookup.key)
-        if isinstance(found, Exception):
-            self._failed.add(lookup.name, FAILED_LOOKUP_SECONDS)
-            lookup.addresses.set_exception(found)
-            lookup.addresses.exception()  # so that asyncio logs nothing if nobody waits for it
-        else:
+        if found.exception() is None:  # asked, so that asyncio logs nothing if nobody waits for it
             self._failed.discard(lookup.name)
-            lookup.addresses.set_result(found)
+        else:
+            self._failed.add(lookup.name, FAILED_LOOKUP_SECONDS)
+
+
+class _Threads(Executor):
+    """A thread for each call. The interpreter would wait at exit for those of other executors."""
+
+    def submit(self, function: Callable[..., T], /, *args: Any, **options: Any) -> "Future[T]":
+        """Raises RuntimeError if the system has no more threads."""
+        future = Future[T]()
+
+        def run() -> None:
+            try:
+                result = function(*args, **options)
+            except Exception as error:  # raised in the waiting tasks
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        Thread(target=run, name="lookup", daemon=True).start()
+        return future
+
+
+THREADS: Final = _Threads()
 
 
 class _Lookup(NamedTuple):

@@ -283,7 +283,7 @@ class WriteLane(ThreadLane):
             metrics.transaction_seconds.observe(perf_counter() - started)
         if changed:
             metrics.events.update(name for name in changed if name in EVENT_TYPES)
-            self.on_change(frozenset(changed))
+            self.on_change(dict.fromkeys(changed).keys())
         return outcomes
 
     async def _finish(self) -> None:
@@ -361,8 +361,13 @@ class Database:
         self._writer.fail_stop(cause)
 
     @classmethod
-    async def open(cls, path: str, environment: Environment | None = None) -> "Database":
-        """Opens the file, creating or migrating it as needed. Units get their time and ids from `environment`.
+    async def open(
+        cls,
+        path: str,
+        environment: Environment | None = None,
+        connection: type[OwnedConnection] = OwnedConnection,
+    ) -> "Database":
+        """Opens the file, creating or migrating it as needed. Units get their time from `environment`.
 
         The caller holds the file's server_lock until it has closed the database. Raises UnusableDatabase if the file is
         not this program's, sqlite3.Error.
@@ -372,13 +377,13 @@ class Database:
         presence = Presence(path)
         try:
             for connect in (partial(connect_writer, is_locked=True), connect_reader):
-                opened.append(await OwnedConnection.open(partial(connect, path)))
+                opened.append(await connection.open(partial(connect, path)))
             if environment.is_disposable:
                 await opened[0].run(lambda connection: connection.execute("PRAGMA synchronous = OFF"))
             presence.note()
         except BaseException:
-            for connection in opened:
-                await connection.close()
+            for one in opened:
+                await one.close()
             raise
         writing, reading = opened
         writer = WriteLane(writing, environment, presence)

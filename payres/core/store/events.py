@@ -100,7 +100,7 @@ class Changes:
     """Wakes the watchers of a key: the id of a payment, or `EVENTS`. For one event loop."""
 
     def __init__(self) -> None:
-        self._watchers: dict[str, set[asyncio.Event]] = {}
+        self._watchers: dict[str, dict[asyncio.Event, None]] = {}  # they wake in order
         self.count = 0  # of notifications; data read after one includes its changes
 
     def notify(self, changed: Collection[str]) -> None:
@@ -117,12 +117,12 @@ class Changes:
     def watch(self, key: str, watcher: asyncio.Event | None = None) -> Iterator[asyncio.Event]:
         """An asyncio event (`watcher` if given) that each change sets. To miss none, clear it before reading."""
         watcher = watcher or asyncio.Event()
-        self._watchers.setdefault(key, set()).add(watcher)
+        self._watchers.setdefault(key, {})[watcher] = None
         try:
             yield watcher
         finally:
             watchers = self._watchers[key]
-            watchers.discard(watcher)
+            watchers.pop(watcher, None)
             if not watchers:
                 del self._watchers[key]
 

@@ -1,0 +1,131 @@
+"""The disk of a server: commits that fail in every way that a disk has, and what is on it after a kill."""
+
+import asyncio
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from payres.core.store.database import OwnedConnection
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+T = TypeVar("T")
+
+BESIDE: Final = ("", "-wal", ".lock")
+# Whether a commit is stored, and whether it is answered: with a success, with an error, or not at all.
+FAILED, KEPT, LOST, UNANSWERED = (
+    "failed commit",
+    "failed commit that was kept",
+    "kill before commit",
+    "kill after commit",
+)
+
+
+class DiskError(sqlite3.OperationalError):
+    """The error of SQLite when the disk does not confirm a write."""
+
+    sqlite_errorcode = sqlite3.SQLITE_IOERR
+    sqlite_errorname = "SQLITE_IOERR"
+
+
+class _Writer(sqlite3.Connection):
+    disk: "Disk"
+
+    def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        return self.disk.commit(self) if sql == "COMMIT" else super().execute(sql, *values)
+
+    def confirm(self) -> sqlite3.Cursor:
+        return super().execute("COMMIT")
+
+
+class Disk:
+    """The files of one life of a server. `kill` is called at a commit that the process does not survive."""
+
+    def __init__(self, world: "World", path: Path, name: str, kill: Callable[[], None]) -> None:
+        self.world, self.path, self.name, self._kill = world, path, name, kill
+        self.shares: dict[str, float] = {}  # of the commits that have a fault
+        self._ghost: bytes | None = None  # what a kill would bring back: a commit that was written but not confirmed
+        self._opened = 0
+        world.disks[str(path)] = world.disks[f"{path.absolute().as_uri()}?mode=rw"] = self
+
+    def connect(self, real: Callable[..., sqlite3.Connection], path: str, **options: Any) -> sqlite3.Connection:
+        """The first plain path is the writer's."""
+        is_writer = not options.get("uri")
+        connection: sqlite3.Connection = real(path, **options, **({"factory": _Writer} if is_writer else {}))
+        if isinstance(connection, _Writer):
+            connection.disk = self
+        self._opened += 1
+        draws = self.world.dice(f"sql {self.path.name} {self._opened}")
+        connection.create_function("random", 0, lambda: draws.getrandbits(63))
+        return connection
+
+    def commit(self, connection: _Writer) -> sqlite3.Cursor:
+        """Raises DiskError. A process that is killed at a commit learns nothing of it either way."""
+        kind = self._draw()
+        if kind in (FAILED, KEPT):
+            self._ghost = connection.serialize() if kind == KEPT else None
+            raise DiskError("disk I/O error (simulated)")
+        if kind == LOST:
+            self._kill()
+            raise DiskError("the process is gone")
+        done = connection.confirm()
+        self._ghost = None
+        if kind == UNANSWERED:
+            self._kill()
+            raise DiskError("the process is gone")
+        return done
+
+    def leave_to(self, path: Path) -> None:
+        """Copies what is on the disk now for the server's next life."""
+        for end in BESIDE:
+            if Path(f"{self.path}{end}").exists():
+                shutil.copyfile(f"{self.path}{end}", f"{path}{end}")
+        if self._ghost is not None:
+            path.write_bytes(self._ghost[:18] + b"\2\2" + self._ghost[20:])  # as a file with a write-ahead log says
+            Path(f"{path}-wal").unlink(missing_ok=True)
+
+    def _draw(self) -> str:
+        if not self.shares:
+            return ""
+        number = self.world.next_of(f"commit {self.name}")
+        drawn = self.world.draw(number)
+        for kind, share in self.shares.items():
+            if drawn < share:
+                return kind if self.world.happens(kind, number) else ""
+            drawn -= share
+        return ""
+
+
+class InlineConnection(OwnedConnection):
+    """A database connection without its thread: a function runs in one step of the loop, some time later."""
+
+    def __init__(self, raw: sqlite3.Connection) -> None:
+        self._connection = raw
+        self._is_open = True
+
+    def __del__(self) -> None:
+        """There is no thread to end."""
+
+    @classmethod
+    async def open(cls, connector: Callable[[], sqlite3.Connection]) -> "InlineConnection":
+        return cls(await asyncio.get_running_loop().run_in_executor(None, connector))
+
+    @property
+    def raw(self) -> sqlite3.Connection:
+        if not self._is_open:
+            raise ValueError("no active connection")
+        assert self._connection is not None
+        return self._connection
+
+    async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(None, function, self.raw)
+
+    async def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            assert self._connection is not None
+            self._connection.close()
+        await asyncio.sleep(0)

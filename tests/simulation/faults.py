@@ -1,0 +1,86 @@
+"""What goes wrong, with weights that each seed draws for itself."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from tests.simulation.disk import FAILED, KEPT, LOST, UNANSWERED
+
+if TYPE_CHECKING:
+    from tests.simulation.server import Server
+    from tests.simulation.world import World
+
+REQUESTS: Final = ("lost request", "reset request", "late request", "repeated")
+ANSWERS: Final = ("lost answer", "half an answer", "reset answer", "late answer")
+SHARES: Final = (0.0, 0.01, 0.05, 0.15)  # of the requests
+COMMITS: Final = {FAILED: 0.06, KEPT: 0.06, LOST: 0.004, UNANSWERED: 0.004}  # shares of the commits, at most
+STRIKES: Final = {"kill": 4, "stop": 2, "cut": 3, "unknown name": 2, "clock jump": 3}  # in a storm, at most
+DOWN: Final = (0.1, 1.0, 8.0, 40.0)  # seconds until a server is started again, or a link mended
+ANYWHERE: Final = 3000  # callbacks within which a kill comes
+JUMP: Final = 8.0  # seconds
+
+
+class Nature:
+    """The faults of one storm, until `calm`."""
+
+    def __init__(self, world: "World", servers: "list[Server]", day: int) -> None:
+        self._world, self._servers, self._day = world, servers, day
+        self._draws = world.dice(f"nature {day}")
+        self._strikes: dict[str, Callable[[Server, random.Random], None]] = {
+            "kill": lambda server, dice: server.kill(dice.choice(DOWN)),
+            "stop": lambda server, dice: server.stop(dice.choice(DOWN)),
+            "cut": self._cut,
+            "unknown name": self._forget,
+            "clock jump": self._jump,
+        }
+
+    def rage(self, seconds: float) -> None:
+        """Draws which faults this storm has, how many of each, and when."""
+        draws = self._draws
+        self._world.network.shares = {kind: draws.choice(SHARES) * draws.random() for kind in (*REQUESTS, *ANSWERS)}
+        for server in self._servers:
+            server.set_commit_faults(
+                {kind: draws.choice((0, 0, most)) * draws.random() for kind, most in COMMITS.items()}
+            )
+            if draws.random() < 0.5:
+                server.rate = draws.uniform(0.998, 1.002)
+        for kind, most in STRIKES.items():
+            for number in range(draws.randint(0, most)):
+                self._plan(kind, number, draws.uniform(0, seconds))
+
+    async def calm(self) -> None:
+        """Nothing fails from now on, and all servers are up."""
+        network = self._world.network
+        network.shares = {}
+        for server in self._servers:
+            server.set_commit_faults({})
+        await asyncio.sleep(max(DOWN))  # what struck last is mended by then
+        for server in self._servers:
+            await server.started()
+
+    def _plan(self, kind: str, number: int, seconds: float) -> None:
+        world, server = self._world, self._draws.choice(self._servers)
+        name = f"{self._day}.{number} {server.name}"
+        steps = self._draws.randrange(ANYWHERE) if kind == "kill" else 1
+
+        def strike() -> None:
+            if world.happens(kind, name):
+                self._strikes[kind](server, world.dice(f"{kind} {name}"))
+
+        world.at(world.now + seconds, lambda: world.after_steps(steps, strike))
+
+    def _cut(self, server: "Server", dice: random.Random) -> None:
+        cuts = self._world.network.cuts
+        pair = frozenset((server.name, dice.choice(server.neighbours).name))
+        cuts[pair] = None
+        self._world.at(self._world.now + dice.choice(DOWN), partial(cuts.pop, pair, None))
+
+    def _forget(self, server: "Server", dice: random.Random) -> None:
+        unknown = self._world.network.unknown
+        unknown[server.name] = None
+        self._world.at(self._world.now + dice.choice(DOWN), partial(unknown.pop, server.name, None))
+
+    def _jump(self, server: "Server", dice: random.Random) -> None:
+        server.offset += round(dice.uniform(-JUMP, JUMP) * 1e6)

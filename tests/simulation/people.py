@@ -1,0 +1,98 @@
+"""People who use the servers: each lives through a storm as if it were an ordinary day."""
+
+import asyncio
+from typing import Final, Protocol
+
+import msgspec
+
+from payres.core.grants.clients import own_client
+from payres.core.payments.incoming import add, unpaid
+from payres.core.protocol.amounts import format_decimal
+from payres.core.store.wallets import find_wallet
+from payres.core.store.work import Work
+from payres.people import sending
+from tests.simulation.server import REFUSED
+from tests.simulation.town import Bill, Sent, Town, Wallet
+
+BILL_MICROSECONDS: Final = 3 * 3600 * 1_000_000
+PACKETS_AT_MOST: Final = 60
+
+
+class Person(Protocol):
+    """Someone in the town. `prepare` is called in peace, once; `live` in each storm, and returns after its seconds."""
+
+    async def prepare(self) -> None: ...
+    async def live(self, seconds: float) -> None: ...
+
+
+class Owner:
+    """Sends money to bills and to wallets, in both fixed amounts, here and elsewhere."""
+
+    def __init__(self, town: Town, wallet: Wallet) -> None:
+        self._town, self._wallet = town, wallet
+        self._draws = town.world.dice(f"owner {wallet.url}")
+
+    async def prepare(self) -> None:
+        """Needs nothing."""
+
+    async def live(self, seconds: float) -> None:
+        """Sends now and then."""
+        end = self._town.world.now + seconds
+        while (pause := self._draws.expovariate(1 / 12)) + self._town.world.now < end:
+            await asyncio.sleep(pause)
+            try:
+                await self._send()
+            except REFUSED as refused:
+                self._town.world.counts[f"refused: {type(refused).__name__}"] += 1
+
+    async def _send(self) -> None:
+        draws, payee = self._draws, self._draws.choice([one for one in self._town.wallets if one is not self._wallet])
+        value = draws.randint(1, PACKETS_AT_MOST * 10)
+        if draws.random() < 0.6:
+            bill = await ask_for(self._town, payee, value)
+            wish = sending.Wish(to=bill.url)
+            await pay(self._town, self._wallet, wish, None)
+        else:
+            wish = sending.Wish(to=payee.url, fixed=draws.choice(("send", "receive")))
+            await pay(self._town, self._wallet, wish, value)
+
+
+async def ask_for(town: Town, wallet: Wallet, value: int) -> Bill:
+    """An incoming payment of this amount. Raises one of REFUSED."""
+
+    def make(work: Work) -> Bill:
+        found = find_wallet(work, wallet.path)
+        assert found is not None
+        receiver = unpaid(work, found, own_client(work), None, work.now + BILL_MICROSECONDS)
+        add(work, found, msgspec.structs.replace(receiver.payment, incoming_value=str(value)))
+        return Bill(wallet, receiver.payment.id, value)
+
+    bill = await wallet.server.write(make)
+    town.bills.append(bill)
+    return bill
+
+
+async def pay(town: Town, wallet: Wallet, wish: sending.Wish, value: int | None) -> None:
+    """Pays as the page Send does. Raises one of REFUSED."""
+    server = wallet.server
+
+    async def send() -> str:
+        database, node = server.context.database, server.interledger
+        payer = await database.read(lambda work: find_wallet(work, wallet.path))
+        assert payer is not None
+        payee = await sending.find_payee(database, node.quotes, payer, wish.to)
+        amount = "" if value is None else format_decimal(value, payer.asset if wish.fixed == "send" else payee.asset)
+        kept = sending.kept(msgspec.structs.replace(wish, amount=amount), payee)
+        quote = await sending.ask_price(database, node.quotes, payer, payee, kept, value)
+        payment = await database.write(lambda work: sending.confirm_payment(work, payer, quote))
+        node.send(payment)
+        return payment
+
+    payment = await server.ask(send)
+    town.sent.append(Sent(wallet, payment, wish.to))
+    town.world.counts["payments of owners"] += 1
+
+
+def move_in(town: Town) -> list[Person]:
+    """All people of the town."""
+    return [Owner(town, wallet) for wallet in town.wallets]

@@ -1,0 +1,87 @@
+"""One seed from beginning to end: a town of servers and people; storms, each followed by peace; then what must hold."""
+
+import asyncio
+import logging
+import shutil
+import tempfile
+import traceback
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tests.simulation import oracles, people
+from tests.simulation.faults import Nature
+from tests.simulation.town import Town
+from tests.simulation.world import Fault, Violation, World
+
+STORM_SECONDS: Final = 40.0
+PEACE_SECONDS: Final = 3 * 3600.0  # after which nothing may be under way
+REST_SECONDS: Final = 5.0
+WORLDS: Final[list[World]] = []  # kept for the same reason as a world's graves
+DAY: Final = 86_400_000_000  # microseconds
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What a seed came to. `violation` is empty if all held; `hash` is of every callback, byte and row."""
+
+    seed: int
+    days: int
+    hash: str = ""
+    violation: str = ""
+    trace: str = ""
+    seconds: float = 0.0  # of virtual time, without the days that were skipped
+    steps: int = 0
+    counts: dict[str, int] = {}
+    faults: list[Fault] = []
+
+
+def run_seed(seed: int, days: int, only: Collection[str] | None = None, log: str | None = None) -> Outcome:
+    """Runs a seed in a world of its own. Best in a process of its own: see `__main__`."""
+    logging.disable(logging.CRITICAL)
+    folder = Path(tempfile.mkdtemp(prefix="simulation-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    world = World(seed, only, keeps_log=log is not None)
+    WORLDS.append(world)
+    outcome = Outcome(seed=seed, days=days)
+    try:
+        world.run(_live(world, folder, days))
+    except Violation as violation:
+        outcome.violation = str(violation)
+    except Exception as error:
+        outcome.violation, outcome.trace = f"{type(error).__name__}: {error}", traceback.format_exc()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if log is not None and world.log is not None:
+        Path(log).write_text("\n".join(world.log))
+    outcome.hash, outcome.seconds, outcome.steps = world.hash, world.now, world.steps
+    outcome.counts, outcome.faults = dict(sorted(world.counts.items())), world.faults
+    return outcome
+
+
+async def _live(world: World, folder: Path, days: int) -> None:
+    town = Town(world, folder)
+    await town.build()
+    inhabitants = people.move_in(town)
+    for person in inhabitants:
+        await person.prepare()
+    for day in range(days):
+        nature = Nature(world, town.servers, day)
+        nature.rage(STORM_SECONDS)
+        await asyncio.gather(*(person.live(STORM_SECONDS) for person in inhabitants))
+        await nature.calm()
+        await _come_to_rest(town)
+        for oracle in oracles.ALL:
+            await oracle(town)
+        world.skipped += DAY
+        for server in town.servers:
+            server.offset += DAY
+
+
+async def _come_to_rest(town: Town) -> None:
+    """Raises Violation if something is still under way after hours of peace."""
+    end = town.world.now + PEACE_SECONDS
+    while busy := await oracles.under_way(town):
+        if town.world.now > end:
+            raise Violation(f"liveness: after {PEACE_SECONDS / 3600:.0f} hours of peace there are still {busy}")
+        await asyncio.sleep(REST_SECONDS)

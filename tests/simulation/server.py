@@ -1,0 +1,168 @@
+"""A payres server in a world: the real application behind uvicorn's protocol, from one kill to the next."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from payres.application import create_app
+from payres.core.http.context import Context
+from payres.core.http.protocol import HttpProtocol
+from payres.core.http.server import settings_of
+from payres.core.process.settings import Settings
+from payres.core.protocol.errors import DomainError, Unavailable
+from payres.core.store.work import Work
+from payres.interledger.node import Node as Interledger
+from payres.interledger.node import node_of
+from payres.testing.set_up import SETTINGS
+from tests.simulation.disk import Disk, InlineConnection
+from tests.simulation.world import Node, World, until
+
+T = TypeVar("T")
+
+RESTART_SECONDS: Final = 1.0  # until what supervises servers starts one again that ended by itself
+START_SECONDS: Final = 300.0
+UNUSED: Final = {"check_ledger_on_start": False}
+
+
+class ServerDied(Exception):
+    """The server was killed before the answer."""
+
+
+class Server(Node):
+    """Is started again after each end. `neighbours` are its peers."""
+
+    def __init__(self, world: World, name: str, number: int, folder: Path, **settings: Any) -> None:
+        super().__init__(world, name, f"10.0.0.{number}")
+        self.base_url = f"http://{name}.test"
+        self.neighbours: list[Server] = []
+        self.life = 0
+        self.context: Context
+        self.disk: Disk
+        self._folder = folder
+        self._settings = settings
+        self._stopping: asyncio.Event
+        self._asked: dict[asyncio.Future[Any], None] = {}
+        self._down_for = 0.0
+        self._shares: dict[str, float] = {}
+
+    # Its life
+
+    def begin(self) -> None:
+        """Begins a life on what the disk has."""
+        if not self.life:
+            self._take_disk()
+        loop = self.boot()
+        self._stopping = asyncio.Event()
+        loop.spawn(self._serve()).add_done_callback(self._ended)
+
+    def kill(self, down: float) -> None:
+        """Ends the process between two callbacks: no cancellation, no `finally`. It starts again after some seconds."""
+        if self.loop is None or self.loop.is_dead:
+            return
+        self.world.note("killed", self.name)
+        self._end(down)
+
+    def stop(self, down: float) -> None:
+        """Asks the process to end in order."""
+        if self.is_up and self.loop is not None:
+            self._down_for = down
+            self.loop.call_soon(self._stopping.set)
+
+    async def started(self) -> None:
+        """Waits until it accepts connections."""
+        await until(lambda: self.is_up, START_SECONDS, f"{self.name} starts")
+
+    def set_commit_faults(self, shares: dict[str, float]) -> None:
+        """The shares of its commits that fail in each way, also in its later lives."""
+        self._shares = self.disk.shares = shares
+
+    # From outside
+
+    async def ask(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result of a coroutine on the server's loop. Raises what it raises, and ServerDied."""
+        if not self.is_up or self.loop is None:
+            raise ServerDied(self.name)
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._asked[answer] = None
+        self.loop.spawn(make()).add_done_callback(lambda task: _settle(answer, task))
+        try:
+            return await answer
+        finally:
+            del self._asked[answer]
+
+    async def examine(self, unit: Callable[[Work], T]) -> T:
+        return await self.ask(lambda: self.context.database.examine(unit))
+
+    async def write(self, unit: Callable[[Work], T]) -> T:
+        return await self.ask(lambda: self.context.database.write(unit))
+
+    async def read(self, unit: Callable[[Work], T]) -> T:
+        return await self.ask(lambda: self.context.database.read(unit))
+
+    @property
+    def interledger(self) -> Interledger:
+        return node_of(self.context)
+
+    async def _serve(self) -> None:
+        defaults = {"base_url": self.base_url, "database": str(self.disk.path), "ilp_address": f"test.{self.name}"}
+        settings = msgspec.convert({**SETTINGS, **defaults, **self._settings}, Settings)
+        app = create_app(settings, self, connection=InlineConnection)
+        config = Config(app, lifespan="off", **settings_of())
+        config.load()
+        state = ServerState()
+        async with app.router.lifespan_context(app):
+            self.context = app.state.context
+            self.protocol = lambda: HttpProtocol(config=config, server_state=state, app_state={})
+            await self._stopping.wait()
+            self.protocol = None
+            for connection in sorted(cast("set[HttpProtocol]", state.connections), key=lambda one: one.client or ("",)):
+                connection.shutdown()
+            while state.tasks:
+                await asyncio.sleep(0.01)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        failure = task.exception()
+        if failure is not None and not isinstance(failure, Unavailable | sqlite3.Error):
+            self.world.trouble.append(f"{self.name} ended: {failure!r}")
+        self._end(RESTART_SECONDS if failure else self._down_for)
+
+    def _end(self, down: float) -> None:
+        self.die()
+        self.protocol = None
+        self._take_disk()
+        assert self.loop is not None
+        self.world.network.die(self.loop)
+        for answer in self._asked:
+            if not answer.done():
+                answer.set_exception(ServerDied(self.name))
+        self.world.at(self.world.now + down, self.begin)
+
+    def _take_disk(self) -> None:
+        """The files of the next life: a copy, since the process that is gone has the others open."""
+        self.life += 1
+        path = self._folder / f"{self.name}-{self.life}.db"
+        if self.life > 1:
+            self.disk.leave_to(path)
+        self.disk = Disk(self.world, path, self.name, lambda: self.kill(RESTART_SECONDS))
+        self.disk.shares = self._shares
+
+
+def _settle(answer: "asyncio.Future[Any]", task: "asyncio.Task[Any]") -> None:
+    if answer.done():
+        return
+    failure = None if task.cancelled() else task.exception()
+    if task.cancelled():
+        answer.set_exception(ServerDied("it stopped"))
+    elif failure is not None:
+        answer.set_exception(failure)
+    else:
+        answer.set_result(task.result())
+
+
+REFUSED: Final = (DomainError, ServerDied)  # what a caller from outside has to expect of any server

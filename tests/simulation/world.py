@@ -1,0 +1,257 @@
+"""One seed: nodes, one virtual time, a scheduler that picks whose turn it is, and faults that each have a number."""
+
+import asyncio
+import gc
+import hashlib
+import heapq
+import random
+import sqlite3
+import uuid
+from asyncio import events
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any, Final, NamedTuple, TypeVar
+
+from tests.simulation import entropy
+from tests.simulation.disk import Disk
+from tests.simulation.loop import NodeLoop
+from tests.simulation.streams import Network
+
+T = TypeVar("T")
+
+EPOCH: Final = 1_790_000_000_000_000  # microseconds since 1970 at which a world begins
+THREAD_DELAYS: Final = (0.00002, 0.0002, 0.002)  # seconds at most until a thread has its turn
+MAX_STEPS: Final = 3_000_000
+
+
+class Violation(AssertionError):
+    """What must never happen has happened."""
+
+
+class Fault(NamedTuple):
+    """A fault that happened."""
+
+    at: float
+    kind: str
+    name: str
+
+    @property
+    def id(self) -> str:
+        """What it is called in every run of the seed."""
+        return f"{self.kind}: {self.name}"
+
+    def __str__(self) -> str:
+        return f"{self.at:8.3f} s  {self.id}"
+
+
+class Node:
+    """A machine: its clock, and what accepts connections. A server's loop is another one after each start."""
+
+    is_careful = False  # whether the network leaves its requests alone
+
+    def __init__(self, world: "World", name: str, address: str) -> None:
+        self.world, self.name, self.address = world, name, address
+        self.rate = 1.0
+        self.offset = 0  # microseconds
+        self.loop: NodeLoop | None = None
+        self.protocol: Callable[[], Any] | None = None
+        world.nodes[name] = self
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it accepts connections."""
+        return self.loop is not None and not self.loop.is_dead and self.protocol is not None
+
+    def boot(self) -> NodeLoop:
+        self.loop = NodeLoop(self.world, self)
+        self.world.loops.append(self.loop)
+        return self.loop
+
+    def die(self) -> None:
+        """Its loop runs no more callbacks."""
+        assert self.loop is not None
+        self.loop.is_dead = True
+        self.world.loops.remove(self.loop)
+        self.world.graves.append(self.loop)
+
+    # The clock that the server is given
+
+    def now(self) -> int:
+        return EPOCH + int(self.world.now * self.rate * 1e6) + self.offset
+
+    def outside(self) -> int:
+        return self.now()
+
+
+class World:
+    """`run` a coroutine in it. If `only` is given, no other faults happen than those with these ids."""
+
+    def __init__(self, seed: int | str, only: Collection[str] | None = None, *, keeps_log: bool = False) -> None:
+        self.seed = seed
+        self.now = 0.0  # seconds
+        self.skipped = 0  # microseconds that all wall clocks were put forward between the days
+        self.steps = 0
+        self.nodes: dict[str, Node] = {}
+        self.loops: list[NodeLoop] = []  # that are not dead
+        self.graves: list[NodeLoop] = []  # kept: what belongs to a process that is gone must not even be closed
+        self._only = None if only is None else frozenset(only)
+        self.faults: list[Fault] = []
+        self.counts: Counter[str] = Counter()
+        self.trouble: list[str] = []  # exceptions that reached a loop
+        self.disks: dict[str, Disk] = {}  # by the path of the file
+        self.log: list[str] | None = [] if keeps_log else None
+        self.entropy = self.dice("entropy")
+        self.delays = self.dice("delays")
+        self._turns = self.dice("turns")
+        self.network = Network(self)
+        self._events: list[tuple[float, int, Callable[[], object]]] = []
+        self._number = 0
+        self._moment = "0"
+        self._running: NodeLoop | None = None
+        self._numbers: Counter[str] = Counter()
+        self._ids = 0
+        self._trace = hashlib.sha256()
+        self._killing: list[tuple[int, Callable[[], None]]] = []
+
+    # Time and chance
+
+    @property
+    def microseconds(self) -> int:
+        return EPOCH + self.skipped + int(self.now * 1e6)
+
+    def dice(self, name: str) -> random.Random:
+        """A stream of draws of its own, so that what one fault draws moves no other."""
+        return random.Random(f"{self.seed} {name}")
+
+    def draw(self, name: str) -> float:
+        """A number from 0 to 1 that only the seed and the name determine."""
+        digest = hashlib.blake2b(f"{self.seed} {name}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big") / 2**64
+
+    def happens(self, kind: str, name: str) -> bool:
+        """Notes that a fault happens, unless it is left out."""
+        fault = Fault(round(self.now, 3), kind, name)
+        if self._only is not None and fault.id not in self._only:
+            return False
+        self.faults.append(fault)
+        self.counts[kind] += 1
+        return True
+
+    def next_of(self, name: str) -> str:
+        """The name with a number: each one is used once."""
+        self._numbers[name] += 1
+        return f"{name} {self._numbers[name]}"
+
+    def thread_delay(self) -> float:
+        return self.delays.choice(THREAD_DELAYS) * self.delays.random()
+
+    def next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def new_uuid(self) -> uuid.UUID:
+        """A UUIDv7, later ones sorting after earlier ones."""
+        self._ids += 1
+        return uuid.UUID(int=(self.microseconds // 1000) << 80 | 7 << 76 | 0b10 << 62 | self._ids)
+
+    def at(self, when: float, call: Callable[[], object]) -> None:
+        """Calls a function at a time."""
+        heapq.heappush(self._events, (when, self.next_number(), call))
+
+    def after_steps(self, steps: int, call: Callable[[], None]) -> None:
+        """Calls a function between two callbacks, wherever they are."""
+        self._killing.append((self.steps + steps, call))
+        self._killing.sort(key=lambda one: one[0])
+
+    # Names and files
+
+    def address_of(self, name: str) -> str:
+        """Raises OSError."""
+        node = self.nodes.get(name.removesuffix(".test"))
+        if node is None or node.name in self.network.unknown:
+            raise OSError(-3, "Temporary failure in name resolution")
+        return node.address
+
+    def node_at(self, address: str) -> Node | None:
+        return next((node for node in self.nodes.values() if node.address == address), None)
+
+    def connect(self, real: Callable[..., sqlite3.Connection], path: str, **options: Any) -> sqlite3.Connection:
+        """Opens a database, on the simulated disk of its server if it has one."""
+        disk = self.disks.get(path)
+        if disk is not None:
+            return disk.connect(real, path, **options)
+        connection = real(path, **options)
+        draws = self.dice(f"sql {path}")
+        connection.create_function("random", 0, lambda: draws.getrandbits(63))
+        return connection
+
+    # The scheduler
+
+    def note(self, *what: object) -> None:
+        """Adds a line to what two runs of a seed must have in common."""
+        line = f"{self._moment} {what!r}"
+        self._trace.update(line.encode())
+        if self.log is not None:
+            self.log.append(line)
+
+    @property
+    def hash(self) -> str:
+        return self._trace.hexdigest()[:16]
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine, on a node of its own that has no faults. Raises Violation if nothing happens any
+        more, or too much."""
+        entropy.world = self
+        random.seed(f"{self.seed}")
+        gc.disable()
+        director = Node(self, "director", "10.9.9.9")
+        director.is_careful = True
+        task = director.boot().spawn(coroutine)
+        try:
+            while not task.done():
+                self._step()
+                if self.steps > MAX_STEPS:
+                    raise Violation(f"no end after {self.steps} steps and {self.now:.0f} s")
+            return task.result()
+        finally:
+            events._set_running_loop(None)
+            gc.enable()
+            entropy.world = None
+
+    def _step(self) -> None:
+        while self._killing and self._killing[0][0] <= self.steps:
+            self._killing.pop(0)[1]()
+        ready = [loop for loop in self.loops if loop.ready]
+        if not ready:
+            self._advance()
+            return
+        self.steps += 1
+        loop = ready[0] if len(ready) == 1 else self._turns.choice(ready)
+        if loop is not self._running:
+            events._set_running_loop(loop)
+            self._running = loop
+        loop.run_one()
+
+    def _advance(self) -> None:
+        """Moves the time to what is due next."""
+        due = [when for loop in self.loops if (when := loop.due_at()) is not None]
+        if self._events:
+            due.append(self._events[0][0])
+        if not due:
+            raise Violation("nothing will ever happen again")
+        self.now = max(self.now, min(due))
+        self._moment = f"{self.now:.9f}"
+        while self._events and self._events[0][0] <= self.now:
+            heapq.heappop(self._events)[2]()
+        for loop in self.loops:
+            loop.ring()
+
+
+async def until(holds: Callable[[], bool], seconds: float, what: str) -> None:
+    """Waits in the world's time. Raises Violation."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while not holds():
+        if loop.time() > end:
+            raise Violation(f"not within {seconds:.0f} s: {what}")
+        await asyncio.sleep(0.05)
