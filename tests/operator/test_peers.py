@@ -186,6 +186,21 @@ def test_removed_peer_is_gone_and_its_name_token_and_address_are_free(tx: Work) 
     check_books(tx)
 
 
+def test_peer_that_is_added_again_gets_the_answers_to_its_earlier_requests(tx: Work) -> None:
+    """It may have lost one, and ask again: its payer would have the money back, and the payee too."""
+    first = peers.add_peer(tx, **terms())
+    peer_store.insert_answer(tx, first.id, "paid", b"condition", b"fulfill", NOW)
+    peer_store.insert_reject(tx, first.id, "refused", b"condition", b"reject", NOW)
+    peers.remove_peer(tx, "first-bank")
+    other = peers.add_peer(tx, **terms(name="other", ilp_address="test.other", incoming_token="another"))
+    assert peer_store.find_request(tx, other.id, "paid") is None
+    euros = peers.add_peer(tx, **terms(name="euros", incoming_token="third", asset_code="EUR"))
+    assert peer_store.find_request(tx, euros.id, "paid") is None
+    again = peers.add_peer(tx, **terms())
+    assert peer_store.find_request(tx, again.id, "paid") == (b"condition", b"fulfill")
+    assert peer_store.find_request(tx, again.id, "refused") == (b"condition", b"reject")
+
+
 def test_remove_says_how_to_settle_first(tx: Work) -> None:
     peers.add_peer(tx, **terms(credit_limit="10.00"))
     peers.deposit(tx, "first-bank", "12.00")

@@ -31,7 +31,7 @@ def _switch(module: Any, name: str, simulated: Callable[..., Any]) -> None:
 
 def _addresses(world: "World", real: Callable[..., Any], host: Any, port: Any, *args: Any, **options: Any) -> Any:
     """The address of a node by its name; those of numbers are as ever."""
-    address = str(host).rstrip(".")
+    address = (host.decode() if isinstance(host, bytes) else str(host)).rstrip(".")
     if any(letter.isalpha() for letter in address):
         if options.get("flags", 0) & socket.AI_NUMERICHOST:
             raise socket.gaierror(socket.EAI_NONAME, "no number")

@@ -18,6 +18,7 @@ SHARES: Final = (0.0, 0.01, 0.05, 0.15)  # of the requests
 COMMITS: Final = {FAILED: 0.06, KEPT: 0.06, LOST: 0.004, UNANSWERED: 0.004}  # shares of the commits, at most
 STRIKES: Final = {"kill": 4, "stop": 2, "cut": 3, "unknown name": 2, "clock jump": 3}  # in a storm, at most
 DOWN: Final = (0.1, 1.0, 8.0, 40.0)  # seconds until a server is started again, or a link mended
+CALM: Final = 50.0  # seconds until what struck last is mended, and the latest request has arrived
 ANYWHERE: Final = 3000  # callbacks within which a kill comes
 JUMP: Final = 8.0  # seconds
 
@@ -49,6 +50,9 @@ class Nature:
         for kind, most in STRIKES.items():
             for number in range(draws.randint(0, most)):
                 self._plan(kind, number, draws.uniform(0, seconds))
+        for server in self._servers:
+            if server.keeps_backups:
+                self._plan_restore(server, draws.uniform(0, seconds / 2), draws.uniform(1, seconds / 2))
 
     async def calm(self) -> None:
         """Nothing fails from now on, and all servers are up."""
@@ -56,7 +60,7 @@ class Nature:
         network.shares = {}
         for server in self._servers:
             server.set_commit_faults({})
-        await asyncio.sleep(max(DOWN))  # what struck last is mended by then
+        await asyncio.sleep(CALM)
         for server in self._servers:
             await server.started()
 
@@ -70,6 +74,16 @@ class Nature:
                 self._strikes[kind](server, world.dice(f"{kind} {name}"))
 
         world.at(world.now + seconds, lambda: world.after_steps(steps, strike))
+
+    def _plan_restore(self, server: "Server", made: float, later: float) -> None:
+        world, name = self._world, f"{self._day} {server.name}"
+
+        def strike() -> None:
+            if world.happens("restore", name):
+                server.restore(world.dice(f"restore {name}").choice(DOWN))
+
+        world.at(world.now + made, lambda: world.after_steps(1, server.back_up))
+        world.at(world.now + made + later, lambda: world.after_steps(1, strike))
 
     def _cut(self, server: "Server", dice: random.Random) -> None:
         cuts = self._world.network.cuts

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 from uvicorn.server import ServerState
 
@@ -21,12 +22,14 @@ from payres.interledger.node import Node as Interledger
 from payres.interledger.node import node_of
 from payres.testing.set_up import SETTINGS
 from tests.simulation.disk import Disk, InlineConnection
+from tests.simulation.restores import Archive
 from tests.simulation.world import Node, World, until
 
 T = TypeVar("T")
 
 RESTART_SECONDS: Final = 1.0  # until what supervises servers starts one again that ended by itself
 START_SECONDS: Final = 300.0
+OPERATORS: Final = "10.0.1."  # the network of their machines
 UNUSED: Final = {"check_ledger_on_start": False}
 
 
@@ -35,7 +38,7 @@ class ServerDied(Exception):
 
 
 class Server(Node):
-    """Is started again after each end. `neighbours` are its peers."""
+    """Is started again after each end. `neighbours` are its peers. If it `is_forgetful`, it repeats no answers."""
 
     def __init__(self, world: World, name: str, number: int, folder: Path, **settings: Any) -> None:
         super().__init__(world, name, f"10.0.0.{number}")
@@ -44,6 +47,9 @@ class Server(Node):
         self.life = 0
         self.context: Context
         self.disk: Disk
+        self.archive = Archive(folder, name)
+        self.keeps_backups = False
+        self._restores = False
         self._folder = folder
         self._settings = settings
         self._stopping: asyncio.Event
@@ -82,6 +88,21 @@ class Server(Node):
         """The shares of its commits that fail in each way, also in its later lives."""
         self._shares = self.disk.shares = shares
 
+    def back_up(self) -> None:
+        """Makes a backup, if it runs."""
+        if self.is_up:
+            self.archive.make(self)
+
+    def restore(self, down: float) -> None:
+        """Ends the process, and starts it on its last backup, if it has one."""
+        if self.is_up and not self.archive.is_empty:
+            self._restores = True
+            self.kill(down)
+
+    def has_lost(self, moment: int) -> bool:
+        """Whether what it was asked for at this moment of the world may be lost by a restore."""
+        return any(loss.has(moment) for loss in self.archive.losses)
+
     # From outside
 
     async def ask(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -110,10 +131,9 @@ class Server(Node):
         return node_of(self.context)
 
     async def _serve(self) -> None:
-        defaults = {"base_url": self.base_url, "database": str(self.disk.path), "ilp_address": f"test.{self.name}"}
-        settings = msgspec.convert({**SETTINGS, **defaults, **self._settings}, Settings)
+        settings = self._settings_on(self.disk.path)
         app = create_app(settings, self, connection=InlineConnection)
-        config = Config(app, lifespan="off", **settings_of())
+        config = Config(forgetful(app) if self.is_forgetful else app, lifespan="off", **settings_of())
         config.load()
         state = ServerState()
         async with app.router.lifespan_context(app):
@@ -125,6 +145,11 @@ class Server(Node):
                 connection.shutdown()
             while state.tasks:
                 await asyncio.sleep(0.01)
+
+    def _settings_on(self, database: Path) -> Settings:
+        defaults = {"base_url": self.base_url, "database": str(database), "ilp_address": f"test.{self.name}"}
+        defaults["admin_hosts"] = f"{OPERATORS}0/24,{self.name}.test"
+        return msgspec.convert({**SETTINGS, **defaults, **self._settings}, Settings)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         failure = task.exception()
@@ -149,8 +174,21 @@ class Server(Node):
         path = self._folder / f"{self.name}-{self.life}.db"
         if self.life > 1:
             self.disk.leave_to(path)
+        if self._restores:
+            self._restores = False
+            self.archive.restore(self, path, self._settings_on(path))
         self.disk = Disk(self.world, path, self.name, lambda: self.kill(RESTART_SECONDS))
         self.disk.shares = self._shares
+
+
+def forgetful(app: ASGIApp) -> ASGIApp:
+    """An application that knows no Request-Ids, so that it takes the same packet twice, as others than payres do."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [one for one in scope["headers"] if one[0] != b"request-id"]
+        await app({**scope, "headers": headers}, receive, send)
+
+    return answer
 
 
 def _settle(answer: "asyncio.Future[Any]", task: "asyncio.Task[Any]") -> None:

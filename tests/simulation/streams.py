@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,16 +18,38 @@ LATE: Final = (0.5, 4.0, 20.0, 45.0)  # more seconds that what is late is under 
 AGAIN_AFTER: Final = (0.01, 0.2, 3.0)  # seconds until a repeated request arrives
 
 
+class Socket:
+    """What libraries ask the socket of a stream for."""
+
+    family = socket.AF_INET
+
+    def __init__(self, here: Any, there: Any) -> None:
+        self._here, self._there = here, there
+
+    def getsockname(self) -> Any:
+        return self._here
+
+    def getpeername(self) -> Any:
+        return self._there
+
+    def setsockopt(self, *_: Any) -> None:
+        """Has no options."""
+
+    def fileno(self) -> int:
+        """None: clients take that as a connection that was closed meanwhile, and open one for each request."""
+        return -1
+
+
 class End(asyncio.Transport):
     """One end of a stream. Bytes arrive in order."""
 
     def __init__(self, loop: "NodeLoop", protocol: Any, stream: "Stream", here: Any, there: Any) -> None:
-        super().__init__({"sockname": here, "peername": there})
+        super().__init__({"sockname": here, "peername": there, "socket": Socket(here, there)})
         self.loop, self.protocol, self.stream = loop, protocol, stream
         self.other: End
         self.is_lost = False
         self.due = 0.0  # when the last bytes to the other end arrive
-        self._is_closing = self._has_ended = self._is_paused = False
+        self._is_closing = self._has_ended = self._is_paused = self._is_end_held = False
         self._held: list[bytes] = []
 
     # Called by the protocol
@@ -50,6 +73,9 @@ class End(asyncio.Transport):
         self._is_paused = False
         while self._held and not self._is_paused:
             self.protocol.data_received(self._held.pop(0))
+        if self._is_end_held and not self._held:
+            self._is_end_held = False
+            self.arrive_end()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Nothing waits to be written."""
@@ -93,7 +119,9 @@ class End(asyncio.Transport):
             self.protocol.data_received(data)
 
     def arrive_end(self) -> None:
-        if not self._is_closing and not self.protocol.eof_received():
+        if self._held:
+            self._is_end_held = True
+        elif not self._is_closing and not self.protocol.eof_received():
             self.close()
 
     def arrive_reset(self) -> None:
@@ -225,6 +253,8 @@ class Network:
         for fate in (*REQUESTS, *ANSWERS):
             share = self.shares.get(fate, 0.0)
             if drawn < share:
+                if fate == "repeated" and server.is_forgetful:  # docs/peering.md: a proxy that repeats is not covered
+                    return ""
                 stream.dice = self.world.dice(number)
                 return fate if self.world.happens(fate, number) else ""
             drawn -= share

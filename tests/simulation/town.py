@@ -1,10 +1,11 @@
 """The town: servers that are peers of each other in a line, a star or a ring, and the wallets of its people."""
 
+import uuid
 from collections import Counter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from payres.core.protocol.amounts import Asset
+from payres.core.protocol.amounts import Asset, parse_decimal
 from payres.core.store.work import Work
 from payres.operator import assets, wallets
 from payres.operator.peers import add_peer
@@ -12,11 +13,16 @@ from payres.testing.peering import peers_of
 from tests.simulation.server import Server
 from tests.simulation.world import World
 
+if TYPE_CHECKING:
+    from tests.simulation.operators import Movement, Operator, Refund
+
 USD: Final = Asset("USD", 2)
 EUR: Final = Asset("EUR", 2)
 RATE: Final = "0.92"  # euros for a dollar
-CREDIT: Final = "1000000.00"
-BALANCE: Final = "10000.00"  # of each wallet, and of the liquidity in each asset, at first
+CREDITS: Final = ("1000000.00", "1000000.00", "1000000.00", "40.00")  # what each peer may owe the other
+BALANCE: Final = "10000.00"  # of each wallet at first
+LIQUIDITY: Final = ("10000.00", "10000.00", "10000.00", "30.00", "5.00")  # in each asset at first
+STORM: Final = 200_000_000  # microseconds; payments take no longer, but for what waits for peace
 OWNERS: Final = 2  # wallets of each server
 PACKETS: Final = (5, 20, 100)  # the largest packet that a server takes, in minor units
 
@@ -54,22 +60,46 @@ class Sent(NamedTuple):
 
 
 class Town:
-    """The journals are what servers have acknowledged: `bills`, `sent`, and what was `given` from outside, net, in the
-    minor units of each asset."""
+    """The journals are what servers have acknowledged: `bills`, `sent`; and what operators asked for: `movements`,
+    `refunds`. What was `given` from outside, net, in the minor units of each asset, is what the people were `endowed`
+    with and what operators moved since."""
 
     def __init__(self, world: World, folder: Path) -> None:
         self.world = world
         self.draws = draws = world.dice("town")
-        names = "abcde"[: draws.choice((2, 3, 3, 3, 4, 5))]
+        names, shape = "abcde"[: draws.choice((2, 3, 3, 3, 4, 5))], draws.choice(("line", "star", "ring"))
+        forgets = draws.random() < 0.2
+        if forgets:  # nobody passes packets on to it: of these no sender would learn what became of them
+            names, shape = names[:3], "ring"
         self.servers = [Server(world, name, number + 1, folder) for number, name in enumerate(names)]
-        self.links: list[tuple[Server, Server]] = _links(draws.choice(("line", "star", "ring")), self.servers)
+        self.servers[0].is_forgetful = forgets
+        self.servers[-1].keeps_backups = not forgets and draws.random() < 0.12
+        self.links: list[tuple[Server, Server]] = _links(shape, self.servers)
         for one, other in self.links:
             one.neighbours.append(other)
             other.neighbours.append(one)
         self.wallets: list[Wallet] = []
         self.bills: list[Bill] = []
         self.sent: list[Sent] = []
+        self.endowed: Counter[Asset] = Counter()
         self.given: Counter[Asset] = Counter()
+        self.credit, self.liquidity = draws.choice(CREDITS), draws.choice(LIQUIDITY)
+        self.terms: dict[tuple[str, str], dict[str, Any]] = {}  # of each peer, by the server's name and the peer's
+        self.operators: list[Operator] = []
+        self.movements: list[Movement] = []
+        self.refunds: list[Refund] = []
+        self.missing: Counter[str] = Counter()  # what the books of two peers differ by since a restore, by their names
+        self.resolved: dict[str, list[int]] = {}  # packets that were found to have arrived, by their receiver
+
+    def may_be_lost(self, server: Server, id: str) -> bool:
+        """Whether what a server has acknowledged, with an id of that moment, may be lost by a restore of it."""
+        return server.has_lost(_moment(id))
+
+    def is_disturbed(self, id: str) -> bool:
+        """Whether the payments to what has this id may have been under way when a server was restored."""
+        moment = _moment(id)
+        losses = [loss for server in self.servers for loss in server.archive.losses]
+        return any(loss.since - STORM <= moment <= loss.until for loss in losses)
 
     async def build(self) -> None:
         """Starts the servers, opens their wallets, and makes them peers."""
@@ -80,8 +110,8 @@ class Town:
             for number in range(OWNERS):
                 asset = EUR if number and self.draws.random() < 0.5 else USD
                 await self._open_wallet(Wallet(server, f"owner{number}", asset))
-            await server.write(_trade)
-            self.given.update({USD: 10_000_00, EUR: 10_000_00})
+            await server.write(lambda work: _trade(work, self.liquidity))
+            self.endowed.update(dict.fromkeys((USD, EUR), parse_decimal(self.liquidity, USD)))
         largest = self.draws.choice(PACKETS)
         for one, other in self.links:
             await self._make_peers(one, other, largest)
@@ -93,25 +123,36 @@ class Town:
 
         await wallet.server.write(make)
         self.wallets.append(wallet)
-        self.given[wallet.asset] += 10_000_00
+        self.endowed[wallet.asset] += parse_decimal(BALANCE, wallet.asset)
 
     async def _make_peers(self, one: Server, other: Server, largest: int) -> None:
         of_one, of_other = peers_of(
-            one.context.settings, other.context.settings, USD, CREDIT, max_packet=largest, routes=_beyond(one, other)
+            one.context.settings,
+            other.context.settings,
+            USD,
+            self.credit,
+            max_packet=largest,
+            routes=_beyond(one, other),
         )
         of_other["routes"] = _beyond(other, one)
+        self.terms[one.name, of_one["name"]], self.terms[other.name, of_other["name"]] = of_one, of_other
         await one.write(lambda work: add_peer(work, **of_one) and None)
         await other.write(lambda work: add_peer(work, **of_other) and None)
 
 
-def _trade(work: Work) -> None:
+def _moment(id: str) -> int:
+    """When an id was made, in microseconds of the world."""
+    return (uuid.UUID(id).int >> 80) * 1000
+
+
+def _trade(work: Work, liquidity: str) -> None:
     """Both currencies, with their rate and liquidity."""
     assets.open_asset(work, USD.code, USD.scale)
     assets.open_asset(work, EUR.code, EUR.scale)
     assets.set_rate(work, USD.code, EUR.code, RATE)
     assets.set_fee(work, USD.code, USD.scale, "0", 50)
     for asset in (USD, EUR):
-        assets.deposit_liquidity(work, asset.code, asset.scale, BALANCE)
+        assets.deposit_liquidity(work, asset.code, asset.scale, liquidity)
 
 
 def _links(shape: str, servers: list[Server]) -> list[tuple[Server, Server]]:

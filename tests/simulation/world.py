@@ -48,6 +48,7 @@ class Node:
     """A machine: its clock, and what accepts connections. A server's loop is another one after each start."""
 
     is_careful = False  # whether the network leaves its requests alone
+    is_forgetful = False  # whether it does twice what is asked twice
 
     def __init__(self, world: "World", name: str, address: str) -> None:
         self.world, self.name, self.address = world, name, address
@@ -73,6 +74,21 @@ class Node:
         self.loop.is_dead = True
         self.world.loops.remove(self.loop)
         self.world.graves.append(self.loop)
+
+    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine that runs on this node, awaited on another."""
+        assert self.loop is not None
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def end(task: asyncio.Task[T]) -> None:
+            failure = task.exception()
+            if failure is not None:
+                answer.set_exception(failure)
+            else:
+                answer.set_result(task.result())
+
+        self.loop.spawn(coroutine).add_done_callback(end)
+        return await answer
 
     # The clock that the server is given
 

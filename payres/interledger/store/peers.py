@@ -155,6 +155,17 @@ def find_request(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes 
     return (row[0], row[1]) if row else None
 
 
+def take_over_answers(tx: Transaction, peer_id: int, ilp_address: str, asset_id: int) -> None:
+    """Gives a peer the answers that it got before it was removed: it may repeat a request of then."""
+    earlier = (
+        "SELECT p.id FROM peer p JOIN account a ON a.id = p.account_id"
+        " WHERE p.removed_at NOTNULL AND p.ilp_address = ? AND a.asset_id = ?"
+    )
+    for table in (ANSWERS.table, REJECTS.table):
+        moved = f"UPDATE OR IGNORE {table} SET peer_id = ? WHERE peer_id IN ({earlier})"
+        tx.execute(moved, (peer_id, ilp_address, asset_id))
+
+
 def insert_answer(tx: Transaction, peer_id: int, request_id: str, condition: bytes, reply: bytes, now: int) -> None:
     columns = {"peer_id": peer_id, "request_id": request_id, "condition": condition, "reply": reply}
     insert_row(tx, "answered_request", **columns, answered_at=now)

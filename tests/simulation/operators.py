@@ -1,0 +1,293 @@
+"""The operators of the servers, who work with the operator's API over the network, and its oracles.
+
+What they move has references, so that they can ask again after a lost answer, and be asked afterwards.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import httpx2
+import msgspec
+
+from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.protocol.urls import ADMIN_API
+from payres.core.store.payments import REFUND_COUNTED
+from payres.operator import movements
+from payres.operator.api_keys import SCOPES, create_api_key
+from tests.simulation.server import OPERATORS, REFUSED, Server
+from tests.simulation.town import EUR, USD, Town
+from tests.simulation.world import Node, Violation
+
+PAUSE: Final = 9.0  # seconds between two of an operator's duties, on average
+PATIENCE: Final = 10.0  # seconds until an answer counts as lost
+TRIES: Final = 3
+MOVED: Final = 2000  # minor units at most in one movement
+RATES: Final = ("0.918", "0.919", "0.92", "0.921", "0.922")
+FEES: Final = (("0", 0), ("0", 50), ("0.01", 0), ("0.03", 200))
+
+
+class Movement(msgspec.Struct):
+    """A deposit or withdrawal that an operator asked for. `is_made` is None if its answer was lost."""
+
+    server: Server
+    account: str  # its path in the API
+    asset: Asset
+    kind: str
+    amount: int
+    reference: str
+    asked_at: int
+    id: str = ""
+    is_made: bool | None = None
+    may_be_undone: bool = False
+
+    @property
+    def value(self) -> int:
+        return self.amount if self.kind == "deposit" else -self.amount
+
+
+class Refund(msgspec.Struct):
+    """A refund that an operator asked for. `is_made` is None if its answer was lost."""
+
+    server: Server
+    payment: str
+    reference: str
+    amount: int | None
+    goes_elsewhere: bool
+    asked_at: int
+    is_made: bool | None = None
+
+
+class Operator:
+    """The operator of a server, at a machine of its own."""
+
+    def __init__(self, town: Town, server: Server) -> None:
+        self.town, self.server, self.world = town, server, town.world
+        self.desk: Final = Node(town.world, f"operator-{server.name}", f"{OPERATORS}{town.servers.index(server) + 1}")
+        self._draws = town.world.dice(f"operator {server.name}")
+        self._http: httpx2.AsyncClient
+        self._number = 0
+        self._changed: dict[str, Any] = {}  # for a while, by its path, with what puts it back
+        self._duties: Sequence[Callable[[], Awaitable[None]]] = (
+            *(self._move, self._move, self._move, self._undo, self._refund, self._refund),
+            *(self._set_fee, self._set_rate, self._close_wallet, self._lower_credit, self._replace_peer),
+        )
+
+    async def prepare(self) -> None:
+        """Makes a key of the API."""
+        key = await self.server.write(lambda work: create_api_key(work, "operator", sorted(SCOPES)))
+        headers, url = {"Authorization": f"Bearer {key.key}"}, f"{self.server.base_url}{ADMIN_API}"
+        self._http = httpx2.AsyncClient(base_url=url, headers=headers, timeout=PATIENCE, verify=False)
+        self.desk.boot()
+
+    async def live(self, seconds: float) -> None:
+        """Does one duty after the other."""
+        end = self.world.now + seconds
+
+        async def work() -> None:
+            while (pause := self._draws.expovariate(1 / PAUSE)) + self.world.now < end:
+                await asyncio.sleep(pause)
+                with suppress(*REFUSED):
+                    await self._draws.choice(self._duties)()
+
+        await self.desk.run(work())
+
+    # Requests
+
+    async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any, bool]:
+        """The status and the body, and whether it is the answer to the only copy of the request; status 0 if all
+        answers were lost."""
+        for attempt in range(TRIES):
+            with suppress(httpx2.HTTPError):
+                answer = await self._http.request(method, path, json=body)
+                if answer.status_code < 500 and answer.status_code != 429:
+                    self.world.counts[f"operators: {method} {answer.status_code}"] += 1
+                    return answer.status_code, answer.json(), not attempt
+            await asyncio.sleep(1)
+        return 0, None, False
+
+    async def _asked(self, about: Movement | Refund, path: str, body: Any) -> Any:
+        """Asks for what has a reference, and notes what became of it. A refusal counts if no other copy is under way,
+        which might still be granted."""
+        status, answer, is_only = await self.ask("POST", path, body)
+        about.is_made = True if status == 201 else None if not status or not is_only else False
+        return answer if about.is_made else None
+
+    def _reference(self) -> str:
+        self._number += 1
+        return f"{self.server.name}-{self._number}"
+
+    # Duties
+
+    async def _move(self) -> None:
+        wallets = [(f"/wallets/{one.path}", one.asset) for one in self.town.wallets if one.server is self.server]
+        asset = self._draws.choice((USD, EUR))
+        choices = [*wallets, (f"/assets/{asset.code}/{asset.scale}/liquidity", asset)]
+        await self.move_at(*self._draws.choice(choices), self._draws.choice(("deposit", "withdrawal")))
+
+    async def move_at(self, account: str, asset: Asset, kind: str, amount: int = 0) -> bool:
+        amount = amount or self._draws.randint(1, MOVED)
+        moved = Movement(self.server, account, asset, kind, amount, self._reference(), self.world.microseconds)
+        self.town.movements.append(moved)
+        body = {"amount": format_decimal(amount, asset), "reference": moved.reference}
+        answer = await self._asked(moved, f"{account}/{kind}s", body)
+        moved.id = answer["id"] if answer else ""
+        return bool(moved.is_made)
+
+    async def _undo(self) -> None:
+        made = [one for one in self.town.movements if one.server is self.server and one.id and not one.may_be_undone]
+        if made:
+            made[-1].may_be_undone = True
+            await self.server.write(lambda work: movements.undo(work, made[-1].id))
+
+    async def _refund(self) -> None:
+        """Sends back some of what a payment has received, to where the operator believes that it came from."""
+        status, answer, _ = await self.ask("GET", "/payments?direction=incoming&used=true&first=30")
+        found = [one for one in answer["result"] if one["moved"] not in {"0", "0.00"}] if status == 200 else []
+        if not found:
+            return
+        payment = self._draws.choice(found)
+        own = f"{self.server.base_url}/{payment['wallet']}"
+        amount = self._draws.choice((None, self._draws.randint(1, 300)))
+        elsewhere = self._draws.choice([one.url for one in self.town.wallets if one.url != own])
+        to = self._draws.choice((None, elsewhere))
+        now = self.world.microseconds
+        refund = Refund(self.server, payment["id"], self._reference(), amount, to is not None, now)
+        self.town.refunds.append(refund)
+        body = {"reference": refund.reference} | ({} if to is None else {"to": to})
+        if amount is not None:
+            body["amount"] = format_decimal(amount, Asset(payment["assetCode"], payment["assetScale"]))
+        await self._asked(refund, f"/payments/{refund.payment}/refunds", body)
+
+    async def _set_fee(self) -> None:
+        fixed, points = self._draws.choice(FEES)
+        await self.ask("PUT", f"/assets/{USD.code}/{USD.scale}/fee", {"fixed": fixed, "basisPoints": points})
+
+    async def _set_rate(self) -> None:
+        await self.ask("PUT", f"/rates/{USD.code}/{EUR.code}", {"rate": self._draws.choice(RATES)})
+
+    async def _close_wallet(self) -> None:
+        path = f"/wallets/{self._draws.choice([one.path for one in self.town.wallets if one.server is self.server])}"
+        await self._change(path, {"state": "inactive"}, {"state": "active"})
+
+    async def _lower_credit(self) -> None:
+        """To so little that payments are refused for lack of it."""
+        path = f"/peers/{self._some_peer()}"
+        status, peer, _ = await self.ask("GET", path)
+        if status == 200:
+            owes = max(-_minor(peer["balance"]), 0) + _minor(peer["reserved"])
+            limit = format_decimal(owes + self._draws.randint(0, 200), USD)
+            await self._change(path, {"creditLimit": limit}, {"creditLimit": self.town.credit})
+
+    async def _change(self, path: str, body: Any, back: Any) -> None:
+        self._changed[path] = back
+        await self.ask("PATCH", path, body)
+        await asyncio.sleep(self._draws.uniform(0.2, 6))
+        await self.ask("PATCH", path, back)
+
+    async def _replace_peer(self) -> None:
+        """Settles with a peer, removes it if nothing is under way, and adds it again."""
+        if self.server.keeps_backups:
+            return  # a restore would end the earlier peer for good
+        name = self._some_peer()
+        status, peer, _ = await self.ask("GET", f"/peers/{name}")
+        balance = _minor(peer["balance"]) if status == 200 else 0
+        kind = "withdrawal" if balance > 0 else "deposit"
+        if balance and not await self.move_at(f"/peers/{name}", USD, kind, abs(balance)):
+            return
+        self._changed[f"/peers/{name}"] = {"creditLimit": self.town.credit}
+        status, _, _ = await self.ask("DELETE", f"/peers/{name}")
+        if status == 200:
+            self.world.counts["peers replaced"] += 1
+            await asyncio.sleep(self._draws.uniform(0.1, 3))
+        await self._add_peer(name)
+
+    def _some_peer(self) -> str:
+        return f"test.{self._draws.choice(self.server.neighbours).name}"
+
+    async def _add_peer(self, name: str) -> None:
+        given = self.town.terms[self.server.name, name]
+        await self.ask("POST", "/peers", msgspec.to_builtins({_camel(key): value for key, value in given.items()}))
+
+    # At the end of a storm
+
+    async def tidy(self) -> None:
+        """Puts back what a request may have changed that came late or whose answer was lost."""
+        for path, back in self._changed.items():
+            status, _, _ = await self.ask("PATCH", path, back)
+            if status == 404:
+                await self._add_peer(path.rpartition("/")[2])
+        self._changed.clear()
+
+
+def _minor(text: str) -> int:
+    return round(float(text) * 100)
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.title, others))
+
+
+async def tidied(town: Town) -> None:
+    """All that operators changed for a while is as it was."""
+    for operator in town.operators:
+        await operator.desk.run(operator.tidy())
+
+
+MADE: Final = (
+    "SELECT t.amount, (d.kind = 'external'), (SELECT count(*) FROM movement u WHERE u.undoes = m.id) FROM movement m"
+    " JOIN transfer t ON t.id = m.transfer_id JOIN account d ON d.id = t.debit_account_id WHERE m.reference = ?"
+)
+
+
+async def moved(town: Town) -> None:
+    """4. Each deposit and withdrawal is there exactly once if it was acknowledged; if its answer was lost, once or not
+    at all. What came from outside is counted by that."""
+    town.given = town.endowed.copy()
+    for one in town.movements:
+        found = await one.server.read(lambda work, name=one.reference: work.execute(MADE, (name,)).fetchall())  # type: ignore[misc]
+        wanted = {True: (1,), False: (0,), None: (0, 1)}[one.is_made]
+        if one.account.startswith("/peers/"):
+            found = found[:1]  # each time that a peer is added its account is another one, with references of its own
+        if len(found) not in wanted and not (not found and one.server.has_lost(one.asked_at)):
+            raise Violation(f"{one.kind} {one.reference} of {one.server.name}: {len(found)} times, {one.is_made}")
+        for amount, is_deposit, undone in found:
+            if (amount, bool(is_deposit)) != (one.amount, one.kind == "deposit") or undone > one.may_be_undone:
+                raise Violation(f"{one.kind} {one.reference} of {one.server.name} is {found}")
+            if not one.account.startswith("/peers/"):  # those are what is owed no more
+                town.given[one.asset] += one.value * (1 - undone)
+
+
+REFUNDED: Final = (
+    "SELECT coalesce(sum(amount), 0), count(*) FROM refund WHERE incoming_payment_id = ? AND reference = ?"
+)
+TOO_MUCH: Final = (
+    f"SELECT i.id, i.received, sum({REFUND_COUNTED}) FROM refund r LEFT JOIN outgoing_payment p"
+    " ON p.id = r.return_payment_id JOIN incoming_payment i ON i.id = r.incoming_payment_id"
+    f" GROUP BY i.id HAVING sum({REFUND_COUNTED}) > i.received"
+)
+NOT_BACK: Final = (
+    "SELECT r.id, r.returned, sum(t.amount) FROM refund r LEFT JOIN transfer t ON t.refund_id = r.id"
+    " AND t.credit_account_id = (SELECT w.account_id FROM outgoing_payment o"
+    " JOIN wallet_address w ON w.id = o.wallet_address_id WHERE o.id = r.outgoing_payment_id)"
+    " WHERE r.outgoing_payment_id NOTNULL GROUP BY r.id HAVING sum(t.amount) IS NOT r.returned"
+)
+
+
+async def refunded(town: Town) -> None:
+    """Refunds: each is there once if it was acknowledged; none returns more than was received, and the payer got it."""
+    for one in town.refunds:
+        key = one.payment, one.reference
+        amount, count = await one.server.read(lambda work, key=key: work.execute(REFUNDED, key).fetchone())  # type: ignore[misc]
+        is_wrong = bool(count) if one.is_made is False else bool(one.is_made and not count)
+        if count and one.amount is not None:
+            is_wrong |= amount > one.amount if one.goes_elsewhere else amount != one.amount
+        if is_wrong and not one.server.has_lost(one.asked_at):
+            raise Violation(f"refund {one.reference} of {one.server.name}: {one}, found {count} with {amount}")
+    for server in town.servers:
+        for rule in (TOO_MUCH, NOT_BACK):
+            found = await server.read(lambda work, rule=rule: work.execute(rule).fetchall())  # type: ignore[misc]
+            if found:
+                raise Violation(f"refunds of {server.name}: {found}")

@@ -1,0 +1,82 @@
+"""A server that is restored from an older backup: by payres itself, as its operator does it, and what is lost then."""
+
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from payres.core.process.settings import Settings
+from payres.core.store.work import Environment, Work
+from payres.operator import backups, ended_rights
+
+if TYPE_CHECKING:
+    from tests.simulation.server import Server
+
+UNSURE: Final = 60_000_000  # microseconds that a commit may come after its request
+# What is owed to each peer, but for what was paid outside; and what is under way to it and from it.
+STANDING: Final = (
+    "SELECT p.ilp_address, a.balance - coalesce((SELECT sum(iif(d.kind = 'external', t.amount, -t.amount))"
+    " FROM movement m JOIN transfer t ON t.id = m.transfer_id JOIN account d ON d.id = t.debit_account_id"
+    " JOIN peer q ON q.account_id = m.account_id WHERE q.ilp_address = p.ilp_address), 0),"
+    " (SELECT coalesce(sum(amount), 0) FROM packet WHERE to_peer_id = p.id AND state IN ('prepared', 'doubtful'))"
+    " FROM peer p JOIN account a ON a.id = p.account_id WHERE p.removed_at IS NULL"
+)
+
+
+class Loss(NamedTuple):
+    """What a restore has lost: the time between two moments of the world, in microseconds; and of the money between
+    the server and each of its peers, by name, at most so much."""
+
+    since: int
+    until: int
+    bounds: Mapping[str, int]
+
+    def has(self, moment: int) -> bool:
+        """Whether what was asked for at this moment may be lost."""
+        return self.since - UNSURE <= moment <= self.until
+
+
+class Archive:
+    """The last backup of a server, and what was lost by restoring from it."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._file = folder / f"{name}.backup"
+        self._made_at = 0
+        self.losses: list[Loss] = []
+        self.unsettled: list[Loss] = []  # those that its peers have not agreed on yet
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._made_at
+
+    def make(self, server: "Server") -> None:
+        """Makes a backup of a server that runs."""
+        backups.make_backup(server.disk.path, self._file, True, server.now())
+        self._made_at = server.world.microseconds
+
+    def restore(self, server: "Server", database: Path, settings: Settings) -> None:
+        """Puts the backup in the place of a database, with all that was ended since, and notes what that loses."""
+        before, then = _standings(database), _standings(self._file)
+        environment = Environment.of(settings, server, actor="operator")
+
+        def finish(tx: sqlite3.Connection, comparison: backups.Comparison) -> None:
+            work = Work(tx, environment)
+            backups.record_restore(work, self._file)
+            ended_rights.end_again(work, comparison.ended)
+
+        backups.restore_backup(self._file, database, server.now(), finish)
+        bounds = {}
+        for peer in server.neighbours:
+            (owed, out), (owed_then, out_then) = (found.get(f"test.{peer.name}", (0, 0)) for found in (before, then))
+            coming = _standings(peer.disk.path).get(f"test.{server.name}", (0, 0))[1]
+            bounds[peer.name] = abs(owed - owed_then) + out + out_then + coming
+        self.unsettled.append(Loss(self._made_at, server.world.microseconds, bounds))
+        self.losses.append(self.unsettled[-1])
+
+
+def _standings(file: Path) -> dict[str, tuple[int, int]]:
+    connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        return {address: (owed, under_way) for address, owed, under_way in connection.execute(STANDING)}
+    finally:
+        connection.close()

@@ -1,0 +1,90 @@
+"""Packets of which nobody knows whether they arrived: operators compare the books of both peers, and resolve them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from payres.core.protocol.amounts import parse_decimal
+from payres.core.store.rows import number
+from payres.core.store.work import Work
+from tests.simulation.operators import Operator
+from tests.simulation.server import Server
+from tests.simulation.town import USD, Town
+from tests.simulation.world import Violation
+
+
+async def resolved(town: Town) -> None:
+    """What was unresolved is resolved as the books of the peers tell."""
+    for operator in town.operators:
+        await operator.desk.run(_resolve(operator))
+
+
+async def _resolve(operator: Operator) -> None:
+    for peer in operator.server.neighbours:
+        _, answer, _ = await operator.ask("GET", f"/peers/test.{peer.name}/unresolved-packets")
+        found = [one for one in answer["result"] if one["id"] is not None]
+        payments: dict[str, list[Any]] = {}
+        for packet in found:
+            payments.setdefault(await _receiver(operator.server, packet["payment"]), []).append(packet)
+        for receiver, some in payments.items():
+            amounts = [parse_decimal(packet["amount"], USD) for packet in some]
+            for packet, amount, arrived in zip(
+                some, amounts, await _arrived(operator, peer, receiver, some, amounts), strict=True
+            ):
+                await _record(operator, packet["id"], amount, "delivered" if arrived else "returned")
+                if arrived:
+                    operator.town.resolved.setdefault(receiver, []).append(amount)
+
+
+async def _arrived(
+    operator: Operator, peer: Server, receiver: str, some: Sequence[Any], amounts: Sequence[int]
+) -> Sequence[bool]:
+    """Which of the packets have arrived: by the peer's answers, or by what it has counted for the receiver."""
+    if not peer.is_forgetful:
+        answered = "SELECT count(*) FROM answered_request WHERE request_id = ?"
+        return [await peer.read(lambda work, id=one["id"]: number(work, answered, id) > 0) for one in some]  # type: ignore[misc]
+    here, payment = operator.server.name, receiver.rpartition("/")[2]
+    sent = await operator.server.read(lambda work: number(work, SENT, receiver, f"test.{peer.name}"))
+    difference = await peer.read(lambda work: number(work, RECEIVED, payment, f"test.{here}")) - sent
+    chosen = _summing(amounts, difference)
+    if chosen is None:
+        raise Violation(f"{receiver}: {peer.name} counts {difference} more than {here}, unresolved are {amounts}")
+    return chosen
+
+
+SENT = (
+    "SELECT coalesce(sum(k.amount), 0) FROM packet k JOIN outgoing_payment o ON o.id = k.outgoing_payment_id"
+    " JOIN peer p ON p.id = k.to_peer_id WHERE o.receiver = ? AND p.ilp_address = ? AND k.state = 'fulfilled'"
+)
+RECEIVED = (
+    "SELECT coalesce(sum(t.amount), 0) FROM transfer t JOIN peer p ON p.account_id = t.debit_account_id"
+    " WHERE t.incoming_payment_id = ? AND p.ilp_address = ?"
+)
+
+
+def _summing(amounts: Sequence[int], total: int) -> Sequence[bool] | None:
+    """Which of the amounts have this sum; None if none have."""
+    sums: dict[int, list[bool]] = {0: []}
+    for amount in amounts:
+        grown = {done: [*chosen, False] for done, chosen in sums.items()}
+        for done, chosen in sums.items():
+            grown.setdefault(done + amount, [*chosen, True])
+        sums = grown
+    return sums.get(total)
+
+
+async def _receiver(server: Server, payment: str) -> str:
+    def find(work: Work) -> str:
+        receiver: str = work.execute("SELECT receiver FROM outgoing_payment WHERE id = ?", (payment,)).fetchone()[0]
+        return receiver
+
+    return await server.read(find)
+
+
+async def _record(operator: Operator, packet: str, amount: int, outcome: str) -> None:
+    status, _, _ = await operator.ask("PUT", f"/packets/{packet}/outcome", {"outcome": outcome})
+    if status == 403:  # it is paid out of the liquidity
+        await operator.move_at(f"/assets/{USD.code}/{USD.scale}/liquidity", USD, "deposit", amount)
+        status, _, _ = await operator.ask("PUT", f"/packets/{packet}/outcome", {"outcome": outcome})
+    operator.town.world.counts[f"packets resolved as {outcome}"] += 1
+    if status != 200:
+        raise Violation(f"the packet {packet} of {operator.server.name} cannot be resolved as {outcome}: {status}")
