@@ -307,6 +307,7 @@ async def test_second_step_is_set_up_and_asked_for_by_keyboard(server: Instance,
         await check(page, f"{server.base_url}/account/security/{path}")
     await page.context.clear_cookies()  # another browser
     await page.goto(f"{server.base_url}/settings?wallet=dora")
+    await expect(page.get_by_label("Password")).to_be_focused()
     await page.keyboard.type(PASSWORD)
     await page.keyboard.press("Enter")
     await expect(page.get_by_label("Code")).to_be_focused()
@@ -317,5 +318,6 @@ async def test_second_step_is_set_up_and_asked_for_by_keyboard(server: Instance,
     )
     await check(page)
     server.clock.advance(31)
+    await expect(page.get_by_label("Code")).to_be_focused()
     await type_code()
     await expect(page).to_have_url(f"{server.base_url}/settings?wallet=dora")
