@@ -18,7 +18,7 @@ from payres.core.protocol.wire import Amount, WalletAddress
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.operator.keys import add_key
 from payres.testing.rules import CONSENT_PAGE
-from tests.simulation.server import REFUSED
+from tests.simulation.server import REFUSED, Server
 from tests.simulation.town import Bill, Sent, Town, Wallet
 from tests.simulation.world import Node, Violation
 
@@ -108,7 +108,7 @@ class App:
         self.retries = self.draws.choice((0, 0, 2))  # of the client; with some, a refusal says little
         self.client: AsyncClient
         self.addresses: dict[Wallet, WalletAddress] = {}
-        self._grants: dict[Wallet, Grant] = {}  # for bills and quotes, which need no consent
+        self._grants: dict[Server, Grant] = {}  # for bills and quotes, which need no consent
         self._open: list[tuple[Wallet, IncomingPayment]] = []
         self._habits: Sequence[Callable[[], Awaitable[object]]] = (
             *(self._pay_some, self._pay_some, self._pay_some, self._race, self._pay_twice),
@@ -130,8 +130,7 @@ class App:
             transport=httpx2.AsyncHTTPTransport(verify=False),
             clock=self.device,
         )
-        for wallet in self.town.wallets:
-            self.addresses[wallet] = await self.device.run(self.client.wallet_address.get(wallet.url))
+        await self.device.run(self._begin())
 
     async def live(self, seconds: float) -> None:
         """Does one thing after the other."""
@@ -144,16 +143,21 @@ class App:
 
         await self.device.run(work())
 
+    async def _begin(self) -> None:
+        for wallet in self.town.wallets:
+            self.addresses[wallet] = await self.client.wallet_address.get(wallet.url)
+        for server in self.town.servers:
+            await self.grant_at(server)
+        await _tried(self._allowance())  # its owner may deny it
+
     # Grants
 
-    async def grant_at(self, wallet: Wallet) -> Grant:
-        """The grant for bills and quotes of a wallet."""
-        if wallet not in self._grants:
-            address = self.addresses[wallet]
-            incoming = access.incoming_payment("create", "read", "list", "complete", identifier=wallet.url)
-            quote = access.quote("create", "read", identifier=wallet.url)
-            self._grants[wallet] = await self.client.grant.obtain(address, incoming, quote)
-        return self._grants[wallet]
+    async def grant_at(self, server: Server) -> Grant:
+        """The grant for bills and quotes of all wallets of a server."""
+        if server not in self._grants:
+            incoming = access.incoming_payment("create", "read", "list", "complete")
+            self._grants[server] = await self.client.grant.obtain(server.base_url, incoming, access.quote("create"))
+        return self._grants[server]
 
     async def _allowance(self) -> Allowance:
         """One that it has, or a new one."""
@@ -239,7 +243,7 @@ class App:
 
     async def ask_for(self, wallet: Wallet, value: int | None) -> IncomingPayment | None:
         """An incoming payment, with a key or without; None if it was refused or nobody knows."""
-        is_keyed, grant = self.draws.random() < 0.6, await self.grant_at(wallet)
+        is_keyed, grant = self.draws.random() < 0.6, await self.grant_at(wallet.server)
         order = self._new_order("incoming", wallet, is_once=is_keyed)
         wanted = None if value is None else amount_of(value, wallet.asset)
 
@@ -262,7 +266,7 @@ class App:
 
     async def quote(self, wallet: Wallet, bill: IncomingPayment, **fixed: Any) -> Quote | None:
         """A quote for a bill; None if it was refused or nobody knows."""
-        grant, address = await self.grant_at(wallet), self.addresses[wallet]
+        grant, address = await self.grant_at(wallet.server), self.addresses[wallet]
         order = self._new_order("quote", wallet, is_once=True)
 
         def create() -> Coroutine[Any, Any, Quote]:
@@ -325,7 +329,7 @@ class App:
                 state = "refused"
             order.answers.append(getattr(said, "code", "") or type(said).__name__)
             if isinstance(said, errors.TokenError) and order.kind != "outgoing":
-                self._grants.pop(order.wallet, None)
+                self._grants.pop(order.wallet.server, None)
         finally:
             order.ended = self.world.now
         if made is not None:
@@ -381,7 +385,7 @@ class App:
         if not self._open:
             return
         wallet, bill = self.draws.choice(self._open)
-        grant = await self.grant_at(wallet)
+        grant = await self.grant_at(wallet.server)
         read = await self.client.incoming_payment.get(bill.id, grant)
         if (read.incoming_amount, read.metadata, read.created_at) != (
             bill.incoming_amount,
