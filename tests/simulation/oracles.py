@@ -12,6 +12,7 @@ from payres.core.store.work import Work
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import invariant_checks
+from tests.simulation.limits import kept, limited, spendable
 from tests.simulation.operators import moved, refunded, tidied
 from tests.simulation.server import Server
 from tests.simulation.town import USD, Town
@@ -201,6 +202,7 @@ def _rows(work: Work) -> Iterator[str]:
 
 
 ALL: Final[tuple[Oracle, ...]] = (
-    *(tidied, ledgers, mirrors, resolved, restored, equal_books, holds, moved, refunded, money, payments, acknowledged),
+    *(tidied, spendable, limited, kept),
+    *(ledgers, mirrors, resolved, restored, equal_books, holds, moved, refunded, money, payments, acknowledged),
     *(loops, rows),
 )

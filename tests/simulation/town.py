@@ -14,6 +14,7 @@ from tests.simulation.server import Server
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
+    from tests.simulation.apps import App
     from tests.simulation.operators import Movement, Operator, Refund
 
 USD: Final = Asset("USD", 2)
@@ -86,6 +87,7 @@ class Town:
         self.credit, self.liquidity = draws.choice(CREDITS), draws.choice(LIQUIDITY)
         self.terms: dict[tuple[str, str], dict[str, Any]] = {}  # of each peer, by the server's name and the peer's
         self.operators: list[Operator] = []
+        self.apps: list[App] = []
         self.movements: list[Movement] = []
         self.refunds: list[Refund] = []
         self.missing: Counter[str] = Counter()  # what the books of two peers differ by since a restore, by their names
