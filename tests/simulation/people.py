@@ -11,6 +11,7 @@ from payres.core.protocol.amounts import format_decimal
 from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
 from payres.people import sending
+from tests.simulation.hooks import Hooks
 from tests.simulation.operators import Operator
 from tests.simulation.server import REFUSED
 from tests.simulation.town import Bill, Sent, Town, Wallet
@@ -97,4 +98,5 @@ async def pay(town: Town, wallet: Wallet, wish: sending.Wish, value: int | None)
 def move_in(town: Town) -> list[Person]:
     """All people of the town."""
     town.operators = [Operator(town, server) for server in town.servers]
-    return [*(Owner(town, wallet) for wallet in town.wallets), *town.operators]
+    town.hooks = Hooks(town)
+    return [*(Owner(town, wallet) for wallet in town.wallets), *town.operators, town.hooks]

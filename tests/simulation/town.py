@@ -14,6 +14,7 @@ from tests.simulation.server import Server
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
+    from tests.simulation.hooks import Hooks
     from tests.simulation.operators import Movement, Operator, Refund
 
 USD: Final = Asset("USD", 2)
@@ -86,6 +87,7 @@ class Town:
         self.credit, self.liquidity = draws.choice(CREDITS), draws.choice(LIQUIDITY)
         self.terms: dict[tuple[str, str], dict[str, Any]] = {}  # of each peer, by the server's name and the peer's
         self.operators: list[Operator] = []
+        self.hooks: Hooks
         self.movements: list[Movement] = []
         self.refunds: list[Refund] = []
         self.missing: Counter[str] = Counter()  # what the books of two peers differ by since a restore, by their names
@@ -100,6 +102,12 @@ class Town:
         moment = _moment(id)
         losses = [loss for server in self.servers for loss in server.archive.losses]
         return any(loss.since - STORM <= moment <= loss.until for loss in losses)
+
+    def put_forward(self, microseconds: int) -> None:
+        """Puts all clocks forward."""
+        self.world.skipped += microseconds
+        for server in self.servers:
+            server.offset += microseconds
 
     async def build(self) -> None:
         """Starts the servers, opens their wallets, and makes them peers."""
