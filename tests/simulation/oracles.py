@@ -14,6 +14,7 @@ from payres.interledger.store.peers import PeerRecord
 from payres.operator import invariant_checks
 from tests.simulation.hooks import delivered as events_delivered
 from tests.simulation.operators import moved, refunded, tidied
+from tests.simulation.orders import kept_orders
 from tests.simulation.server import Server
 from tests.simulation.town import USD, Town
 from tests.simulation.unresolved import resolved
@@ -191,5 +192,5 @@ def _rows(work: Work) -> Iterator[str]:
 
 ALL: Final[tuple[Oracle, ...]] = (
     *(tidied, ledgers, mirrors, resolved, restored, equal_books, holds, moved, refunded, money, payments, acknowledged),
-    *(events_delivered, loops, rows),
+    *(kept_orders, events_delivered, loops, rows),
 )

@@ -13,6 +13,7 @@ from payres.core.store.work import Work
 from payres.people import sending
 from tests.simulation.hooks import Hooks
 from tests.simulation.operators import Operator
+from tests.simulation.orders import Planner
 from tests.simulation.server import REFUSED
 from tests.simulation.town import Bill, Sent, Town, Wallet
 
@@ -99,4 +100,5 @@ def move_in(town: Town) -> list[Person]:
     """All people of the town."""
     town.operators = [Operator(town, server) for server in town.servers]
     town.hooks = Hooks(town)
-    return [*(Owner(town, wallet) for wallet in town.wallets), *town.operators, town.hooks]
+    owners = [kind(town, wallet) for kind in (Owner, Planner) for wallet in town.wallets]
+    return [*owners, *town.operators, town.hooks]
