@@ -18,6 +18,7 @@ from tests.simulation.orders import kept_orders
 from tests.simulation.server import Server
 from tests.simulation.town import USD, Town
 from tests.simulation.unresolved import resolved
+from tests.simulation.visitors import paid_pages
 from tests.simulation.world import Violation
 
 Oracle = Callable[[Town], Awaitable[None]]
@@ -192,5 +193,5 @@ def _rows(work: Work) -> Iterator[str]:
 
 ALL: Final[tuple[Oracle, ...]] = (
     *(tidied, ledgers, mirrors, resolved, restored, equal_books, holds, moved, refunded, money, payments, acknowledged),
-    *(kept_orders, events_delivered, loops, rows),
+    *(kept_orders, paid_pages, events_delivered, loops, rows),
 )

@@ -5,20 +5,19 @@ from typing import Final, Protocol
 
 import msgspec
 
-from payres.core.grants.clients import own_client
-from payres.core.payments.incoming import add, unpaid
 from payres.core.protocol.amounts import format_decimal
 from payres.core.store.wallets import find_wallet
-from payres.core.store.work import Work
 from payres.people import sending
+from tests.simulation.bills import ask_for
 from tests.simulation.hooks import Hooks
 from tests.simulation.operators import Operator
 from tests.simulation.orders import Planner
 from tests.simulation.server import REFUSED
-from tests.simulation.town import Bill, Sent, Town, Wallet
+from tests.simulation.town import Sent, Town, Wallet
+from tests.simulation.visitors import Visitor
 
-BILL_MICROSECONDS: Final = 3 * 3600 * 1_000_000
 PACKETS_AT_MOST: Final = 60
+VISITORS: Final = 2
 
 
 class Person(Protocol):
@@ -60,21 +59,6 @@ class Owner:
             await pay(self._town, self._wallet, wish, value)
 
 
-async def ask_for(town: Town, wallet: Wallet, value: int) -> Bill:
-    """An incoming payment of this amount. Raises one of REFUSED."""
-
-    def make(work: Work) -> Bill:
-        found = find_wallet(work, wallet.path)
-        assert found is not None
-        receiver = unpaid(work, found, own_client(work), None, work.now + BILL_MICROSECONDS)
-        add(work, found, msgspec.structs.replace(receiver.payment, incoming_value=str(value)))
-        return Bill(wallet, receiver.payment.id, value)
-
-    bill = await wallet.server.write(make)
-    town.bills.append(bill)
-    return bill
-
-
 async def pay(town: Town, wallet: Wallet, wish: sending.Wish, value: int | None) -> None:
     """Pays as the page Send does. Raises one of REFUSED."""
     server = wallet.server
@@ -101,4 +85,4 @@ def move_in(town: Town) -> list[Person]:
     town.operators = [Operator(town, server) for server in town.servers]
     town.hooks = Hooks(town)
     owners = [kind(town, wallet) for kind in (Owner, Planner) for wallet in town.wallets]
-    return [*owners, *town.operators, town.hooks]
+    return [*owners, *town.operators, town.hooks, *(Visitor(town, number) for number in range(VISITORS))]

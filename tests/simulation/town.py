@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.simulation.hooks import Hooks
     from tests.simulation.operators import Movement, Operator, Refund
     from tests.simulation.orders import Order
+    from tests.simulation.visitors import Visit
 
 USD: Final = Asset("USD", 2)
 EUR: Final = Asset("EUR", 2)
@@ -90,6 +91,7 @@ class Town:
         self.operators: list[Operator] = []
         self.hooks: Hooks
         self.orders: list[Order] = []
+        self.visits: list[Visit] = []
         self.movements: list[Movement] = []
         self.refunds: list[Refund] = []
         self.missing: Counter[str] = Counter()  # what the books of two peers differ by since a restore, by their names
