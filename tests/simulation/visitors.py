@@ -12,7 +12,6 @@ from payres.core.grants import requests
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.payments import INCOMING, OUTGOING
-from payres.core.store.rows import number
 from payres.core.store.work import Work
 from payres.interledger.store.checkouts import CHECKOUTS, CheckoutRecord
 from tests.simulation.bills import ask_for
@@ -132,15 +131,10 @@ class Visitor:
         return None
 
 
-UNENDED: Final = "SELECT count(*) FROM checkout WHERE state IN ('returned', 'made')"
-
-
 async def paid_pages(town: Town) -> None:
     """Payment pages: what the payer consented to and came back from ends; each bill is paid once at most, by those who
-    consented, and as its page says."""
-    for server in town.servers:
-        if count := await server.read(lambda work: number(work, UNENDED)):
-            raise Violation(f"{count} payment pages of {server.name} have not ended")
+    consented, and as its page says. It says no more than that a payment was made if that failed after minutes, when the
+    token was over."""
     for visit in town.visits:
         if not visit.is_examined:
             await _examine(town, visit)
@@ -168,6 +162,8 @@ def _is_true(record: CheckoutRecord, got: int) -> bool:
     """Whether the state is right if the bill got so much, from this payer alone."""
     if record.state == "paid":
         return got >= record.amount
+    if record.state == "returned":
+        return False
     return got < record.amount if record.failure == "part" else not got
 
 
