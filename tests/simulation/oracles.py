@@ -12,10 +12,14 @@ from payres.core.store.work import Work
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import invariant_checks
+from tests.simulation.hooks import delivered as events_delivered
+from tests.simulation.limits import kept, limited, spendable
 from tests.simulation.operators import moved, refunded, tidied
+from tests.simulation.orders import kept_orders
 from tests.simulation.server import Server
 from tests.simulation.town import USD, Town
 from tests.simulation.unresolved import resolved
+from tests.simulation.visitors import paid_pages
 from tests.simulation.world import Violation
 
 Oracle = Callable[[Town], Awaitable[None]]
@@ -39,18 +43,6 @@ CHARGED: Final = (
 )
 ROUNDED: Final = 2  # minor units of a packet, for which the rate of the quote gives what it delivers
 LOWEST_RATE: Final = 0.918
-SENDING: Final = "SELECT count(*) FROM outgoing_payment WHERE state = 'sending'"
-
-
-async def under_way(town: Town) -> str:
-    """What has still to come to an end, in words."""
-
-    def busy(work: Work) -> str:
-        payments, waiting = number(work, SENDING), len(packets.prepared_packets(work, 100))
-        return f"{payments} payments and {waiting} packets" if payments or waiting else ""
-
-    found = [f"{server.name}: {text}" for server in town.servers if (text := await server.read(busy))]
-    return "; ".join(found)
 
 
 async def ledgers(town: Town) -> None:
@@ -201,6 +193,7 @@ def _rows(work: Work) -> Iterator[str]:
 
 
 ALL: Final[tuple[Oracle, ...]] = (
-    *(tidied, ledgers, mirrors, resolved, restored, equal_books, holds, moved, refunded, money, payments, acknowledged),
-    *(loops, rows),
+    *(tidied, spendable, limited, kept),
+    *(ledgers, mirrors, resolved, restored, equal_books, holds, moved, refunded, money, payments, acknowledged),
+    *(kept_orders, paid_pages, events_delivered, loops, rows),
 )

@@ -5,18 +5,20 @@ from typing import Final, Protocol
 
 import msgspec
 
-from payres.core.grants.clients import own_client
-from payres.core.payments.incoming import add, unpaid
 from payres.core.protocol.amounts import format_decimal
 from payres.core.store.wallets import find_wallet
-from payres.core.store.work import Work
 from payres.people import sending
+from tests.simulation.apps import APPS, App
+from tests.simulation.bills import ask_for
+from tests.simulation.hooks import Hooks
 from tests.simulation.operators import Operator
+from tests.simulation.orders import Planner
 from tests.simulation.server import REFUSED
-from tests.simulation.town import Bill, Sent, Town, Wallet
+from tests.simulation.town import Sent, Town, Wallet
+from tests.simulation.visitors import Visitor
 
-BILL_MICROSECONDS: Final = 3 * 3600 * 1_000_000
 PACKETS_AT_MOST: Final = 60
+VISITORS: Final = 2
 
 
 class Person(Protocol):
@@ -70,22 +72,6 @@ class Owner:
         await pay(self._town, self._wallet, sending.Wish(to=bill.url, fixed="send"), value)
 
 
-async def ask_for(town: Town, wallet: Wallet, value: int | None) -> Bill:
-    """An incoming payment of this amount, None for any. Raises one of REFUSED."""
-
-    def make(work: Work) -> Bill:
-        found = find_wallet(work, wallet.path)
-        assert found is not None
-        receiver = unpaid(work, found, own_client(work), None, work.now + BILL_MICROSECONDS)
-        wanted = None if value is None else str(value)
-        add(work, found, msgspec.structs.replace(receiver.payment, incoming_value=wanted))
-        return Bill(wallet, receiver.payment.id, value)
-
-    bill = await wallet.server.write(make)
-    town.bills.append(bill)
-    return bill
-
-
 async def pay(town: Town, wallet: Wallet, wish: sending.Wish, value: int | None) -> None:
     """Pays as the page Send does. Raises one of REFUSED."""
     server = wallet.server
@@ -110,4 +96,8 @@ async def pay(town: Town, wallet: Wallet, wish: sending.Wish, value: int | None)
 def move_in(town: Town) -> list[Person]:
     """All people of the town."""
     town.operators = [Operator(town, server) for server in town.servers]
-    return [*(Owner(town, wallet) for wallet in town.wallets), *town.operators]
+    town.hooks = Hooks(town)
+    town.apps = [App(town, number) for number in range(APPS)]
+    owners = [kind(town, wallet) for kind in (Owner, Planner) for wallet in town.wallets]
+    visitors = [Visitor(town, number) for number in range(VISITORS)]
+    return [*owners, *town.operators, town.hooks, *town.apps, *visitors]

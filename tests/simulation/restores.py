@@ -73,7 +73,7 @@ class Archive:
 
         def finish(tx: sqlite3.Connection, comparison: backups.Comparison) -> None:
             work = Work(tx, environment)
-            backups.record_restore(work, Path(self._file.name))  # without the folder, which is another one in each run
+            backups.record_restore(work, Path(self._file.name))  # its folder is another one in each run
             ended_rights.end_again(work, comparison.ended)
 
         if not (is_copy and self._made_in == server.life - 1):

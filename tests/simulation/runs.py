@@ -3,10 +3,15 @@
 import multiprocessing
 import os
 from collections.abc import Iterable, Iterator
+from functools import cache
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from typing import Final, NamedTuple
 
+from payres.html.html import load_templates
+from payres.operator import api
+from payres.operator.pages import serving as operators_pages
+from payres.people import serving as pages
 from tests.simulation.scenario import Outcome, run_seed
 
 HUNG_SECONDS: Final = 600  # of real time, in which no seed ended
@@ -23,6 +28,7 @@ class Task(NamedTuple):
 
 def run_all(tasks: Iterable[Task], processes: int | None = None) -> Iterator[Outcome]:
     """The outcomes as they come, from one process for each core unless given. Closing the iterator ends the rest."""
+    _load()
     context = multiprocessing.get_context("fork")
     waiting, running = iter(tasks), dict[Connection, tuple[ForkProcess, Task]]()
     try:
@@ -49,6 +55,14 @@ def run_all(tasks: Iterable[Task], processes: int | None = None) -> Iterator[Out
 def run_one(task: Task) -> Outcome:
     """The outcome of one seed."""
     return next(run_all([task]))
+
+
+@cache
+def _load() -> None:
+    """Loads what servers load late, which each seed would do anew."""
+    for routes in (api.admin_routes, operators_pages.page_routes, pages.page_routes):
+        routes()
+    load_templates("pay.html", "pay_return.html", "error.html")
 
 
 def _run(task: Task, answer: Connection) -> None:

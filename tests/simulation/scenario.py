@@ -13,12 +13,11 @@ import msgspec
 
 from tests.simulation import oracles, people
 from tests.simulation.faults import Nature
+from tests.simulation.peace import come_to_rest
 from tests.simulation.town import Town
 from tests.simulation.world import Fault, Violation, World
 
 STORM_SECONDS: Final = 40.0
-PEACE_SECONDS: Final = 3 * 3600.0  # after which nothing may be under way
-REST_SECONDS: Final = 5.0
 WORLDS: Final[list[World]] = []  # kept for the same reason as a world's graves
 DAY: Final = 86_400_000_000  # microseconds
 
@@ -70,18 +69,7 @@ async def _live(world: World, folder: Path, days: int) -> None:
         nature.rage(STORM_SECONDS)
         await asyncio.gather(*(person.live(STORM_SECONDS) for person in inhabitants))
         await nature.calm()
-        await _come_to_rest(town)
+        await come_to_rest(town)
         for oracle in oracles.ALL:
             await oracle(town)
-        world.skipped += DAY
-        for server in town.servers:
-            server.offset += DAY
-
-
-async def _come_to_rest(town: Town) -> None:
-    """Raises Violation if something is still under way after hours of peace."""
-    end = town.world.now + PEACE_SECONDS
-    while busy := await oracles.under_way(town):
-        if town.world.now > end:
-            raise Violation(f"liveness: after {PEACE_SECONDS / 3600:.0f} hours of peace there are still {busy}")
-        await asyncio.sleep(REST_SECONDS)
+        town.put_forward(DAY)

@@ -14,7 +14,11 @@ from tests.simulation.server import Server
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
+    from tests.simulation.apps import App
+    from tests.simulation.hooks import Hooks
     from tests.simulation.operators import Movement, Operator, Refund
+    from tests.simulation.orders import Order
+    from tests.simulation.visitors import Visit
 
 USD: Final = Asset("USD", 2)
 EUR: Final = Asset("EUR", 2)
@@ -60,9 +64,9 @@ class Sent(NamedTuple):
 
 
 class Town:
-    """The journals are what servers have acknowledged: `bills`, `sent`; and what operators asked for: `movements`,
-    `refunds`. What was `given` from outside, net, in the minor units of each asset, is what the people were `endowed`
-    with and what operators moved since."""
+    """The journals are what servers have acknowledged: `bills`, `sent`, `orders`, `visits`; and what operators asked
+    for: `movements`, `refunds`. What was `given` from outside, net, in the minor units of each asset, is what the
+    people were `endowed` with and what operators moved since."""
 
     def __init__(self, world: World, folder: Path) -> None:
         self.world = world
@@ -86,6 +90,10 @@ class Town:
         self.credit, self.liquidity = draws.choice(CREDITS), draws.choice(LIQUIDITY)
         self.terms: dict[tuple[str, str], dict[str, Any]] = {}  # of each peer, by the server's name and the peer's
         self.operators: list[Operator] = []
+        self.apps: list[App] = []
+        self.hooks: Hooks
+        self.orders: list[Order] = []
+        self.visits: list[Visit] = []
         self.movements: list[Movement] = []
         self.refunds: list[Refund] = []
         self.missing: Counter[str] = Counter()  # what the books of two peers differ by since a restore, by their names
@@ -100,6 +108,12 @@ class Town:
         moment = _moment(id)
         losses = [loss for server in self.servers for loss in server.archive.losses]
         return any(loss.since - STORM <= moment <= loss.until for loss in losses)
+
+    def put_forward(self, microseconds: int) -> None:
+        """Puts all clocks forward."""
+        self.world.skipped += microseconds
+        for server in self.servers:
+            server.offset += microseconds
 
     async def build(self) -> None:
         """Starts the servers, opens their wallets, and makes them peers."""

@@ -1,0 +1,192 @@
+"""The machine that gets the webhooks of all servers, is not always well, and notes what it got; and its oracle."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from starlette.types import Receive, Scope, Send
+from uvicorn import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from payres.client import webhooks as client
+from payres.client.errors import WebhookRejected
+from payres.core.store.events import EventRecord, events_after, last_sequence
+from payres.core.store.wallets import find_wallet
+from payres.core.store.work import Work
+from payres.operator import webhooks
+from payres.webhooks.deliveries import OF_WALLETS
+from tests.simulation.peace import come_to_rest
+from tests.simulation.server import Server
+from tests.simulation.town import Town, Wallet
+from tests.simulation.world import Node, Violation
+
+HAVE_ONE: Final = 0.35  # of the servers, and of the first wallets
+REFUSED, LATER, SLOW, DOWN = "webhook refused", "webhook put off", "slow webhook", "webhooks down"
+SHARES: Final = {REFUSED: 0.3, LATER: 0.1, SLOW: 0.15}  # of the deliveries in a storm, at most
+SLOW_SECONDS: Final = (2.0, 14.0, 20.0)  # payres waits for fifteen
+DOWN_SECONDS: Final = (1.0, 10.0)
+MOST: Final = 100_000
+OPERATORS: Final = ("failure", "outgoingPayment")  # what owners are not told
+
+
+class Hook(NamedTuple):
+    """A webhook. `wallet` is None for that of a server's operator; it gets what happens after the event `since`."""
+
+    server: Server
+    wallet: Wallet | None
+    secret: str
+    since: int
+
+    @property
+    def path(self) -> str:
+        return f"/{self.server.name}/{self.wallet.path if self.wallet else ''}"
+
+
+class Hooks:
+    """All webhooks, on one machine. `got` are the bodies by the webhook's path and the event's id, `taken` those that
+    were answered with a success."""
+
+    def __init__(self, town: Town) -> None:
+        self.town, self.world = town, town.world
+        self.node: Final = Node(town.world, "hooks", "10.0.7.1")
+        self.hooks: list[Hook] = []
+        self.got: dict[str, dict[str, bytes]] = {}
+        self.taken: dict[tuple[str, str], None] = {}
+        self.wrong: list[str] = []
+        self._draws = town.world.dice("hooks")
+        self._shares: dict[str, float] = {}
+        config = Config(self._answer, interface="asgi3", lifespan="off", ws="none", log_config=None, access_log=False)
+        config.load()
+        self._protocol = lambda: HttpToolsProtocol(config=config, server_state=ServerState(), app_state={})
+
+    async def prepare(self) -> None:
+        """Adds webhooks at servers."""
+        self.node.boot()
+        self.node.protocol = self._protocol
+        for server in self.town.servers:
+            if self._draws.random() < HAVE_ONE:
+                await self._add(server, None)
+            if self._draws.random() < HAVE_ONE:
+                await self._add(server, next(one for one in self.town.wallets if one.server is server))
+
+    async def _add(self, server: Server, wallet: Wallet | None) -> None:
+        url = f"http://hooks.test{Hook(server, wallet, '', 0).path}"
+
+        def make(work: Work) -> tuple[webhooks.Added, int]:
+            found = wallet and find_wallet(work, wallet.path)
+            added = webhooks.add_of_wallet(work, found, url) if found else webhooks.add(work, url)
+            return added, last_sequence(work)
+
+        added, since = await server.write(make)
+        self.hooks.append(Hook(server, wallet, added.secret, since))
+
+    async def live(self, seconds: float) -> None:
+        """Is down now and then, and answers some deliveries late or with an error."""
+        draws = self._draws
+        self._shares = {kind: draws.choice((0, most)) * draws.random() for kind, most in SHARES.items()}
+        end = self.world.now + seconds
+        while (pause := draws.expovariate(1 / 25)) + self.world.now < end:
+            await asyncio.sleep(pause)
+            if self.world.happens(DOWN, self.world.next_of("hooks")):
+                self.node.protocol = None
+                await asyncio.sleep(draws.choice(DOWN_SECONDS))
+                self.node.protocol = self._protocol
+        self._shares = {}
+
+    def now(self) -> int:
+        """The clock of the machine is right."""
+        return self.world.microseconds
+
+    def outside(self) -> int:
+        return self.now()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body, is_read = b"", False
+        while not is_read:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body += message.get("body", b"")
+            is_read = not message.get("more_body")
+        hook = next(one for one in self.hooks if one.path == scope["path"])
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        id, status = self._note(hook, headers, body), 204
+        kind = self._draw(hook)
+        if kind == SLOW:
+            await asyncio.sleep(self._draws.choice(SLOW_SECONDS))
+        elif kind:
+            status = 500 if kind == REFUSED else 503
+        self.world.counts[f"webhooks {status}"] += 1
+        if status == 204:
+            self.taken[hook.path, id] = None
+        about = [(b"retry-after", b"90")] if status == 503 else []
+        await send({"type": "http.response.start", "status": status, "headers": about})
+        await send({"type": "http.response.body", "body": b""})
+
+    def _note(self, hook: Hook, headers: dict[str, str], body: bytes) -> str:
+        try:
+            event = client.verify(body, headers, hook.secret, clock=self)
+        except WebhookRejected as error:
+            self.wrong.append(f"{hook.path}: {error}: {headers} {body!r}")
+            return ""
+        if self.got.setdefault(hook.path, {}).setdefault(event.id, body) != body:
+            self.wrong.append(f"{hook.path}: {event.id} is {body!r}, and was {self.got[hook.path][event.id]!r}")
+        return event.id
+
+    def _draw(self, hook: Hook) -> str:
+        if not self._shares:
+            return ""
+        number = self.world.next_of(f"hook {hook.path}")
+        drawn = self.world.draw(number)
+        for kind, share in self._shares.items():
+            if drawn < share:
+                return kind if self.world.happens(kind, number) else ""
+            drawn -= share
+        return ""
+
+
+async def delivered(town: Town) -> None:
+    """9. Each webhook has taken exactly the events that it is to get, as they are in the files."""
+    await come_to_rest(town, with_events=True)
+    if town.hooks.wrong:
+        raise Violation(f"webhooks: {town.hooks.wrong[0]}")
+    for hook in town.hooks.hooks:
+        wanted = {str(event.id): event for event in await _events_for(hook)}
+        got = town.hooks.got.get(hook.path, {})
+        lost = [event.type for id, event in wanted.items() if (hook.path, id) not in town.hooks.taken]
+        if lost:
+            raise Violation(f"the webhook {hook.path} has not got: {lost}")
+        for id, body in got.items():
+            if id in wanted and _without_time(body) != _told(wanted[id], is_all=hook.wallet is None):
+                raise Violation(f"the webhook {hook.path} got {body!r} for {wanted[id]}")
+            if id not in wanted and not hook.server.archive.losses:
+                raise Violation(f"the webhook {hook.path} got {body!r}, which never happened there")
+
+
+async def _events_for(hook: Hook) -> Sequence[EventRecord]:
+    def find(work: Work) -> Sequence[EventRecord]:
+        found = events_after(work, hook.since, MOST)
+        wallet = find_wallet(work, hook.wallet.path) if hook.wallet else None
+        names = tuple(one.rstrip("*") for one in OF_WALLETS)
+        return [
+            one for one in found
+            if wallet is None or (one.wallet_address_id == wallet.id and one.type.startswith(names))
+        ]  # fmt: skip
+
+    return await hook.server.read(find)
+
+
+def _without_time(body: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(body)
+    del found["timestamp"]
+    return found
+
+
+def _told(event: EventRecord, *, is_all: bool) -> dict[str, Any]:
+    """What the body says, but for the time, which the id has too."""
+    data = json.loads(event.data)
+    if not is_all:
+        data = {key: one for key, one in data.items() if key not in OPERATORS}
+    return {"id": event.id, "type": event.type, "sequence": event.sequence, "data": data}

@@ -1,0 +1,180 @@
+"""Owners with standing orders, which the servers pay as days are skipped; and their oracle."""
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from typing import Final, Literal
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from payres.core.protocol.amounts import format_decimal
+from payres.core.protocol.clock import DAY, SECOND
+from payres.core.store.payments import INCOMING, OUTGOING, OutgoingRecord
+from payres.core.store.wallets import find_wallet
+from payres.core.store.work import Work
+from payres.operator.store.standing_orders import ORDERS, RUNS, OrderRecord, RunRecord
+from payres.people import sending
+from payres.people import standing_orders as rules
+from tests.simulation.server import REFUSED
+from tests.simulation.town import Town, Wallet
+from tests.simulation.world import Violation
+
+MOST: Final = 300  # minor units of a payment
+EVERY: Final = {"P1D": DAY, "P1W": 7 * DAY}
+CHANGES: Final = ("pause", "pause", "resume", "end")
+UTC: Final = ZoneInfo("UTC")
+SLACK: Final = 30 * SECOND  # a clock may have been put back since a window began, and a server looks every five seconds
+NOTED: Final = "SELECT count(*) FROM outgoing_payment WHERE metadata = ?"
+
+
+class Order(msgspec.Struct):
+    """A standing order whose setting up was acknowledged. It `is_plain` while nobody asked for a change of it;
+    `stopped_at` is set while a change that pays nothing is the last one, and was acknowledged."""
+
+    wallet: Wallet
+    payee: Wallet
+    id: str
+    value: int
+    fixed: Literal["send", "receive"]
+    first: int  # microseconds of the server's clock
+    period: int
+    note: str
+    is_plain: bool = True
+    stopped_at: int | None = None
+
+
+class Planner:
+    """The owner of a wallet, who sets up orders, and changes some."""
+
+    def __init__(self, town: Town, wallet: Wallet) -> None:
+        self._town, self._wallet = town, wallet
+        self._draws = town.world.dice(f"orders {wallet.url}")
+        self._mine: list[Order] = []
+        self._number = 0
+
+    async def prepare(self) -> None:
+        """Needs nothing."""
+
+    async def live(self, seconds: float) -> None:
+        """Does at most one thing."""
+        if self._draws.random() < 0.5:
+            await asyncio.sleep(self._draws.uniform(0, seconds))
+            with suppress(*REFUSED):
+                if self._mine and self._draws.random() < 0.5:
+                    await self._change(self._draws.choice(self._mine))
+                else:
+                    await self._set_up()
+
+    async def _set_up(self) -> None:
+        draws, server, self._number = self._draws, self._wallet.server, self._number + 1
+        payee = draws.choice([one for one in self._town.wallets if one is not self._wallet])
+        fixed: Literal["send", "receive"] = draws.choice(("send", "receive"))
+        value, every = draws.randint(1, MOST), draws.choice(tuple(EVERY))
+        begins = draws.choice((draws.uniform(3, 12), draws.uniform(3, 12), DAY / SECOND + draws.uniform(60, 130)))
+        note = f"order {self._number} of {self._wallet.path} at {server.name}"
+        amount = format_decimal(value, self._wallet.asset if fixed == "send" else payee.asset)
+        plan = rules.OrderWish(to=payee.url, amount=amount, fixed=fixed, note=note, every=every)
+        first = (server.now() // SECOND + round(begins)) * SECOND
+
+        async def make() -> str:
+            database, quotes = server.context.database, server.interledger.quotes
+            payer = await database.read(lambda work: find_wallet(work, self._wallet.path))
+            assert payer is not None
+            found = await sending.find_payee(database, quotes, payer, payee.url)
+            interval = rules.interval_text(rules.wall_time(first, UTC), every, None)
+            draft = rules.draft_of(plan, found, interval, UTC)
+            quote = await sending.ask_price(database, quotes, payer, found, draft, value, is_plan=True)
+            return await database.write(lambda work: rules.set_up(work, payer, quote))
+
+        made = await server.ask(make)
+        order = Order(self._wallet, payee, made, value, fixed, first, EVERY[every], note)
+        self._mine.append(order)
+        self._town.orders.append(order)
+        self._town.world.counts["standing orders"] += 1
+
+    async def _change(self, order: Order) -> None:
+        name = self._draws.choice(CHANGES)
+        order.is_plain, order.stopped_at = False, None
+
+        def change(work: Work) -> int:
+            wallet = find_wallet(work, self._wallet.path)
+            assert wallet is not None
+            getattr(rules, name)(work, wallet, order.id)
+            return work.now
+
+        done_at = await self._wallet.server.write(change)
+        order.stopped_at = None if name == "resume" else done_at
+        self._town.world.counts[f"standing orders: {name}"] += 1
+
+
+async def kept_orders(town: Town) -> None:
+    """Standing orders: each window that was due has one run, which is paid once, as ordered, or says why not; nothing
+    is paid that was stopped."""
+    for order in town.orders:
+        await _check(town, order)
+
+
+async def _check(town: Town, order: Order) -> None:
+    server = order.wallet.server
+
+    def find(work: Work) -> tuple[OrderRecord | None, list[RunRecord], list[OutgoingRecord], int]:
+        runs = list(RUNS.list(work, "WHERE order_id = ? ORDER BY window", order.id))
+        paid = [OUTGOING.by_id(work, one.outgoing_payment_id) for one in runs if one.outgoing_payment_id]
+        [noted] = work.execute(NOTED, (f'{{"description":"{order.note}"}}',)).fetchone()
+        return ORDERS.get(work, order.id), runs, paid, noted
+
+    record, runs, paid, noted = await server.read(find)
+    if record is None and town.may_be_lost(server, order.id):
+        return
+    if record is None:
+        raise Violation(f"the standing order {order.note} was acknowledged and is gone")
+    windows = _windows(order, server.now() - SLACK)
+    is_stopped = order.stopped_at is not None and not server.archive.losses
+    problems = {
+        f"has {len(paid)} runs that are paid, and {noted} payments": not len({one.id for one in paid})
+        == len(paid)
+        == noted,
+        "has a run that is paid without a payment": any(_is_paid(one) != (one.state == "paid") for one in runs),
+        "has a run that is not paid and does not say why": any(one.state != "paid" and not one.problem for one in runs),
+        "has a run at another time": any(one.window_at != order.first + one.window * order.period for one in runs),
+        f"has had {windows} windows": order.is_plain and record.state == "active" and len(runs) < windows,
+        f"is {record.state}": order.is_plain and record.state not in {"active", "paused"},
+        "was paid after it was stopped": is_stopped and any(one.created_at > (order.stopped_at or 0) for one in paid),
+    }
+    problem = next((words for words, is_so in problems.items() if is_so), "")
+    if problem:
+        raise Violation(f"the standing order {order.note} {problem}: {record}, {runs}")
+    for run, payment in zip([one for one in runs if one.outgoing_payment_id], paid, strict=True):
+        town.world.counts[f"standing orders {payment.state}"] += 1
+        if wrong := await _wrong(town, order, payment):
+            raise Violation(f"the payment of {order.note} for {run}: {wrong}: {payment}")
+    town.world.counts.update(Counter(f"standing orders: run {one.state}" for one in runs))
+
+
+async def _wrong(town: Town, order: Order, payment: OutgoingRecord) -> str:
+    """What is wrong with a payment."""
+    terms = payment.terms
+    if (terms.debit if order.fixed == "send" else terms.receive) != order.value:
+        return f"not {order.value}"
+    payee = order.payee
+    if not terms.receiver.startswith(f"{payee.server.base_url}/incoming-payments/"):
+        return "another server"
+    id = terms.receiver.rpartition("/")[2]
+
+    def is_right(work: Work) -> bool | None:
+        made, wallet = INCOMING.get(work, id), find_wallet(work, payee.path)
+        return None if made is None or wallet is None else made.wallet_address_id == wallet.id
+
+    found = await payee.server.read(is_right)
+    is_known = found is not None or not town.may_be_lost(payee.server, id)
+    return "another payee" if is_known and not found else ""
+
+
+def _is_paid(run: RunRecord) -> bool:
+    return run.outgoing_payment_id is not None
+
+
+def _windows(order: Order, until: int) -> int:
+    """How many windows have begun."""
+    return max((until - order.first) // order.period + 1, 0)
