@@ -34,9 +34,7 @@ ALL: Final = {
     "kills": Series({"CRASH_KILLS": "500"}, ["tests/crash/test_load.py", "tests/crash/test_kill.py"]),
     "power": Series({"POWER_CUTS": "500"}, ["tests/crash/test_power_cut.py"]),
     "faults": Series({"FAULT_ROUNDS": "10", "FAULT_SECONDS": "30"}, ["tests/crash/test_faults.py"]),
-    "network": Series({"FAULT_ROUNDS": "1"}, ["tests/crash/test_network_faults.py", "tests/crash/test_clock_jumps.py"]),
     "remote": Series({"REMOTE_KILLS": "10", "REMOTE_PACKETS": "3000"}, ["tests/crash/test_remote_kill.py"]),
-    "answers": Series({"LOSSY_SEEDS": "20"}, ["tests/interledger/test_unanswered_payments.py"]),
     "copies": Series(
         {"CRASH_BACKUPS": "50", "LITESTREAM_LOSSES": "10"},
         ["tests/crash/test_backup.py", "tests/crash/test_litestream.py"],

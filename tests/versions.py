@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,11 +32,21 @@ def make_newest(path: str | Path, *statements: str) -> None:
             connection.execute(statement)
 
 
+@cache
+def _version(number: int) -> sqlite3.Connection:
+    """An empty database of a version in memory, made of the one before."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    if number > migrations.FIRST:
+        _version(number - 1).backup(connection)
+    script = migrations.migrations()[number] if number > migrations.FIRST else FIRST_SCHEMA
+    migrations.execute_script(connection, script)
+    connection.execute(f"PRAGMA user_version = {number}")
+    return connection
+
+
 def make_version(connection: sqlite3.Connection, number: int) -> None:
     """Gives an empty database the schema of a version."""
-    for script in [FIRST_SCHEMA, *(script for n, script in migrations.migrations().items() if n <= number)]:
-        migrations.execute_script(connection, script)
-    connection.execute(f"PRAGMA user_version = {number}")
+    _version(number).backup(connection)
 
 
 def make_up(patch: pytest.MonkeyPatch, folder: Path, *scripts: str) -> int:

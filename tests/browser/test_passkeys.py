@@ -10,7 +10,7 @@ from playwright.async_api import CDPSession, Page, expect
 from payres.html.language import CODES, Language, LanguageCode
 from payres.operator.operators import make_link
 from tests.browser.conftest import PASSWORD, ClientSite, OpenPage
-from tests.browser.screens import AXE, check
+from tests.browser.screens import AXE, check, fits
 from tests.instance import Instance, run_instance
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -187,8 +187,9 @@ async def test_pages_of_passkeys_fit_and_can_be_read(server: Instance, device: D
     await page.context.add_init_script(path=AXE)
     for code in CODES:
         await page.set_extra_http_headers({"Accept-Language": code})
-        await check(page, f"{server.base_url}/account")
+        await fits(page, f"{server.base_url}/account")
     await page.set_extra_http_headers({"Accept-Language": "en"})
+    await check(page, f"{server.base_url}/account")
     await check(page, f"{server.base_url}/admin")
     await device.use("/account/security/passkeys/new")
     await expect(page.locator("#name")).to_be_visible()

@@ -9,6 +9,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
@@ -140,6 +141,7 @@ def test_proxy_that_does_not_answer_ends_with_the_timeout(get: Get, shop: Shop) 
         with suppress(OSError):
             while True:
                 handler.wfile.write(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+                time.sleep(0.001)
 
     with serving(drip) as port, pytest.raises(errors.NoAnswer):
         get(shop.url, proxy=f"http://127.0.0.1:{port}", timeout=0.3)

@@ -82,6 +82,7 @@ def test_body_that_drips_ends_with_the_timeout(get: Get) -> None:
         with suppress(OSError):
             while True:
                 handler.wfile.write(b" ")
+                time.sleep(0.001)
 
     with serving(send) as port, pytest.raises(errors.AnswerLost, match="did not end in time"):
         get(f"http://127.0.0.1:{port}/alice", timeout=1)
@@ -93,6 +94,7 @@ def test_interim_answers_without_end_end_with_the_timeout(get: Get) -> None:
         with suppress(OSError):
             while True:
                 handler.wfile.write(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+                time.sleep(0.001)
 
     with serving(send) as port, pytest.raises(errors.AnswerLost, match=r"in time|timed out"):
         get(f"http://127.0.0.1:{port}/alice", timeout=0.5)

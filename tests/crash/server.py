@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from itertools import pairwise
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
@@ -197,20 +196,14 @@ class Server:
         return sorted(file.name for file in self.folder.glob("payres.db-*"))
 
 
-def make_peers(*row: Server, max_packet: int) -> None:
-    """Makes each node a peer of the next, by which it reaches those behind, for packets of so many cents at most."""
-    names = [server.name for server in row]
-    for place, (left, right) in enumerate(pairwise(row)):
-        there, back = secrets.token_urlsafe(), secrets.token_urlsafe()
-        for here, other, shown, seen, beyond in (
-            (left, right, there, back, names[place + 2 :]),
-            (right, left, back, there, names[:place]),
-        ):
-            where = ("--ilp-address", f"test.{other.name}", "--url", f"{other.base_url}/ilp")
-            tokens = ("--outgoing-token", shown, "--incoming-token", seen)
-            terms = ("--asset", "USD", "--scale", "2", "--credit-limit", "1000000.00", "--max-packet", str(max_packet))
-            routes = [word for name in beyond for word in ("--route", f"test.{name}")]
-            here.command("peer", "add", other.name, *where, *tokens, *terms, *routes)
+def make_peers(left: Server, right: Server, max_packet: int) -> None:
+    """Makes two nodes each other's peers, for packets of so many cents at most."""
+    there, back = secrets.token_urlsafe(), secrets.token_urlsafe()
+    for here, other, shown, seen in ((left, right, there, back), (right, left, back, there)):
+        where = ("--ilp-address", f"test.{other.name}", "--url", f"{other.base_url}/ilp")
+        tokens = ("--outgoing-token", shown, "--incoming-token", seen)
+        terms = ("--asset", "USD", "--scale", "2", "--credit-limit", "1000000.00", "--max-packet", str(max_packet))
+        here.command("peer", "add", other.name, *where, *tokens, *terms)
 
 
 def check_link(left: Server, right: Server) -> Json:

@@ -1,6 +1,5 @@
 """The machine's clock jumps an hour, forward or back, under a server: once set wrong, and set right again."""
 
-import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,9 +34,7 @@ from tests.interledger.network import (
 
 AN_HOUR = HOUR // SECOND
 FUNDS = 100_000
-JUMPS = [(AN_HOUR, -AN_HOUR), (-AN_HOUR, AN_HOUR)]
-if "FAULT_ROUNDS" in os.environ:
-    JUMPS += [(AN_HOUR, AN_HOUR), (-AN_HOUR, -AN_HOUR)]
+JUMPS = (AN_HOUR, -AN_HOUR)
 
 
 @pytest.fixture
@@ -53,11 +50,10 @@ def pair(tmp_path: Path) -> Iterator[Sequence[Instance]]:
         yield a, b
 
 
-@pytest.mark.parametrize("jumps", JUMPS)
-def test_payments_here_go_on_after_each_jump(jumps: Sequence[int], pair: Sequence[Instance]) -> None:
+def test_payments_here_go_on_after_each_jump(pair: Sequence[Instance]) -> None:
     a, _ = pair
     spent = 0
-    for jump in (0, *jumps):
+    for jump in (0, *JUMPS):
         created = [pay_bob(a) for _ in range(5)]
         a.clock.advance(jump)
         spent += 5 * 100
@@ -69,31 +65,13 @@ def test_payments_here_go_on_after_each_jump(jumps: Sequence[int], pair: Sequenc
         check_well(a)
 
 
-@pytest.mark.parametrize("jumps", JUMPS)
-def test_token_is_good_or_can_be_rotated_after_each_jump(jumps: Sequence[int], pair: Sequence[Instance]) -> None:
-    a, _ = pair
-    item = {"type": "incoming-payment", "actions": ["create"], "identifier": a.wallet("bob")}
-    token = a.client.obtain_grant(item)["access_token"]
-    for jump in jumps:
-        a.clock.advance(jump)
-        answer = create(a, token)
-        if answer.status_code == 401:
-            assert answer.json()["error"]["details"]["reason"] == "expired_token"
-            token = a.client.post(token["manage"], token=token["value"]).json()["access_token"]
-            answer = create(a, token)
-        assert answer.status_code == 201
-
-
-@pytest.mark.parametrize("jumps", JUMPS)
-def test_limit_of_an_hour_is_kept_in_each_hour_whatever_the_clock_does(
-    jumps: Sequence[int], pair: Sequence[Instance]
-) -> None:
+def test_limit_of_an_hour_is_kept_in_each_hour_whatever_the_clock_does(pair: Sequence[Instance]) -> None:
     a, _ = pair
     start = datetime.fromtimestamp(a.clock.now() // HOUR * HOUR / SECOND - 5 * AN_HOUR, UTC)
     limits = {"debitAmount": amount(250), "interval": f"R20/{start:%Y-%m-%dT%H:%M:%SZ}/PT1H"}
     item = {"type": "outgoing-payment", "actions": ["create"], "identifier": a.wallet("alice"), "limits": limits}
     token = a.client.obtain_grant(item)["access_token"]
-    for jump in (0, *jumps):
+    for jump in (0, *JUMPS):
         a.clock.advance(jump)
         token = a.client.post(token["manage"], token=token["value"]).json()["access_token"]
         for _ in range(3):
@@ -103,21 +81,19 @@ def test_limit_of_an_hour_is_kept_in_each_hour_whatever_the_clock_does(
     windows = a.read(
         lambda tx: tx.execute("SELECT window_start, sum(debit) FROM outgoing_payment GROUP BY 1").fetchall()
     )
-    assert len(windows) == len({sum(jumps[:number]) for number in range(3)})
-    assert {debit for _, debit in windows} == {200}
+    assert [debit for _, debit in windows] == [200, 200]
 
 
-@pytest.mark.parametrize("jump", [AN_HOUR, -AN_HOUR])
-def test_remote_payment_loses_nothing_when_the_clock_jumps_in_its_middle(jump: int, pair: Sequence[Instance]) -> None:
+def test_remote_payment_loses_nothing_when_the_clock_jumps_in_its_middle(pair: Sequence[Instance]) -> None:
     a, b = pair
     hurried(a, **SLOWLY)
     receiver = bill(b, b.wallet("bob"), 3000)
     created = a.client.pay(a.wallet("alice"), receiver)
     wait_for_packet(a, "b")
-    a.clock.advance(jump)
+    a.clock.advance(-AN_HOUR)
     assert sent(a, created).state == "sending"
     check_well(a)
-    a.clock.advance(-jump)
+    a.clock.advance(AN_HOUR)
     a.wait_for(created)
     record = sent(a, created)
     assert record.sent == record.delivered == received(b, receiver).received

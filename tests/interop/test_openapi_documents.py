@@ -45,9 +45,9 @@ def test_linter_finds_nothing(documents: Path) -> None:
 
 
 def test_generated_types_fit_a_running_server(documents: Path, line: Json) -> None:
-    for name in PATHS:
-        command = ("node_modules/.bin/openapi-typescript", f"{name}.json", "--default-non-nullable", "false")
-        run(documents, *command, "--output", f"{name}.d.ts")
+    apis = {name: {"root": f"{name}.json", "x-openapi-ts": {"output": f"{name}.d.ts"}} for name in PATHS}
+    (documents / "redocly.yaml").write_text(json.dumps({"apis": apis}))
+    run(documents, "node_modules/.bin/openapi-typescript", "--default-non-nullable", "false")
     shutil.copy(HERE / "scenarios/typed.mts", documents)
     options = ("--strict", "--noUncheckedIndexedAccess", "--module", "nodenext", "--target", "es2022", "--skipLibCheck")
     run(documents, "node_modules/.bin/tsc", *options, "--rewriteRelativeImportExtensions", "typed.mts")

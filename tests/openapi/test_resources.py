@@ -9,6 +9,7 @@ import sys
 import httpx2
 
 from payres.core.http.routing import ROUTES
+from tests.helpers import TIMEOUT
 from tests.instance import Instance
 from tests.openapi import documents
 
@@ -101,7 +102,7 @@ def test_signed_operations_say_so() -> None:
 
 def test_anyone_reads_it_and_caches_keep_it(shared: Instance) -> None:
     url = f"{shared.base_url}/openapi.json"
-    answer = httpx2.get(url)
+    answer = httpx2.get(url, timeout=TIMEOUT)
     assert answer.json() == {**documents.ours(), "servers": [{"url": shared.base_url}]}
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "public, max-age=3600"

@@ -6,7 +6,8 @@ from contextlib import closing
 from functools import partial
 from itertools import count
 from pathlib import Path
-from time import perf_counter
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -43,12 +44,14 @@ def corrupt(path: str, change: str) -> None:
 
 
 def count_time(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """Each reading of the clock is this many seconds after the last; servers of other tests keep the real time."""
-    times, ours = count(0, step), threading.get_ident()
-    monkeypatch.setattr(
-        "payres.operator.invariant_checks.perf_counter",
-        lambda: next(times) if threading.get_ident() == ours else perf_counter(),
-    )
+    """Each reading of the loop's time is this many seconds after the last; servers of other tests keep the real one."""
+    counted, ours = SimpleNamespace(time=partial(next, count(0, step))), threading.get_ident()
+
+    def running_loop() -> Any:
+        return counted if threading.get_ident() == ours else asyncio.get_running_loop()
+
+    seen = SimpleNamespace(**vars(asyncio) | {"get_running_loop": running_loop})
+    monkeypatch.setattr("payres.operator.invariant_checks.asyncio", seen)
 
 
 pytestmark = pytest.mark.usefixtures("pauses")

@@ -13,14 +13,15 @@ from tests.simulation.town import Bill, Town, Wallet
 BILL_MICROSECONDS: Final = 3 * 3600 * 1_000_000
 
 
-async def ask_for(town: Town, wallet: Wallet, value: int) -> Bill:
-    """An incoming payment of this amount. Raises one of REFUSED."""
+async def ask_for(town: Town, wallet: Wallet, value: int | None) -> Bill:
+    """An incoming payment of this amount, None for any. Raises one of REFUSED."""
 
     def make(work: Work) -> Bill:
         found = find_wallet(work, wallet.path)
         assert found is not None
         receiver = unpaid(work, found, own_client(work), None, work.now + BILL_MICROSECONDS)
-        add(work, found, msgspec.structs.replace(receiver.payment, incoming_value=str(value)))
+        wanted = None if value is None else str(value)
+        add(work, found, msgspec.structs.replace(receiver.payment, incoming_value=wanted))
         return Bill(wallet, receiver.payment.id, value)
 
     bill = await wallet.server.write(make)

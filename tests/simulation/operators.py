@@ -143,22 +143,26 @@ class Operator:
 
     async def _refund(self) -> None:
         """Sends back some of what a payment has received, to where the operator believes that it came from."""
-        status, answer, _ = await self.ask("GET", "/payments?direction=incoming&used=true&first=30")
-        found = [one for one in answer["result"] if one["moved"] not in {"0", "0.00"}] if status == 200 else []
+        status, answer, _ = await self.ask("GET", "/payments?direction=incoming&used=true&first=4")
+        found = [one for one in answer["result"] if one["moved"] != one["refunded"]] if status == 200 else []
         if not found:
             return
         payment = self._draws.choice(found)
         own = f"{self.server.base_url}/{payment['wallet']}"
         amount = self._draws.choice((None, self._draws.randint(1, 300)))
         elsewhere = self._draws.choice([one.url for one in self.town.wallets if one.url != own])
-        to = self._draws.choice((None, elsewhere))
-        now = self.world.microseconds
-        refund = Refund(self.server, payment["id"], self._reference(), amount, to is not None, now)
+        if not await self._send_back(payment, amount, None):
+            await self._send_back(payment, amount, elsewhere)
+
+    async def _send_back(self, payment: Any, amount: int | None, to: str | None) -> bool:
+        now, reference = self.world.microseconds, self._reference()
+        refund = Refund(self.server, payment["id"], reference, amount, to is not None, now)
         self.town.refunds.append(refund)
-        body = {"reference": refund.reference} | ({} if to is None else {"to": to})
+        body = {"reference": reference} | ({} if to is None else {"to": to})
         if amount is not None:
             body["amount"] = format_decimal(amount, Asset(payment["assetCode"], payment["assetScale"]))
         await self._asked(refund, f"/payments/{refund.payment}/refunds", body)
+        return refund.is_made is not False
 
     async def _set_fee(self) -> None:
         fixed, points = self._draws.choice(FEES)
@@ -284,6 +288,7 @@ async def refunded(town: Town) -> None:
         is_wrong = bool(count) if one.is_made is False else bool(one.is_made and not count)
         if count and one.amount is not None:
             is_wrong |= amount > one.amount if one.goes_elsewhere else amount != one.amount
+        town.world.counts[f"refunds {'elsewhere' if one.goes_elsewhere else 'here'}"] += bool(count)
         if is_wrong and not one.server.has_lost(one.asked_at):
             raise Violation(f"refund {one.reference} of {one.server.name}: {one}, found {count} with {amount}")
     for server in town.servers:

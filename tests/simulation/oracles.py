@@ -13,6 +13,7 @@ from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import invariant_checks
 from tests.simulation.hooks import delivered as events_delivered
+from tests.simulation.limits import kept, limited, spendable
 from tests.simulation.operators import moved, refunded, tidied
 from tests.simulation.orders import kept_orders
 from tests.simulation.server import Server
@@ -192,6 +193,7 @@ def _rows(work: Work) -> Iterator[str]:
 
 
 ALL: Final[tuple[Oracle, ...]] = (
-    *(tidied, ledgers, mirrors, resolved, restored, equal_books, holds, moved, refunded, money, payments, acknowledged),
+    *(tidied, spendable, limited, kept),
+    *(ledgers, mirrors, resolved, restored, equal_books, holds, moved, refunded, money, payments, acknowledged),
     *(kept_orders, paid_pages, events_delivered, loops, rows),
 )

@@ -8,6 +8,7 @@ import msgspec
 from payres.core.protocol.amounts import format_decimal
 from payres.core.store.wallets import find_wallet
 from payres.people import sending
+from tests.simulation.apps import APPS, App
 from tests.simulation.bills import ask_for
 from tests.simulation.hooks import Hooks
 from tests.simulation.operators import Operator
@@ -50,13 +51,25 @@ class Owner:
     async def _send(self) -> None:
         draws, payee = self._draws, self._draws.choice([one for one in self._town.wallets if one is not self._wallet])
         value = draws.randint(1, PACKETS_AT_MOST * 10)
-        if draws.random() < 0.6:
+        if draws.random() < (0.6 if self._town.servers[0].is_forgetful else 0.15):
+            await self._give(value)
+        elif draws.random() < 0.6:
             bill = await ask_for(self._town, payee, value)
             wish = sending.Wish(to=bill.url)
             await pay(self._town, self._wallet, wish, None)
         else:
             wish = sending.Wish(to=payee.url, fixed=draws.choice(("send", "receive")))
             await pay(self._town, self._wallet, wish, value)
+
+    async def _give(self, value: int) -> None:
+        """Pays into a collection, as others do: what it has received does not say whose payment arrived."""
+        others = [one for one in self._town.wallets if one is not self._wallet]
+        open_bills = [one for one in self._town.bills[-8:] if one.value is None and one.wallet in others]
+        bill = self._draws.choice([*open_bills[-2:], None])
+        if bill is None:
+            forgetful = [one for one in others if one.server.is_forgetful]
+            bill = await ask_for(self._town, self._draws.choice(forgetful or others), None)
+        await pay(self._town, self._wallet, sending.Wish(to=bill.url, fixed="send"), value)
 
 
 async def pay(town: Town, wallet: Wallet, wish: sending.Wish, value: int | None) -> None:
@@ -84,5 +97,7 @@ def move_in(town: Town) -> list[Person]:
     """All people of the town."""
     town.operators = [Operator(town, server) for server in town.servers]
     town.hooks = Hooks(town)
+    town.apps = [App(town, number) for number in range(APPS)]
     owners = [kind(town, wallet) for kind in (Owner, Planner) for wallet in town.wallets]
-    return [*owners, *town.operators, town.hooks, *(Visitor(town, number) for number in range(VISITORS))]
+    visitors = [Visitor(town, number) for number in range(VISITORS)]
+    return [*owners, *town.operators, town.hooks, *town.apps, *visitors]

@@ -61,7 +61,7 @@ class Archive:
 
         def finish(tx: sqlite3.Connection, comparison: backups.Comparison) -> None:
             work = Work(tx, environment)
-            backups.record_restore(work, Path(self._file.name))  # the folder is named anew in each run
+            backups.record_restore(work, Path(self._file.name))  # its folder is another one in each run
             ended_rights.end_again(work, comparison.ended)
 
         backups.restore_backup(self._file, database, server.now(), finish)

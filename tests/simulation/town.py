@@ -14,6 +14,7 @@ from tests.simulation.server import Server
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
+    from tests.simulation.apps import App
     from tests.simulation.hooks import Hooks
     from tests.simulation.operators import Movement, Operator, Refund
     from tests.simulation.orders import Order
@@ -89,6 +90,7 @@ class Town:
         self.credit, self.liquidity = draws.choice(CREDITS), draws.choice(LIQUIDITY)
         self.terms: dict[tuple[str, str], dict[str, Any]] = {}  # of each peer, by the server's name and the peer's
         self.operators: list[Operator] = []
+        self.apps: list[App] = []
         self.hooks: Hooks
         self.orders: list[Order] = []
         self.visits: list[Visit] = []

@@ -6,6 +6,7 @@ import httpx2
 
 from payres.testing.control import ACTIONS
 from payres.testing.openapi import OPERATIONS, control_document
+from tests.helpers import TIMEOUT
 from tests.testing.sandboxes import Sandbox
 
 
@@ -20,7 +21,7 @@ def test_operations_are_the_actions() -> None:
 
 
 def test_who_is_admitted_reads_it_without_the_token(sandbox: Sandbox) -> None:
-    answer = httpx2.get(f"{sandbox.control.base_url}openapi.json")
+    answer = httpx2.get(f"{sandbox.control.base_url}openapi.json", timeout=TIMEOUT)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     assert answer.json() == control_document(sandbox.base_url)
     answer = httpx2.get(f"{sandbox.control.base_url}openapi.json", headers={"Host": "elsewhere.example"})

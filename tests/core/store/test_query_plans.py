@@ -197,6 +197,7 @@ NO_SEARCHES = (
     "SCAN (subquery",
     "SCAN CONSTANT ROW",
     "SCALAR SUBQUERY",
+    "LIST SUBQUERY",
     "CORRELATED SCALAR",
     "COMPOUND QUERY",
     "LEFT",

@@ -1,0 +1,412 @@
+"""Apps: clients that ask for bills, quotes and payments over HTTP, under grants of the owners, and keep a journal."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NamedTuple
+
+import httpx2
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from payres.client import AsyncClient, Grant, OpenPaymentsError, access, errors
+from payres.client.resources import IncomingPayment, OutgoingPayment, Quote
+from payres.core.grants import requests
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.wire import Amount, WalletAddress
+from payres.core.signatures.jwk import jwk_from_public_bytes
+from payres.operator.keys import add_key
+from payres.testing.rules import CONSENT_PAGE
+from tests.simulation.server import REFUSED, Server
+from tests.simulation.town import Bill, Sent, Town, Wallet
+from tests.simulation.world import Node, Violation
+
+APPS: Final = 2
+PAUSE: Final = 8.0  # seconds between two of an app's doings, on average
+PATIENCE: Final = 4.0  # seconds to connect, and again until the answer, of each attempt
+SECOND: Final = 1_000_000
+# Of a limit: its interval's duration with its seconds, and how often it is repeated.
+INTERVALS: Final = (None, None, ("P1D", 86_400, None), ("PT1H", 3600, None), ("PT15S", 15, None), ("PT20S", 20, 1))
+MOST: Final = 600  # minor units of a payment
+STATES: Final = ("made", "refused", "unknown")
+
+
+class Device(Node):
+    """The machine of an app, whose clock goes right."""
+
+    def now(self) -> int:
+        return super().now() + self.world.skipped
+
+
+class Limit(NamedTuple):
+    """At most `value` of what payments debit or of what arrives, in each window. Without `seconds` there is only one;
+    `repeated` is how often it comes again, None for ever."""
+
+    of: Literal["debit", "receive"]
+    value: int
+    asset: Asset
+    start: int
+    duration: str = ""
+    seconds: int = 0
+    repeated: int | None = None
+
+    def interval(self) -> str | None:
+        """As a grant request has it."""
+        count = "" if self.repeated is None else self.repeated
+        start = datetime.fromtimestamp(self.start // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"R{count}/{start}/{self.duration}" if self.seconds else None
+
+
+class Allowance(msgspec.Struct):
+    """A grant for outgoing payments. It `is_over` for the app when its token was ended, or may have been."""
+
+    wallet: Wallet
+    grant: Grant
+    limit: Limit | None
+    given: float
+    is_over: bool = False
+
+    @property
+    def id(self) -> str:
+        return self.grant.continue_uri.rpartition("/")[2]
+
+
+class Order(msgspec.Struct):
+    """Something that an app asked a server to create. `state` is one of STATES: of all copies that it sent.
+
+    What is made `is_once` may be asked for again, as its key or its quote says; `values` are what was acknowledged.
+    """
+
+    kind: Literal["incoming", "quote", "outgoing"]
+    wallet: Wallet
+    mark: str  # in the metadata
+    asked_at: int
+    began: float
+    is_once: bool
+    state: str = ""
+    id: str = ""
+    values: tuple[Any, ...] = ()
+    ended: float = 0.0
+    answers: list[str] = []
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.mark} {self.id} at {self.wallet.url}, {self.state}: {self.values} {self.answers}"
+
+
+class App:
+    """Two of them are in a town, each on a device of its own."""
+
+    def __init__(self, town: Town, number: int) -> None:
+        self.town, self.world, self.name = town, town.world, f"app{number}"
+        self.device = Device(town.world, self.name, f"10.0.2.{number + 1}")
+        self.orders: list[Order] = []
+        self.allowances: list[Allowance] = []
+        self.ended: list[tuple[Wallet, str]] = []  # tokens that were revoked or rotated, which was acknowledged
+        self.draws = town.world.dice(self.name)
+        self._home = self.draws.choice(town.wallets)
+        self.retries = self.draws.choice((0, 0, 2))  # of the client; with some, a refusal says little
+        self.client: AsyncClient
+        self.addresses: dict[Wallet, WalletAddress] = {}
+        self._grants: dict[Server, Grant] = {}  # for bills and quotes, which need no consent
+        self._open: list[tuple[Wallet, IncomingPayment]] = []
+        self._habits: Sequence[Callable[[], Awaitable[object]]] = (
+            *(self._pay_some, self._pay_some, self._pay_some, self._race, self._pay_twice),
+            *(self._ask_for_some, self._look_after, self._rotate, self._end),
+        )
+
+    async def prepare(self) -> None:
+        """Publishes its key at a wallet address, and looks up the others."""
+        key = Ed25519PrivateKey.from_private_bytes(self.draws.randbytes(32))
+        jwk = jwk_from_public_bytes(self.name, key.public_key().public_bytes_raw())
+        await self._home.server.write(lambda work: add_key(work, self._home.path, jwk))
+        self.device.boot()
+        self.client = AsyncClient(
+            self._home.url,
+            key,
+            self.name,
+            timeout=PATIENCE,
+            max_retries=self.retries,
+            transport=httpx2.AsyncHTTPTransport(verify=False),
+            clock=self.device,
+        )
+        await self.device.run(self._begin())
+
+    async def live(self, seconds: float) -> None:
+        """Does one thing after the other."""
+        end = self.world.now + seconds
+
+        async def work() -> None:
+            while (pause := self.draws.expovariate(1 / PAUSE)) + self.world.now < end:
+                await asyncio.sleep(pause)
+                await _tried(self.draws.choice(self._habits)())
+
+        await self.device.run(work())
+
+    async def _begin(self) -> None:
+        for wallet in self.town.wallets:
+            self.addresses[wallet] = await self.client.wallet_address.get(wallet.url)
+        for server in self.town.servers:
+            await self.grant_at(server)
+        await _tried(self._allowance())  # its owner may deny it
+
+    # Grants
+
+    async def grant_at(self, server: Server) -> Grant:
+        """The grant for bills and quotes of all wallets of a server."""
+        if server not in self._grants:
+            incoming = access.incoming_payment("create", "read", "list", "complete")
+            self._grants[server] = await self.client.grant.obtain(server.base_url, incoming, access.quote("create"))
+        return self._grants[server]
+
+    async def _allowance(self) -> Allowance:
+        """One that it has, or a new one."""
+        usable = [one for one in self.allowances if not one.is_over]
+        if usable and (len(usable) > 2 or self.draws.random() < 0.6):
+            return self.draws.choice(usable)
+        wallet = self.draws.choice(self.town.wallets)
+        allowance = Allowance(
+            wallet, await self._granted(wallet, limit := self._draw_limit(wallet)), limit, self.world.now
+        )
+        self.allowances.append(allowance)
+        self.world.counts["apps: grants of owners"] += 1
+        return allowance
+
+    def _draw_limit(self, wallet: Wallet) -> Limit | None:
+        draws = self.draws
+        if draws.random() < 0.15:
+            return None
+        of: Literal["debit", "receive"] = "debit" if draws.random() < 0.6 else "receive"
+        asset = wallet.asset if of == "debit" else draws.choice(self.town.wallets).asset
+        interval, value = draws.choice(INTERVALS), draws.randint(1, 3 * MOST)
+        if interval is None:
+            return Limit(of, value, asset, 0)
+        duration, seconds, repeated = interval
+        start = self.device.now() // SECOND - draws.randrange(seconds if repeated is None else 10)
+        return Limit(of, value, asset, start * SECOND, duration, seconds, repeated)
+
+    async def _granted(self, wallet: Wallet, limit: Limit | None) -> Grant:
+        """Asks for a grant, which the owner decides on."""
+        draws, limits = self.draws, dict[str, Any]()
+        if limit is not None:
+            limits = {f"{limit.of}_amount": amount_of(limit.value, limit.asset), "interval": limit.interval()}
+        asked = access.outgoing_payment("create", "read", "list", identifier=wallet.url, **limits)
+        finish = draws.choice((None, "http://app.test/done"))
+        pending = await self.client.grant.start(self.addresses[wallet], asked, finish=finish)
+        found = CONSENT_PAGE.search(pending.redirect)
+        assert found is not None, pending.redirect
+        id, nonce = found.groups()
+        approves = draws.random() < 0.9
+        target = await wallet.server.write(
+            lambda work: requests.decide(work, requests.find_pending(work, id, nonce), approves, "owner")
+        )
+        if target is None:
+            given = await self.client.grant.wait(pending, 10)
+        else:
+            given = await self.client.grant.finish(pending, target)
+        if not approves:
+            raise Violation(f"{self.name} got a grant at {wallet.url} that its owner denied")
+        return given
+
+    async def _rotate(self) -> None:
+        await self._end_token(lambda one: self.client.token.rotate(one.grant.manage, one.grant), is_over=False)
+
+    async def _end(self) -> None:
+        """Revokes a token, or cancels its grant."""
+        if self.draws.random() < 0.5:
+            await self._end_token(lambda one: self.client.token.revoke(one.grant.manage, one.grant), is_over=True)
+        else:
+            await self._end_token(
+                lambda one: self.client.grant.cancel(one.grant.continue_uri, one.grant.continue_token), is_over=True
+            )
+
+    async def _end_token(self, end: Callable[[Allowance], Awaitable[object]], *, is_over: bool) -> None:
+        allowance = await self._allowance()
+        token, was_over, allowance.is_over = allowance.grant.value, allowance.is_over, True
+        await end(allowance)  # if its answer is lost, nobody knows
+        allowance.is_over = was_over or is_over
+        self.ended.append((allowance.wallet, token))
+        self.world.counts["apps: tokens rotated or revoked"] += 1
+        await self.is_refused(allowance.wallet, token)
+
+    async def is_refused(self, wallet: Wallet, token: str) -> None:
+        """Raises Violation if a token that was ended is taken."""
+        try:
+            await self.client.outgoing_payment.list(self.addresses[wallet], token)
+        except errors.ApiError as refused:
+            if refused.status in (401, 403, 503):
+                return
+            raise
+        raise Violation(f"{self.name} used a token at {wallet.url} that it had ended")
+
+    # Bills, quotes and payments
+
+    async def ask_for(self, wallet: Wallet, value: int | None) -> IncomingPayment | None:
+        """An incoming payment, with a key or without; None if it was refused or nobody knows."""
+        is_keyed, grant = self.draws.random() < 0.6, await self.grant_at(wallet.server)
+        order = self._new_order("incoming", wallet, is_once=is_keyed)
+        wanted = None if value is None else amount_of(value, wallet.asset)
+
+        def create() -> Coroutine[Any, Any, IncomingPayment]:
+            return self.client.incoming_payment.create(
+                self.addresses[wallet],
+                grant,
+                incoming_amount=wanted,
+                metadata={"mark": order.mark},
+                idempotency_key=order.mark if is_keyed else "",
+            )
+
+        made: IncomingPayment | None = await self._ordered(order, create, lambda one: (_value(one.incoming_amount),))
+        if made is not None:
+            self.town.bills.append(Bill(wallet, order.id, value))
+            self._open.append((wallet, made))
+            if is_keyed and self.draws.random() < 0.3:
+                await self._ordered(order, create, lambda one: (_value(one.incoming_amount),))
+        return made
+
+    async def quote(self, wallet: Wallet, bill: IncomingPayment, **fixed: Any) -> Quote | None:
+        """A quote for a bill; None if it was refused or nobody knows."""
+        grant, address = await self.grant_at(wallet.server), self.addresses[wallet]
+        order = self._new_order("quote", wallet, is_once=True)
+
+        def create() -> Coroutine[Any, Any, Quote]:
+            return self.client.quote.create(address, grant, receiver=bill.id, idempotency_key=order.mark, **fixed)
+
+        made: Quote | None = await self._ordered(
+            order, create, lambda one: (_value(one.debit_amount), _value(one.receive_amount))
+        )
+        return made
+
+    async def pay(self, allowance: Allowance, *, quote: Quote | None = None, **wanted: Any) -> Order:
+        """Pays a quote, or an amount with a key. It asks again now and then if nobody knows."""
+        order = self._new_order("outgoing", allowance.wallet, is_once=True)
+        key = order.mark if quote is None or self.draws.random() < 0.5 else ""
+        if quote is not None:
+            wanted = {"quote_id": quote.id}
+
+        def create() -> Coroutine[Any, Any, OutgoingPayment]:
+            return self.client.outgoing_payment.create(
+                self.addresses[allowance.wallet],
+                allowance.grant,
+                metadata={"mark": order.mark},
+                idempotency_key=key,
+                **wanted,
+            )
+
+        def values(made: OutgoingPayment) -> tuple[Any, ...]:
+            return _value(made.debit_amount), _value(made.receive_amount), made.receiver
+
+        made = await self._ordered(order, create, values)
+        if order.state == "unknown" and self.draws.random() < 0.7:
+            made = await self._ordered(order, create, values)
+        allowance.is_over |= "invalid_token" in order.answers
+        if made is not None:
+            self.town.sent.append(Sent(allowance.wallet, order.id, made.receiver))
+        return order
+
+    def _new_order(self, kind: Literal["incoming", "quote", "outgoing"], wallet: Wallet, *, is_once: bool) -> Order:
+        mark = f"{self.name}-{len(self.orders) + 1}"
+        order = Order(kind, wallet, mark, self.world.microseconds, self.world.now, is_once)
+        self.orders.append(order)
+        return order
+
+    async def _ordered(
+        self, order: Order, create: Callable[[], Coroutine[Any, Any, Any]], values: Callable[[Any], tuple[Any, ...]]
+    ) -> Any:
+        """The result of one more try, which is noted; None if there is none."""
+        made, state = None, "unknown"
+        try:
+            made = await create()
+        except errors.InvalidAnswer as wrong:
+            raise Violation(f"{order}: {wrong}") from wrong
+        except errors.OpenPaymentsError as failure:
+            said = failure.__cause__ if isinstance(failure, errors.AnswerLost) else failure
+            status = said.status if isinstance(said, errors.ApiError) else 0
+            if status >= 500 and status not in (503, 504):
+                raise Violation(f"{order}: {failure}") from failure
+            is_last = not self.retries or (order.kind == "outgoing" and said is failure)  # and no answer was lost
+            if is_last and (isinstance(said, errors.NotSent) or status not in (0, 504)):
+                state = "refused"
+            order.answers.append(getattr(said, "code", "") or type(said).__name__)
+            if isinstance(said, errors.TokenError) and order.kind != "outgoing":
+                self._grants.pop(order.wallet.server, None)
+        finally:
+            order.ended = self.world.now
+        if made is not None:
+            id = made.id.rpartition("/")[2]
+            if order.id and order.id != id and not order.wallet.server.has_lost(order.asked_at):
+                raise Violation(f"{order} was made twice, the second time as {id}")
+            state, order.id, order.values = "made", id, values(made)
+        if state == "made" or order.state in ("", "refused"):
+            order.state = state
+        self.world.counts[f"apps: {order.kind} {state}"] += 1
+        return made
+
+    # What it does of its own accord
+
+    async def _ask_for_some(self) -> IncomingPayment | None:
+        value = self.draws.choice((None, self.draws.randint(1, MOST)))
+        return await self.ask_for(self.draws.choice(self.town.wallets), value)
+
+    async def _pay_some(self, allowance: Allowance | None = None) -> None:
+        """Pays a bill, by a quote or not."""
+        draws, allowance = self.draws, allowance or await self._allowance()
+        wallet, value = allowance.wallet, draws.randint(1, MOST)
+        payee = draws.choice([one for one in self.town.wallets if one is not wallet])
+        bill = await self.ask_for(payee, draws.choice((None, value)))
+        if bill is None:
+            return
+        if not bill.incoming_amount and draws.random() < 0.3:
+            await self.pay(allowance, incoming_payment=bill.id, debit_amount=amount_of(value, wallet.asset))
+            return
+        fixed = {}
+        if not bill.incoming_amount:
+            of, asset = draws.choice((("debit_amount", wallet.asset), ("receive_amount", payee.asset)))
+            fixed = {of: amount_of(value, asset)}
+        quote = await self.quote(wallet, bill, **fixed)
+        if quote is not None:
+            await self.pay(allowance, quote=quote)
+
+    async def _race(self) -> None:
+        """Several payments at once under the same limit."""
+        allowance = await self._allowance()
+        await asyncio.gather(*(_tried(self._pay_some(allowance)) for _ in range(2)))
+
+    async def _pay_twice(self) -> None:
+        """The same quote twice at once."""
+        allowance = await self._allowance()
+        bill = await self.ask_for(self.draws.choice(self.town.wallets), self.draws.randint(1, MOST))
+        quote = bill and await self.quote(allowance.wallet, bill)
+        if quote:
+            await asyncio.gather(*(self.pay(allowance, quote=quote) for _ in range(2)))
+
+    async def _look_after(self) -> None:
+        """Reads, lists and completes one of its bills."""
+        if not self._open:
+            return
+        wallet, bill = self.draws.choice(self._open)
+        grant = await self.grant_at(wallet.server)
+        read = await self.client.incoming_payment.get(bill.id, grant)
+        if (read.incoming_amount, read.metadata, read.created_at) != (
+            bill.incoming_amount,
+            bill.metadata,
+            bill.created_at,
+        ):
+            raise Violation(f"{self.name}: {bill} became {read}")
+        await self.client.incoming_payment.list(self.addresses[wallet], grant, first=5)
+        if self.draws.random() < 0.4:
+            await self.client.incoming_payment.complete(bill.id, grant)
+
+
+async def _tried(doing: Awaitable[object]) -> None:
+    """Whatever servers and the network have against it."""
+    with suppress(OpenPaymentsError, *REFUSED):
+        await doing
+
+
+def amount_of(value: int, asset: Asset) -> Amount:
+    return Amount(value=str(value), asset_code=asset.code, asset_scale=asset.scale)
+
+
+def _value(amount: Any) -> int | None:
+    return int(amount.value) if amount else None

@@ -1,0 +1,201 @@
+"""What must hold of apps: the limits of grants, by a count of our own, and what servers have told them."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from payres.client import errors
+from payres.core.store.work import Work
+from tests.simulation.apps import SECOND, Allowance, App, Limit, Order, amount_of
+from tests.simulation.town import Town
+from tests.simulation.world import Violation
+
+CLOCKS: Final = 30_000_000  # microseconds by which a server's clock may be set back in a storm
+LONG: Final = 3600  # seconds of an interval that does not end while a limit is tried
+FRESH: Final = 400.0  # seconds in which no token expires
+SETTLING: Final = 5.0  # seconds until all that follows from a payment was done
+LATEST_ENDED: Final = 3  # tokens of each app that are tried again
+LATEST_GRANTS: Final = 4  # of each app, of which one is spent
+LIMIT_EXCEEDED: Final = "limit_exceeded"
+QUOTED: Final = 12 * 3600 * SECOND  # for which a quote is kept at least
+TWICE: Final = (
+    "SELECT quote_id, count(*) FROM outgoing_payment WHERE quote_id NOTNULL GROUP BY quote_id HAVING count(*) > 1"
+)
+PAID: Final = (
+    "SELECT created_at, coalesce(ended_at, 0), debit, receive, receive_code, sent, delivered, unresolved_debit,"
+    " unresolved_receive FROM outgoing_payment WHERE grant_id = ? ORDER BY id"
+)
+MADE: Final[Mapping[str, str]] = {
+    "incoming": "SELECT metadata, id, CAST(incoming_value AS INTEGER) FROM incoming_payment WHERE metadata NOTNULL",
+    "outgoing": "SELECT metadata, id, debit, receive, receiver FROM outgoing_payment WHERE metadata NOTNULL",
+    "quote": "SELECT '', id, CAST(debit_value AS INTEGER), CAST(receive_value AS INTEGER) FROM quote",
+}
+
+
+class Payment(NamedTuple):
+    """A payment under a grant. What is `unresolved` may count or not."""
+
+    created_at: int
+    ended_at: int
+    wanted: int
+    used: int
+    unresolved: int
+    asset_code: str
+
+
+async def limited(town: Town) -> None:
+    """7. What the payments of a grant debit or deliver in a window was within its limit at each of them."""
+    for app in town.apps:
+        for allowance in app.allowances:
+            if allowance.limit is not None:
+                payments = await _payments(allowance)
+                for index, payment in enumerate(payments):
+                    _check(allowance, allowance.limit, payments[:index], payment)
+
+
+def _check(allowance: Allowance, limit: Limit, earlier: Sequence[Payment], payment: Payment) -> None:
+    window = window_of(limit, payment.created_at)
+    counted = [
+        one.used if one.ended_at <= payment.created_at + CLOCKS else one.wanted
+        for one in earlier
+        if window_of(limit, one.created_at) == window
+    ]
+    if window is None or sum(counted) + payment.wanted > limit.value:
+        raise Violation(f"grant {allowance.id} with {limit}: in window {window} {counted}, and then {payment}")
+    if limit.of == "receive" and payment.asset_code != limit.asset.code:
+        raise Violation(f"grant {allowance.id} with {limit} paid in another asset: {payment}")
+
+
+def window_of(limit: Limit, moment: int) -> int | None:
+    """The number of the window that has this moment of the server's clock; None if none has."""
+    if not limit.seconds:
+        return 0
+    number = (moment - limit.start) // (limit.seconds * SECOND)
+    return number if number >= 0 and (limit.repeated is None or number <= limit.repeated) else None
+
+
+async def spendable(town: Town) -> None:
+    """7. What is left of a limit can be spent, and no more; and servers say so. What was ended is refused still."""
+    for app in town.apps:
+        await app.device.run(_spend(app))
+    await asyncio.sleep(SETTLING)
+
+
+async def _spend(app: App) -> None:
+    for wallet, token in app.ended[-LATEST_ENDED:]:
+        await app.is_refused(wallet, token)
+    usable = [one for one in app.allowances if not one.is_over]
+    for allowance in usable[-LATEST_GRANTS:]:
+        left = await _left(app, allowance)
+        limit = allowance.limit
+        if left and limit is not None and (not limit.seconds or limit.seconds >= LONG):
+            await _spend_all(app, allowance, limit, left)
+            return
+
+
+async def _left(app: App, allowance: Allowance) -> int | None:
+    """What may still be spent, after comparing that with what the server says; None if it is not known."""
+    limit, server = allowance.limit, allowance.wallet.server
+    payments, before = await _payments(allowance), server.now()
+    try:
+        told = await app.client.outgoing_payment.get_grant_spent_amounts(
+            app.addresses[allowance.wallet], allowance.grant
+        )
+    except errors.TokenError as refused:
+        allowance.is_over = True
+        if app.world.now - allowance.given < FRESH and not server.archive.losses:
+            raise Violation(f"{app.name} cannot use grant {allowance.id} any more: {refused}") from refused
+        return None
+    window = window_of(limit, before) if limit else 0
+    if limit and window_of(limit, server.now()) != window:
+        return None
+    found = told.spent_receive_amount if limit and limit.of == "receive" else told.spent_debit_amount
+    spent, counted = (
+        int(found.value) if found else 0,
+        [one for one in payments if limit is None or window_of(limit, one.created_at) == window],
+    )
+    least, unresolved = sum(one.used for one in counted), sum(one.unresolved for one in counted)
+    if window is not None and not least <= spent <= least + unresolved:
+        raise Violation(f"grant {allowance.id} with {limit}: {spent} are told to be spent, but {counted} are")
+    return max(limit.value - spent, 0) if limit and window is not None else None
+
+
+async def _spend_all(app: App, allowance: Allowance, limit: Limit, left: int) -> None:
+    """Pays what is left and one more, which must be refused, and then what is left, which must not."""
+    payees = [one for one in app.town.wallets if one.server is allowance.wallet.server and one is not allowance.wallet]
+    payee = next((one for one in payees if limit.of == "debit" or one.asset == limit.asset), None)
+    bill = payee and await app.ask_for(payee, None)
+    if not bill:
+        return
+    for value in (left + 1, left):
+        fixed = {f"{limit.of}_amount": amount_of(value, limit.asset)}
+        quote = await app.quote(allowance.wallet, bill, **fixed)
+        if quote is None:
+            return  # too little for the fee, or too much for the liquidity
+        order = await app.pay(allowance, quote=quote)
+        is_over = value > left
+        if order.state == "made" if is_over else LIMIT_EXCEEDED in order.answers:
+            raise Violation(f"grant {allowance.id} with {limit}, {left} left: {order}")
+        app.world.counts[f"apps: limits {'exceeded' if is_over else 'spent'}: {order.state}"] += 1
+
+
+async def _payments(allowance: Allowance) -> Sequence[Payment]:
+    def read(work: Work) -> Sequence[Payment]:
+        return [_payment(allowance, *row) for row in work.execute(PAID, (allowance.id,))]
+
+    return await allowance.wallet.server.read(read)
+
+
+def _payment(
+    allowance: Allowance,
+    created_at: int,
+    ended_at: int,
+    debit: int,
+    receive: int,
+    code: str,
+    sent: int,
+    delivered: int,
+    *unresolved: int,
+) -> Payment:
+    if allowance.limit is not None and allowance.limit.of == "receive":
+        return Payment(created_at, ended_at, receive, delivered, unresolved[1], code)
+    return Payment(created_at, ended_at, debit, sent, unresolved[0], code)
+
+
+async def kept(town: Town) -> None:
+    """8. What was acknowledged is there as it was told, what was refused is not, and nothing was made twice."""
+    found = {server.name: await server.read(_made) for server in town.servers}
+    for app in town.apps:
+        for order in app.orders:
+            rows = found[order.wallet.server.name][order.kind]
+            copies = [row[1:] for row in rows if row[0] == f'{{"mark":"{order.mark}"}}' or row[1] == order.id]
+            _compare(town, app, order, copies)
+    for server in town.servers:
+        twice = await server.read(lambda work: work.execute(TWICE).fetchall())
+        if twice:
+            raise Violation(f"quotes of {server.name} were paid twice: {twice}")
+
+
+def _compare(town: Town, app: App, order: Order, copies: Sequence[tuple[Any, ...]]) -> None:
+    is_lost, is_repeated = order.wallet.server.has_lost(order.asked_at), _was_repeated(town, app, order)
+    if order.state == "made":
+        is_gone = (order.id, *order.values) not in copies
+        if order.kind == "quote" and town.world.microseconds - order.asked_at > QUOTED:
+            is_gone = False
+        if is_gone and not is_lost:
+            raise Violation(f"{order} was acknowledged, and there is {copies}")
+    elif order.state == "refused" and copies and not is_repeated:
+        raise Violation(f"{order} was refused, and there is {copies}")
+    if len(copies) > 1 and (order.is_once or not (is_repeated or app.retries)):
+        raise Violation(f"{order} was made {len(copies)} times: {copies}")
+
+
+def _was_repeated(town: Town, app: App, order: Order) -> bool:
+    """Whether a copy of the request, or of another at the same time, came later by another way."""
+    pair, begun, ended = f"{app.name}>{order.wallet.server.name} ", order.began - 0.01, order.ended + 0.01
+    repeated = [fault.at for fault in town.world.faults if fault.kind == "repeated" and fault.name.startswith(pair)]
+    return any(begun <= at <= ended for at in repeated)
+
+
+def _made(work: Work) -> Mapping[str, Sequence[tuple[Any, ...]]]:
+    return {kind: work.execute(sql).fetchall() for kind, sql in MADE.items()}
