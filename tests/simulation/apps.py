@@ -64,7 +64,7 @@ class Allowance(msgspec.Struct):
     wallet: Wallet
     grant: Grant
     limit: Limit | None
-    given: float
+    given: int  # in microseconds of the world
     is_over: bool = False
 
     @property

@@ -12,7 +12,7 @@ from tests.simulation.world import Violation
 
 CLOCKS: Final = 30_000_000  # microseconds by which a server's clock may be set back in a storm
 LONG: Final = 3600  # seconds of an interval that does not end while a limit is tried
-FRESH: Final = 400.0  # seconds in which no token expires
+FRESH: Final = 400 * SECOND  # in which no token expires
 SETTLING: Final = 5.0  # seconds until all that follows from a payment was done
 LATEST_ENDED: Final = 3  # tokens of each app that are tried again
 LATEST_GRANTS: Final = 4  # of each app, of which one is spent
@@ -103,7 +103,7 @@ async def _left(app: App, allowance: Allowance) -> int | None:
         )
     except errors.TokenError as refused:
         allowance.is_over = True
-        if app.world.now - allowance.given < FRESH and not server.archive.losses:
+        if app.world.microseconds - allowance.given < FRESH and not server.archive.losses:
             raise Violation(f"{app.name} cannot use grant {allowance.id} any more: {refused}") from refused
         return None
     window = window_of(limit, before) if limit else 0
