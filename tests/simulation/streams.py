@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tests.simulation.loop import NodeLoop
     from tests.simulation.world import Node, World
 
+# After such an answer the same request may succeed (docs/peering.md): a gateway that repeats it then pays twice.
+REFUSED: Final = (b"HTTP/1.1 401", b"HTTP/1.1 429")
 REQUEST: Final = re.compile(rb"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) ")
 SHORTEST, LONGEST = 0.0005, 0.03  # seconds that bytes are under way
 LATE: Final = (0.5, 4.0, 20.0, 45.0)  # more seconds that what is late is under way
@@ -146,7 +148,7 @@ class Stream:
         self.client = End(client, protocol, self, here, there)
         self.server = End(server, None, self, there, here)
         self.client.other, self.server.other = self.server, self.client
-        self.request = b""  # the bytes of the last request, so far
+        self.request = bytearray()  # the last one, so far; empty once it was refused
         self.fate = ""
         self.dice = network.world.delays  # of its own if the request has a fate
 
@@ -169,7 +171,7 @@ class Stream:
 
     def _send_request(self, data: bytes) -> None:
         if REQUEST.match(data):
-            self.request = b""
+            self.request = bytearray()
             self.fate = self.network.draw_fate(self)
         self.request += data
         if self.fate == "lost request":
@@ -185,6 +187,8 @@ class Stream:
         self._deliver(self.client, self.server.arrive, data)
 
     def _send_answer(self, data: bytes) -> None:
+        if data.startswith(REFUSED):
+            self.request.clear()
         if self.fate == "lost answer":
             return
         if self.fate == "half an answer":
@@ -262,13 +266,13 @@ class Network:
 
     def repeat(self, stream: Stream) -> None:
         """A gateway sends the same request again on another connection, and drops that answer."""
-        loop, node = stream.client.loop, stream.server.loop.node
+        loop, node, request = stream.client.loop, stream.server.loop.node, stream.request
 
         def again() -> None:
-            if node.is_up and not loop.is_dead:
+            if request and node.is_up and not loop.is_dead:
                 copy = self._join(loop, asyncio.Protocol(), node)
                 copy.stream.fate = "lost answer"
-                copy.other.loop.call_soon(copy.other.arrive, stream.request)
+                copy.other.loop.call_soon(copy.other.arrive, bytes(request))
 
         self.world.at(self.world.now + stream.dice.choice(AGAIN_AFTER), again)
 
