@@ -64,7 +64,7 @@ class Allowance(msgspec.Struct):
     wallet: Wallet
     grant: Grant
     limit: Limit | None
-    given: float
+    given: int  # in microseconds of the world
     is_over: bool = False
 
     @property
@@ -165,9 +165,8 @@ class App:
         if usable and (len(usable) > 2 or self.draws.random() < 0.6):
             return self.draws.choice(usable)
         wallet = self.draws.choice(self.town.wallets)
-        allowance = Allowance(
-            wallet, await self._granted(wallet, limit := self._draw_limit(wallet)), limit, self.world.now
-        )
+        limit = self._draw_limit(wallet)
+        allowance = Allowance(wallet, await self._granted(wallet, limit), limit, self.world.microseconds)
         self.allowances.append(allowance)
         self.world.counts["apps: grants of owners"] += 1
         return allowance

@@ -12,10 +12,11 @@ from tests.simulation.world import Violation
 
 CLOCKS: Final = 30_000_000  # microseconds by which a server's clock may be set back in a storm
 LONG: Final = 3600  # seconds of an interval that does not end while a limit is tried
-FRESH: Final = 400.0  # seconds in which no token expires
+FRESH: Final = 400 * SECOND  # in which no token expires
 SETTLING: Final = 5.0  # seconds until all that follows from a payment was done
 LATEST_ENDED: Final = 3  # tokens of each app that are tried again
 LATEST_GRANTS: Final = 4  # of each app, of which one is spent
+SOMETHING: Final = 50  # minor units, more than a fee
 LIMIT_EXCEEDED: Final = "limit_exceeded"
 QUOTED: Final = 12 * 3600 * SECOND  # for which a quote is kept at least
 TWICE: Final = (
@@ -77,19 +78,21 @@ def window_of(limit: Limit, moment: int) -> int | None:
 async def spendable(town: Town) -> None:
     """7. What is left of a limit can be spent, and no more; and servers say so. What was ended is refused still."""
     for app in town.apps:
-        await app.device.run(_spend(app))
+        await app.device.run(_try_grants(app))
     await asyncio.sleep(SETTLING)
 
 
-async def _spend(app: App) -> None:
+async def _try_grants(app: App) -> None:
     for wallet, token in app.ended[-LATEST_ENDED:]:
         await app.is_refused(wallet, token)
     usable = [one for one in app.allowances if not one.is_over]
     for allowance in usable[-LATEST_GRANTS:]:
-        left = await _left(app, allowance)
-        limit = allowance.limit
-        if left and limit is not None and (not limit.seconds or limit.seconds >= LONG):
-            await _spend_all(app, allowance, limit, left)
+        left, limit = await _left(app, allowance), allowance.limit
+        if left is None or limit is None:
+            continue
+        is_over = window_of(limit, allowance.wallet.server.now()) is None
+        if is_over or not limit.seconds or limit.seconds >= LONG:
+            await _try_limit(app, allowance, limit, left)
             return
 
 
@@ -103,31 +106,29 @@ async def _left(app: App, allowance: Allowance) -> int | None:
         )
     except errors.TokenError as refused:
         allowance.is_over = True
-        if app.world.now - allowance.given < FRESH and not server.archive.losses:
+        if app.world.microseconds - allowance.given < FRESH and not server.archive.losses:
             raise Violation(f"{app.name} cannot use grant {allowance.id} any more: {refused}") from refused
         return None
     window = window_of(limit, before) if limit else 0
     if limit and window_of(limit, server.now()) != window:
         return None
     found = told.spent_receive_amount if limit and limit.of == "receive" else told.spent_debit_amount
-    spent, counted = (
-        int(found.value) if found else 0,
-        [one for one in payments if limit is None or window_of(limit, one.created_at) == window],
-    )
+    spent = int(found.value) if found else 0
+    counted = [one for one in payments if limit is None or window_of(limit, one.created_at) == window]
     least, unresolved = sum(one.used for one in counted), sum(one.unresolved for one in counted)
-    if window is not None and not least <= spent <= least + unresolved:
+    if not least <= spent <= least + unresolved:
         raise Violation(f"grant {allowance.id} with {limit}: {spent} are told to be spent, but {counted} are")
-    return max(limit.value - spent, 0) if limit and window is not None else None
+    return None if limit is None else 0 if window is None else max(limit.value - spent, 0)
 
 
-async def _spend_all(app: App, allowance: Allowance, limit: Limit, left: int) -> None:
-    """Pays what is left and one more, which must be refused, and then what is left, which must not."""
+async def _try_limit(app: App, allowance: Allowance, limit: Limit, left: int) -> None:
+    """Pays more than is left, which must be refused, and then what is left, which must not."""
     payees = [one for one in app.town.wallets if one.server is allowance.wallet.server and one is not allowance.wallet]
     payee = next((one for one in payees if limit.of == "debit" or one.asset == limit.asset), None)
     bill = payee and await app.ask_for(payee, None)
     if not bill:
         return
-    for value in (left + 1, left):
+    for value in (left + 1, left) if left else (SOMETHING,):
         fixed = {f"{limit.of}_amount": amount_of(value, limit.asset)}
         quote = await app.quote(allowance.wallet, bill, **fixed)
         if quote is None:
