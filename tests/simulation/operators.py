@@ -98,12 +98,14 @@ class Operator:
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any, bool]:
         """The status and the body, and whether it is the answer to the only copy of the request; status 0 if all
         answers were lost."""
+        repeated = self.world.counts["repeated"]
         for attempt in range(TRIES):
             with suppress(httpx2.HTTPError):
                 answer = await self._http.request(method, path, json=body)
                 if answer.status_code < 500 and answer.status_code != 429:
                     self.world.counts[f"operators: {method} {answer.status_code}"] += 1
-                    return answer.status_code, answer.json(), not attempt
+                    is_only = not attempt and self.world.counts["repeated"] == repeated
+                    return answer.status_code, answer.json(), is_only
             await asyncio.sleep(1)
         return 0, None, False
 

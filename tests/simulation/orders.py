@@ -17,7 +17,7 @@ from payres.operator.store.standing_orders import ORDERS, RUNS, OrderRecord, Run
 from payres.people import sending
 from payres.people import standing_orders as rules
 from tests.simulation.server import REFUSED
-from tests.simulation.town import Town, Wallet
+from tests.simulation.town import Town, Wallet, moment_of
 from tests.simulation.world import Violation
 
 MOST: Final = 300  # minor units of a payment
@@ -30,7 +30,8 @@ NOTED: Final = "SELECT count(*) FROM outgoing_payment WHERE metadata = ?"
 
 class Order(msgspec.Struct):
     """A standing order whose setting up was acknowledged. It `is_plain` while nobody asked for a change of it;
-    `stopped_at` is set while a change that pays nothing is the last one, and was acknowledged."""
+    `stopped_at`, in the world's
+    microseconds, is set while a change that pays nothing is the last one, and was acknowledged."""
 
     wallet: Wallet
     payee: Wallet
@@ -97,14 +98,13 @@ class Planner:
         name = self._draws.choice(CHANGES)
         order.is_plain, order.stopped_at = False, None
 
-        def change(work: Work) -> int:
+        def change(work: Work) -> None:
             wallet = find_wallet(work, self._wallet.path)
             assert wallet is not None
             getattr(rules, name)(work, wallet, order.id)
-            return work.now
 
-        done_at = await self._wallet.server.write(change)
-        order.stopped_at = None if name == "resume" else done_at
+        await self._wallet.server.write(change)
+        order.stopped_at = None if name == "resume" else self._town.world.microseconds
         self._town.world.counts[f"standing orders: {name}"] += 1
 
 
@@ -140,7 +140,8 @@ async def _check(town: Town, order: Order) -> None:
         "has a run at another time": any(one.window_at != order.first + one.window * order.period for one in runs),
         f"has had {windows} windows": order.is_plain and record.state == "active" and len(runs) < windows,
         f"is {record.state}": order.is_plain and record.state not in {"active", "paused"},
-        "was paid after it was stopped": is_stopped and any(one.created_at > (order.stopped_at or 0) for one in paid),
+        "was paid after it was stopped": is_stopped
+        and any(moment_of(one.id) > (order.stopped_at or 0) for one in paid),
     }
     problem = next((words for words, is_so in problems.items() if is_so), "")
     if problem:

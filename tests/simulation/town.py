@@ -101,11 +101,11 @@ class Town:
 
     def may_be_lost(self, server: Server, id: str) -> bool:
         """Whether what a server has acknowledged, with an id of that moment, may be lost by a restore of it."""
-        return server.has_lost(_moment(id))
+        return server.has_lost(moment_of(id))
 
     def is_disturbed(self, id: str) -> bool:
         """Whether the payments to what has this id may have been under way when a server was restored."""
-        moment = _moment(id)
+        moment = moment_of(id)
         losses = [loss for server in self.servers for loss in server.archive.losses]
         return any(loss.since - STORM <= moment <= loss.until for loss in losses)
 
@@ -154,7 +154,7 @@ class Town:
         await other.write(lambda work: add_peer(work, **of_other) and None)
 
 
-def _moment(id: str) -> int:
+def moment_of(id: str) -> int:
     """When an id was made, in microseconds of the world."""
     return (uuid.UUID(id).int >> 80) * 1000
 
