@@ -1,17 +1,24 @@
 """A server that is restored from an older backup: by payres itself, as its operator does it, and what is lost then."""
 
+import shutil
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from payres.core.process.settings import Settings
+from payres.core.store.connections import require_complete
+from payres.core.store.server import LostCommits, Position
 from payres.core.store.work import Environment, Work
 from payres.operator import backups, ended_rights
+from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
     from tests.simulation.server import Server
 
+T = TypeVar("T")
+
+FILES: Final = ("", "-wal")
 UNSURE: Final = 60_000_000  # microseconds that a commit may come after its request
 # What is owed to each peer, but for what was paid outside; and what is under way to it and from it.
 STANDING: Final = (
@@ -41,7 +48,7 @@ class Archive:
 
     def __init__(self, folder: Path, name: str) -> None:
         self._file = folder / f"{name}.backup"
-        self._made_at = 0
+        self._made_at = self._made_in = 0
         self.losses: list[Loss] = []
         self.unsettled: list[Loss] = []  # those that its peers have not agreed on yet
 
@@ -52,10 +59,15 @@ class Archive:
     def make(self, server: "Server") -> None:
         """Makes a backup of a server that runs."""
         backups.make_backup(server.disk.path, self._file, True, server.now())
-        self._made_at = server.world.microseconds
+        self._made_at, self._made_in = server.world.microseconds, server.life
+        for end in FILES:
+            shutil.copyfile(f"{server.disk.path}{end}", f"{self._file}.copy{end}")
 
-    def restore(self, server: "Server", database: Path, settings: Settings) -> None:
-        """Puts the backup in the place of a database, with all that was ended since, and notes what that loses."""
+    def restore(self, server: "Server", database: Path, settings: Settings, *, is_copy: bool) -> None:
+        """Puts the backup in the place of a database, with all that was ended since, and notes what that loses.
+
+        Or somebody has put back a copy of the files, if they are of the same run: payres has to notice that.
+        """
         before, then = _standings(database), _standings(self._file)
         environment = Environment.of(settings, server, actor="operator")
 
@@ -64,7 +76,10 @@ class Archive:
             backups.record_restore(work, Path(self._file.name))  # its folder is another one in each run
             ended_rights.end_again(work, comparison.ended)
 
-        backups.restore_backup(self._file, database, server.now(), finish)
+        if not (is_copy and self._made_in == server.life - 1):
+            backups.restore_backup(self._file, database, server.now(), finish)
+        elif self._lacks_commits(database):
+            backups.restore_backup(database, database, server.now(), finish)
         bounds = {}
         for peer in server.neighbours:
             (owed, out), (owed_then, out_then) = (found.get(f"test.{peer.name}", (0, 0)) for found in (before, then))
@@ -73,10 +88,27 @@ class Archive:
         self.unsettled.append(Loss(self._made_at, server.world.microseconds, bounds))
         self.losses.append(self.unsettled[-1])
 
+    def _lacks_commits(self, database: Path) -> bool:
+        """Puts back the copy. Whether payres finds that something is missing; raises Violation if it does not."""
+        reached = _read(database, Position.of)
+        for end in FILES:
+            shutil.copyfile(f"{self._file}.copy{end}", f"{database}{end}")
+        try:
+            require_complete(str(database))
+        except LostCommits:
+            return True
+        if not _read(database, Position.of).has(reached):
+            raise Violation(f"nobody noticed that {database} lacks commits")
+        return False
+
 
 def _standings(file: Path) -> dict[str, tuple[int, int]]:
+    return _read(file, lambda tx: {address: (owed, out) for address, owed, out in tx.execute(STANDING)})
+
+
+def _read(file: Path, what: Callable[[sqlite3.Connection], T]) -> T:
     connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
     try:
-        return {address: (owed, under_way) for address, owed, under_way in connection.execute(STANDING)}
+        return what(connection)
     finally:
         connection.close()

@@ -176,7 +176,8 @@ class Server(Node):
             self.disk.leave_to(path)
         if self._restores:
             self._restores = False
-            self.archive.restore(self, path, self._settings_on(path))
+            is_copy = self.world.draw(f"copy {self.name} {self.life}") < 0.5
+            self.archive.restore(self, path, self._settings_on(path), is_copy=is_copy)
         self.disk = Disk(self.world, path, self.name, lambda: self.kill(RESTART_SECONDS))
         self.disk.shares = self._shares
 

@@ -164,7 +164,8 @@ def _is_true(record: CheckoutRecord, got: int) -> bool:
         return got >= record.amount
     if record.state == "returned":
         return False
-    return got < record.amount if record.failure == "part" else not got
+    is_part = record.failure == "part" or record.state == "made"
+    return got < record.amount if is_part else not got
 
 
 def _payments(work: Work, receiver: str) -> list[int]:

@@ -1,0 +1,74 @@
+"""`make simulate PLANTED=1`: which seed finds each planted fault, a small wrong change of the program."""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+TOP: Final = Path(__file__).parents[2]
+PATCHES: Final = Path(__file__).parent / "planted"  # each begins with a line that says what is wrong
+SEEDS: Final = 200
+COPIED: Final = "payres"
+LINKED: Final = ("tests", "schema.sql", "pyproject.toml")
+
+
+class Found(NamedTuple):
+    """What a planted fault does, and the first seed that it violates, with the violation; 0 if none was found."""
+
+    name: str
+    about: str
+    seed: int
+    violation: str
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code: 1 unless all were found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.planted", description=__doc__)
+    parser.add_argument("names", nargs="*", help="of patches; all if none is given")
+    parser.add_argument("--seed", type=int, default=1, help="the first one (SEED)")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many at most; {SEEDS} (SEEDS)")
+    parser.add_argument("--days", type=int, default=2, help="how many storms each has (DAYS)")
+    options = parser.parse_args(arguments)
+    names = options.names or sorted(patch.stem for patch in PATCHES.glob("*.patch"))
+    seeds = ("--seed", str(options.seed), "--seeds", str(options.seeds), "--days", str(options.days))
+    missed = 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for found in pool.map(partial(look_for, seeds=seeds), names):
+            seed = f"seed {found.seed}" if found.seed else "NOT FOUND"
+            print(f"{found.name:32} {seed:10} {found.violation[:140]}\n    {found.about}", flush=True)
+            missed += not found.seed
+    print(f"{len(names) - missed} of {len(names)} planted faults were found")
+    return 1 if missed else 0
+
+
+def look_for(name: str, seeds: Sequence[str]) -> Found:
+    """Runs seeds of the program with a planted fault, one after the other, to the first violation."""
+    about = (PATCHES / f"{name}.patch").read_text().partition("\n")[0]
+    with tempfile.TemporaryDirectory() as folder:
+        plant(name, Path(folder))
+        command = [sys.executable, "-m", "tests.simulation", *seeds, "--jobs", "1", "--no-shrink"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    violation = re.search(r"^SEED (\d+): (.*)", done.stdout, re.MULTILINE)
+    if violation is None and done.returncode:
+        raise RuntimeError(f"{name}: {done.stdout}{done.stderr}")
+    return Found(name, about, int(violation[1]), violation[2]) if violation else Found(name, about, 0, "")
+
+
+def plant(name: str, folder: Path) -> None:
+    """Makes a tree of the program with a planted fault. Raises CalledProcessError if the patch fits no longer."""
+    shutil.copytree(TOP / COPIED, folder / COPIED, ignore=shutil.ignore_patterns("__pycache__"))
+    for linked in LINKED:
+        (folder / linked).symlink_to(TOP / linked)
+    subprocess.run(["git", "apply", str(PATCHES / f"{name}.patch")], cwd=folder, check=True, capture_output=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
