@@ -159,7 +159,8 @@ def _payment(
     *unresolved: int,
 ) -> Payment:
     if allowance.limit is not None and allowance.limit.of == "receive":
-        return Payment(created_at, ended_at, receive, delivered, unresolved[1], code)
+        # What rounding adds to a quote on its way counts for nobody.
+        return Payment(created_at, ended_at, receive, min(delivered, receive), unresolved[1], code)
     return Payment(created_at, ended_at, debit, sent, unresolved[0], code)
 
 
