@@ -1,7 +1,6 @@
 """The event loop of one life of one node. Callbacks run in the order that asyncio promises; the world decides when."""
 
 import asyncio
-import heapq
 from asyncio import base_events, events
 from collections.abc import Callable, Coroutine
 from contextvars import Context
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+NOT_BEFORE: Final = 1e-9  # seconds, so that no rounding shows a timer a time before its own
 BEGINS_AT: Final = 100.0  # on the loop's clock, which is zero only where someone forgot to read it
 
 
@@ -28,7 +28,6 @@ class NodeLoop(base_events.BaseEventLoop):
         self.node: Final = node
         self.is_dead = False
         self.ready: Final = self._ready  # type: ignore[attr-defined]
-        self._timers: list[tuple[float, int, events.TimerHandle]] = []
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self.set_exception_handler(lambda _, about: world.trouble.append(f"{node.name}: {_described(about)}"))
 
@@ -52,25 +51,13 @@ class NodeLoop(base_events.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         """Timers of the same moment run in the order in which they were set."""
         timer = events.TimerHandle(when, callback, args, self, context)
-        heapq.heappush(self._timers, (when, self.world.next_number(), timer))
+        self.world.at((when - BEGINS_AT) / self.node.rate + NOT_BEFORE, partial(self._ring, timer))
         return timer
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self.time() + max(delay, 0), callback, *args, context=context)
-
-    def due_at(self) -> float | None:
-        """The world's time of the next timer."""
-        while self._timers and self._timers[0][2].cancelled():
-            heapq.heappop(self._timers)
-        return (self._timers[0][0] - BEGINS_AT) / self.node.rate if self._timers else None
-
-    def ring(self) -> None:
-        """Makes ready what is due."""
-        limit = self.time() + 1e-9
-        while self._timers and self._timers[0][0] <= limit:
-            self.ready.append(heapq.heappop(self._timers)[2])
 
     def run_in_executor(self, executor: object, func: Callable[..., T], *args: Any) -> "asyncio.Future[T]":  # type: ignore[override]
         """The function runs in one step; a caller that is cancelled does not stop it."""
@@ -109,6 +96,10 @@ class NodeLoop(base_events.BaseEventLoop):
             return call()
         finally:
             events._set_running_loop(before)
+
+    def _ring(self, timer: asyncio.TimerHandle) -> None:
+        if not timer._cancelled:
+            self.ready.append(timer)
 
     def _write_to_self(self) -> None:
         """Nothing sleeps that would have to be woken."""

@@ -250,17 +250,12 @@ class World:
 
     def _advance(self) -> None:
         """Moves the time to what is due next."""
-        due = [when for loop in self.loops if (when := loop.due_at()) is not None]
-        if self._events:
-            due.append(self._events[0][0])
-        if not due:
+        if not self._events:
             raise Violation("nothing will ever happen again")
-        self.now = max(self.now, min(due))
+        self.now = max(self.now, self._events[0][0])
         self._moment = f"{self.now:.9f}"
         while self._events and self._events[0][0] <= self.now:
             heapq.heappop(self._events)[2]()
-        for loop in self.loops:
-            loop.ring()
 
 
 async def until(holds: Callable[[], bool], seconds: float, what: str) -> None:
