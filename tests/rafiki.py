@@ -34,6 +34,7 @@ CALLS = {
     "POST /tenant/outgoing-payments": "create",
     "GET /tenant/outgoing-payments/1": "read",
     "GET /tenant/outgoing-payments": "list",
+    "POST /auth/token/1": "rotate",
 }
 # Members of a body, those that it may lack after them.
 BODIES = {
@@ -71,6 +72,7 @@ class Rafiki:
         self.refused: list[str] = []
         self.lost: set[str] = set()
         self.keeps_keys = False
+        self.is_expired = False  # the first token, which was rotated if another one is used
         self.payments: list[Json] = []
         self._made: dict[str, Json] = {}  # by Idempotency-Key
         self._is_issued = self._is_cancelled = False
@@ -140,6 +142,9 @@ class Rafiki:
                 return 201, self._payment() | spent
             case "read":
                 return 200, self._payment()
+            case "rotate":
+                renewed = {"value": "renewed", "manage": f"{self.url}/auth/token/1", "access": self.access}
+                return 200, {"access_token": renewed}
             case "list":
                 if "list" not in self.access[0]["actions"]:
                     raise Refused(403, "403", "Insufficient Grant")
@@ -217,7 +222,9 @@ class Rafiki:
         if not needed <= body.keys() <= needed | also:
             raise Refused(400, "400", f"Received error validating OpenAPI request: body has {sorted(body)}")
         token, is_ended = TOKENS.get(name), self._is_cancelled
-        if token and (headers.get("authorization") != f"GNAP {token}" or (is_ended and token == "paying")):
+        if token == "paying" and self.is_expired:
+            token = "renewed"
+        if token and (headers.get("authorization") != f"GNAP {token}" or (is_ended and token != "going-on")):
             raise Refused(403, "403", "Inactive Token")
         self._check_signature(handler, content, body.get("client"))
         if name in {"quoting", "grant"}:

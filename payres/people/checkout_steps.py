@@ -12,6 +12,7 @@ from typing import Final, Literal
 from msgspec.structs import replace
 
 from payres.client import errors
+from payres.client.grants import Grant
 from payres.core.protocol.clock import HOUR, MINUTE, SECOND
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.visible import visible_url
@@ -86,11 +87,15 @@ class _Attempt:
         """Reads the payment there, and what has arrived here. Returns the URL of a server that does not answer."""
         asked, payment, theirs, silent = self._found.asked, self._found.record.payment, None, None
         if asked is not None and payment is not None:
+            token = Grant(value=asked.token, manage=asked.manage) if asked.manage else asked.token
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
-                    theirs = await self._desk.client.outgoing_payment.get(payment, asked.token)
+                    theirs = await self._desk.client.outgoing_payment.get(payment, token)
             except FAILURES as error:
                 silent = _silent(error, payment)
+            if isinstance(token, Grant) and token.value != asked.token:  # it had expired, and was rotated
+                renewed = replace(asked, token=token.value, manage=token.manage)
+                await self._move("made", renewed, due_at=self._desk.clock.now() + FIRST_LOOK, is_progress=False)
         if theirs is not None and theirs.failed:
             await self._move("failed", failure=_ended(theirs))
         elif self._found.has_come and (theirs is None or int(theirs.sent_amount.value)):  # others may have paid
@@ -116,7 +121,7 @@ class _Attempt:
             else:
                 await self._move("failed", failure=_failure(error))
             return None
-        asked = replace(asked, token=grant.value)
+        asked = replace(asked, token=grant.value, manage=grant.manage)
         is_ours = await self._move("returned", asked, due_at=self._desk.clock.now() + LEASE)
         return asked if is_ours else None
 

@@ -722,6 +722,18 @@ def test_server_that_is_silent_while_it_pays_is_named(payer: Payer, wallet: Rafi
     assert f"{wallet.url[7:]} does not answer now." in page
 
 
+def test_payment_that_outlasts_its_token_is_asked_with_a_new_one(payer: Payer, wallet: Rafiki) -> None:
+    payer.asked(wallet.wallet)
+    payer.http.get(wallet.approve(), follow_redirects=True)
+    wait_for(payer, lambda: wallet.made("read") > 1)
+    wallet.is_expired = True
+    wait_for(payer, lambda: wallet.made("rotate") == 1)
+    wait_for(payer, lambda: row_of(payer).silent is None and wallet.made("read") > 3)
+    wallet.answers["read"] = wallet.with_members("read", failed=True, sentAmount=usd(3))
+    assert payer.end(wallet.approve()).startswith("The payment stopped halfway")
+    assert wallet.made("rotate") == 1
+
+
 def test_payment_is_found_among_others(payer: Payer, wallet: Rafiki) -> None:
     payer.asked(wallet.wallet)
     wallet.lost = {"create"}

@@ -133,8 +133,7 @@ class Visitor:
 
 async def paid_pages(town: Town) -> None:
     """Payment pages: what the payer consented to and came back from ends; each bill is paid once at most, by those who
-    consented, and as its page says. It says no more than that a payment was made if that failed after minutes, when the
-    token was over."""
+    consented, and as its page says."""
     for visit in town.visits:
         if not visit.is_examined:
             await _examine(town, visit)
@@ -162,10 +161,9 @@ def _is_true(record: CheckoutRecord, got: int) -> bool:
     """Whether the state is right if the bill got so much, from this payer alone."""
     if record.state == "paid":
         return got >= record.amount
-    if record.state == "returned":
+    if record.state != "failed":
         return False
-    is_part = record.failure == "part" or record.state == "made"
-    return got < record.amount if is_part else not got
+    return got < record.amount if record.failure == "part" else not got
 
 
 def _payments(work: Work, receiver: str) -> list[int]:
