@@ -221,9 +221,7 @@ class Rafiki:
         needed, also = BODIES.get(name, (set[str](), set[str]()))
         if not needed <= body.keys() <= needed | also:
             raise Refused(400, "400", f"Received error validating OpenAPI request: body has {sorted(body)}")
-        token, is_ended = TOKENS.get(name), self._is_cancelled
-        if token == "paying" and self.is_expired:
-            token = "renewed"
+        token, is_ended = self._token_of(name), self._is_cancelled
         if token and (headers.get("authorization") != f"GNAP {token}" or (is_ended and token != "going-on")):
             raise Refused(403, "403", "Inactive Token")
         self._check_signature(handler, content, body.get("client"))
@@ -239,6 +237,10 @@ class Rafiki:
             raise Refused(400, "400", "invalid receiver")
         elif name == "create" and body["quoteId"] != f"{self.url}/tenant/quotes/1":
             raise Refused(404, "404", "unknown quote")
+
+    def _token_of(self, name: str) -> str | None:
+        token = TOKENS.get(name)
+        return "renewed" if token == "paying" and self.is_expired else token
 
     def _check_grant(self, name: str, body: Json) -> None:
         """Rafiki: grants of one item, the least that is asked for. An outgoing payment needs interaction, an
