@@ -62,8 +62,7 @@ class AskedGrant(msgspec.Struct, frozen=True, kw_only=True):
     """The pending grant of a checkout, stored until the checkout ends.
 
     The payer's server accepts no continuation before `not_before` (microseconds). `query` is what the payer returned
-    with. `token` creates the outgoing payment under the Idempotency-Key `key`, and later reads it; when it has expired it
-    is rotated at `manage`.
+    with. `token` creates the outgoing payment under the Idempotency-Key `key`, and later reads it; `manage` rotates it.
     """
 
     grant: PendingGrant

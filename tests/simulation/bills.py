@@ -1,25 +1,33 @@
-"""Bills: incoming payments that owners ask for."""
+"""Bills: incoming payments that owners ask for and close, and what must hold of closed ones."""
 
 from typing import Final
 
 import msgspec
 
 from payres.core.grants.clients import own_client
-from payres.core.payments.incoming import add, unpaid
+from payres.core.payments.incoming import add, complete, unpaid
+from payres.core.store.payments import INCOMING
 from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
 from tests.simulation.town import Bill, Town, Wallet
+from tests.simulation.world import Violation
 
-BILL_MICROSECONDS: Final = 3 * 3600 * 1_000_000
+SECOND: Final = 1_000_000
+LONG: Final = 3 * 3600  # seconds
+TOO_LATE: Final = (
+    "SELECT p.id, t.amount FROM transfer t JOIN incoming_payment p ON p.id = t.incoming_payment_id"
+    " JOIN wallet_address w ON w.id = p.wallet_address_id"
+    " WHERE t.credit_account_id = w.account_id AND t.refund_id IS NULL AND t.created_at >= p.expires_at"
+)
 
 
-async def ask_for(town: Town, wallet: Wallet, value: int | None) -> Bill:
-    """An incoming payment of this amount, None for any. Raises one of REFUSED."""
+async def ask_for(town: Town, wallet: Wallet, value: int | None, seconds: int = LONG) -> Bill:
+    """An incoming payment of this amount, None for any, open for so long. Raises one of REFUSED."""
 
     def make(work: Work) -> Bill:
         found = find_wallet(work, wallet.path)
         assert found is not None
-        receiver = unpaid(work, found, own_client(work), None, work.now + BILL_MICROSECONDS)
+        receiver = unpaid(work, found, own_client(work), None, work.now + seconds * SECOND)
         wanted = None if value is None else str(value)
         add(work, found, msgspec.structs.replace(receiver.payment, incoming_value=wanted))
         return Bill(wallet, receiver.payment.id, value)
@@ -27,3 +35,27 @@ async def ask_for(town: Town, wallet: Wallet, value: int | None) -> Bill:
     bill = await wallet.server.write(make)
     town.bills.append(bill)
     return bill
+
+
+async def complete_bill(town: Town, bill: Bill) -> None:
+    """Completes a bill, and notes what it has received by then. Raises one of REFUSED."""
+
+    def unit(work: Work) -> int:
+        payment, wallet = INCOMING.by_id(work, bill.id), find_wallet(work, bill.wallet.path)
+        assert wallet is not None
+        complete(work, wallet, payment)
+        return payment.received
+
+    town.completed[bill] = await bill.wallet.server.write(unit)
+    town.world.counts["bills completed"] += 1
+
+
+async def closed(town: Town) -> None:
+    """6. A bill that is completed or has expired takes nothing more."""
+    for server in town.servers:
+        if late := await server.read(lambda work: work.execute(TOO_LATE).fetchall()):
+            raise Violation(f"bills of {server.name} were paid after they had expired: {late}")
+    for bill, received in town.completed.items():
+        found = await bill.wallet.server.read(lambda work, id=bill.id: INCOMING.get(work, id))  # type: ignore[misc]
+        if found and found.received != received and not town.is_disturbed(bill.id):
+            raise Violation(f"{bill.url} was completed with {received}, and has {found.received}")

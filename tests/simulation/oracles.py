@@ -12,6 +12,7 @@ from payres.core.store.work import Work
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import invariant_checks
+from tests.simulation.bills import closed
 from tests.simulation.hooks import delivered as events_delivered
 from tests.simulation.limits import kept, limited, spendable
 from tests.simulation.operators import moved, refunded, tidied
@@ -200,5 +201,5 @@ def _rows(work: Work) -> Iterator[str]:
 ALL: Final[tuple[Oracle, ...]] = (
     *(tidied, spendable, limited, kept),
     *(ledgers, mirrors, resolved, restored, equal_books, holds, moved, refunded, money, payments, acknowledged),
-    *(kept_orders, paid_pages, events_delivered, loops, rows),
+    *(closed, kept_orders, paid_pages, events_delivered, loops, rows),
 )

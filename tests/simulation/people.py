@@ -9,15 +9,16 @@ from payres.core.protocol.amounts import format_decimal
 from payres.core.store.wallets import find_wallet
 from payres.people import sending
 from tests.simulation.apps import APPS, App
-from tests.simulation.bills import ask_for
+from tests.simulation.bills import ask_for, complete_bill
 from tests.simulation.hooks import Hooks
 from tests.simulation.operators import Operator
 from tests.simulation.orders import Planner
 from tests.simulation.server import REFUSED
-from tests.simulation.town import Sent, Town, Wallet
+from tests.simulation.town import Bill, Sent, Town, Wallet
 from tests.simulation.visitors import Visitor
 
 PACKETS_AT_MOST: Final = 60
+BILL_SECONDS: Final = (6, 20, 10_800, 10_800)  # until a bill expires
 VISITORS: Final = 2
 
 
@@ -29,10 +30,11 @@ class Person(Protocol):
 
 
 class Owner:
-    """Sends money to bills and to wallets, in both fixed amounts, here and elsewhere."""
+    """Sends money to bills and to wallets, in both fixed amounts, here and elsewhere. `shared` are the bills that any
+    owner pays, several at once too."""
 
-    def __init__(self, town: Town, wallet: Wallet) -> None:
-        self._town, self._wallet = town, wallet
+    def __init__(self, town: Town, wallet: Wallet, shared: list[Bill]) -> None:
+        self._town, self._wallet, self._shared = town, wallet, shared
         self._draws = town.world.dice(f"owner {wallet.url}")
 
     async def prepare(self) -> None:
@@ -53,13 +55,28 @@ class Owner:
         value = draws.randint(1, PACKETS_AT_MOST * 10)
         if draws.random() < (0.6 if self._town.servers[0].is_forgetful else 0.15):
             await self._give(value)
+        elif draws.random() < 0.15:
+            await self._close()
         elif draws.random() < 0.6:
-            bill = await ask_for(self._town, payee, value)
-            wish = sending.Wish(to=bill.url)
-            await pay(self._town, self._wallet, wish, None)
+            bill = self._bill_of_another()
+            if bill is None:
+                bill = await ask_for(self._town, payee, value, draws.choice(BILL_SECONDS))
+                self._shared.append(bill)
+            await pay(self._town, self._wallet, sending.Wish(to=bill.url), None)
         else:
             wish = sending.Wish(to=payee.url, fixed=draws.choice(("send", "receive")))
             await pay(self._town, self._wallet, wish, value)
+
+    def _bill_of_another(self) -> Bill | None:
+        """A bill that others may be paying too."""
+        shared = [one for one in self._shared[-4:] if one.wallet is not self._wallet]
+        return self._draws.choice(shared) if shared and self._draws.random() < 0.4 else None
+
+    async def _close(self) -> None:
+        """Completes the last bill of its own, whoever is paying it."""
+        own = [one for one in self._shared if one.wallet is self._wallet]
+        if own:
+            await complete_bill(self._town, own[-1])
 
     async def _give(self, value: int) -> None:
         """Pays into a collection, as others do: what it has received does not say whose payment arrived."""
@@ -98,6 +115,8 @@ def move_in(town: Town) -> list[Person]:
     town.operators = [Operator(town, server) for server in town.servers]
     town.hooks = Hooks(town)
     town.apps = [App(town, number) for number in range(APPS)]
-    owners = [kind(town, wallet) for kind in (Owner, Planner) for wallet in town.wallets]
+    shared = list[Bill]()
+    owners: list[Person] = [Owner(town, wallet, shared) for wallet in town.wallets]
+    planners = [Planner(town, wallet) for wallet in town.wallets]
     visitors = [Visitor(town, number) for number in range(VISITORS)]
-    return [*owners, *town.operators, town.hooks, *town.apps, *visitors]
+    return [*owners, *planners, *town.operators, town.hooks, *town.apps, *visitors]

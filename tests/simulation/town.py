@@ -84,6 +84,7 @@ class Town:
             other.neighbours.append(one)
         self.wallets: list[Wallet] = []
         self.bills: list[Bill] = []
+        self.completed: dict[Bill, int] = {}  # by owners, with what they had received
         self.sent: list[Sent] = []
         self.endowed: Counter[Asset] = Counter()
         self.given: Counter[Asset] = Counter()
