@@ -14,6 +14,7 @@ from payres.interledger.store.peers import PeerRecord
 from payres.operator import invariant_checks
 from tests.simulation.bills import closed
 from tests.simulation.hooks import delivered as events_delivered
+from tests.simulation.hooks import told_once
 from tests.simulation.limits import kept, limited, spendable
 from tests.simulation.operators import moved, refunded, tidied
 from tests.simulation.orders import kept_orders
@@ -201,5 +202,5 @@ def _rows(work: Work) -> Iterator[str]:
 ALL: Final[tuple[Oracle, ...]] = (
     *(tidied, spendable, limited, kept),
     *(ledgers, mirrors, resolved, restored, equal_books, holds, moved, refunded, money, payments, acknowledged),
-    *(closed, kept_orders, paid_pages, events_delivered, loops, rows),
+    *(closed, kept_orders, paid_pages, told_once, events_delivered, loops, rows),
 )
