@@ -30,7 +30,7 @@ class Series(NamedTuple):
 
 
 ALL: Final = {
-    "simulation": Series({"SIMULATED_SEEDS": "10000"}, ["tests/simulation/test_seeds.py"]),
+    "simulation": Series({"SIMULATED_SEEDS": "10000", "SIMULATED_DAYS": "2"}, ["tests/simulation/test_seeds.py"]),
     "kills": Series({"CRASH_KILLS": "500"}, ["tests/crash/test_load.py", "tests/crash/test_kill.py"]),
     "power": Series({"POWER_CUTS": "500"}, ["tests/crash/test_power_cut.py"]),
     "faults": Series({"FAULT_ROUNDS": "10", "FAULT_SECONDS": "30"}, ["tests/crash/test_faults.py"]),

@@ -11,6 +11,7 @@ import pytest
 TOP: Final = Path(__file__).parents[2]
 FIRST: Final = os.environ.get("SIMULATION_SEED", "1")
 SEEDS: Final = os.environ.get("SIMULATED_SEEDS", "20")
+DAYS: Final = os.environ.get("SIMULATED_DAYS", "1")
 # Seeds that found something once: the seed, its days, and the faults that mattered.
 KEPT: Final[dict[str, tuple[str, str, str]]] = {}
 
@@ -24,7 +25,7 @@ def simulate(*arguments: str) -> str:
 
 
 def test_nothing_is_violated_whatever_happens() -> None:
-    found = simulate("--seed", FIRST, "--seeds", SEEDS)
+    found = simulate("--seed", FIRST, "--seeds", SEEDS, "--days", DAYS)
     sys.stdout.write(found)
     assert f"{int(SEEDS):,} seeds" in found
 
