@@ -237,7 +237,7 @@ def _camel(name: str) -> str:
 
 
 async def tidied(town: Town) -> None:
-    """All that operators changed for a while is as it was."""
+    """Operators put back what they changed for a while, before anybody waits for a peer that they have removed."""
     for operator in town.operators:
         await operator.desk.run(operator.tidy())
 

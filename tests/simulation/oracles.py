@@ -16,7 +16,7 @@ from tests.simulation.bills import closed
 from tests.simulation.hooks import delivered as events_delivered
 from tests.simulation.hooks import told_once
 from tests.simulation.limits import kept, limited, spendable
-from tests.simulation.operators import moved, refunded, tidied
+from tests.simulation.operators import moved, refunded
 from tests.simulation.orders import kept_orders
 from tests.simulation.server import Server
 from tests.simulation.town import USD, Town
@@ -200,7 +200,7 @@ def _rows(work: Work) -> Iterator[str]:
 
 
 ALL: Final[tuple[Oracle, ...]] = (
-    *(tidied, spendable, limited, kept),
+    *(spendable, limited, kept),
     *(ledgers, mirrors, resolved, restored, equal_books, holds, moved, refunded, money, payments, acknowledged),
     *(closed, kept_orders, paid_pages, told_once, events_delivered, loops, rows),
 )

@@ -13,6 +13,7 @@ import msgspec
 
 from tests.simulation import oracles, people
 from tests.simulation.faults import Nature
+from tests.simulation.operators import tidied
 from tests.simulation.peace import come_to_rest
 from tests.simulation.town import Town
 from tests.simulation.world import Fault, Violation, World
@@ -69,6 +70,7 @@ async def _live(world: World, folder: Path, days: int) -> None:
         nature.rage(STORM_SECONDS)
         await asyncio.gather(*(person.live(STORM_SECONDS) for person in inhabitants))
         await nature.calm()
+        await tidied(town)
         await come_to_rest(town)
         for oracle in oracles.ALL:
             await oracle(town)
