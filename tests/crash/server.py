@@ -10,9 +10,10 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
+from itertools import cycle
 from pathlib import Path
 from random import SystemRandom
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 from click.testing import CliRunner
@@ -218,9 +219,17 @@ def check_link(left: Server, right: Server) -> Json:
     return ours
 
 
+# Those of this process, each used once: below the range that outgoing connections are given theirs from. The processes of
+# a run have a part of that each, since a port that one of them has chosen is free while its server is down.
+WORKER: Final = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 8
+PORTS: Final = cycle(range(20_000 + WORKER * 1500, 21_500 + WORKER * 1500))
+for _ in range(SystemRandom().randrange(1500)):
+    next(PORTS)
+
+
 def free_port() -> int:
-    """A port that stays free between two starts: below the range that outgoing connections are given theirs from."""
+    """A port that stays free between two starts."""
     while True:
-        port = SystemRandom().randrange(20_000, 32_000)
+        port = next(PORTS)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
