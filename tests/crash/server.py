@@ -219,8 +219,8 @@ def check_link(left: Server, right: Server) -> Json:
     return ours
 
 
-# Below the range that outgoing connections are given theirs from. Each process of a run has a part of that, since a port
-# that another one has chosen is free while its server is down.
+# Below the range that outgoing connections are given theirs from. Each process of a run has a part of that: a port that
+# another one has chosen is free while its server is down.
 WORKER: Final = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 8
 PORTS: Final = cycle(range(20_000 + WORKER * 1500, 21_500 + WORKER * 1500))
 for _ in range(SystemRandom().randrange(1500)):
