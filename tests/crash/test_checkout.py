@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
+from threading import Event
 
 import httpx2
 import pytest
@@ -49,20 +50,25 @@ def return_from_wallet(server: Server, wallet: Rafiki) -> None:
             browser.get(wallet.approve(), follow_redirects=True)
 
 
-def kill_in(server: Server, wallet: Rafiki, name: str, *, is_done: bool) -> None:
-    """Has the server killed at a call, which the other server has done by then or not."""
+def kill_in(server: Server, wallet: Rafiki, name: str, *, is_done: bool) -> Event:
+    """Has the server killed at a call, which the other server has done by then or not. The event is set when its process
+    is gone, with the socket that listens: clients see the kill a little earlier."""
+    is_gone = Event()
 
     def answer(body: Json) -> Answer:
         wallet.answers, wallet.lost = {}, {name}
         made = wallet.usual(name, body) if is_done else (500, b"")
         server.kill()
+        is_gone.set()
         return made
 
     wallet.answers[name] = answer
+    return is_gone
 
 
-def start_again(server: Server, wallet: Rafiki, clock: SharedClock) -> None:
+def start_again(server: Server, wallet: Rafiki, clock: SharedClock, is_gone: Event) -> None:
     """By then the step of the process that died is due again."""
+    assert is_gone.wait(TIMEOUT)
     wallet.lost = set()
     clock.advance(LEASE)
     server.start()
@@ -82,18 +88,18 @@ def test_payment_is_made_once_whenever_the_server_is_killed(
     server: Server, clock: SharedClock, wallet: Rafiki, name: str, is_done: bool, keeps_keys: bool, creations: int
 ) -> None:
     wallet.keeps_keys = keeps_keys
-    kill_in(server, wallet, name, is_done=is_done)
+    is_gone = kill_in(server, wallet, name, is_done=is_done)
     return_from_wallet(server, wallet)
-    start_again(server, wallet, clock)
+    start_again(server, wallet, clock, is_gone)
     wait_until(lambda: wallet.made("read") > int(name == "read"), lambda: server.log.read_text()[-4000:])
     assert (wallet.made("create"), len(wallet.payments), wallet.refused[creations:]) == (creations, 1, [])
 
 
 def test_kill_after_the_continuation_pays_nothing(server: Server, clock: SharedClock, wallet: Rafiki) -> None:
     """Its answer is given once, so nobody has the token; that is revoked."""
-    kill_in(server, wallet, "continue", is_done=True)
+    is_gone = kill_in(server, wallet, "continue", is_done=True)
     return_from_wallet(server, wallet)
-    start_again(server, wallet, clock)
+    start_again(server, wallet, clock, is_gone)
     wait_until(lambda: wallet.made("cancel"), lambda: server.log.read_text()[-4000:])
     assert server.select("SELECT state, failure, pending FROM checkout") == [("failed", "refused", None)]
     assert (wallet.made("continue"), wallet.made("create")) == (2, 0)
