@@ -51,8 +51,10 @@ def return_from_wallet(server: Server, wallet: Rafiki) -> None:
 
 
 def kill_in(server: Server, wallet: Rafiki, name: str, *, is_done: bool) -> Event:
-    """Has the server killed at a call, which the other server has done by then or not. The event is set when its process
-    is gone, with the socket that listens: clients see the kill a little earlier."""
+    """Has the server killed at a call, which the other server has done by then or not.
+
+    The event is set once its process is gone, and with it the socket that listens.
+    """
     is_gone = Event()
 
     def answer(body: Json) -> Answer:
