@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tests.crash.server import free_port
 from tests.helpers import ROOT, TIMEOUT, child, usd, wait_until
+from tests.http_server import free_port
 from tests.testing.sandboxes import Sandbox, started
 
 UPSTREAM = "127.0.0.1:8080"

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 from payres.cli import main
 from payres.html.sign_in import csrf_token
-from tests.crash.server import free_port
 from tests.helpers import ROOT, TIMEOUT, child, free_of_settings, sign_in_token
+from tests.http_server import free_port
 from tests.people.browser import ACCEPT
 from tests.test_docs import blocks, text_of
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CREATE, Command
-from tests.crash.server import free_port
-from tests.http_server import reply, serving
+from tests.http_server import free_port, reply, serving
 
 
 @contextmanager

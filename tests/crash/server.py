@@ -4,16 +4,13 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
-from itertools import cycle
+from contextlib import closing
 from pathlib import Path
-from random import SystemRandom
-from typing import Any, Final
+from typing import Any
 
 import httpx2
 from click.testing import CliRunner
@@ -27,6 +24,7 @@ from payres.core.store.connections import connect_reader, connect_writer
 from tests.crash.forked import Forked
 from tests.crash.serve import serve
 from tests.helpers import TIMEOUT, Json, free_of_settings, kill, spawn, wait_until
+from tests.http_server import free_port
 from tests.signing_client import Client
 
 PAYRES = (sys.executable, "-m", "payres")
@@ -217,19 +215,3 @@ def check_link(left: Server, right: Server) -> Json:
     for server in (left, right):
         assert server.select("SELECT count(*) FROM packet WHERE state IN ('prepared', 'doubtful')") == [(0,)]
     return ours
-
-
-# Below the range that outgoing connections are given theirs from. Each process of a run has a part of that: a port that
-# another one has chosen is free while its server is down.
-WORKER: Final = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 8
-PORTS: Final = cycle(range(20_000 + WORKER * 1500, 21_500 + WORKER * 1500))
-for _ in range(SystemRandom().randrange(1500)):
-    next(PORTS)
-
-
-def free_port() -> int:
-    """A port that stays free between two starts."""
-    while True:
-        port = next(PORTS)
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port

@@ -25,8 +25,9 @@ import yaml
 
 from payres.core.store.connections import connect_standby
 from tests.crash.load import TABLES, Asked, Load, open_server, payers_of
-from tests.crash.server import PAYRES, SERVE, Server, free_port
+from tests.crash.server import PAYRES, SERVE, Server
 from tests.helpers import ROOT, TIMEOUT, announced, child, free_of_settings, last_segment, wait_until
+from tests.http_server import free_port
 
 LOSSES = int(os.environ.get("LITESTREAM_LOSSES", "1"))
 INTERVALS = os.environ.get("LITESTREAM_INTERVALS", "200ms").split(",")

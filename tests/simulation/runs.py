@@ -2,28 +2,24 @@
 
 import multiprocessing
 import os
+import signal
+import tempfile
 from collections.abc import Iterable, Iterator
 from functools import cache
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Final
 
 from payres.html.html import load_templates
 from payres.operator import api
 from payres.operator.pages import serving as operators_pages
 from payres.people import serving as pages
-from tests.simulation.scenario import Outcome, run_seed
+from tests.simulation.scenario import Outcome, Task, run_seed
 
 HUNG_SECONDS: Final = 600  # of real time, in which no seed ended
-
-
-class Task(NamedTuple):
-    """A seed, the days that it lives, and the ids of the only faults that happen, if not all of them do."""
-
-    seed: int
-    days: int
-    only: tuple[str, ...] | None = None
-    log: str | None = None
+MEMORY: Final = Path("/dev/shm")
+CORES: Final = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_all(tasks: Iterable[Task], processes: int | None = None) -> Iterator[Outcome]:
@@ -31,11 +27,12 @@ def run_all(tasks: Iterable[Task], processes: int | None = None) -> Iterator[Out
     _load()
     context = multiprocessing.get_context("fork")
     waiting, running = iter(tasks), dict[Connection, tuple[ForkProcess, Task]]()
+    folder = tempfile.TemporaryDirectory(prefix="simulation-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
     try:
         while True:
-            while len(running) < (processes or os.cpu_count() or 1) and (task := next(waiting, None)) is not None:
+            while len(running) < (processes or CORES) and (task := next(waiting, None)) is not None:
                 here, there = context.Pipe(duplex=False)
-                process = context.Process(target=_run, args=(task, there), daemon=True)
+                process = context.Process(target=_run, args=(task, Path(folder.name), there), daemon=True)
                 process.start()
                 there.close()
                 running[here] = process, task
@@ -50,6 +47,8 @@ def run_all(tasks: Iterable[Task], processes: int | None = None) -> Iterator[Out
     finally:
         for process, _ in running.values():
             process.kill()
+            process.join()
+        folder.cleanup()
 
 
 def run_one(task: Task) -> Outcome:
@@ -65,8 +64,10 @@ def _load() -> None:
     load_templates("pay.html", "pay_return.html", "error.html")
 
 
-def _run(task: Task, answer: Connection) -> None:
-    answer.send(run_seed(*task))
+def _run(task: Task, folder: Path, answer: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # what began it ends it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    answer.send(run_seed(task, folder))
     answer.close()
     os._exit(0)  # no collector looks at what a killed server left
 
@@ -79,4 +80,4 @@ def _outcome(answer: Connection, task: Task) -> Outcome:
         violation = f"hung: the seed made no step for {HUNG_SECONDS} s"
     except EOFError:
         violation = "the process of the seed ended without an answer"
-    return Outcome(seed=task.seed, days=task.days, violation=violation)
+    return Outcome(task=task, violation=violation)

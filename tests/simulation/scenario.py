@@ -5,9 +5,8 @@ import logging
 import shutil
 import tempfile
 import traceback
-from collections.abc import Collection
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -23,11 +22,19 @@ WORLDS: Final[list[World]] = []  # kept for the same reason as a world's graves
 DAY: Final = 86_400_000_000  # microseconds
 
 
-class Outcome(msgspec.Struct, kw_only=True):
-    """What a seed came to. `violation` is empty if all held; `hash` is of every callback, byte and row."""
+class Task(NamedTuple):
+    """A seed, the days that it lives, and the ids of the only faults that happen, if not all of them do."""
 
     seed: int
     days: int
+    only: tuple[str, ...] | None = None
+    log: str | None = None
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What a seed came to. `violation` is empty if all held; `hash` is of every callback, byte and row."""
+
+    task: Task
     hash: str = ""
     violation: str = ""
     trace: str = ""
@@ -37,23 +44,23 @@ class Outcome(msgspec.Struct, kw_only=True):
     faults: list[Fault] = []
 
 
-def run_seed(seed: int, days: int, only: Collection[str] | None = None, log: str | None = None) -> Outcome:
-    """Runs a seed in a world of its own. Best in a process of its own: see `__main__`."""
+def run_seed(task: Task, above: Path) -> Outcome:
+    """Runs a seed in a world of its own, its files in a folder of the one `above`. Best in a process of its own."""
     logging.disable(logging.CRITICAL)
-    folder = Path(tempfile.mkdtemp(prefix="simulation-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-    world = World(seed, only, keeps_log=log is not None)
+    folder = Path(tempfile.mkdtemp(dir=above))
+    world = World(task.seed, task.only, keeps_log=task.log is not None)
     WORLDS.append(world)
-    outcome = Outcome(seed=seed, days=days)
+    outcome = Outcome(task=task)
     try:
-        world.run(_live(world, folder, days))
+        world.run(_live(world, folder, task.days))
     except Violation as violation:
         outcome.violation = str(violation)
     except Exception as error:
         outcome.violation, outcome.trace = f"{type(error).__name__}: {error}", traceback.format_exc()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if log is not None and world.log is not None:
-        Path(log).write_text("\n".join(world.log))
+    if task.log is not None and world.log is not None:
+        Path(task.log).write_text("\n".join(world.log))
     outcome.hash, outcome.seconds, outcome.steps = world.hash, world.now, world.steps
     outcome.counts, outcome.faults = dict(sorted(world.counts.items())), world.faults
     return outcome
