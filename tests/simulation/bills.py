@@ -6,6 +6,7 @@ import msgspec
 
 from payres.core.grants.clients import own_client
 from payres.core.payments.incoming import add, complete, unpaid
+from payres.core.protocol.errors import require
 from payres.core.store.payments import INCOMING
 from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
@@ -41,7 +42,8 @@ async def complete_bill(town: Town, bill: Bill) -> None:
     """Completes a bill, and notes what it has received by then. Raises one of REFUSED."""
 
     def unit(work: Work) -> int:
-        payment, wallet = INCOMING.by_id(work, bill.id), find_wallet(work, bill.wallet.path)
+        payment = require(INCOMING.get(work, bill.id), "A restore has lost it")
+        wallet = find_wallet(work, bill.wallet.path)
         assert wallet is not None
         complete(work, wallet, payment)
         return payment.received

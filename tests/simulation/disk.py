@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -16,12 +17,14 @@ T = TypeVar("T")
 
 BESIDE: Final = ("", "-wal", ".lock")
 # Whether a commit is stored, and whether it is answered: with a success, with an error, or not at all.
-FAILED, KEPT, LOST, UNANSWERED = (
+FAILED, KEPT, REVIVED, LOST, UNANSWERED = (
     "failed commit",
     "failed commit that was kept",
+    "kill after a failed commit that was kept",
     "kill before commit",
     "kill after commit",
 )
+SOON: Final = 300  # callbacks
 
 
 class DiskError(sqlite3.OperationalError):
@@ -65,8 +68,10 @@ class Disk:
     def commit(self, connection: _Writer) -> sqlite3.Cursor:
         """Raises DiskError. A process that is killed at a commit learns nothing of it either way."""
         kind = self._draw()
-        if kind in (FAILED, KEPT):
-            self._ghost = connection.serialize() if kind == KEPT else None
+        if kind in (FAILED, KEPT, REVIVED):
+            self._ghost = None if kind == FAILED else connection.serialize()
+            if kind == REVIVED:
+                self.world.after_steps(self.world.delays.randrange(SOON), self._kill)
             raise DiskError("disk I/O error (simulated)")
         if kind == LOST:
             self._kill()
@@ -84,8 +89,7 @@ class Disk:
             if Path(f"{self.path}{end}").exists():
                 shutil.copyfile(f"{self.path}{end}", f"{path}{end}")
         if self._ghost is not None:
-            path.write_bytes(self._ghost[:18] + b"\2\2" + self._ghost[20:])  # as a file with a write-ahead log says
-            Path(f"{path}-wal").unlink(missing_ok=True)
+            _bring_back(self._ghost, path)
 
     def _draw(self) -> str:
         if not self.shares:
@@ -97,6 +101,19 @@ class Disk:
                 return kind if self.world.happens(kind, number) else ""
             drawn -= share
         return ""
+
+
+def _bring_back(ghost: bytes, path: Path) -> None:
+    """Adds a commit to the write-ahead log of a database, which then has the contents of the ghost."""
+    logged = Path(f"{path}.logged")
+    for end in ("", "-wal"):
+        if Path(f"{path}{end}").exists():
+            shutil.copyfile(f"{path}{end}", f"{logged}{end}")
+    with closing(sqlite3.connect(":memory:")) as memory, closing(sqlite3.connect(logged)) as connection:
+        memory.deserialize(ghost[:18] + b"\1\1" + ghost[20:])  # in memory there is no log
+        memory.backup(connection)
+        for end in ("", "-wal"):
+            shutil.copyfile(f"{logged}{end}", f"{path}{end}")
 
 
 class InlineConnection(OwnedConnection):

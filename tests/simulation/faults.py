@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.disk import FAILED, KEPT, LOST, UNANSWERED
+from tests.simulation.disk import FAILED, KEPT, LOST, REVIVED, UNANSWERED
 
 if TYPE_CHECKING:
     from tests.simulation.server import Server
@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 REQUESTS: Final = ("lost request", "reset request", "late request", "repeated")
 ANSWERS: Final = ("lost answer", "half an answer", "reset answer", "late answer")
 SHARES: Final = (0.0, 0.01, 0.05, 0.15)  # of the requests
-COMMITS: Final = {FAILED: 0.06, KEPT: 0.06, LOST: 0.004, UNANSWERED: 0.004}  # shares of the commits, at most
+COMMITS: Final = {
+    FAILED: 0.06,
+    KEPT: 0.06,
+    LOST: 0.004,
+    UNANSWERED: 0.004,
+    REVIVED: 0.01,
+}  # shares of the commits, at most
 STRIKES: Final = {"kill": 4, "stop": 2, "cut": 3, "unknown name": 2, "clock jump": 3}  # in a storm, at most
 DOWN: Final = (0.1, 1.0, 8.0, 40.0)  # seconds until a server is started again, or a link mended
 CALM: Final = 50.0  # seconds until what struck last is mended, and the latest request has arrived

@@ -154,7 +154,8 @@ class Operator:
         amount = self._draws.choice((None, self._draws.randint(1, 300)))
         elsewhere = self._draws.choice([one.url for one in self.town.wallets if one.url != own])
         if not await self._send_back(payment, amount, None):
-            await self._send_back(payment, amount, elsewhere)
+            copies = self._draws.choice((1, 2))  # one operator does not know of the other
+            await asyncio.gather(*(self._send_back(payment, amount, elsewhere) for _ in range(copies)))
 
     async def _send_back(self, payment: Any, amount: int | None, to: str | None) -> bool:
         now, reference = self.world.microseconds, self._reference()
@@ -269,6 +270,7 @@ async def moved(town: Town) -> None:
 REFUNDED: Final = (
     "SELECT coalesce(sum(amount), 0), count(*) FROM refund WHERE incoming_payment_id = ? AND reference = ?"
 )
+REFERENCES: Final = "SELECT DISTINCT incoming_payment_id, reference FROM refund"
 TOO_MUCH: Final = (
     f"SELECT i.id, i.received, sum({REFUND_COUNTED}) FROM refund r LEFT JOIN outgoing_payment p"
     " ON p.id = r.return_payment_id JOIN incoming_payment i ON i.id = r.incoming_payment_id"
@@ -293,7 +295,11 @@ async def refunded(town: Town) -> None:
         town.world.counts[f"refunds {'elsewhere' if one.goes_elsewhere else 'here'}"] += bool(count)
         if is_wrong and not one.server.has_lost(one.asked_at):
             raise Violation(f"refund {one.reference} of {one.server.name}: {one}, found {count} with {amount}")
+    asked = [(one.payment, one.reference) for one in town.refunds]
     for server in town.servers:
+        made = await server.read(lambda work: work.execute(REFERENCES).fetchall())
+        if unknown := [one for one in made if one not in asked]:
+            raise Violation(f"refunds of {server.name} that nobody asked for: {unknown}")
         for rule in (TOO_MUCH, NOT_BACK):
             found = await server.read(lambda work, rule=rule: work.execute(rule).fetchall())  # type: ignore[misc]
             if found:

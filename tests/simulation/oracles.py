@@ -15,9 +15,11 @@ from payres.operator import invariant_checks
 from tests.simulation.bills import closed
 from tests.simulation.hooks import delivered as events_delivered
 from tests.simulation.hooks import told_once
+from tests.simulation.hops import in_time
 from tests.simulation.limits import kept, limited, spendable
 from tests.simulation.operators import moved, refunded
 from tests.simulation.orders import kept_orders
+from tests.simulation.prices import priced
 from tests.simulation.server import Server
 from tests.simulation.town import USD, Town
 from tests.simulation.unresolved import resolved
@@ -122,6 +124,8 @@ async def payments(town: Town) -> None:
             continue
         if record and bill.value is not None and record.received > _most(bill.value):
             raise Violation(f"{bill.url}: asked {bill.value}, got {record.received}")
+        if record and bill.value is not None and record.received >= bill.value and record.completed_at is None:
+            raise Violation(f"{bill.url} is paid, and stays open")
         charged.setdefault(bill.url, 0)
     for receiver, delivered in charged.items():
         record = await _received(town, receiver)
@@ -201,6 +205,20 @@ def _rows(work: Work) -> Iterator[str]:
 
 ALL: Final[tuple[Oracle, ...]] = (
     *(spendable, limited, kept),
-    *(ledgers, mirrors, resolved, restored, equal_books, holds, moved, refunded, money, payments, acknowledged),
+    *(
+        ledgers,
+        mirrors,
+        in_time,
+        resolved,
+        restored,
+        equal_books,
+        holds,
+        moved,
+        refunded,
+        priced,
+        money,
+        payments,
+        acknowledged,
+    ),
     *(closed, kept_orders, paid_pages, told_once, events_delivered, loops, rows),
 )

@@ -37,9 +37,12 @@ async def come_to_rest(town: Town, *, with_events: bool = False) -> None:
 async def _under_way(town: Town, with_events: bool) -> str:
     """What has still to come to an end, in words."""
 
+    # A payer's server that was restored may have forgotten a payment: its page asks for it until the row is purged.
+    is_restored = any(server.archive.losses for server in town.servers)
+
     def busy(work: Work) -> str:
         payments, waiting = number(work, SENDING), len(packets.prepared_packets(work, 100))
-        pages = number(work, PAYING)
+        pages = 0 if is_restored else number(work, PAYING)
         orders = len(standing_orders.due_orders(work, work.now, 9)) + len(standing_orders.due_runs(work, work.now, 9))
         found = f"{payments} payments, {waiting} packets, {pages} payment pages, {orders} standing orders"
         is_busy = bool(payments or waiting or pages or orders)

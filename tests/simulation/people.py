@@ -20,6 +20,7 @@ from tests.simulation.visitors import Visitor
 PACKETS_AT_MOST: Final = 60
 BILL_SECONDS: Final = (6, 20, 10_800, 10_800)  # until a bill expires
 VISITORS: Final = 2
+PAUSES: Final = (0.0, 0.0, 0.3, 4.0)  # seconds between the price and the payer's word
 
 
 class Person(Protocol):
@@ -62,7 +63,10 @@ class Owner:
             if bill is None:
                 bill = await ask_for(self._town, payee, value, draws.choice(BILL_SECONDS))
                 self._shared.append(bill)
-            await pay(self._town, self._wallet, sending.Wish(to=bill.url), None)
+            others = [one for one in self._town.wallets if one not in (self._wallet, bill.wallet)]
+            payers = [self._wallet, *([draws.choice(others)] if draws.random() < 0.3 else [])]
+            wish = sending.Wish(to=bill.url)
+            await asyncio.gather(*(pay(self._town, one, wish, None, draws.choice(PAUSES)) for one in payers))
         else:
             wish = sending.Wish(to=payee.url, fixed=draws.choice(("send", "receive")))
             await pay(self._town, self._wallet, wish, value)
@@ -89,8 +93,8 @@ class Owner:
         await pay(self._town, self._wallet, sending.Wish(to=bill.url, fixed="send"), value)
 
 
-async def pay(town: Town, wallet: Wallet, wish: sending.Wish, value: int | None) -> None:
-    """Pays as the page Send does. Raises one of REFUSED."""
+async def pay(town: Town, wallet: Wallet, wish: sending.Wish, value: int | None, pause: float = 0.0) -> None:
+    """Pays as the page Send does, with a pause before it is confirmed. Raises one of REFUSED."""
     server = wallet.server
 
     async def send() -> str:
@@ -101,6 +105,7 @@ async def pay(town: Town, wallet: Wallet, wish: sending.Wish, value: int | None)
         amount = "" if value is None else format_decimal(value, payer.asset if wish.fixed == "send" else payee.asset)
         kept = sending.kept(msgspec.structs.replace(wish, amount=amount), payee)
         quote = await sending.ask_price(database, node.quotes, payer, payee, kept, value)
+        await asyncio.sleep(pause)
         payment = await database.write(lambda work: sending.confirm_payment(work, payer, quote))
         node.send(payment)
         return payment

@@ -86,5 +86,10 @@ async def _record(operator: Operator, packet: str, amount: int, outcome: str) ->
         await operator.move_at(f"/assets/{USD.code}/{USD.scale}/liquidity", USD, "deposit", amount)
         status, _, _ = await operator.ask("PUT", f"/packets/{packet}/outcome", {"outcome": outcome})
     operator.town.world.counts[f"packets resolved as {outcome}"] += 1
+    again, _, _ = await operator.ask(
+        "PUT", f"/packets/{packet}/outcome", {"outcome": "returned" if outcome == "delivered" else "delivered"}
+    )
+    if again < 400:
+        raise Violation(f"the packet {packet} of {operator.server.name} was resolved as {outcome}, and then once more")
     if status != 200:
         raise Violation(f"the packet {packet} of {operator.server.name} cannot be resolved as {outcome}: {status}")
