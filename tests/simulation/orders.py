@@ -129,7 +129,8 @@ async def _check(town: Town, order: Order) -> None:
         return
     if record is None:
         raise Violation(f"the standing order {order.note} was acknowledged and is gone")
-    windows = _windows(order, server.now() - SLACK)
+    windows, begun = _windows(order, server.now() - SLACK), _windows(order, server.now() + SLACK)
+    ends = {one.outgoing_payment_id: one.window_at + order.period + SLACK for one in runs}
     is_stopped = order.stopped_at is not None and not server.archive.losses
     problems = {
         f"has {len(paid)} runs that are paid, and {noted} payments": not len({one.id for one in paid})
@@ -138,6 +139,8 @@ async def _check(town: Town, order: Order) -> None:
         "has a run that is paid without a payment": any(_is_paid(one) != (one.state == "paid") for one in runs),
         "has a run that is not paid and does not say why": any(one.state != "paid" and not one.problem for one in runs),
         "has a run at another time": any(one.window_at != order.first + one.window * order.period for one in runs),
+        "has missed a window that is not over": any(one.problem == "late" and one.window + 1 >= begun for one in runs),
+        "has paid a window that was over": any(moment_of(one.id) > ends[one.id] for one in paid),
         f"has had {windows} windows": order.is_plain and record.state == "active" and len(runs) < windows,
         f"is {record.state}": order.is_plain and record.state not in {"active", "paused"},
         "was paid after it was stopped": is_stopped

@@ -20,6 +20,7 @@ from tests.simulation.world import Fault, Violation, World
 STORM_SECONDS: Final = 40.0
 WORLDS: Final[list[World]] = []  # kept for the same reason as a world's graves
 DAY: Final = 86_400_000_000  # microseconds
+NIGHTS: Final = (1, 1, 1, 3)  # days from one storm to the next
 
 
 class Task(NamedTuple):
@@ -72,6 +73,7 @@ async def _live(world: World, folder: Path, days: int) -> None:
     inhabitants = people.move_in(town)
     for person in inhabitants:
         await person.prepare()
+    nights = world.dice("nights")
     for day in range(days):
         nature = Nature(world, town.servers, day)
         nature.rage(STORM_SECONDS)
@@ -81,4 +83,4 @@ async def _live(world: World, folder: Path, days: int) -> None:
         await come_to_rest(town)
         for oracle in oracles.ALL:
             await oracle(town)
-        town.put_forward(DAY)
+        town.put_forward(DAY * nights.choice(NIGHTS))
