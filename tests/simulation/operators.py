@@ -180,11 +180,12 @@ class Operator:
 
     async def _lower_credit(self) -> None:
         """To so little that payments are refused for lack of it."""
-        path = f"/peers/{self._some_peer()}"
-        status, peer, _ = await self.ask("GET", path)
+        peer = self._some_peer()
+        path, asset = f"/peers/test.{peer.name}", self.town.currency_of(self.server, peer)
+        status, told, _ = await self.ask("GET", path)
         if status == 200:
-            owes = max(-_minor(peer["balance"]), 0) + _minor(peer["reserved"])
-            limit = format_decimal(owes + self._draws.randint(0, 200), USD)
+            owes = max(-_minor(told["balance"]), 0) + _minor(told["reserved"])
+            limit = format_decimal(owes + self._draws.randint(0, 200), asset)
             await self._change(path, {"creditLimit": limit}, {"creditLimit": self.town.credit})
 
     async def _change(self, path: str, body: Any, back: Any) -> None:
@@ -197,11 +198,12 @@ class Operator:
         """Settles with a peer, removes it if nothing is under way, and adds it again."""
         if self.server.keeps_backups:
             return  # a restore would end the earlier peer for good
-        name = self._some_peer()
-        status, peer, _ = await self.ask("GET", f"/peers/{name}")
-        balance = _minor(peer["balance"]) if status == 200 else 0
+        peer = self._some_peer()
+        name, asset = f"test.{peer.name}", self.town.currency_of(self.server, peer)
+        status, told, _ = await self.ask("GET", f"/peers/{name}")
+        balance = _minor(told["balance"]) if status == 200 else 0
         kind = "withdrawal" if balance > 0 else "deposit"
-        if balance and not await self.move_at(f"/peers/{name}", USD, kind, abs(balance)):
+        if balance and not await self.move_at(f"/peers/{name}", asset, kind, abs(balance)):
             return
         self._changed[f"/peers/{name}"] = {"creditLimit": self.town.credit}
         status, _, _ = await self.ask("DELETE", f"/peers/{name}")
@@ -210,8 +212,8 @@ class Operator:
             await asyncio.sleep(self._draws.uniform(0.1, 3))
         await self._add_peer(name)
 
-    def _some_peer(self) -> str:
-        return f"test.{self._draws.choice(self.server.neighbours).name}"
+    def _some_peer(self) -> Server:
+        return self._draws.choice(self.server.neighbours)
 
     async def _add_peer(self, name: str) -> None:
         given = self.town.terms[self.server.name, name]

@@ -21,7 +21,7 @@ from tests.simulation.operators import moved, refunded
 from tests.simulation.orders import kept_orders
 from tests.simulation.prices import priced
 from tests.simulation.server import Server
-from tests.simulation.town import USD, Town
+from tests.simulation.town import Town
 from tests.simulation.unresolved import resolved
 from tests.simulation.visitors import paid_pages
 from tests.simulation.world import Violation
@@ -38,9 +38,9 @@ SETTLED: Final = (
     " JOIN transfer t ON t.id = m.transfer_id JOIN account d ON d.id = t.debit_account_id"
     " JOIN peer p ON p.account_id = m.account_id WHERE p.ilp_address = ?"
 )
-# With the packets of which the answer may have come late: of payments that took long and changed a currency.
+# With the packets of which the answer may have come late: of payments that took long.
 CHARGED: Final = (
-    "SELECT o.receiver, o.delivered, iif(o.ended_at - o.created_at < 3000000 OR s.code || o.receive_code = 'USDUSD', 0,"
+    "SELECT o.receiver, o.delivered, s.code, o.receive_code, iif(o.ended_at - o.created_at < 3000000, 0,"
     " (SELECT count(*) FROM packet k WHERE k.outgoing_payment_id = o.id AND k.state = 'fulfilled'))"
     " FROM outgoing_payment o JOIN wallet_address w ON w.id = o.wallet_address_id"
     " JOIN account a ON a.id = w.account_id JOIN asset s ON s.id = a.asset_id"
@@ -65,7 +65,7 @@ async def mirrors(town: Town, *, is_resolved: bool = False) -> None:
     for one, other in town.links:
         (here, doubt), (there, doubt_there) = await _standing(one, other), await _standing(other, one)
         paid = await _settled(one, other) + await _settled(other, one)
-        missing = town.missing[f"{one.name} {other.name}"]
+        missing = town.missing[one, other]
         if not is_resolved:
             doubt += sum(loss.bounds[b.name] for a, b in ((one, other), (other, one)) for loss in a.archive.unsettled)
         if abs(here.balance + there.balance - paid - missing) > (0 if is_resolved else doubt + doubt_there):
@@ -80,7 +80,7 @@ async def restored(town: Town) -> None:
         if one.archive.unsettled or other.archive.unsettled:
             (here, _), (there, _) = await _standing(one, other), await _standing(other, one)
             paid = await _settled(one, other) + await _settled(other, one)
-            town.missing[f"{one.name} {other.name}"] = here.balance + there.balance - paid
+            town.missing[one, other] = here.balance + there.balance - paid
     for server in town.servers:
         server.archive.unsettled.clear()
 
@@ -104,7 +104,8 @@ async def money(town: Town) -> None:
     for server in town.servers:
         for code, scale, balance in await server.read(lambda work: work.execute(SUMS).fetchall()):
             sums[Asset(code, scale)] += balance
-    sums[USD] += sum(town.missing.values())
+    for (one, other), missing in town.missing.items():
+        sums[town.currency_of(one, other)] += missing
     for asset, given in town.given.items():
         if sums[asset] != given:
             raise Violation(f"{asset.code}: {given} came from outside, {sums[asset]} are there")
@@ -115,7 +116,7 @@ async def payments(town: Town) -> None:
     charged, slack = await _charged(town)
     for receiver, amounts in town.resolved.items():  # the payers have this back
         charged[receiver] += sum(amounts)
-        slack[receiver] += sum(amounts) - math.floor(sum(amounts) * LOWEST_RATE) + len(amounts)
+        slack[receiver] += math.ceil(sum(amounts) / LOWEST_RATE) - sum(amounts) + len(amounts)
     for bill in town.bills:
         record = await _received(town, bill.url)
         if record is None and not town.may_be_lost(bill.wallet.server, bill.id):
@@ -190,9 +191,10 @@ async def _charged(town: Town) -> tuple[Counter[str], Counter[str]]:
     """
     sums, slack = Counter[str](), Counter[str]()
     for server in town.servers:
-        for receiver, delivered, late in await server.read(lambda work: work.execute(CHARGED).fetchall()):
+        for receiver, delivered, *codes, late in await server.read(lambda work: work.execute(CHARGED).fetchall()):
             sums[receiver] += delivered
-            slack[receiver] += late * ROUNDED
+            is_exact = len({*codes, *(asset.code for asset in town.currencies.values())}) == 1
+            slack[receiver] += 0 if is_exact else late * ROUNDED
     return sums, slack
 
 

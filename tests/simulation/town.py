@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 USD: Final = Asset("USD", 2)
 EUR: Final = Asset("EUR", 2)
+CURRENCIES: Final = (USD, USD, EUR)  # of two peers
 RATE: Final = "0.92"  # euros for a dollar
 CREDITS: Final = ("1000000.00", "1000000.00", "1000000.00", "40.00")  # what each peer may owe the other
 BALANCE: Final = "10000.00"  # of each wallet at first
@@ -79,9 +80,12 @@ class Town:
         self.servers[0].is_forgetful = forgets
         self.servers[-1].keeps_backups = not forgets and draws.random() < 0.12
         self.links: list[tuple[Server, Server]] = _links(shape, self.servers)
+        currencies = world.dice("currencies")
+        self.currencies: dict[frozenset[str], Asset] = {}  # in which two peers, by their names, count
         for one, other in self.links:
             one.neighbours.append(other)
             other.neighbours.append(one)
+            self.currencies[frozenset((one.name, other.name))] = currencies.choice(CURRENCIES)
         self.wallets: list[Wallet] = []
         self.bills: list[Bill] = []
         self.completed: dict[Bill, int] = {}  # by owners, with what they had received
@@ -97,8 +101,12 @@ class Town:
         self.visits: list[Visit] = []
         self.movements: list[Movement] = []
         self.refunds: list[Refund] = []
-        self.missing: Counter[str] = Counter()  # what the books of two peers differ by since a restore, by their names
+        self.missing: Counter[tuple[Server, Server]] = Counter()  # by which books of peers differ since a restore
         self.resolved: dict[str, list[int]] = {}  # packets that were found to have arrived, by their receiver
+
+    def currency_of(self, one: Server, other: Server) -> Asset:
+        """In which two peers count."""
+        return self.currencies[frozenset((one.name, other.name))]
 
     def may_be_lost(self, server: Server, id: str) -> bool:
         """Whether what a server has acknowledged, with an id of that moment, may be lost by a restore of it."""
@@ -144,7 +152,7 @@ class Town:
         of_one, of_other = peers_of(
             one.context.settings,
             other.context.settings,
-            USD,
+            self.currency_of(one, other),
             self.credit,
             max_packet=largest,
             routes=_beyond(one, other),

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from payres.core.protocol.amounts import parse_decimal
+from payres.core.protocol.amounts import Asset, parse_decimal
 from payres.core.store.rows import number
 from payres.core.store.work import Work
 from tests.simulation.operators import Operator
 from tests.simulation.server import Server
-from tests.simulation.town import USD, Town
+from tests.simulation.town import Town
 from tests.simulation.world import Violation
 
 
@@ -26,11 +26,12 @@ async def _resolve(operator: Operator) -> None:
         for packet in found:
             payments.setdefault(await _receiver(operator.server, packet["payment"]), []).append(packet)
         for receiver, some in payments.items():
-            amounts = [parse_decimal(packet["amount"], USD) for packet in some]
+            asset = operator.town.currency_of(operator.server, peer)
+            amounts = [parse_decimal(packet["amount"], asset) for packet in some]
             for packet, amount, arrived in zip(
                 some, amounts, await _arrived(operator, peer, receiver, some, amounts), strict=True
             ):
-                await _record(operator, packet["id"], amount, "delivered" if arrived else "returned")
+                await _record(operator, packet["id"], asset, amount, "delivered" if arrived else "returned")
                 if arrived:
                     operator.town.resolved.setdefault(receiver, []).append(amount)
 
@@ -80,10 +81,10 @@ async def _receiver(server: Server, payment: str) -> str:
     return await server.read(find)
 
 
-async def _record(operator: Operator, packet: str, amount: int, outcome: str) -> None:
+async def _record(operator: Operator, packet: str, asset: Asset, amount: int, outcome: str) -> None:
     status, _, _ = await operator.ask("PUT", f"/packets/{packet}/outcome", {"outcome": outcome})
     if status == 403:  # it is paid out of the liquidity
-        await operator.move_at(f"/assets/{USD.code}/{USD.scale}/liquidity", USD, "deposit", amount)
+        await operator.move_at(f"/assets/{asset.code}/{asset.scale}/liquidity", asset, "deposit", amount)
         status, _, _ = await operator.ask("PUT", f"/packets/{packet}/outcome", {"outcome": outcome})
     operator.town.world.counts[f"packets resolved as {outcome}"] += 1
     again, _, _ = await operator.ask(
