@@ -36,7 +36,7 @@ torture: $(VENV)/.dev ## Kills, failing disks, lost networks, hostile input: hou
 	$(BIN)/python -m tests.torture $(TORTURE)
 
 simulate: $(VENV)/.dev ## A network of servers in one process, its time, faults and people from a seed: SEED= SEEDS= DAYS= PLANTED=1
-	@$(BIN)/python -m tests.simulation$(if $(PLANTED),.planted) $(SEED:%=--seed %) $(SEEDS:%=--seeds %) $(DAYS:%=--days %)
+	@$(BIN)/python -m tests.simulation$(if $(PLANTED),.planted $(filter-out 1,$(PLANTED))) $(SEED:%=--seed %) $(SEEDS:%=--seeds %) $(DAYS:%=--days %)
 
 demo: $(VENV)/.runtime ## Narrate one payment from grant to receipt
 	$(BIN)/payres demo

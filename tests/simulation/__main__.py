@@ -3,48 +3,64 @@
 import argparse
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
-from tests.simulation import entropy  # isort: skip  # before payres, which binds some names of what it switches
+from tests.simulation import switches  # isort: skip  # before payres, which binds some names of what it switches
+from tests.simulation.planted import TOP, at_least_one
 from tests.simulation.runs import CORES, run_all, run_one
 from tests.simulation.scenario import Outcome, Task
 from tests.simulation.shrinking import Shrinking
 from tests.simulation.world import Fault
 
-assert entropy.world is None
+assert switches.world is None
 
 SEEDS: Final = 100
 DAYS: Final = 2
-KIND: Final = re.compile("[A-Za-z ]*")  # the beginning of a violation, without names and numbers
+WORDS: Final = re.compile("[A-Za-z ]*")
 
 
 def main(arguments: Sequence[str]) -> int:
     """The exit code: 1 if a seed was violated."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="the first one; alone, the only one (SEED)")
-    parser.add_argument("--seeds", type=_count, help=f"how many; {SEEDS} if nothing is given (SEEDS)")
-    parser.add_argument("--days", type=_count, default=DAYS, help=f"how many storms each, a day apart; {DAYS} (DAYS)")
-    parser.add_argument("--jobs", type=_count, help="at a time; one for each core if not given")
+    parser.add_argument("--seeds", type=at_least_one, help=f"how many; {SEEDS} if nothing is given (SEEDS)")
+    parser.add_argument("--days", type=at_least_one, default=DAYS, help=f"with a storm each; {DAYS} (DAYS)")
+    parser.add_argument("--jobs", type=at_least_one, help="at a time; one for each core if not given")
     parser.add_argument("--only", help="the ids of the only faults that happen, separated by |")
-    parser.add_argument("--log", help="a file for each callback and byte of the seed")
+    parser.add_argument("--log", help="a file to write with each callback, byte and fault of the seed")
     parser.add_argument("--hashes", action="store_true", help="print the hash of each seed")
     parser.add_argument("--no-shrink", action="store_true", help="only say what was violated first")
     options = parser.parse_args(arguments)
     first = 1 if options.seed is None else options.seed
     count = options.seeds or (SEEDS if options.seed is None else 1)
+    if options.log is not None and count > 1:
+        parser.error("--log is for one seed")
+    try:
+        if options.log is not None:
+            Path(options.log).touch()
+        return _run(options, first, count)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        parser.error(str(error))
+
+
+def _run(options: argparse.Namespace, first: int, count: int) -> int:
     only = None if options.only is None else tuple(filter(None, options.only.split("|")))
-    tasks = [Task(seed, options.days, only, options.log) for seed in range(first, first + count)]
+    tasks = (Task(seed, options.days, only, options.log) for seed in range(first, first + count))
     began, outcomes = time.monotonic(), list[Outcome]()
-    for outcome in _with_progress(tasks, options.jobs):
+    for outcome in _with_progress(tasks, count, options.jobs):
         outcomes.append(outcome)
         if options.hashes:
             print(f"{outcome.task.seed} {outcome.hash}", flush=True)
@@ -53,7 +69,10 @@ def main(arguments: Sequence[str]) -> int:
             if not options.no_shrink:
                 _report(outcome)
             return 1
-    if difference := _difference(tasks[0], outcomes):
+    if missing := set(only or ()).difference(fault.id for outcome in outcomes for fault in outcome.faults):
+        print(f"did not happen: {', '.join(sorted(missing))}")
+    first_one = next(outcome for outcome in outcomes if outcome.task.seed == first)
+    if difference := _difference(first_one):
         print(f"SEED {first}: its second run was another one, from this line on:\n{difference}")
         return 1
     if not options.hashes:
@@ -61,17 +80,11 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _count(text: str) -> int:
-    if (number := int(text)) < 1:
-        raise ValueError
-    return number
-
-
-def _with_progress(tasks: Sequence[Task], jobs: int | None) -> Iterator[Outcome]:
+def _with_progress(tasks: Iterable[Task], count: int, jobs: int | None) -> Iterator[Outcome]:
     virtual = 0.0
     for done, outcome in enumerate(run_all(tasks, jobs), 1):
         virtual += outcome.seconds
-        _progress(f"{done} of {len(tasks)} seeds, {virtual / 3600:.1f} virtual hours")
+        _progress(f"{done} of {count} seeds, {virtual / 3600:.1f} virtual hours")
         yield outcome
     _progress("")
 
@@ -92,34 +105,54 @@ def _summarize(outcomes: Sequence[Outcome], seconds: float) -> None:
 
 
 def _report(outcome: Outcome) -> None:
-    """Shrinks a violation, and says how to have it again."""
+    """Says how to have a violation again, and shrinks it."""
+    task, said = outcome.task._replace(log=None), outcome.violation
 
     def fails(choices: Sequence[Sequence[Fault]]) -> Sequence[Sequence[Fault] | None]:
+        nonlocal said
         _progress(f"{max(map(len, choices))} faults left")
-        tasks = [outcome.task._replace(only=tuple(fault.id for fault in only)) for only in choices]
+        tasks = [task._replace(only=tuple(fault.id for fault in only)) for only in choices]
         found = {again.task: again for again in run_all(tasks)}
-        return [found[task].faults if _kind(found[task]) == _kind(outcome) else None for task in tasks]
+        same = [found[one] if _kind(found[one]) == _kind(outcome) else None for one in tasks]
+        said = next((one.violation for one in same if one), said)
+        return [one.faults if one else None for one in same]
 
+    print(f"at {_commit()}; the same again:\n  {_command(task)}")
     print(f"{len(outcome.faults)} faults; looking for those that matter ...", flush=True)
-    left = Shrinking(outcome.faults, fails, at_once=CORES).shrink()
-    _progress("")
-    print("\n".join(map(str, left)) or "It needs no fault.")
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    only = "|".join(fault.id for fault in left)
-    print(f"commit {commit.stdout.strip() or 'unknown'}; the same again:")
-    seed = f"--seed {outcome.task.seed} --days {outcome.task.days}"
-    print(f"  {sys.executable} -m tests.simulation {seed} --only '{only}'")
+    shrinking = Shrinking(outcome.faults, fails, at_once=CORES)
+    try:
+        shrinking.shrink()
+    finally:
+        _progress("")
+        print("\n".join(map(str, shrinking.left)) or "It needs no fault.")
+        print(f"With these alone: {said}\n  {_command(task, shrinking.left)}", flush=True)
 
 
 def _kind(outcome: Outcome) -> str:
-    found = KIND.match(outcome.violation)
-    assert found is not None
-    return found[0]
+    """The beginning of a violation, without names of servers and numbers, which differ when fewer faults happen."""
+    found = WORDS.match(outcome.violation)
+    return " ".join(word for word in found[0].split() if len(word) > 1) if found else ""
 
 
-def _difference(task: Task, outcomes: Sequence[Outcome]) -> str:
-    """The first line in which a second run of the seed differs; empty if none does."""
-    first = next(outcome for outcome in outcomes if outcome.task == task)
+def _command(task: Task, faults: Sequence[Fault] | None = None) -> str:
+    only = () if faults is None else ("--only", "|".join(fault.id for fault in faults))
+    return shlex.join(
+        [sys.executable, "-m", "tests.simulation", "--seed", str(task.seed), "--days", str(task.days), *only]
+    )
+
+
+def _commit() -> str:
+    try:
+        command = ("git", "describe", "--always", "--dirty")
+        done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "an unknown commit"
+    return done.stdout.strip()
+
+
+def _difference(first: Outcome) -> str:
+    """The first line in which a second run of a seed differs; empty if none does."""
+    task = first.task._replace(log=None)
     if run_one(task).hash == first.hash:
         return ""
     with tempfile.TemporaryDirectory() as folder:
@@ -133,9 +166,8 @@ def _difference(task: Task, outcomes: Sequence[Outcome]) -> str:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
+    code = 128 + signal.SIGINT
+    with suppress(KeyboardInterrupt, BrokenPipeError):
         code = main(sys.argv[1:])
-    except KeyboardInterrupt:
-        code = 128 + signal.SIGINT
-    sys.stdout.flush()
+        sys.stdout.flush()
     os._exit(code)  # nobody waits for a collector

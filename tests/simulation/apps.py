@@ -20,7 +20,7 @@ from payres.operator.keys import add_key
 from payres.testing.rules import CONSENT_PAGE
 from tests.simulation.server import REFUSED, Server
 from tests.simulation.town import Bill, Sent, Town, Wallet
-from tests.simulation.world import Node, Violation
+from tests.simulation.world import Node, Violation, moments
 
 APPS: Final = 2
 PAUSE: Final = 8.0  # seconds between two of an app's doings, on average
@@ -134,11 +134,9 @@ class App:
 
     async def live(self, seconds: float) -> None:
         """Does one thing after the other."""
-        end = self.world.now + seconds
 
         async def work() -> None:
-            while (pause := self.draws.expovariate(1 / PAUSE)) + self.world.now < end:
-                await asyncio.sleep(pause)
+            async for _ in moments(self.world, self.draws, PAUSE, seconds):
                 await _tried(self.draws.choice(self._habits)())
 
         await self.device.run(work())

@@ -55,7 +55,7 @@ async def complete_bill(town: Town, bill: Bill) -> None:
 async def closed(town: Town) -> None:
     """6. A bill that is completed or has expired takes nothing more."""
     for server in town.servers:
-        if late := await server.read(lambda work: work.execute(TOO_LATE).fetchall()):
+        if late := await server.rows(TOO_LATE):
             raise Violation(f"bills of {server.name} were paid after they had expired: {late}")
     for bill, received in town.completed.items():
         found = await bill.wallet.server.read(lambda work, id=bill.id: INCOMING.get(work, id))  # type: ignore[misc]

@@ -83,24 +83,20 @@ class Disk:
             raise DiskError("the process is gone")
         return done
 
-    def leave_to(self, path: Path) -> None:
-        """Copies what is on the disk now for the server's next life."""
+    def leave_to(self, path: Path, *, is_replaced: bool) -> None:
+        """Copies what is on the disk now for the server's next life, with a commit that was not confirmed unless all of
+        it `is_replaced`."""
         for end in BESIDE:
             if Path(f"{self.path}{end}").exists():
                 shutil.copyfile(f"{self.path}{end}", f"{path}{end}")
-        if self._ghost is not None:
+        if self._ghost is not None and not is_replaced:
             _bring_back(self._ghost, path)
 
     def _draw(self) -> str:
         if not self.shares:
             return ""
-        number = self.world.next_of(f"commit {self.name}")
-        drawn = self.world.draw(number)
-        for kind, share in self.shares.items():
-            if drawn < share:
-                return kind if self.world.happens(kind, number) else ""
-            drawn -= share
-        return ""
+        kind, number = self.world.drawn(f"commit {self.name}", self.shares)
+        return kind if kind and self.world.happens(kind, number) else ""
 
 
 def _bring_back(ghost: bytes, path: Path) -> None:

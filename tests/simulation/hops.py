@@ -36,4 +36,4 @@ async def _check(sender: Server, receiver: Server) -> None:
 
 
 async def _found(server: Server, sql: str, peer: Server) -> dict[str, int]:
-    return await server.read(lambda work: dict(work.execute(sql, (f"test.{peer.name}",)).fetchall()))
+    return dict(await server.rows(sql, f"test.{peer.name}"))

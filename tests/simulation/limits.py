@@ -173,8 +173,7 @@ async def kept(town: Town) -> None:
             copies = [row[1:] for row in rows if row[0] == f'{{"mark":"{order.mark}"}}' or row[1] == order.id]
             _compare(town, app, order, copies)
     for server in town.servers:
-        twice = await server.read(lambda work: work.execute(TWICE).fetchall())
-        if twice:
+        if twice := await server.rows(TWICE):
             raise Violation(f"quotes of {server.name} were paid twice: {twice}")
 
 

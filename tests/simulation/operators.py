@@ -18,7 +18,7 @@ from payres.operator import movements
 from payres.operator.api_keys import SCOPES, create_api_key
 from tests.simulation.server import OPERATORS, REFUSED, Server
 from tests.simulation.town import EUR, USD, Town
-from tests.simulation.world import Node, Violation
+from tests.simulation.world import Node, Violation, moments
 
 PAUSE: Final = 9.0  # seconds between two of an operator's duties, on average
 PATIENCE: Final = 10.0  # seconds until an answer counts as lost
@@ -78,16 +78,14 @@ class Operator:
         """Makes a key of the API."""
         key = await self.server.write(lambda work: create_api_key(work, "operator", sorted(SCOPES)))
         headers, url = {"Authorization": f"Bearer {key.key}"}, f"{self.server.base_url}{ADMIN_API}"
-        self._http = httpx2.AsyncClient(base_url=url, headers=headers, timeout=PATIENCE, verify=False)
+        self._http = httpx2.AsyncClient(base_url=url, headers=headers, timeout=PATIENCE, verify=False, trust_env=False)
         self.desk.boot()
 
     async def live(self, seconds: float) -> None:
         """Does one duty after the other."""
-        end = self.world.now + seconds
 
         async def work() -> None:
-            while (pause := self._draws.expovariate(1 / PAUSE)) + self.world.now < end:
-                await asyncio.sleep(pause)
+            async for _ in moments(self.world, self._draws, PAUSE, seconds):
                 with suppress(*REFUSED):
                     await self._draws.choice(self._duties)()
 
@@ -256,7 +254,7 @@ async def moved(town: Town) -> None:
     at all. What came from outside is counted by that."""
     town.given = town.endowed.copy()
     for one in town.movements:
-        found = await one.server.read(lambda work, name=one.reference: work.execute(MADE, (name,)).fetchall())  # type: ignore[misc]
+        found = await one.server.rows(MADE, one.reference)
         wanted = {True: (1,), False: (0,), None: (0, 1)}[one.is_made]
         if one.account.startswith("/peers/"):
             found = found[:1]  # each time that a peer is added its account is another one, with references of its own
@@ -289,8 +287,7 @@ NOT_BACK: Final = (
 async def refunded(town: Town) -> None:
     """Refunds: each is there once if it was acknowledged; none returns more than was received, and the payer got it."""
     for one in town.refunds:
-        key = one.payment, one.reference
-        amount, count = await one.server.read(lambda work, key=key: work.execute(REFUNDED, key).fetchone())  # type: ignore[misc]
+        [(amount, count)] = await one.server.rows(REFUNDED, one.payment, one.reference)
         is_wrong = bool(count) if one.is_made is False else bool(one.is_made and not count)
         if count and one.amount is not None:
             is_wrong |= amount > one.amount if one.goes_elsewhere else amount != one.amount
@@ -299,10 +296,9 @@ async def refunded(town: Town) -> None:
             raise Violation(f"refund {one.reference} of {one.server.name}: {one}, found {count} with {amount}")
     asked = [(one.payment, one.reference) for one in town.refunds]
     for server in town.servers:
-        made = await server.read(lambda work: work.execute(REFERENCES).fetchall())
+        made = await server.rows(REFERENCES)
         if unknown := [one for one in made if one not in asked]:
             raise Violation(f"refunds of {server.name} that nobody asked for: {unknown}")
         for rule in (TOO_MUCH, NOT_BACK):
-            found = await server.read(lambda work, rule=rule: work.execute(rule).fetchall())  # type: ignore[misc]
-            if found:
+            if found := await server.rows(rule):
                 raise Violation(f"refunds of {server.name}: {found}")

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from payres.core.protocol.amounts import Asset
+from payres.core.protocol.clock import DAY
 from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord
 from payres.core.store.rows import number
 from payres.core.store.work import Work
@@ -13,17 +14,17 @@ from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import invariant_checks
 from tests.simulation.bills import closed
-from tests.simulation.hooks import delivered as events_delivered
-from tests.simulation.hooks import told_once
 from tests.simulation.hops import in_time
 from tests.simulation.limits import kept, limited, spendable
 from tests.simulation.operators import moved, refunded
-from tests.simulation.orders import kept_orders
 from tests.simulation.prices import priced
 from tests.simulation.server import Server
-from tests.simulation.town import Town
+from tests.simulation.standing_orders import kept_orders
+from tests.simulation.town import Town, moment_of
 from tests.simulation.unresolved import resolved
 from tests.simulation.visitors import paid_pages
+from tests.simulation.webhooks import delivered as events_delivered
+from tests.simulation.webhooks import told_once
 from tests.simulation.world import Violation
 
 Oracle = Callable[[Town], Awaitable[None]]
@@ -45,6 +46,7 @@ CHARGED: Final = (
     " FROM outgoing_payment o JOIN wallet_address w ON w.id = o.wallet_address_id"
     " JOIN account a ON a.id = w.account_id JOIN asset s ON s.id = a.asset_id"
 )
+KEPT: Final = 7 * DAY  # microseconds that a bill is kept at least
 ROUNDED: Final = 2  # minor units by which a packet may deliver something else than the rate says
 LOWEST_RATE: Final = 0.918
 
@@ -93,8 +95,7 @@ async def equal_books(town: Town) -> None:
 async def holds(town: Town) -> None:
     """3. Nothing is held when nothing is under way."""
     for server in town.servers:
-        held = await server.read(lambda work: work.execute(HELD).fetchall())
-        if held:
+        if held := await server.rows(HELD):
             raise Violation(f"holds of {server.name} remain: {held}")
 
 
@@ -102,7 +103,7 @@ async def money(town: Town) -> None:
     """4. Wallets, fees and liquidity of all servers are what came from outside."""
     sums: Counter[Asset] = Counter()
     for server in town.servers:
-        for code, scale, balance in await server.read(lambda work: work.execute(SUMS).fetchall()):
+        for code, scale, balance in await server.rows(SUMS):
             sums[Asset(code, scale)] += balance
     for (one, other), missing in town.missing.items():
         sums[town.currency_of(one, other)] += missing
@@ -119,7 +120,8 @@ async def payments(town: Town) -> None:
         slack[receiver] += math.ceil(sum(amounts) / LOWEST_RATE) - sum(amounts) + len(amounts)
     for bill in town.bills:
         record = await _received(town, bill.url)
-        if record is None and not town.may_be_lost(bill.wallet.server, bill.id):
+        is_old = town.world.microseconds - moment_of(bill.id) > KEPT  # if it is unpaid
+        if record is None and not is_old and not town.may_be_lost(bill.wallet.server, bill.id):
             raise Violation(f"{bill.url} was acknowledged and is gone")
         if town.is_disturbed(bill.id):
             continue
@@ -191,7 +193,7 @@ async def _charged(town: Town) -> tuple[Counter[str], Counter[str]]:
     """
     sums, slack = Counter[str](), Counter[str]()
     for server in town.servers:
-        for receiver, delivered, *codes, late in await server.read(lambda work: work.execute(CHARGED).fetchall()):
+        for receiver, delivered, *codes, late in await server.rows(CHARGED):
             sums[receiver] += delivered
             is_exact = len({*codes, *(asset.code for asset in town.currencies.values())}) == 1
             slack[receiver] += 0 if is_exact else late * ROUNDED

@@ -10,16 +10,18 @@ from payres.core.store.wallets import find_wallet
 from payres.people import sending
 from tests.simulation.apps import APPS, App
 from tests.simulation.bills import ask_for, complete_bill
-from tests.simulation.hooks import Hooks
 from tests.simulation.operators import Operator
-from tests.simulation.orders import Planner
 from tests.simulation.server import REFUSED
+from tests.simulation.standing_orders import Planner
 from tests.simulation.town import Bill, Sent, Town, Wallet
 from tests.simulation.visitors import Visitor
+from tests.simulation.webhooks import Hooks
+from tests.simulation.world import moments
 
 PACKETS_AT_MOST: Final = 60
 BILL_SECONDS: Final = (6, 20, 10_800, 10_800)  # until a bill expires
 VISITORS: Final = 2
+PAUSE: Final = 12.0  # seconds between two of an owner's doings, on average
 PAUSES: Final = (0.0, 0.0, 0.3, 4.0)  # seconds between the price and the payer's word
 
 
@@ -43,9 +45,7 @@ class Owner:
 
     async def live(self, seconds: float) -> None:
         """Sends now and then."""
-        end = self._town.world.now + seconds
-        while (pause := self._draws.expovariate(1 / 12)) + self._town.world.now < end:
-            await asyncio.sleep(pause)
+        async for _ in moments(self._town.world, self._draws, PAUSE, seconds):
             try:
                 await self._send()
             except REFUSED as refused:

@@ -4,11 +4,13 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -32,16 +34,20 @@ class Found(NamedTuple):
 def main(arguments: Sequence[str]) -> int:
     """The exit code: 1 unless all were found."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.planted", description=__doc__)
-    parser.add_argument("names", nargs="*", help="of patches; all if none is given")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a patch in the folder planted; all if none is given")
     parser.add_argument("--seed", type=int, default=1, help="the first one (SEED)")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many at most; {SEEDS} (SEEDS)")
-    parser.add_argument("--days", type=int, default=2, help="how many storms each has (DAYS)")
+    parser.add_argument("--seeds", type=at_least_one, default=SEEDS, help=f"how many at most; {SEEDS} (SEEDS)")
+    parser.add_argument("--days", type=at_least_one, default=2, help="how many storms each has (DAYS)")
     options = parser.parse_args(arguments)
-    names = options.names or sorted(patch.stem for patch in PATCHES.glob("*.patch"))
+    known = sorted(patch.stem for patch in PATCHES.glob("*.patch"))
+    names = options.names or known
+    if unknown := set(names).difference(known):
+        parser.error(f"no such patch: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     seeds = ("--seed", str(options.seed), "--seeds", str(options.seeds), "--days", str(options.days))
-    missed = 0
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for found in pool.map(partial(look_for, seeds=seeds), names):
+    missed, running = 0, list[subprocess.Popen[str]]()
+    with ThreadPoolExecutor(os.cpu_count()) as pool, ExitStack() as ending:
+        ending.callback(_end, pool, running)
+        for found in pool.map(partial(look_for, seeds=seeds, running=running), names):
             seed = f"seed {found.seed}" if found.seed else "NOT FOUND"
             print(f"{found.name:32} {seed:10} {found.violation[:140]}\n    {found.about}", flush=True)
             missed += not found.seed
@@ -49,16 +55,33 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if missed else 0
 
 
-def look_for(name: str, seeds: Sequence[str]) -> Found:
-    """Runs seeds of the program with a planted fault, one after the other, to the first violation."""
+def _end(pool: ThreadPoolExecutor, running: Sequence[subprocess.Popen[str]]) -> None:
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in running:
+        process.terminate()
+
+
+def at_least_one(text: str) -> int:
+    """A number of an argument. Raises ArgumentTypeError."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
+def look_for(name: str, seeds: Sequence[str], running: list[subprocess.Popen[str]]) -> Found:
+    """Runs seeds of the program with a planted fault, one after the other, to the first violation. What is `running`
+    may be ended."""
     about = (PATCHES / f"{name}.patch").read_text().partition("\n")[0]
     with tempfile.TemporaryDirectory() as folder:
         plant(name, Path(folder))
         command = [sys.executable, "-m", "tests.simulation", *seeds, "--jobs", "1", "--no-shrink"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    violation = re.search(r"^SEED (\d+): (.*)", done.stdout, re.MULTILINE)
-    if violation is None and done.returncode:
-        raise RuntimeError(f"{name}: {done.stdout}{done.stderr}")
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        running.append(process)
+        said, _ = process.communicate()
+        running.remove(process)
+    violation = re.search(r"^SEED (\d+): (.*)", said, re.MULTILINE)
+    if violation is None and process.returncode:
+        raise RuntimeError(f"{name}: {said}")
     return Found(name, about, int(violation[1]), violation[2]) if violation else Found(name, about, 0, "")
 
 
@@ -71,4 +94,8 @@ def plant(name: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)

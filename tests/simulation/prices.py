@@ -40,15 +40,15 @@ async def priced(town: Town) -> None:
     """4. Each payment has the price and the fee of its day, and a part of one pays its share of the fee; a refund
     returns what was paid for it. What is rounded costs the operator nothing."""
     for server in town.servers:
-        for id, code, receive_code, *amounts in await server.read(lambda work: work.execute(HERE).fetchall()):
+        for id, code, receive_code, *amounts in await server.rows(HERE):
             terms = Terms(*amounts)
             if terms not in _possible(terms, code, receive_code):
                 raise Violation(f"price of {id} at {server.name}, from {code} to {receive_code}: {terms}")
-        for id, debit, fee, sent, taken in await server.read(lambda work: work.execute(PARTS).fetchall()):
+        for id, debit, fee, sent, taken in await server.rows(PARTS):
             share = math.ceil(Fraction(fee * taken, debit - fee)) if taken else 0
             if sent != taken + share and not server.archive.losses:
                 raise Violation(f"fee of {id} at {server.name}: {sent - taken} of {fee}, for {taken} of {debit - fee}")
-        for id, amount, returned, paid, received in await server.read(lambda work: work.execute(BACK).fetchall()):
+        for id, amount, returned, paid, received in await server.rows(BACK):
             if returned > Fraction(amount * paid, received):
                 raise Violation(f"refunds of {id} at {server.name}: {returned} for {amount}, of {paid} for {received}")
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FILES: Final = ("", "-wal")
+WATCHED: Final = "SELECT 1 FROM server_run WHERE token NOTNULL"
 UNSURE: Final = 60_000_000  # microseconds that a commit may come after its request
 # What is owed to each peer, but for what was paid outside; and what is under way to it and from it.
 STANDING: Final = (
@@ -90,16 +91,21 @@ class Archive:
 
     def _lacks_commits(self, database: Path) -> bool:
         """Puts back the copy. Whether payres finds that something is missing; raises Violation if it does not."""
-        reached = _read(database, Position.of)
+        reached = _read(database, _watched)
         for end in FILES:
             shutil.copyfile(f"{self._file}.copy{end}", f"{database}{end}")
         try:
             require_complete(str(database))
         except LostCommits:
             return True
-        if not _read(database, Position.of).has(reached):
+        if reached is not None and not _read(database, Position.of).has(reached):
             raise Violation(f"nobody noticed that {database} lacks commits")
         return False
+
+
+def _watched(tx: sqlite3.Connection) -> Position | None:
+    """How far the commits have got, if payres could begin to watch them."""
+    return Position.of(tx) if tx.execute(WATCHED).fetchone() else None
 
 
 def _standings(file: Path) -> dict[str, tuple[int, int]]:

@@ -2,6 +2,8 @@
 
 import multiprocessing
 import os
+import resource
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -19,15 +21,19 @@ from tests.simulation.scenario import Outcome, Task, run_seed
 
 HUNG_SECONDS: Final = 600  # of real time, in which no seed ended
 MEMORY: Final = Path("/dev/shm")
+NEEDED: Final = 200_000_000  # bytes there, else the files are where temporary files are
+FILES: Final = 1024  # that a process may have open: connections to the databases of all lives of all servers
 CORES: Final = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_all(tasks: Iterable[Task], processes: int | None = None) -> Iterator[Outcome]:
-    """The outcomes as they come, from one process for each core unless given. Closing the iterator ends the rest."""
+    """The outcomes as they come, from one process for each core unless given. Closing the iterator ends the rest.
+    Raises OSError for a machine on which no seed can run."""
     _load()
+    _allow_files()
     context = multiprocessing.get_context("fork")
     waiting, running = iter(tasks), dict[Connection, tuple[ForkProcess, Task]]()
-    folder = tempfile.TemporaryDirectory(prefix="simulation-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
+    folder = tempfile.TemporaryDirectory(prefix="simulation-", dir=_place())
     try:
         while True:
             while len(running) < (processes or CORES) and (task := next(waiting, None)) is not None:
@@ -54,6 +60,19 @@ def run_all(tasks: Iterable[Task], processes: int | None = None) -> Iterator[Out
 def run_one(task: Task) -> Outcome:
     """The outcome of one seed."""
     return next(run_all([task]))
+
+
+def _place() -> Path | None:
+    has_room = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > NEEDED
+    return MEMORY if has_room else None
+
+
+def _allow_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < FILES:
+        if hard != resource.RLIM_INFINITY and hard < FILES:
+            raise OSError(f"a seed needs {FILES} open files, and this shell allows {hard}: see `ulimit -n`")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, hard))
 
 
 @cache

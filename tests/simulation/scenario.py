@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tests.simulation import oracles, people
-from tests.simulation.faults import Nature
 from tests.simulation.operators import tidied
 from tests.simulation.peace import come_to_rest
+from tests.simulation.storm import Storm
 from tests.simulation.town import Town
 from tests.simulation.world import Fault, Violation, World
 
@@ -60,6 +60,7 @@ def run_seed(task: Task, above: Path) -> Outcome:
         outcome.violation, outcome.trace = f"{type(error).__name__}: {error}", traceback.format_exc()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    world.note("violation", outcome.violation)
     if task.log is not None and world.log is not None:
         Path(task.log).write_text("\n".join(world.log))
     outcome.hash, outcome.seconds, outcome.steps = world.hash, world.now, world.steps
@@ -75,10 +76,10 @@ async def _live(world: World, folder: Path, days: int) -> None:
         await person.prepare()
     nights = world.dice("nights")
     for day in range(days):
-        nature = Nature(world, town.servers, day)
-        nature.rage(STORM_SECONDS)
+        storm = Storm(world, town.servers, day)
+        storm.rage(STORM_SECONDS)
         await asyncio.gather(*(person.live(STORM_SECONDS) for person in inhabitants))
-        await nature.calm()
+        await storm.end()
         await tidied(town)
         await come_to_rest(town)
         for oracle in oracles.ALL:

@@ -23,7 +23,7 @@ from payres.interledger.node import node_of
 from payres.testing.set_up import SETTINGS
 from tests.simulation.disk import Disk, InlineConnection
 from tests.simulation.restores import Archive
-from tests.simulation.world import Node, World, until
+from tests.simulation.world import Node, World, settle, until
 
 T = TypeVar("T")
 
@@ -111,7 +111,7 @@ class Server(Node):
             raise ServerDied(self.name)
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._asked[answer] = None
-        self.loop.spawn(make()).add_done_callback(lambda task: _settle(answer, task))
+        self.loop.spawn(make()).add_done_callback(lambda task: settle(answer, task, ServerDied("it stopped")))
         try:
             return await answer
         finally:
@@ -125,6 +125,10 @@ class Server(Node):
 
     async def read(self, unit: Callable[[Work], T]) -> T:
         return await self.ask(lambda: self.context.database.read(unit))
+
+    async def rows(self, sql: str, *values: object) -> list[Any]:
+        """What a query finds."""
+        return await self.read(lambda work: work.execute(sql, values).fetchall())
 
     @property
     def interledger(self) -> Interledger:
@@ -173,7 +177,7 @@ class Server(Node):
         self.life += 1
         path = self._folder / f"{self.name}-{self.life}.db"
         if self.life > 1:
-            self.disk.leave_to(path)
+            self.disk.leave_to(path, is_replaced=self._restores)
         if self._restores:
             self._restores = False
             is_copy = self.world.draw(f"copy {self.name} {self.life}") < 0.5
@@ -190,18 +194,6 @@ def forgetful(app: ASGIApp) -> ASGIApp:
         await app({**scope, "headers": headers}, receive, send)
 
     return answer
-
-
-def _settle(answer: "asyncio.Future[Any]", task: "asyncio.Task[Any]") -> None:
-    if answer.done():
-        return
-    failure = None if task.cancelled() else task.exception()
-    if task.cancelled():
-        answer.set_exception(ServerDied("it stopped"))
-    elif failure is not None:
-        answer.set_exception(failure)
-    else:
-        answer.set_result(task.result())
 
 
 REFUSED: Final = (DomainError, ServerDied)  # what a caller from outside has to expect of any server

@@ -47,7 +47,7 @@ class Visitor:
         self._town, self._world = town, town.world
         self._node: Final = Node(town.world, f"visitor{number}", f"10.0.6.{number + 1}")
         self._draws = town.world.dice(f"visitor {number}")
-        self._http = httpx2.AsyncClient(timeout=PATIENCE, verify=False)
+        self._http = httpx2.AsyncClient(timeout=PATIENCE, verify=False, trust_env=False)
         self._begun: tuple[Visit, str] | None = None  # with the page where the payer consents
         self._left: list[tuple[Visit, str]] = []  # with the page to return to, which was not opened yet
 

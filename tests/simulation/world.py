@@ -9,13 +9,13 @@ import sqlite3
 import uuid
 from asyncio import events
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
-from tests.simulation import entropy
+from tests.simulation import switches
 from tests.simulation.disk import Disk
 from tests.simulation.loop import NodeLoop
-from tests.simulation.streams import Network
+from tests.simulation.network import Network
 
 T = TypeVar("T")
 
@@ -80,14 +80,8 @@ class Node:
         assert self.loop is not None
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-        def end(task: asyncio.Task[T]) -> None:
-            failure = task.exception()
-            if failure is not None:
-                answer.set_exception(failure)
-            else:
-                answer.set_result(task.result())
-
-        self.loop.spawn(coroutine).add_done_callback(end)
+        cancelled = Violation(f"{self.name}: cancelled")
+        self.loop.spawn(coroutine).add_done_callback(lambda task: settle(answer, task, cancelled))
         return await answer
 
     # The clock that the server is given
@@ -127,7 +121,7 @@ class World:
         self._numbers: Counter[str] = Counter()
         self._ids = 0
         self._trace = hashlib.sha256()
-        self._killing: list[tuple[int, Callable[[], None]]] = []
+        self._between: list[tuple[int, Callable[[], None]]] = []
 
     # Time and chance
 
@@ -144,11 +138,22 @@ class World:
         digest = hashlib.blake2b(f"{self.seed} {name}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") / 2**64
 
+    def drawn(self, name: str, shares: Mapping[str, float]) -> tuple[str, str]:
+        """Which kind of fault the next of this name has, by the share of each kind, and its number; "" for none."""
+        number = self.next_of(name)
+        left = self.draw(number)
+        for kind, share in shares.items():
+            if left < share:
+                return kind, number
+            left -= share
+        return "", number
+
     def happens(self, kind: str, name: str) -> bool:
         """Notes that a fault happens, unless it is left out."""
         fault = Fault(round(self.now, 3), kind, name)
         if self._only is not None and fault.id not in self._only:
             return False
+        self.note("fault", fault.id)
         self.faults.append(fault)
         self.counts[kind] += 1
         return True
@@ -176,8 +181,8 @@ class World:
 
     def after_steps(self, steps: int, call: Callable[[], None]) -> None:
         """Calls a function between two callbacks, wherever they are."""
-        self._killing.append((self.steps + steps, call))
-        self._killing.sort(key=lambda one: one[0])
+        self._between.append((self.steps + steps, call))
+        self._between.sort(key=lambda one: one[0])
 
     # Names and files
 
@@ -217,7 +222,7 @@ class World:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine, on a node of its own that has no faults. Raises Violation if nothing happens any
         more, or too much."""
-        entropy.world = self
+        switches.world = self
         random.seed(f"{self.seed}")
         gc.disable()
         director = Node(self, "director", "10.9.9.9")
@@ -232,11 +237,11 @@ class World:
         finally:
             events._set_running_loop(None)
             gc.enable()
-            entropy.world = None
+            switches.world = None
 
     def _step(self) -> None:
-        while self._killing and self._killing[0][0] <= self.steps:
-            self._killing.pop(0)[1]()
+        while self._between and self._between[0][0] <= self.steps:
+            self._between.pop(0)[1]()
         ready = [loop for loop in self.loops if loop.ready]
         if not ready:
             self._advance()
@@ -256,6 +261,25 @@ class World:
         self._moment = f"{self.now:.9f}"
         while self._events and self._events[0][0] <= self.now:
             heapq.heappop(self._events)[2]()
+
+
+async def moments(world: World, draws: random.Random, pause: float, seconds: float) -> AsyncIterator[None]:
+    """Comes back after random pauses, so long on average, until the seconds are over."""
+    end = world.now + seconds
+    while (rest := draws.expovariate(1 / pause)) + world.now < end:
+        await asyncio.sleep(rest)
+        yield
+
+
+def settle(answer: "asyncio.Future[Any]", task: "asyncio.Task[Any]", cancelled: Exception) -> None:
+    """Gives a task's result to someone on another loop."""
+    if answer.done():
+        return
+    failure = cancelled if task.cancelled() else task.exception()
+    if failure is not None:
+        answer.set_exception(failure)
+    else:
+        answer.set_result(task.result())
 
 
 async def until(holds: Callable[[], bool], seconds: float, what: str) -> None:

@@ -6,8 +6,6 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.simulation.faults import ANSWERS, REQUESTS
-
 if TYPE_CHECKING:
     from tests.simulation.loop import NodeLoop
     from tests.simulation.world import Node, World
@@ -202,7 +200,7 @@ class Stream:
 
     def _deliver(self, sender: End, arrive: Callable[..., None], *args: Any) -> None:
         world, other = self.network.world, sender.other
-        sender.due = max(sender.due, world.now + self.network.latency(self))
+        sender.due = max(sender.due, world.now + self.network.latency())
 
         def on_arrival() -> None:
             if not other.loop.is_dead:
@@ -244,7 +242,7 @@ class Network:
         self._ports += 1
         return node.address, self._ports
 
-    def latency(self, stream: Stream) -> float:
+    def latency(self) -> float:
         return self.world.delays.uniform(SHORTEST, LONGEST)
 
     def draw_fate(self, stream: Stream) -> str:
@@ -252,17 +250,11 @@ class Network:
         client, server = stream.client.loop.node, stream.server.loop.node
         if not self.shares or client.is_careful:
             return ""
-        number = self.world.next_of(f"{client.name}>{server.name}")
-        drawn = self.world.draw(number)
-        for fate in (*REQUESTS, *ANSWERS):
-            share = self.shares.get(fate, 0.0)
-            if drawn < share:
-                if fate == "repeated" and server.is_forgetful:  # docs/peering.md: a proxy that repeats is not covered
-                    return ""
-                stream.dice = self.world.dice(number)
-                return fate if self.world.happens(fate, number) else ""
-            drawn -= share
-        return ""
+        fate, number = self.world.drawn(f"{client.name}>{server.name}", self.shares)
+        if not fate or (fate == "repeated" and server.is_forgetful):  # docs/peering.md: such proxies are not covered
+            return ""
+        stream.dice = self.world.dice(number)
+        return fate if self.world.happens(fate, number) else ""
 
     def repeat(self, stream: Stream) -> None:
         """A gateway sends the same request again on another connection, and drops that answer."""

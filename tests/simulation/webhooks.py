@@ -20,12 +20,13 @@ from payres.webhooks.deliveries import OF_WALLETS
 from tests.simulation.peace import come_to_rest
 from tests.simulation.server import Server
 from tests.simulation.town import Town, Wallet
-from tests.simulation.world import Node, Violation
+from tests.simulation.world import Node, Violation, moments
 
 HAVE_ONE: Final = 0.35  # of the servers, and of the first wallets
 REFUSED, LATER, SLOW, DOWN = "webhook refused", "webhook put off", "slow webhook", "webhooks down"
 SHARES: Final = {REFUSED: 0.3, LATER: 0.1, SLOW: 0.15}  # of the deliveries in a storm, at most
 SLOW_SECONDS: Final = (2.0, 14.0, 20.0)  # payres waits for fifteen
+PAUSE: Final = 25.0  # seconds until they are down, on average
 DOWN_SECONDS: Final = (1.0, 10.0)
 MOST: Final = 100_000
 OPERATORS: Final = ("failure", "outgoingPayment")  # what owners are not told
@@ -86,9 +87,7 @@ class Hooks:
         """Is down now and then, and answers some deliveries late or with an error."""
         draws = self._draws
         self._shares = {kind: draws.choice((0, most)) * draws.random() for kind, most in SHARES.items()}
-        end = self.world.now + seconds
-        while (pause := draws.expovariate(1 / 25)) + self.world.now < end:
-            await asyncio.sleep(pause)
+        async for _ in moments(self.world, draws, PAUSE, seconds):
             if self.world.happens(DOWN, self.world.next_of("hooks")):
                 self.node.protocol = None
                 await asyncio.sleep(draws.choice(DOWN_SECONDS))
@@ -138,13 +137,8 @@ class Hooks:
     def _draw(self, hook: Hook) -> str:
         if not self._shares:
             return ""
-        number = self.world.next_of(f"hook {hook.path}")
-        drawn = self.world.draw(number)
-        for kind, share in self._shares.items():
-            if drawn < share:
-                return kind if self.world.happens(kind, number) else ""
-            drawn -= share
-        return ""
+        kind, number = self.world.drawn(f"hook {hook.path}", self._shares)
+        return kind if kind and self.world.happens(kind, number) else ""
 
 
 # Events of payments that are not there exactly as often as they should.

@@ -29,8 +29,8 @@ ANYWHERE: Final = 3000  # callbacks within which a kill comes
 JUMP: Final = 8.0  # seconds
 
 
-class Nature:
-    """The faults of one storm, until `calm`."""
+class Storm:
+    """The faults of one storm, until its `end`."""
 
     def __init__(self, world: "World", servers: "list[Server]", day: int) -> None:
         self._world, self._servers, self._day = world, servers, day
@@ -60,7 +60,7 @@ class Nature:
             if server.keeps_backups:
                 self._plan_restore(server, draws.uniform(0, seconds / 2), draws.uniform(1, seconds / 2))
 
-    async def calm(self) -> None:
+    async def end(self) -> None:
         """Nothing fails from now on, and all servers are up."""
         network = self._world.network
         network.shares = {}
