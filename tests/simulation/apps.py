@@ -72,7 +72,7 @@ class Allowance(msgspec.Struct):
         return self.grant.continue_uri.rpartition("/")[2]
 
 
-class Order(msgspec.Struct):
+class Asked(msgspec.Struct):
     """Something that an app asked a server to create. `state` is one of STATES: of all copies that it sent.
 
     What is made `is_once` may be asked for again, as its key or its quote says; `values` are what was acknowledged.
@@ -100,7 +100,7 @@ class App:
     def __init__(self, town: Town, number: int) -> None:
         self.town, self.world, self.name = town, town.world, f"app{number}"
         self.device = Device(town.world, self.name, f"10.0.2.{number + 1}")
-        self.orders: list[Order] = []
+        self.asked: list[Asked] = []
         self.allowances: list[Allowance] = []
         self.ended: list[tuple[Wallet, str]] = []  # tokens that were revoked or rotated, which was acknowledged
         self.draws = town.world.dice(self.name)
@@ -242,7 +242,7 @@ class App:
     async def ask_for(self, wallet: Wallet, value: int | None) -> IncomingPayment | None:
         """An incoming payment, with a key or without; None if it was refused or nobody knows."""
         is_keyed, grant = self.draws.random() < 0.6, await self.grant_at(wallet.server)
-        order = self._new_order("incoming", wallet, is_once=is_keyed)
+        asked = self._new("incoming", wallet, is_once=is_keyed)
         wanted = None if value is None else amount_of(value, wallet.asset)
 
         def create() -> Coroutine[Any, Any, IncomingPayment]:
@@ -250,12 +250,12 @@ class App:
                 self.addresses[wallet],
                 grant,
                 incoming_amount=wanted,
-                metadata={"mark": order.mark},
-                idempotency_key=order.mark if is_keyed else "",
+                metadata={"mark": asked.mark},
+                idempotency_key=asked.mark if is_keyed else "",
             )
 
         def ordered() -> Coroutine[Any, Any, IncomingPayment | None]:
-            return self._ordered(order, create, lambda one: (_value(one.incoming_amount),))
+            return self._ordered(asked, create, lambda one: (_value(one.incoming_amount),))
 
         copies = 2 if is_keyed and self.draws.random() < 0.2 else 1  # at once
         answers = await asyncio.gather(*(ordered() for _ in range(copies)))
@@ -263,27 +263,27 @@ class App:
             answers.append(await ordered())
         made = next(filter(None, answers), None)
         if made is not None:
-            self.town.bills.append(Bill(wallet, order.id, value))
+            self.town.bills.append(Bill(wallet, asked.id, value))
             self._open.append((wallet, made))
         return made
 
     async def quote(self, wallet: Wallet, bill: IncomingPayment, **fixed: Any) -> Quote | None:
         """A quote for a bill; None if it was refused or nobody knows."""
         grant, address = await self.grant_at(wallet.server), self.addresses[wallet]
-        order = self._new_order("quote", wallet, is_once=True)
+        asked = self._new("quote", wallet, is_once=True)
 
         def create() -> Coroutine[Any, Any, Quote]:
-            return self.client.quote.create(address, grant, receiver=bill.id, idempotency_key=order.mark, **fixed)
+            return self.client.quote.create(address, grant, receiver=bill.id, idempotency_key=asked.mark, **fixed)
 
         made: Quote | None = await self._ordered(
-            order, create, lambda one: (_value(one.debit_amount), _value(one.receive_amount))
+            asked, create, lambda one: (_value(one.debit_amount), _value(one.receive_amount))
         )
         return made
 
-    async def pay(self, allowance: Allowance, *, quote: Quote | None = None, **wanted: Any) -> Order:
+    async def pay(self, allowance: Allowance, *, quote: Quote | None = None, **wanted: Any) -> Asked:
         """Pays a quote, or an amount with a key. It asks again now and then if nobody knows."""
-        order = self._new_order("outgoing", allowance.wallet, is_once=True)
-        key = order.mark if quote is None or self.draws.random() < 0.5 else ""
+        asked = self._new("outgoing", allowance.wallet, is_once=True)
+        key = asked.mark if quote is None or self.draws.random() < 0.5 else ""
         if quote is not None:
             wanted = {"quote_id": quote.id}
 
@@ -291,7 +291,7 @@ class App:
             return self.client.outgoing_payment.create(
                 self.addresses[allowance.wallet],
                 allowance.grant,
-                metadata={"mark": order.mark},
+                metadata={"mark": asked.mark},
                 idempotency_key=key,
                 **wanted,
             )
@@ -299,50 +299,50 @@ class App:
         def values(made: OutgoingPayment) -> tuple[Any, ...]:
             return _value(made.debit_amount), _value(made.receive_amount), made.receiver
 
-        made = await self._ordered(order, create, values)
-        if order.state == "unknown" and self.draws.random() < 0.7:
-            made = await self._ordered(order, create, values)
-        allowance.is_over |= "invalid_token" in order.answers
+        made = await self._ordered(asked, create, values)
+        if asked.state == "unknown" and self.draws.random() < 0.7:
+            made = await self._ordered(asked, create, values)
+        allowance.is_over |= "invalid_token" in asked.answers
         if made is not None:
-            self.town.sent.append(Sent(allowance.wallet, order.id, made.receiver))
-        return order
+            self.town.sent.append(Sent(allowance.wallet, asked.id, made.receiver))
+        return asked
 
-    def _new_order(self, kind: Literal["incoming", "quote", "outgoing"], wallet: Wallet, *, is_once: bool) -> Order:
-        mark = f"{self.name}-{len(self.orders) + 1}"
-        order = Order(kind, wallet, mark, self.world.microseconds, self.world.now, is_once)
-        self.orders.append(order)
-        return order
+    def _new(self, kind: Literal["incoming", "quote", "outgoing"], wallet: Wallet, *, is_once: bool) -> Asked:
+        mark = f"{self.name}-{len(self.asked) + 1}"
+        asked = Asked(kind, wallet, mark, self.world.microseconds, self.world.now, is_once)
+        self.asked.append(asked)
+        return asked
 
     async def _ordered(
-        self, order: Order, create: Callable[[], Coroutine[Any, Any, Any]], values: Callable[[Any], tuple[Any, ...]]
+        self, asked: Asked, create: Callable[[], Coroutine[Any, Any, Any]], values: Callable[[Any], tuple[Any, ...]]
     ) -> Any:
         """The result of one more try, which is noted; None if there is none."""
         made, state = None, "unknown"
         try:
             made = await create()
         except errors.InvalidAnswer as wrong:
-            raise Violation(f"{order}: {wrong}") from wrong
+            raise Violation(f"{asked}: {wrong}") from wrong
         except errors.OpenPaymentsError as failure:
             said = failure.__cause__ if isinstance(failure, errors.AnswerLost) else failure
             status = said.status if isinstance(said, errors.ApiError) else 0
             if status >= 500 and status not in (503, 504):
-                raise Violation(f"{order}: {failure}") from failure
-            is_last = not self.retries or (order.kind == "outgoing" and said is failure)  # and no answer was lost
+                raise Violation(f"{asked}: {failure}") from failure
+            is_last = not self.retries or (asked.kind == "outgoing" and said is failure)  # and no answer was lost
             if is_last and (isinstance(said, errors.NotSent) or status not in (0, 504)):
                 state = "refused"
-            order.answers.append(getattr(said, "code", "") or type(said).__name__)
-            if isinstance(said, errors.TokenError) and order.kind != "outgoing":
-                self._grants.pop(order.wallet.server, None)
+            asked.answers.append(getattr(said, "code", "") or type(said).__name__)
+            if isinstance(said, errors.TokenError) and asked.kind != "outgoing":
+                self._grants.pop(asked.wallet.server, None)
         finally:
-            order.ended = self.world.now
+            asked.ended = self.world.now
         if made is not None:
             id = made.id.rpartition("/")[2]
-            if order.id and order.id != id and not order.wallet.server.has_lost(order.asked_at):
-                raise Violation(f"{order} was made twice, the second time as {id}")
-            state, order.id, order.values = "made", id, values(made)
-        if state == "made" or order.state in ("", "refused"):
-            order.state = state
-        self.world.counts[f"apps: {order.kind} {state}"] += 1
+            if asked.id and asked.id != id and not asked.wallet.server.has_lost(asked.asked_at):
+                raise Violation(f"{asked} was made twice, the second time as {id}")
+            state, asked.id, asked.values = "made", id, values(made)
+        if state == "made" or asked.state in ("", "refused"):
+            asked.state = state
+        self.world.counts[f"apps: {asked.kind} {state}"] += 1
         return made
 
     # What it does of its own accord

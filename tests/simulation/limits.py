@@ -1,12 +1,12 @@
-"""What must hold of apps: the limits of grants, by a count of our own, and what servers have told them."""
+"""What must hold of the limits of grants, by a count of our own."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from payres.client import errors
 from payres.core.store.work import Work
-from tests.simulation.apps import SECOND, Allowance, App, Limit, Order, amount_of
+from tests.simulation.apps import SECOND, Allowance, App, Limit, amount_of
 from tests.simulation.town import Town
 from tests.simulation.world import Violation
 
@@ -18,19 +18,10 @@ LATEST_ENDED: Final = 3  # tokens of each app that are tried again
 LATEST_GRANTS: Final = 4  # of each app, of which one is spent
 SOMETHING: Final = 50  # minor units, more than a fee
 LIMIT_EXCEEDED: Final = "limit_exceeded"
-QUOTED: Final = 12 * 3600 * SECOND  # for which a quote is kept at least
-TWICE: Final = (
-    "SELECT quote_id, count(*) FROM outgoing_payment WHERE quote_id NOTNULL GROUP BY quote_id HAVING count(*) > 1"
-)
 PAID: Final = (
     "SELECT created_at, coalesce(ended_at, 0), debit, receive, receive_code, sent, delivered, unresolved_debit,"
     " unresolved_receive FROM outgoing_payment WHERE grant_id = ? ORDER BY id"
 )
-MADE: Final[Mapping[str, str]] = {
-    "incoming": "SELECT metadata, id, CAST(incoming_value AS INTEGER) FROM incoming_payment WHERE metadata NOTNULL",
-    "outgoing": "SELECT metadata, id, debit, receive, receiver FROM outgoing_payment WHERE metadata NOTNULL",
-    "quote": "SELECT '', id, CAST(debit_value AS INTEGER), CAST(receive_value AS INTEGER) FROM quote",
-}
 
 
 class Payment(NamedTuple):
@@ -133,11 +124,11 @@ async def _try_limit(app: App, allowance: Allowance, limit: Limit, left: int) ->
         quote = await app.quote(allowance.wallet, bill, **fixed)
         if quote is None:
             return  # too little for the fee, or too much for the liquidity
-        order = await app.pay(allowance, quote=quote)
+        asked = await app.pay(allowance, quote=quote)
         is_over = value > left
-        if order.state == "made" if is_over else LIMIT_EXCEEDED in order.answers:
-            raise Violation(f"grant {allowance.id} with {limit}, {left} left: {order}")
-        app.world.counts[f"apps: limits {'exceeded' if is_over else 'spent'}: {order.state}"] += 1
+        if asked.state == "made" if is_over else LIMIT_EXCEEDED in asked.answers:
+            raise Violation(f"grant {allowance.id} with {limit}, {left} left: {asked}")
+        app.world.counts[f"apps: limits {'exceeded' if is_over else 'spent'}: {asked.state}"] += 1
 
 
 async def _payments(allowance: Allowance) -> Sequence[Payment]:
@@ -162,41 +153,3 @@ def _payment(
         # What rounding adds to a quote on its way counts for nobody.
         return Payment(created_at, ended_at, receive, min(delivered, receive), unresolved[1], code)
     return Payment(created_at, ended_at, debit, sent, unresolved[0], code)
-
-
-async def kept(town: Town) -> None:
-    """8. What was acknowledged is there as it was told, what was refused is not, and nothing was made twice."""
-    found = {server.name: await server.read(_made) for server in town.servers}
-    for app in town.apps:
-        for order in app.orders:
-            rows = found[order.wallet.server.name][order.kind]
-            copies = [row[1:] for row in rows if row[0] == f'{{"mark":"{order.mark}"}}' or row[1] == order.id]
-            _compare(town, app, order, copies)
-    for server in town.servers:
-        if twice := await server.rows(TWICE):
-            raise Violation(f"quotes of {server.name} were paid twice: {twice}")
-
-
-def _compare(town: Town, app: App, order: Order, copies: Sequence[tuple[Any, ...]]) -> None:
-    is_lost, is_repeated = order.wallet.server.has_lost(order.asked_at), _was_repeated(town, app, order)
-    if order.state == "made":
-        is_gone = (order.id, *order.values) not in copies
-        if order.kind == "quote" and town.world.microseconds - order.asked_at > QUOTED:
-            is_gone = False
-        if is_gone and not is_lost:
-            raise Violation(f"{order} was acknowledged, and there is {copies}")
-    elif order.state == "refused" and copies and not is_repeated:
-        raise Violation(f"{order} was refused, and there is {copies}")
-    if len(copies) > 1 and (order.is_once or not (is_repeated or app.retries)):
-        raise Violation(f"{order} was made {len(copies)} times: {copies}")
-
-
-def _was_repeated(town: Town, app: App, order: Order) -> bool:
-    """Whether a copy of the request, or of another at the same time, came later by another way."""
-    pair, begun, ended = f"{app.name}>{order.wallet.server.name} ", order.began - 0.01, order.ended + 0.01
-    repeated = [fault.at for fault in town.world.faults if fault.kind == "repeated" and fault.name.startswith(pair)]
-    return any(begun <= at <= ended for at in repeated)
-
-
-def _made(work: Work) -> Mapping[str, Sequence[tuple[Any, ...]]]:
-    return {kind: work.execute(sql).fetchall() for kind, sql in MADE.items()}

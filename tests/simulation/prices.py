@@ -7,7 +7,7 @@ from itertools import product
 from typing import Final, NamedTuple
 
 from tests.simulation.operators import FEES, RATES
-from tests.simulation.town import EUR, USD, Town
+from tests.simulation.town import USD, Town
 from tests.simulation.world import Violation
 
 HERE: Final = (
@@ -55,12 +55,14 @@ async def priced(town: Town) -> None:
 
 def _possible(terms: Terms, code: str, receive_code: str) -> Iterator[Terms]:
     """The terms that a payment with this debit, or with this amount to receive, may have had."""
-    rates = [Fraction(1)] if code == receive_code else [Fraction(rate) for rate in RATES]
-    fees = FEES if code == USD.code else FEES[:1]
-    for rate, (fixed, points) in product(rates, fees):
-        rate = 1 / rate if code == EUR.code and receive_code == USD.code else rate
-        fee = round(float(fixed) * 100) + math.ceil(Fraction(terms.debit * points, 10_000))
+    rates = (
+        [Fraction(1)] if code == receive_code else [Fraction(rate) ** (1 if code == USD.code else -1) for rate in RATES]
+    )
+    for rate, rule in product(rates, FEES if code == USD.code else FEES[:1]):
+        fee, price = _fee(terms.debit, *rule), math.ceil(terms.receive / rate)
         yield Terms(terms.debit, fee, math.floor((terms.debit - fee) * rate))
-        price = math.ceil(terms.receive / rate)
-        fee = round(float(fixed) * 100) + math.ceil(Fraction(price * points, 10_000))
-        yield Terms(price + fee, fee, terms.receive)
+        yield Terms(price + _fee(price, *rule), _fee(price, *rule), terms.receive)
+
+
+def _fee(amount: int, fixed: str, points: int) -> int:
+    return math.ceil(Fraction(fixed) * 100) + math.ceil(Fraction(amount * points, 10_000))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final, Literal
 from zoneinfo import ZoneInfo
@@ -29,9 +30,8 @@ NOTED: Final = "SELECT count(*) FROM outgoing_payment WHERE metadata = ?"
 
 
 class Order(msgspec.Struct):
-    """A standing order whose setting up was acknowledged. It `is_plain` while nobody asked for a change of it;
-    `stopped_at`, in the world's
-    microseconds, is set while a change that pays nothing is the last one, and was acknowledged."""
+    """A standing order whose setting up was acknowledged. It `is_plain` while nobody asked for a change of it.
+    `stopped_at` (microseconds of the world) is set while the last change is one after which nothing is paid."""
 
     wallet: Wallet
     payee: Wallet
@@ -129,24 +129,9 @@ async def _check(town: Town, order: Order) -> None:
         return
     if record is None:
         raise Violation(f"the standing order {order.note} was acknowledged and is gone")
-    windows, begun = _windows(order, server.now() - SLACK), _windows(order, server.now() + SLACK)
-    ends = {one.outgoing_payment_id: one.window_at + order.period + SLACK for one in runs}
-    is_stopped = order.stopped_at is not None and not server.archive.losses
-    problems = {
-        f"has {len(paid)} runs that are paid, and {noted} payments": not len({one.id for one in paid})
-        == len(paid)
-        == noted,
-        "has a run that is paid without a payment": any(_is_paid(one) != (one.state == "paid") for one in runs),
-        "has a run that is not paid and does not say why": any(one.state != "paid" and not one.problem for one in runs),
-        "has a run at another time": any(one.window_at != order.first + one.window * order.period for one in runs),
-        "has missed a window that is not over": any(one.problem == "late" and one.window + 1 >= begun for one in runs),
-        "has paid a window that was over": any(moment_of(one.id) > ends[one.id] for one in paid),
-        f"has had {windows} windows": order.is_plain and record.state == "active" and len(runs) < windows,
-        f"is {record.state}": order.is_plain and record.state not in {"active", "paused"},
-        "was paid after it was stopped": is_stopped
-        and any(moment_of(one.id) > (order.stopped_at or 0) for one in paid),
-    }
-    problem = next((words for words, is_so in problems.items() if is_so), "")
+    if not len({one.id for one in paid}) == len(paid) == noted:
+        raise Violation(f"the standing order {order.note} has {len(paid)} runs that are paid, and {noted} payments")
+    problem = next(_problems(order, record, runs), "")
     if problem:
         raise Violation(f"the standing order {order.note} {problem}: {record}, {runs}")
     for run, payment in zip([one for one in runs if one.outgoing_payment_id], paid, strict=True):
@@ -154,6 +139,34 @@ async def _check(town: Town, order: Order) -> None:
         if wrong := await _wrong(town, order, payment):
             raise Violation(f"the payment of {order.note} for {run}: {wrong}: {payment}")
     town.world.counts.update(Counter(f"standing orders: run {one.state}" for one in runs))
+
+
+def _problems(order: Order, record: OrderRecord, runs: Sequence[RunRecord]) -> Iterator[str]:
+    """What is wrong with an order."""
+    windows = _windows(order, order.wallet.server.now() - SLACK)
+    if order.is_plain and record.state == "active" and len(runs) < windows:
+        yield f"has had {windows} windows"
+    if order.is_plain and record.state not in {"active", "paused"}:
+        yield f"is {record.state}"
+    for run in runs:
+        if (run.state == "paid") != (run.outgoing_payment_id is not None):
+            yield "has a run that is paid without a payment"
+        if run.state != "paid" and not run.problem:
+            yield "has a run that is not paid and does not say why"
+        if run.window_at != order.first + run.window * order.period:
+            yield "has a run at another time"
+        yield from _problems_of_time(order, run)
+
+
+def _problems_of_time(order: Order, run: RunRecord) -> Iterator[str]:
+    server = order.wallet.server
+    if run.problem == "late" and run.window + 1 >= _windows(order, server.now() + SLACK):
+        yield "has missed a window that is not over"
+    paid_at = moment_of(run.outgoing_payment_id) if run.outgoing_payment_id else 0
+    if paid_at > run.window_at + order.period + SLACK:
+        yield "has paid a window that was over"
+    if order.stopped_at is not None and paid_at > order.stopped_at and not server.archive.losses:
+        yield "was paid after it was stopped"
 
 
 async def _wrong(town: Town, order: Order, payment: OutgoingRecord) -> str:
@@ -173,10 +186,6 @@ async def _wrong(town: Town, order: Order, payment: OutgoingRecord) -> str:
     found = await payee.server.read(is_right)
     is_known = found is not None or not town.may_be_lost(payee.server, id)
     return "another payee" if is_known and not found else ""
-
-
-def _is_paid(run: RunRecord) -> bool:
-    return run.outgoing_payment_id is not None
 
 
 def _windows(order: Order, until: int) -> int:

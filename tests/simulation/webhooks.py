@@ -155,7 +155,7 @@ INCOMING_TOLD: Final = (
 )
 
 
-async def delivered(town: Town) -> None:
+async def all_taken(town: Town) -> None:
     """9. Each webhook has taken exactly the events that it is to get, as they are in the files."""
     await come_to_rest(town, with_events=True)
     if town.hooks.wrong:
