@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from tests.simulation import switches  # isort: skip  # before payres, which binds some names of what it switches
+from tests.simulation.fault import Fault
 from tests.simulation.planted import TOP, at_least_one
 from tests.simulation.runs import CORES, run_all, run_one
 from tests.simulation.scenario import Outcome, Task
 from tests.simulation.shrinking import Shrinking
-from tests.simulation.world import Fault
 
 assert switches.world is None
 

@@ -11,11 +11,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tests.simulation import oracles, people
+from tests.simulation.fault import Fault
 from tests.simulation.operators import tidied
 from tests.simulation.peace import come_to_rest
 from tests.simulation.storm import Storm
 from tests.simulation.town import Town
-from tests.simulation.world import Fault, Violation, World
+from tests.simulation.world import Violation, World
 
 STORM_SECONDS: Final = 40.0
 WORLDS: Final[list[World]] = []  # kept for the same reason as a world's graves

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tests.simulation.world import Fault
+from tests.simulation.fault import Fault
 
 # Tries some choices of faults at once. For each of them those that happened, if it still fails.
 Fails = Callable[[Sequence[Sequence[Fault]]], Sequence[Sequence[Fault] | None]]

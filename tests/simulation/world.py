@@ -10,10 +10,11 @@ import uuid
 from asyncio import events
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from tests.simulation import switches
 from tests.simulation.disk import Disk
+from tests.simulation.fault import Fault
 from tests.simulation.loop import NodeLoop
 from tests.simulation.network import Network
 
@@ -26,22 +27,6 @@ MAX_STEPS: Final = 3_000_000
 
 class Violation(AssertionError):
     """What must never happen has happened."""
-
-
-class Fault(NamedTuple):
-    """A fault that happened."""
-
-    at: float
-    kind: str
-    name: str
-
-    @property
-    def id(self) -> str:
-        """What it is called in every run of the seed."""
-        return f"{self.kind}: {self.name}"
-
-    def __str__(self) -> str:
-        return f"{self.at:8.3f} s  {self.id}"
 
 
 class Node:
