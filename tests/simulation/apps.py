@@ -26,6 +26,7 @@ APPS: Final = 2
 PAUSE: Final = 8.0  # seconds between two of an app's doings, on average
 PATIENCE: Final = 4.0  # seconds to connect, and again until the answer, of each attempt
 SECOND: Final = 1_000_000
+OLD: Final = 3600 * SECOND  # after which a token has expired
 # Of a limit: its interval's duration with its seconds, and how often it is repeated.
 INTERVALS: Final = (None, None, ("P1D", 86_400, None), ("PT1H", 3600, None), ("PT15S", 15, None), ("PT20S", 20, 1))
 MOST: Final = 600  # minor units of a payment
@@ -136,6 +137,7 @@ class App:
         """Does one thing after the other."""
 
         async def work() -> None:
+            await _tried(self._use_expired())
             async for _ in moments(self.world, self.draws, PAUSE, seconds):
                 await _tried(self.draws.choice(self._habits)())
 
@@ -226,6 +228,12 @@ class App:
         self.world.counts["apps: tokens rotated or revoked"] += 1
         await self.is_refused(allowance.wallet, token)
 
+    async def _use_expired(self) -> None:
+        """Tries a token of the day before, as it is."""
+        old = [one for one in self.allowances if not one.is_over and self.world.microseconds - one.given > OLD]
+        if old:
+            await self.is_refused(old[0].wallet, old[0].grant.value)
+
     async def is_refused(self, wallet: Wallet, token: str) -> None:
         """Raises Violation if a token that was ended is taken."""
         try:
@@ -235,7 +243,7 @@ class App:
                 return
             raise
         if not wallet.server.archive.losses:  # after a restore tokens are valid again, as docs/how-to/backup.md says
-            raise Violation(f"{self.name} used a token at {wallet.url} that it had ended")
+            raise Violation(f"{self.name} used a token at {wallet.url} that had ended")
 
     # Bills, quotes and payments
 
