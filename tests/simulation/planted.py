@@ -9,9 +9,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -47,7 +46,8 @@ def main(arguments: Sequence[str]) -> int:
     missed, running = 0, list[subprocess.Popen[str]]()
     with ThreadPoolExecutor(os.cpu_count()) as pool, ExitStack() as ending:
         ending.callback(_end, pool, running)
-        for found in pool.map(partial(look_for, seeds=seeds, running=running), names):
+        for looked in as_completed([pool.submit(look_for, name, seeds, running) for name in names]):
+            found = looked.result()
             seed = f"seed {found.seed}" if found.seed else "NOT FOUND"
             print(f"{found.name:32} {seed:10} {found.violation[:140]}\n    {found.about}", flush=True)
             missed += not found.seed
