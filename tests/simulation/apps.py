@@ -325,22 +325,13 @@ class App:
         self, asked: Asked, create: Callable[[], Coroutine[Any, Any, Any]], values: Callable[[Any], tuple[Any, ...]]
     ) -> Any:
         """The result of one more try, which is noted; None if there is none."""
-        made, state = None, "unknown"
+        made = None
         try:
             made = await create()
         except errors.InvalidAnswer as wrong:
             raise Violation(f"{asked}: {wrong}") from wrong
         except errors.OpenPaymentsError as failure:
-            said = failure.__cause__ if isinstance(failure, errors.AnswerLost) else failure
-            status = said.status if isinstance(said, errors.ApiError) else 0
-            if status >= 500 and status not in (503, 504):
-                raise Violation(f"{asked}: {failure}") from failure
-            is_last = not self.retries or (asked.kind == "outgoing" and said is failure)  # and no answer was lost
-            if is_last and (isinstance(said, errors.NotSent) or status not in (0, 504)):
-                state = "refused"
-            asked.answers.append(getattr(said, "code", "") or type(said).__name__)
-            if isinstance(said, errors.TokenError) and asked.kind != "outgoing":
-                self._grants.pop(asked.wallet.server, None)
+            state = self._state_after(asked, failure)
         finally:
             asked.ended = self.world.now
         if made is not None:
@@ -352,6 +343,22 @@ class App:
             asked.state = state
         self.world.counts[f"apps: {asked.kind} {state}"] += 1
         return made
+
+    def _state_after(self, asked: Asked, failure: errors.OpenPaymentsError) -> str:
+        """What a failure says of it: "refused", or "unknown" if a copy of the request may have been granted."""
+        was_lost = isinstance(failure, errors.AnswerLost)
+        last = failure.__cause__ if was_lost else failure  # what became of the last copy
+        status = last.status if isinstance(last, errors.ApiError) else 0
+        if status >= 500 and status not in (503, 504):
+            raise Violation(f"{asked}: {failure}") from failure
+        asked.answers.append(getattr(last, "code", "") or type(last).__name__)
+        if isinstance(last, errors.TokenError) and asked.kind != "outgoing":
+            self._grants.pop(asked.wallet.server, None)
+        if self.retries and (asked.kind != "outgoing" or was_lost):
+            return "unknown"  # there were other copies
+        if isinstance(last, errors.NotSent):
+            return "refused"
+        return "unknown" if status in (0, 504) else "refused"
 
     # What it does of its own accord
 
