@@ -55,10 +55,8 @@ async def priced(town: Town) -> None:
 
 def _possible(terms: Terms, code: str, receive_code: str) -> Iterator[Terms]:
     """The terms that a payment with this debit, or with this amount to receive, may have had."""
-    rates = (
-        [Fraction(1)] if code == receive_code else [Fraction(rate) ** (1 if code == USD.code else -1) for rate in RATES]
-    )
-    for rate, rule in product(rates, FEES if code == USD.code else FEES[:1]):
+    way = 0 if code == receive_code else 1 if code == USD.code else -1
+    for rate, rule in product((Fraction(rate) ** way for rate in RATES), FEES if code == USD.code else FEES[:1]):
         fee, price = _fee(terms.debit, *rule), math.ceil(terms.receive / rate)
         yield Terms(terms.debit, fee, math.floor((terms.debit - fee) * rate))
         yield Terms(price + _fee(price, *rule), _fee(price, *rule), terms.receive)
