@@ -217,7 +217,7 @@ def add_peer(
     account_id = ledger.open_account(work, "peer", asset.id, -limit)
     columns = {"account_id": account_id, "ilp_address": ilp_address, "url": url, "max_packet": max_packet}
     peer_id = PEERS.create(work, name=name, **columns, **tokens, created_at=work.now)
-    peers.take_over_answers(work, peer_id, ilp_address, asset.id)
+    peers.take_over(work, peer_id, ilp_address, asset.id)
     for prefix in (ilp_address, *routes):
         peers.add_route(work, peer_id, prefix)
     link = {"ilpAddress": ilp_address, "assetCode": asset_code, "assetScale": asset_scale, "url": url}

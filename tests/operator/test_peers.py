@@ -201,6 +201,18 @@ def test_peer_that_is_added_again_gets_the_answers_to_its_earlier_requests(tx: W
     assert peer_store.find_request(tx, again.id, "refused") == (b"condition", b"reject")
 
 
+@pytest.mark.parametrize("repeats", [True, False])
+def test_peer_that_is_added_again_is_asked_again_for_a_lost_answer_as_before(tx: Work, repeats: bool) -> None:
+    """The answer to its first packet may be lost, and a forwarded one be released although it was fulfilled."""
+    for is_known in (not repeats, repeats):
+        peer = peers.add_peer(tx, **terms())
+        peer_store.set_repeats_answers(tx, peer.id, is_known)
+        peers.remove_peer(tx, "first-bank")
+    other = peers.add_peer(tx, **terms(name="other", ilp_address="test.other", incoming_token="another"))
+    again = peers.add_peer(tx, **terms())
+    assert (bool(again.repeats_answers), bool(other.repeats_answers)) == (repeats, False)
+
+
 def test_remove_says_how_to_settle_first(tx: Work) -> None:
     peers.add_peer(tx, **terms(credit_limit="10.00"))
     peers.deposit(tx, "first-bank", "12.00")

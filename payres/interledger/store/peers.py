@@ -8,7 +8,7 @@ from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY
 from payres.core.store import server
 from payres.core.store.retention import Rule
-from payres.core.store.rows import Table, insert_row, number
+from payres.core.store.rows import Table, find_number, insert_row, number
 from payres.core.store.work import Transaction
 
 TOKENS_SECRET = "peer_tokens"  # noqa: S105 - the name of the secret that encrypts outgoing tokens
@@ -155,14 +155,18 @@ def find_request(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes 
     return (row[0], row[1]) if row else None
 
 
-def take_over_answers(tx: Transaction, peer_id: int, ilp_address: str, asset_id: int) -> None:
-    """Gives a peer the answers that it got before it was removed: it may repeat a request of then."""
+def take_over(tx: Transaction, peer_id: int, ilp_address: str, asset_id: int) -> None:
+    """Gives a peer what was known of it before it was removed: the answers that it got, since it may repeat a request
+    of then, and whether it repeats its own."""
     earlier = (
-        "SELECT p.id FROM peer p JOIN account a ON a.id = p.account_id"
+        "FROM peer p JOIN account a ON a.id = p.account_id"
         " WHERE p.removed_at NOTNULL AND p.ilp_address = ? AND a.asset_id = ?"
     )
+    last = find_number(tx, f"SELECT max(p.id) {earlier}", ilp_address, asset_id)
+    if last is not None:
+        set_repeats_answers(tx, peer_id, bool(PEERS.by_id(tx, last).repeats_answers))
     for table in (ANSWERS.table, REJECTS.table):
-        moved = f"UPDATE OR IGNORE {table} SET peer_id = ? WHERE peer_id IN ({earlier})"
+        moved = f"UPDATE OR IGNORE {table} SET peer_id = ? WHERE peer_id IN (SELECT p.id {earlier})"
         tx.execute(moved, (peer_id, ilp_address, asset_id))
 
 
