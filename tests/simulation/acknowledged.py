@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from payres.core.protocol.clock import HOUR
 from payres.core.store.payments import OUTGOING
 from payres.core.store.work import Work
-from tests.simulation.apps import SECOND, App, Asked
+from tests.simulation.apps import App, Asked
 from tests.simulation.town import Town
 from tests.simulation.world import Violation
 
-QUOTED: Final = 12 * 3600 * SECOND  # for which a quote is kept at least
+QUOTED: Final = 12 * HOUR  # for which a quote is kept at least
 TWICE: Final = (
     "SELECT quote_id, count(*) FROM outgoing_payment WHERE quote_id NOTNULL GROUP BY quote_id HAVING count(*) > 1"
 )

@@ -14,6 +14,7 @@ from payres.client import AsyncClient, Grant, OpenPaymentsError, access, errors
 from payres.client.resources import IncomingPayment, OutgoingPayment, Quote
 from payres.core.grants import requests
 from payres.core.protocol.amounts import Asset
+from payres.core.protocol.clock import HOUR, SECOND
 from payres.core.protocol.wire import Amount, WalletAddress
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.operator.keys import add_key
@@ -25,8 +26,7 @@ from tests.simulation.world import Node, Violation, moments
 APPS: Final = 2
 PAUSE: Final = 8.0  # seconds between two of an app's doings, on average
 PATIENCE: Final = 4.0  # seconds to connect, and again until the answer, of each attempt
-SECOND: Final = 1_000_000
-OLD: Final = 3600 * SECOND  # after which a token has expired
+OLD: Final = HOUR  # after which a token has expired
 # Of a limit: its interval's duration with its seconds, and how often it is repeated.
 INTERVALS: Final = (None, None, ("P1D", 86_400, None), ("PT1H", 3600, None), ("PT15S", 15, None), ("PT20S", 20, 1))
 MOST: Final = 600  # minor units of a payment

@@ -6,6 +6,7 @@ import msgspec
 
 from payres.core.grants.clients import own_client
 from payres.core.payments.incoming import add, complete, unpaid
+from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import require
 from payres.core.store.payments import INCOMING
 from payres.core.store.wallets import find_wallet
@@ -13,7 +14,6 @@ from payres.core.store.work import Work
 from tests.simulation.town import Bill, Town, Wallet
 from tests.simulation.world import Violation
 
-SECOND: Final = 1_000_000
 LONG: Final = 3 * 3600  # seconds
 TOO_LATE: Final = (
     "SELECT p.id, t.amount FROM transfer t JOIN incoming_payment p ON p.id = t.incoming_payment_id"

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from payres.client import errors
+from payres.core.protocol.clock import SECOND
 from payres.core.store.work import Work
-from tests.simulation.apps import SECOND, Allowance, App, Limit, amount_of
+from tests.simulation.apps import Allowance, App, Limit, amount_of
 from tests.simulation.town import Town
 from tests.simulation.world import Violation
 

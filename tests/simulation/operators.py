@@ -180,9 +180,9 @@ class Operator:
         """To so little that payments are refused for lack of it."""
         peer = self._some_peer()
         path, asset = f"/peers/test.{peer.name}", self.town.currency_of(self.server, peer)
-        status, told, _ = await self.ask("GET", path)
+        status, answer, _ = await self.ask("GET", path)
         if status == 200:
-            owes = max(-_minor(told["balance"]), 0) + _minor(told["reserved"])
+            owes = max(-_minor(answer["balance"]), 0) + _minor(answer["reserved"])
             limit = format_decimal(owes + self._draws.randint(0, 200), asset)
             await self._change(path, {"creditLimit": limit}, {"creditLimit": self.town.credit})
 
@@ -198,8 +198,8 @@ class Operator:
             return  # a restore would end the earlier peer for good
         peer = self._some_peer()
         name, asset = f"test.{peer.name}", self.town.currency_of(self.server, peer)
-        status, told, _ = await self.ask("GET", f"/peers/{name}")
-        balance = _minor(told["balance"]) if status == 200 else 0
+        status, answer, _ = await self.ask("GET", f"/peers/{name}")
+        balance = _minor(answer["balance"]) if status == 200 else 0
         kind = "withdrawal" if balance > 0 else "deposit"
         if balance and not await self.move_at(f"/peers/{name}", asset, kind, abs(balance)):
             return

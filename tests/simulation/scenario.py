@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from payres.core.protocol.clock import DAY
 from tests.simulation import oracles, people
 from tests.simulation.fault import Fault
 from tests.simulation.operators import tidied
@@ -20,7 +21,6 @@ from tests.simulation.world import Violation, World
 
 STORM_SECONDS: Final = 40.0
 WORLDS: Final[list[World]] = []  # kept for the same reason as a world's graves
-DAY: Final = 86_400_000_000  # microseconds
 NIGHTS: Final = (1, 1, 1, 3)  # days from one storm to the next
 
 

@@ -86,11 +86,10 @@ async def _record(operator: Operator, packet: str, asset: Asset, amount: int, ou
     if status == 403:  # it is paid out of the liquidity
         await operator.move_at(f"/assets/{asset.code}/{asset.scale}/liquidity", asset, "deposit", amount)
         status, _, _ = await operator.ask("PUT", f"/packets/{packet}/outcome", {"outcome": outcome})
-    operator.town.world.counts[f"packets resolved as {outcome}"] += 1
-    again, _, _ = await operator.ask(
-        "PUT", f"/packets/{packet}/outcome", {"outcome": "returned" if outcome == "delivered" else "delivered"}
-    )
-    if again < 400:
-        raise Violation(f"the packet {packet} of {operator.server.name} was resolved as {outcome}, and then once more")
     if status != 200:
         raise Violation(f"the packet {packet} of {operator.server.name} cannot be resolved as {outcome}: {status}")
+    operator.town.world.counts[f"packets resolved as {outcome}"] += 1
+    other = "returned" if outcome == "delivered" else "delivered"
+    again, _, _ = await operator.ask("PUT", f"/packets/{packet}/outcome", {"outcome": other})
+    if again < 400:
+        raise Violation(f"the packet {packet} of {operator.server.name} was resolved as {outcome}, and then once more")
