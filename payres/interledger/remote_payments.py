@@ -56,15 +56,22 @@ class Backoff(msgspec.Struct, frozen=True):
 
 
 def next_step(
-    payment: OutgoingRecord, failure: SendingFailed | None, *, in_flight: bool, now: int
-) -> Literal["resolve", "end", "wait", "attempt"]:
-    """The next step of a payment in progress, after the attempt's `failure`. Packets in flight are resolved first."""
+    payment: OutgoingRecord, failure: SendingFailed | None, *, in_flight: bool, is_estimated: bool, now: int
+) -> Literal["resolve", "compare", "end", "wait", "attempt"]:
+    """The next step of a payment in progress, after the last step's `failure`.
+
+    Packets in flight are resolved first. If their outcomes leave what was delivered `is_estimated`, it is compared with
+    the receiver before the payment goes on or ends.
+    """
     if in_flight:
         return "resolve"
-    is_over = is_finished(payment) or payment.attempts >= MAX_ATTEMPTS or now >= payment.created_at + LONGEST
-    if is_over or (failure and not failure.retryable):
+    is_over = payment.attempts >= MAX_ATTEMPTS or now >= payment.created_at + LONGEST
+    is_compared = not (is_estimated and payment.sent)
+    if is_over or (failure and not failure.retryable) or (is_finished(payment) and is_compared):
         return "end"
-    return "wait" if failure else "attempt"
+    if failure:
+        return "wait"
+    return "attempt" if is_compared else "compare"
 
 
 class RemotePayments:
@@ -136,12 +143,18 @@ class RemotePayments:
         if self.before is not None:
             await self.before(payment_id)
         failure: SendingFailed | None = None
+        is_estimated = True  # packets may have been resolved before a start
         while found := await self._database.read(partial(_in_progress, payment_id=payment_id)):
             payment, wallet, in_flight = found
-            step = next_step(payment, failure, in_flight=in_flight, now=self._clock.now())
+            now = self._clock.now()
+            step = next_step(payment, failure, in_flight=in_flight, is_estimated=is_estimated, now=now)
             last, failure = failure, None
             if step == "resolve":
                 await self._unanswered.settled(payment_id)
+                is_estimated = True
+            elif step == "compare":
+                failure = await self._compare(payment)
+                is_estimated = failure is not None
             elif step == "end":
                 await self._end(payment_id, last.sentence if last else NOT_IN_FULL)
             elif step == "wait":
@@ -151,20 +164,28 @@ class RemotePayments:
                 # The slot is held while packets are sent, not while the payment waits.
                 async with self._slots.slot(wallet.id):
                     failure = await self._attempt(payment, wallet)
+                is_estimated = False
+
+    async def _compare(self, payment: OutgoingRecord) -> SendingFailed | None:
+        """Corrects what the payment has delivered by what its receiver has got."""
+        try:
+            receiver = await self._receivers.fetch(payment.terms.receiver)
+        except FetchFailed as error:
+            return await self._not_read(payment, error)
+        delivered = delivered_by(payment, receiver)
+        await self._database.write(lambda work: OUTGOING.update(work, payment.id, delivered=delivered))
+        return None
 
     async def _attempt(self, payment: OutgoingRecord, wallet: WalletRecord) -> SendingFailed | None:
         """Reads the receiver and sends the rest. None if the rows determine the next step."""
-        count_attempt = partial(payments.begin_attempt, payment_id=payment.id, number=payment.attempts + 1)
         try:
             receiver = await self._receivers.fetch_open(payment.terms.receiver)
         except FetchFailed as error:
-            if error.reason == "busy":  # our own server was busy: not a failed attempt
-                return SendingFailed(error.sentence)
-            await self._database.write(count_attempt)
             if error.reason == "completed" and _price_sent(payment):
                 await self._end(payment.id, None)
                 return None
-            return SendingFailed(error.sentence, retryable=error.retryable)
+            return await self._not_read(payment, error)
+        count_attempt = _counted(payment)
         if (objection := _objection(payment, receiver)) is not None:
             await self._database.write(count_attempt)
             return SendingFailed(objection, retryable=False)
@@ -188,6 +209,13 @@ class RemotePayments:
             return SendingFailed(NOT_IN_FULL, retryable=False)  # the rest cannot be sent; no failure if it has arrived
         return result.failure
 
+    async def _not_read(self, payment: OutgoingRecord, error: FetchFailed) -> SendingFailed:
+        """The failure of an attempt whose receiver cannot be read or paid."""
+        if error.reason == "busy":  # our own server was busy: not a failed attempt
+            return SendingFailed(error.sentence)
+        await self._database.write(_counted(payment))
+        return SendingFailed(error.sentence, retryable=error.retryable)
+
     def _close(self, connection: StreamConnection) -> None:
         """Closes in the background: an unresponsive peer must not delay the payment's end or other payments."""
         closing = asyncio.create_task(close(connection))
@@ -196,6 +224,11 @@ class RemotePayments:
 
     async def _end(self, payment_id: str, failure: str | None) -> None:
         await self._database.write(partial(end_sending, payment_id=payment_id, failure=failure))
+
+
+def _counted(payment: OutgoingRecord) -> Callable[..., None]:
+    """A unit that counts one more attempt."""
+    return partial(payments.begin_attempt, payment_id=payment.id, number=payment.attempts + 1)
 
 
 def _in_progress(work: Work, payment_id: str) -> tuple[OutgoingRecord, WalletRecord, bool] | None:
@@ -216,6 +249,20 @@ def _objection(payment: OutgoingRecord, receiver: RemoteIncomingPayment) -> str 
     # Otherwise packets would be sent until the receiver declines one, leaving a partial payment.
     taken = receiver.remaining + overpay_tolerance(receiver.incoming_value)
     return PAID_MEANWHILE if payment.terms.receive > taken else None
+
+
+def delivered_by(payment: OutgoingRecord, receiver: RemoteIncomingPayment) -> int:
+    """What the payment has delivered, of which packets whose fulfillment was fetched later are an estimate.
+
+    No more arrived than the receiver has got since the payment began, and no less than the minimum of each packet,
+    whatever the receiver says. What it got may be from others; if it is complete, it explains a few units.
+    """
+    terms = payment.terms
+    if payment.received_before is None or receiver.asset != terms.asset:
+        return payment.delivered
+    promised = payment.sent * terms.receive // (terms.debit - terms.fee)
+    most = payment.delivered + (overpay_tolerance(terms.receive) if receiver.is_complete else 0)
+    return min(max(receiver.received - payment.received_before, promised), most)
 
 
 def _plan(payment: OutgoingRecord) -> Plan:

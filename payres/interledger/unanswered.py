@@ -227,10 +227,7 @@ def _end(work: Work, packet: PacketRecord, outcome: Outcome) -> None:
     is_own = packet.outgoing_payment_id is not None
     if isinstance(outcome, Fulfill):
         if is_own:
-            path = payment_of(work, packet).terms.path
-            assert path is not None, "payments with packets have a path"
-            # By the probe: the receiver's own figure is encrypted with a secret that is not stored.
-            settlement.fulfil(work, packet.id, path.least(packet.source_amount))
+            settlement.fulfil(work, packet.id, _estimated(payment_of(work, packet), packet.source_amount))
         else:
             land_forwarded(work, packet, outcome)
     elif isinstance(outcome, Reject):
@@ -277,6 +274,17 @@ def find_standing(work: Work, payment_id: str) -> Standing | None:
     is_alone = not any(one.received_before is not None or one.sent for one in others if one.id != payment.id)
     in_flight = [InFlight(packet, *_delivers(payment, packet.source_amount)) for packet in found]
     return Standing(payment, payment.received_before if is_alone else None, in_flight)
+
+
+def _estimated(payment: OutgoingRecord, amount: int) -> int:
+    """What a fulfilled packet has delivered, by the probed rate, or the payment's own if that is better.
+
+    The receiver's own figure is encrypted with a secret that is not stored. The payment compares the estimate with what
+    the receiver has received, before it goes on or ends.
+    """
+    assert payment.terms.path is not None, "payments with packets have a path"
+    seen = amount * payment.delivered // payment.sent if payment.sent else 0
+    return max(payment.terms.path.least(amount), seen)
 
 
 def _delivers(payment: OutgoingRecord, amount: int) -> tuple[int, int]:
