@@ -67,11 +67,11 @@ class Disk:
 
     def commit(self, connection: _Writer) -> sqlite3.Cursor:
         """Raises DiskError. A process that is killed at a commit learns nothing of it either way."""
-        kind = self._draw()
+        kind, number = self._draw()
         if kind in (FAILED, KEPT, REVIVED):
             self._ghost = None if kind == FAILED else connection.serialize()
             if kind == REVIVED:
-                self.world.after_steps(self.world.delays.randrange(SOON), self._kill)
+                self.world.after_steps(self.world.dice(f"{kind} {number}").randrange(SOON), self._kill)
             raise DiskError("disk I/O error (simulated)")
         if kind == LOST:
             self._kill()
@@ -92,11 +92,12 @@ class Disk:
         if self._ghost is not None and not is_replaced:
             _bring_back(self._ghost, path)
 
-    def _draw(self) -> str:
+    def _draw(self) -> tuple[str, str]:
+        """What happens to a commit, and its number; "" if it is stored."""
         if not self.shares:
-            return ""
+            return "", ""
         kind, number = self.world.drawn(f"commit {self.name}", self.shares)
-        return kind if kind and self.world.happens(kind, number) else ""
+        return (kind if kind and self.world.happens(kind, number) else ""), number
 
 
 def _bring_back(ghost: bytes, path: Path) -> None:

@@ -27,6 +27,7 @@ DOWN: Final = (0.1, 1.0, 8.0, 40.0)  # seconds until a server is started again, 
 CALM: Final = 50.0  # seconds until what struck last is mended, and the latest request has arrived
 ANYWHERE: Final = 3000  # callbacks within which a kill comes
 JUMP: Final = 8.0  # seconds
+DRIFT: Final = 0.002  # seconds in a second
 
 
 class Storm:
@@ -51,8 +52,9 @@ class Storm:
             server.set_commit_faults(
                 {kind: draws.choice((0, 0, most)) * draws.random() for kind, most in COMMITS.items()}
             )
-            if draws.random() < 0.5:
-                server.rate = draws.uniform(0.998, 1.002)
+            rate = draws.choice((0.0, draws.uniform(-DRIFT, DRIFT)))
+            if rate and self._world.happens("clock drift", f"{self._day} {server.name}"):
+                server.rate = 1 + rate
         for kind, most in STRIKES.items():
             for number in range(draws.randint(0, most)):
                 self._plan(kind, number, draws.uniform(0, seconds))
