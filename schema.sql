@@ -304,6 +304,7 @@ create table outgoing_payment (
   received_before integer,
   unresolved_debit integer not null default 0 check (unresolved_debit >= 0),
   unresolved_receive integer not null default 0 check (unresolved_receive >= 0),
+  estimated integer not null default 0 check (estimated >= 0),
   check (state <> 'failed' or sent < debit),
   check ((state = 'failed') = (failure is not null)),
   check ((state = 'sending') = (ended_at is null))

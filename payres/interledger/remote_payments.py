@@ -56,17 +56,16 @@ class Backoff(msgspec.Struct, frozen=True):
 
 
 def next_step(
-    payment: OutgoingRecord, failure: SendingFailed | None, *, in_flight: bool, is_estimated: bool, now: int
+    payment: OutgoingRecord, failure: SendingFailed | None, *, in_flight: bool, is_compared: bool, now: int
 ) -> Literal["resolve", "compare", "end", "wait", "attempt"]:
     """The next step of a payment in progress, after the last step's `failure`.
 
-    Packets in flight are resolved first. If their outcomes leave what was delivered `is_estimated`, it is compared with
-    the receiver before the payment goes on or ends.
+    Packets in flight are resolved first. An estimate of what was delivered is compared with the receiver before the
+    payment goes on or is finished.
     """
     if in_flight:
         return "resolve"
     is_over = payment.attempts >= MAX_ATTEMPTS or now >= payment.created_at + LONGEST
-    is_compared = not (is_estimated and payment.sent)
     if is_over or (failure and not failure.retryable) or (is_finished(payment) and is_compared):
         return "end"
     if failure:
@@ -143,18 +142,19 @@ class RemotePayments:
         if self.before is not None:
             await self.before(payment_id)
         failure: SendingFailed | None = None
-        is_estimated = True  # packets may have been resolved before a start
+        compared = 0  # of what the payment has delivered by an estimate
         while found := await self._database.read(partial(_in_progress, payment_id=payment_id)):
             payment, wallet, in_flight = found
-            now = self._clock.now()
-            step = next_step(payment, failure, in_flight=in_flight, is_estimated=is_estimated, now=now)
+            is_compared, now = payment.estimated == compared, self._clock.now()
+            step = next_step(payment, failure, in_flight=in_flight, is_compared=is_compared, now=now)
             last, failure = failure, None
             if step == "resolve":
                 await self._unanswered.settled(payment_id)
-                is_estimated = True
             elif step == "compare":
-                failure = await self._compare(payment)
-                is_estimated = failure is not None
+                try:
+                    compared = await self._compare(payment)
+                except FetchFailed as error:
+                    failure = await self._not_read(payment, error)
             elif step == "end":
                 await self._end(payment_id, last.sentence if last else NOT_IN_FULL)
             elif step == "wait":
@@ -164,24 +164,25 @@ class RemotePayments:
                 # The slot is held while packets are sent, not while the payment waits.
                 async with self._slots.slot(wallet.id):
                     failure = await self._attempt(payment, wallet)
-                is_estimated = False
 
-    async def _compare(self, payment: OutgoingRecord) -> SendingFailed | None:
-        """Corrects what the payment has delivered by what its receiver has got."""
-        try:
-            receiver = await self._receivers.fetch(payment.terms.receiver)
-        except FetchFailed as error:
-            return await self._not_read(payment, error)
+    async def _compare(self, payment: OutgoingRecord) -> int:
+        """Lowers what the payment has delivered by an estimate, if its receiver has got less. Returns that estimate.
+
+        Raises FetchFailed.
+        """
+        receiver = await self._receivers.fetch(payment.terms.receiver)
         delivered = delivered_by(payment, receiver)
-        await self._database.write(lambda work: OUTGOING.update(work, payment.id, delivered=delivered))
-        return None
+        estimated = payment.estimated - (payment.delivered - delivered)
+        amounts = {"delivered": delivered, "estimated": estimated}
+        await self._database.write(lambda work: OUTGOING.update(work, payment.id, **amounts))
+        return estimated
 
     async def _attempt(self, payment: OutgoingRecord, wallet: WalletRecord) -> SendingFailed | None:
         """Reads the receiver and sends the rest. None if the rows determine the next step."""
         try:
             receiver = await self._receivers.fetch_open(payment.terms.receiver)
         except FetchFailed as error:
-            if error.reason == "completed" and _price_sent(payment):
+            if error.reason == "completed" and _is_paid(payment):
                 await self._end(payment.id, None)
                 return None
             return await self._not_read(payment, error)
@@ -210,7 +211,7 @@ class RemotePayments:
         return result.failure
 
     async def _not_read(self, payment: OutgoingRecord, error: FetchFailed) -> SendingFailed:
-        """The failure of an attempt whose receiver cannot be read or paid."""
+        """The failure of a step whose receiver cannot be read or paid."""
         if error.reason == "busy":  # our own server was busy: not a failed attempt
             return SendingFailed(error.sentence)
         await self._database.write(_counted(payment))
@@ -252,17 +253,16 @@ def _objection(payment: OutgoingRecord, receiver: RemoteIncomingPayment) -> str 
 
 
 def delivered_by(payment: OutgoingRecord, receiver: RemoteIncomingPayment) -> int:
-    """What the payment has delivered, of which packets whose fulfillment was fetched later are an estimate.
+    """What the payment has delivered, of which a part is estimated: no more than the receiver has got since it began.
 
-    No more arrived than the receiver has got since the payment began, and no less than the minimum of each packet,
-    whatever the receiver says. What it got may be from others; if it is complete, it explains a few units.
+    Others may have paid into the receiver too. It may say too little, but each packet delivered its minimum.
     """
     terms = payment.terms
     if payment.received_before is None or receiver.asset != terms.asset:
         return payment.delivered
     promised = payment.sent * terms.receive // (terms.debit - terms.fee)
-    most = payment.delivered + (overpay_tolerance(terms.receive) if receiver.is_complete else 0)
-    return min(max(receiver.received - payment.received_before, promised), most)
+    least = max(payment.delivered - payment.estimated, promised)
+    return min(payment.delivered, max(receiver.received - payment.received_before, least))
 
 
 def _plan(payment: OutgoingRecord) -> Plan:
@@ -279,10 +279,13 @@ def _plan(payment: OutgoingRecord) -> Plan:
     )
 
 
-def _price_sent(payment: OutgoingRecord) -> bool:
-    """Whether the sent amount is worth the quoted amount, so that all of it arrived if the receiver is complete.
+def _is_paid(payment: OutgoingRecord) -> bool:
+    """Whether all of the quoted amount arrived, now that the receiver is complete.
 
-    For packets whose fulfillment was fetched later, only the minimum delivery is known.
+    It did if the sent amount is worth as much, and if only a few units of what is estimated are missing: a rate that
+    has risen since the quote delivers more.
     """
     assert payment.terms.path is not None
-    return payment.sent * payment.terms.path.low >= payment.terms.receive
+    missing = payment.terms.receive - payment.delivered
+    is_rounded = bool(payment.estimated) and missing <= overpay_tolerance(payment.estimated)
+    return is_rounded or payment.sent * payment.terms.path.low >= payment.terms.receive

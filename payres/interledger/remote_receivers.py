@@ -167,11 +167,6 @@ class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
         """How much may still be paid in; None if there is no limit."""
         return None if self.incoming_value is None else max(self.incoming_value - self.received, 0)
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether it takes no more money, because it was completed or has its amount."""
-        return self.completed or self.remaining == 0
-
 
 class _Scope(NamedTuple):
     """Source and destination of a token: a server that names another's authorization server must not get its tokens."""
@@ -199,7 +194,7 @@ class RemoteReceivers:
         Raises FetchFailed, also `completed`, `expired` and `no_ilp_method`.
         """
         payment = await self.fetch(url, seconds)
-        if payment.is_complete:
+        if payment.completed or payment.remaining == 0:
             raise FetchFailed("The incoming payment is completed", "completed", retryable=False)
         if payment.expires_at is not None and payment.expires_at <= self._clock.now():
             sentence = f"The incoming payment expired at {format_time(payment.expires_at)}"

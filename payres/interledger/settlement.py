@@ -65,7 +65,7 @@ def insufficient(lack: NotEnough, asset: str) -> PacketRejected:
 
 
 def fulfil(work: Work, packet_id: str, delivered: int) -> bool:
-    """Posts the money of a packet; `delivered` is what the receiver of our own payment reports.
+    """Posts the money of a packet; `delivered` is what the receiver of our own payment reports, or an estimate.
 
     False, with nothing changed, if the packet already had an outcome.
     """
@@ -163,9 +163,9 @@ def is_finished(payment: OutgoingRecord) -> bool:
 
 
 def end_if_finished(work: Work, payment_id: str) -> None:
-    """Ends a payment that has nothing more to send, unless it has packets in flight."""
+    """Ends a payment that has nothing more to send, unless it has packets in flight or delivered by an estimate."""
     payment = OUTGOING.get(work, payment_id)
-    if payment is not None and is_finished(payment):
+    if payment is not None and is_finished(payment) and not payment.estimated:
         end_sending(work, payment_id, None)
 
 

@@ -10,7 +10,8 @@ voided and sent again. An amount that cannot be explained proves nothing, as whe
 payment or another payment of ours to it overlaps: the payer gets the money back, the payment ends, and an operator
 resolves its packets.
 
-A lying receiver harms no payer, because the amount only decides whether the payer gets money back or the peer is paid.
+A lying receiver harms no payer, because the amount only decides whether the payer gets money back or the peer is paid,
+and how much of the quoted amount is still sent.
 A receiver that denies a delivery is sent it again, and its peer, which showed no fulfillment in time, is not paid for
 the first packet. A receiver that claims a delivery that never arrived has acknowledged it to the payer.
 """
@@ -28,7 +29,7 @@ import msgspec
 
 from payres.core.process.slots import Slots
 from payres.core.process.worker import Worker, cancel_all, retry
-from payres.core.protocol.amounts import describe_amount
+from payres.core.protocol.amounts import MAX_LEDGER, describe_amount
 from payres.core.protocol.clock import HOUR, MILLISECOND, MINUTE, SECOND, Clock
 from payres.core.remote.connection import FetchFailed
 from payres.core.store import payments
@@ -227,7 +228,7 @@ def _end(work: Work, packet: PacketRecord, outcome: Outcome) -> None:
     is_own = packet.outgoing_payment_id is not None
     if isinstance(outcome, Fulfill):
         if is_own:
-            settlement.fulfil(work, packet.id, _estimated(payment_of(work, packet), packet.source_amount))
+            _fulfil_by_estimate(work, packet)
         else:
             land_forwarded(work, packet, outcome)
     elif isinstance(outcome, Reject):
@@ -236,6 +237,19 @@ def _end(work: Work, packet: PacketRecord, outcome: Outcome) -> None:
         note = f"Packet {packet.id} over {packet.amount} was released unanswered. {outcome.why}"
         peers.note_error(work, packet.to_peer_id, note, work.now)
         log.warning("%s", note)
+
+
+def _fulfil_by_estimate(work: Work, packet: PacketRecord) -> None:
+    """Posts a packet of our own payment with the minimum that it has delivered by the probed rate.
+
+    The receiver's own figure is encrypted with a secret that is not stored. The payment compares the estimate with what
+    its receiver has got.
+    """
+    payment = payment_of(work, packet)
+    assert payment.terms.path is not None, "payments with packets have a path"
+    least = payment.terms.path.least(packet.source_amount)
+    if settlement.fulfil(work, packet.id, least):
+        OUTGOING.update(work, payment.id, estimated=min(payment.estimated + least, MAX_LEDGER))
 
 
 class InFlight(msgspec.Struct, frozen=True):
@@ -274,17 +288,6 @@ def find_standing(work: Work, payment_id: str) -> Standing | None:
     is_alone = not any(one.received_before is not None or one.sent for one in others if one.id != payment.id)
     in_flight = [InFlight(packet, *_delivers(payment, packet.source_amount)) for packet in found]
     return Standing(payment, payment.received_before if is_alone else None, in_flight)
-
-
-def _estimated(payment: OutgoingRecord, amount: int) -> int:
-    """What a fulfilled packet has delivered, by the probed rate, or the payment's own if that is better.
-
-    The receiver's own figure is encrypted with a secret that is not stored. The payment compares the estimate with what
-    the receiver has received, before it goes on or ends.
-    """
-    assert payment.terms.path is not None, "payments with packets have a path"
-    seen = amount * payment.delivered // payment.sent if payment.sent else 0
-    return max(payment.terms.path.least(amount), seen)
 
 
 def _delivers(payment: OutgoingRecord, amount: int) -> tuple[int, int]:

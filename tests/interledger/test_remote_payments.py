@@ -1,6 +1,7 @@
 """The worker behind payments to other servers: interrupted, exhausted, kept waiting, and let down by storage."""
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Callable, Sequence, Set
 from fractions import Fraction
@@ -31,6 +32,7 @@ from tests.interledger.network import (
     EUR,
     USD,
     Json,
+    Paid,
     Waits,
     add_liquidity,
     amount,
@@ -94,10 +96,11 @@ def test_next_step(changes: Json, retryable: bool | None, in_flight: bool, step:
     terms = Terms(receiver="", incoming_payment_id=None, debit=1000, fee=0, receive=990, asset=USD)
     payment = msgspec.structs.replace(sending_payment("1", 1, 1, 0, terms), **changes)
     failure = None if retryable is None else SendingFailed("why", retryable=retryable)
-    assert next_step(payment, failure, in_flight=in_flight, is_estimated=False, now=0) == step
-    if payment.sent and step in {"end", "attempt"}:
-        step = "compare"
-    assert next_step(payment, failure, in_flight=in_flight, is_estimated=True, now=0) == step
+    assert next_step(payment, failure, in_flight=in_flight, is_compared=True, now=0) == step
+    by_estimate = {"end": "end", "resolve": "resolve", "wait": "wait", "attempt": "compare"}[step]
+    if step == "end" and payment.delivered >= 990:
+        by_estimate = "wait" if failure else "compare"
+    assert next_step(payment, failure, in_flight=in_flight, is_compared=False, now=0) == by_estimate
 
 
 @pytest.mark.parametrize(
@@ -239,23 +242,12 @@ def test_rate_that_has_moved_since_the_quote_is_learnt_from_the_receiver_if_an_a
     pair: Pair, lost: Set[int], rate: str, largest_round: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the rate of the quote, the lost answers would have said other amounts."""
-    a, b = pair
-    change(b, "a", max_packet=1000)
+    a, _ = pair
     waits = Waits(monkeypatch)
-    set_rate("USD", "EUR", "1", a, b)
-    add_liquidity(b, EUR)
-    receiver = bill(b, b.create_wallet("carla", asset="EUR"), 3560, EUR)
-    quote = a.client.create_quote(a.wallet("alice"), receiver)
-    set_rate("USD", "EUR", rate, b)
+    receiver, quote = quoted_before_the_rate_moved(pair, rate)
     hurried(a, first_round=largest_round, largest_round=largest_round)
     monkeypatch.setattr(Link, "post", losing(Link.post, lost))
-    paid = waits.end(pair, a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]), 22)
-    got = received(b, receiver)
-    assert (paid.record.state, paid.record.failure) == ("completed", None)
-    assert got.received >= 3560
-    assert got.received - (overpay_tolerance(3560) if rate > "1" else 0) <= paid.record.delivered <= got.received
-    assert got.completed_at
-    check_books(a, b)
+    arrives_whole(pair, waits.end(pair, a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]), 22), receiver)
 
 
 def test_receiver_that_cannot_be_read_does_not_keep_a_payment_from_its_end(
@@ -285,39 +277,82 @@ def test_receiver_that_cannot_be_read_does_not_keep_a_payment_from_its_end(
     check_books(a, b)
 
 
+@pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.parametrize("rate", ["0.991", "0.995", "1.005"])
+def test_answer_that_is_fetched_while_an_attempt_still_sends_is_compared_too(
+    pair: Pair, rate: str, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _ = pair
+    waits = Waits(monkeypatch)
+    receiver, quote = quoted_before_the_rate_moved(pair, rate)
+    hurried(a, first_round=1, largest_round=1)
+    outbound = node_of(a.context).payments.outbound
+    carry, numbers = outbound.carry, itertools.count()
+
+    async def late(*arguments: Any) -> Any:
+        """Carries, but one packet so late that those before it have expired and been asked about."""
+        if next(numbers) == at:
+            let_time_pass(pair, 22)
+            while await outbound.database.read(lambda work: packets.prepared_packets(work, 1)):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        return await carry(*arguments)
+
+    outbound.carry = late
+    monkeypatch.setattr(Link, "post", losing(Link.post, {0}))
+    arrives_whole(pair, waits.end(pair, a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]), 22), receiver)
+
+
+def test_money_of_others_is_not_counted_after_an_interruption(
+    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has arrived is known to the unit, if no answer was lost."""
+    a, b = pair
+    change(b, "a", max_packet=83)  # 12 times 83 are 996
+    hurried(a, first_round=1, largest_round=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Link, "post", holding(Link.post, lambda: received(b, receiver).received >= 996))
+        created = begin(a, receiver)
+        wait_until(lambda: sent(a, created).delivered >= 996)
+        interrupt(a, created)
+    pay_at_home(b, receiver, 4)
+    let_time_pass(pair, 22)
+    node_of(a.context).payments.wake()
+    record = ended(a, created).record
+    assert (record.state, record.sent, record.delivered) == ("failed", 996, 996)
+
+
 @pytest.mark.parametrize(
-    ("before", "now", "wanted", "delivered"),
+    ("before", "now", "estimated", "delivered"),
     [
-        (None, 0, None, 950),
-        (100, 1050, None, 950),
-        (100, 1049, None, 949),
-        (100, 2000, None, 950),  # from others
-        (100, 0, None, 900),  # what the payment's packets must have delivered
-        (0, 955, 955, 954),  # complete: what it got explains a few units, but not more
-        (0, 951, 951, 951),
-        (0, 951, 952, 950),
+        (None, 0, 950, 950),
+        (100, 1050, 950, 950),
+        (100, 1049, 950, 949),
+        (100, 2000, 950, 950),  # from others
+        (100, 0, 950, 900),  # what the payment's packets must have delivered
+        (100, 0, 20, 930),  # what is known to the unit
+        (100, 0, 0, 950),
+        (0, 2**63 - 1, 950, 950),
     ],
 )
-def test_estimate_is_corrected_by_what_the_receiver_has_got(
-    before: int | None, now: int, wanted: int | None, delivered: int
+def test_estimate_is_lowered_to_what_the_receiver_has_got(
+    before: int | None, now: int, estimated: int, delivered: int
 ) -> None:
     terms = Terms(receiver="", incoming_payment_id=None, debit=1010, fee=10, receive=900, asset=USD)
     payment = msgspec.structs.replace(
-        sending_payment("1", 1, 1, 0, terms), sent=1000, delivered=950, received_before=before
+        sending_payment("1", 1, 1, 0, terms), sent=1000, delivered=950, received_before=before, estimated=estimated
     )
     receiver = RemoteIncomingPayment(
         url="",
         wallet_address="",
         asset=USD,
-        incoming_value=wanted,
+        incoming_value=None,
         received=now,
         expires_at=None,
         completed=False,
         method=None,
     )
     assert delivered_by(payment, receiver) == delivered
-    in_euros = msgspec.structs.replace(receiver, asset=EUR)
-    assert delivered_by(payment, in_euros) == 950
+    assert delivered_by(payment, msgspec.structs.replace(receiver, asset=EUR)) == 950
 
 
 @pytest.mark.parametrize("blocked", ["route", "slot"])
@@ -426,6 +461,28 @@ def interrupt(instance: Instance, created: Json) -> None:
 def pay_at_home(instance: Instance, receiver: str, value: int) -> None:
     """Somebody else pays into the incoming payment, from a wallet of its own server."""
     instance.client.pay(instance.wallet("alice"), receiver, receiveAmount=amount(value))
+
+
+def quoted_before_the_rate_moved(pair: Pair, rate: str) -> tuple[str, Json]:
+    """A receiver that wants 35.60 euros, and a quote in dollars for it, from before this rate."""
+    a, b = pair
+    change(b, "a", max_packet=1000)
+    set_rate("USD", "EUR", "1", a, b)
+    add_liquidity(b, EUR)
+    receiver = bill(b, b.create_wallet("carla", asset="EUR"), 3560, EUR)
+    quote = a.client.create_quote(a.wallet("alice"), receiver)
+    set_rate("USD", "EUR", rate, b)
+    return receiver, quote
+
+
+def arrives_whole(pair: Pair, paid: Paid, receiver: str) -> None:
+    """The payment knows no more of what has arrived than the receiver, and little less."""
+    got = received(pair[1], receiver)
+    assert (paid.record.state, paid.record.failure) == ("completed", None)
+    assert got.received >= 3560
+    assert got.completed_at
+    assert got.received - overpay_tolerance(3560) <= paid.record.delivered <= got.received
+    check_books(*pair)
 
 
 def goes_on_to_the_end(pair: Pair, created: Json, receiver: str, spent: int = 1000) -> None:
