@@ -235,8 +235,8 @@ def test_part_is_not_the_whole_once_the_receiver_is_completed(pair: Pair, monkey
     assert (record.state, record.failure, record.delivered) == ("failed", "The incoming payment is completed", 300)
 
 
-@pytest.mark.parametrize("rate", ["0.991", "0.995", "1.005"])
-@pytest.mark.parametrize("lost", [{0}, {1, 2}, {3}, {0, 3}, {0, 1, 2, 3}], ids=str)
+@pytest.mark.parametrize("rate", ["0.991", "1.005"])
+@pytest.mark.parametrize("lost", [{0}, {1, 2}, {3}, {0, 1, 2, 3}], ids=str)
 @pytest.mark.parametrize("largest_round", [1, 20])
 def test_rate_that_has_moved_since_the_quote_is_learnt_from_the_receiver_if_an_answer_was_lost(
     pair: Pair, lost: Set[int], rate: str, largest_round: int, monkeypatch: pytest.MonkeyPatch
@@ -277,8 +277,8 @@ def test_receiver_that_cannot_be_read_does_not_keep_a_payment_from_its_end(
     check_books(a, b)
 
 
-@pytest.mark.parametrize("at", [1, 2, 3])
-@pytest.mark.parametrize("rate", ["0.991", "0.995", "1.005"])
+@pytest.mark.parametrize("at", [1, 3])
+@pytest.mark.parametrize("rate", ["0.991", "1.005"])
 def test_answer_that_is_fetched_while_an_attempt_still_sends_is_compared_too(
     pair: Pair, rate: str, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
