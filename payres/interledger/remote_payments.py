@@ -42,6 +42,7 @@ LONGEST_ATTEMPT: Final = 3600.0
 MAX_ATTEMPTS: Final = 5  # without any delivery
 RETRY_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 1.0  # finds payments that a `payres` command has made
+MOST_RISEN: Final = 10  # one part in so many, by which a rate may have risen since the quote
 NOT_IN_FULL: Final = "the receiver could not be paid in full after several attempts"
 
 log = logging.getLogger("payres.remote_payments")
@@ -56,21 +57,21 @@ class Backoff(msgspec.Struct, frozen=True):
 
 
 def next_step(
-    payment: OutgoingRecord, failure: SendingFailed | None, *, in_flight: bool, is_compared: bool, now: int
+    payment: OutgoingRecord, failure: SendingFailed | None, *, in_flight: bool, now: int
 ) -> Literal["resolve", "compare", "end", "wait", "attempt"]:
     """The next step of a payment in progress, after the last step's `failure`.
 
-    Packets in flight are resolved first. An estimate of what was delivered is compared with the receiver before the
-    payment goes on or is finished.
+    Packets in flight are resolved first. An estimate of what they delivered is compared with the receiver before
+    another attempt, and before the payment ends because it needs none.
     """
     if in_flight:
         return "resolve"
     is_over = payment.attempts >= MAX_ATTEMPTS or now >= payment.created_at + LONGEST
-    if is_over or (failure and not failure.retryable) or (is_finished(payment) and is_compared):
+    if is_over or (failure and not failure.retryable) or (is_finished(payment) and not payment.estimated):
         return "end"
     if failure:
         return "wait"
-    return "attempt" if is_compared else "compare"
+    return "compare" if payment.estimated else "attempt"
 
 
 class RemotePayments:
@@ -142,19 +143,14 @@ class RemotePayments:
         if self.before is not None:
             await self.before(payment_id)
         failure: SendingFailed | None = None
-        compared = 0  # of what the payment has delivered by an estimate
         while found := await self._database.read(partial(_in_progress, payment_id=payment_id)):
             payment, wallet, in_flight = found
-            is_compared, now = payment.estimated == compared, self._clock.now()
-            step = next_step(payment, failure, in_flight=in_flight, is_compared=is_compared, now=now)
+            step = next_step(payment, failure, in_flight=in_flight, now=self._clock.now())
             last, failure = failure, None
             if step == "resolve":
                 await self._unanswered.settled(payment_id)
             elif step == "compare":
-                try:
-                    compared = await self._compare(payment)
-                except FetchFailed as error:
-                    failure = await self._not_read(payment, error)
+                failure = await self._compare(payment)
             elif step == "end":
                 await self._end(payment_id, last.sentence if last else NOT_IN_FULL)
             elif step == "wait":
@@ -165,28 +161,26 @@ class RemotePayments:
                 async with self._slots.slot(wallet.id):
                     failure = await self._attempt(payment, wallet)
 
-    async def _compare(self, payment: OutgoingRecord) -> int:
-        """Lowers what the payment has delivered by an estimate, if its receiver has got less. Returns that estimate.
-
-        Raises FetchFailed.
-        """
-        receiver = await self._receivers.fetch(payment.terms.receiver)
-        delivered = delivered_by(payment, receiver)
-        estimated = payment.estimated - (payment.delivered - delivered)
-        amounts = {"delivered": delivered, "estimated": estimated}
-        await self._database.write(lambda work: OUTGOING.update(work, payment.id, **amounts))
-        return estimated
+    async def _compare(self, payment: OutgoingRecord) -> SendingFailed | None:
+        """Corrects an estimate of what the payment has delivered by what its receiver has got."""
+        try:
+            receiver = await self._receivers.fetch(payment.terms.receiver)
+        except FetchFailed as error:
+            return await self._failed_to_read(payment, error)
+        corrected = {"delivered": delivered_by(payment, receiver), "estimated": 0}
+        await self._database.write(lambda work: OUTGOING.update(work, payment.id, **corrected))
+        return None
 
     async def _attempt(self, payment: OutgoingRecord, wallet: WalletRecord) -> SendingFailed | None:
         """Reads the receiver and sends the rest. None if the rows determine the next step."""
         try:
             receiver = await self._receivers.fetch_open(payment.terms.receiver)
         except FetchFailed as error:
-            if error.reason == "completed" and _is_paid(payment):
+            if error.reason == "completed" and _price_sent(payment):
                 await self._end(payment.id, None)
                 return None
-            return await self._not_read(payment, error)
-        count_attempt = _counted(payment)
+            return await self._failed_to_read(payment, error)
+        count_attempt = _count_attempt(payment)
         if (objection := _objection(payment, receiver)) is not None:
             await self._database.write(count_attempt)
             return SendingFailed(objection, retryable=False)
@@ -210,11 +204,11 @@ class RemotePayments:
             return SendingFailed(NOT_IN_FULL, retryable=False)  # the rest cannot be sent; no failure if it has arrived
         return result.failure
 
-    async def _not_read(self, payment: OutgoingRecord, error: FetchFailed) -> SendingFailed:
+    async def _failed_to_read(self, payment: OutgoingRecord, error: FetchFailed) -> SendingFailed:
         """The failure of a step whose receiver cannot be read or paid."""
         if error.reason == "busy":  # our own server was busy: not a failed attempt
             return SendingFailed(error.sentence)
-        await self._database.write(_counted(payment))
+        await self._database.write(_count_attempt(payment))
         return SendingFailed(error.sentence, retryable=error.retryable)
 
     def _close(self, connection: StreamConnection) -> None:
@@ -227,7 +221,7 @@ class RemotePayments:
         await self._database.write(partial(end_sending, payment_id=payment_id, failure=failure))
 
 
-def _counted(payment: OutgoingRecord) -> Callable[..., None]:
+def _count_attempt(payment: OutgoingRecord) -> Callable[..., None]:
     """A unit that counts one more attempt."""
     return partial(payments.begin_attempt, payment_id=payment.id, number=payment.attempts + 1)
 
@@ -253,16 +247,19 @@ def _objection(payment: OutgoingRecord, receiver: RemoteIncomingPayment) -> str 
 
 
 def delivered_by(payment: OutgoingRecord, receiver: RemoteIncomingPayment) -> int:
-    """What the payment has delivered, of which a part is estimated: no more than the receiver has got since it began.
+    """What the payment has delivered, of which a part is estimated, by what its receiver has got since it began.
 
-    Others may have paid into the receiver too. It may say too little, but each packet delivered its minimum.
+    Others may have paid into the receiver too, and it may say too little, but each packet delivered its minimum. It is
+    more than estimated if a receiver with an amount takes less than is missing by the estimate: the rate has risen.
     """
     terms = payment.terms
     if payment.received_before is None or receiver.asset != terms.asset:
         return payment.delivered
     promised = payment.sent * terms.receive // (terms.debit - terms.fee)
-    least = max(payment.delivered - payment.estimated, promised)
-    return min(payment.delivered, max(receiver.received - payment.received_before, least))
+    least, most = max(payment.delivered - payment.estimated, promised), payment.delivered
+    if receiver.remaining is not None:
+        most = max(most, min(most + payment.estimated // MOST_RISEN, terms.receive - receiver.remaining))
+    return min(most, max(receiver.received - payment.received_before, least))
 
 
 def _plan(payment: OutgoingRecord) -> Plan:
@@ -279,13 +276,10 @@ def _plan(payment: OutgoingRecord) -> Plan:
     )
 
 
-def _is_paid(payment: OutgoingRecord) -> bool:
-    """Whether all of the quoted amount arrived, now that the receiver is complete.
+def _price_sent(payment: OutgoingRecord) -> bool:
+    """Whether the sent amount is worth the quoted amount, so that all of it arrived if the receiver is complete.
 
-    It did if the sent amount is worth as much, and if only a few units of what is estimated are missing: a rate that
-    has risen since the quote delivers more.
+    For packets whose fulfillment was fetched later, only an estimate is known.
     """
     assert payment.terms.path is not None
-    missing = payment.terms.receive - payment.delivered
-    is_rounded = bool(payment.estimated) and missing <= overpay_tolerance(payment.estimated)
-    return is_rounded or payment.sent * payment.terms.path.low >= payment.terms.receive
+    return payment.sent * payment.terms.path.low >= payment.terms.receive

@@ -10,7 +10,6 @@ from payres.core.protocol.clock import DAY
 from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.rows import number
 from payres.core.store.work import Work
-from payres.interledger.remote_payments import MAX_ATTEMPTS
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import invariant_checks
@@ -40,10 +39,10 @@ SETTLED: Final = (
     " JOIN transfer t ON t.id = m.transfer_id JOIN account d ON d.id = t.debit_account_id"
     " JOIN peer p ON p.account_id = m.account_id WHERE p.ilp_address = ?"
 )
-# With the packets of which the answer may have been lost, and whether it was compared with the receiver.
+# With the packets of which the answer may have come late: of payments that took long.
 CHARGED: Final = (
-    "SELECT o.receiver, o.delivered, s.code, o.receive_code, iif(o.estimated = 0, 0,"
-    " (SELECT count(*) FROM packet k WHERE k.outgoing_payment_id = o.id AND k.state = 'fulfilled')), o.attempts"
+    "SELECT o.receiver, o.delivered, s.code, o.receive_code, iif(o.ended_at - o.created_at < 3000000, 0,"
+    " (SELECT count(*) FROM packet k WHERE k.outgoing_payment_id = o.id AND k.state = 'fulfilled')), o.estimated"
     " FROM outgoing_payment o JOIN wallet_address w ON w.id = o.wallet_address_id"
     " JOIN account a ON a.id = w.account_id JOIN asset s ON s.id = a.asset_id"
 )
@@ -203,16 +202,16 @@ async def _charged(town: Town) -> tuple[Counter[str], Counter[str], Counter[str]
     """What payers have sent to each receiver, in its asset, and how much less or more it may be than what arrived.
 
     payres estimates what a packet has delivered if it learns only from a repeated answer that it did, and knows the
-    amount exactly where no currency changes. It asks the receiver, which can tell that it is less if nobody else pays.
+    amount exactly where no currency changes. It asks the receiver, which knows if it is less, but for what others pay.
     """
     sums, less, more, payers = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for server in town.servers:
-        for receiver, delivered, *codes, estimated, attempts in await server.rows(CHARGED):
+        for receiver, delivered, *codes, late, estimated in await server.rows(CHARGED):
             sums[receiver] += delivered
             payers[receiver] += 1
             is_exact = len({*codes, *(asset.code for asset in town.currencies.values())}) == 1
-            less[receiver] += 0 if is_exact else estimated * ROUNDED
-            if attempts >= MAX_ATTEMPTS or payers[receiver] > 1:
+            less[receiver] += 0 if is_exact else late * ROUNDED
+            if estimated or payers[receiver] > 1:
                 more[receiver] = less[receiver]
     return sums, less, more
 

@@ -199,9 +199,9 @@ class OutgoingRecord(msgspec.Struct, frozen=True):
     """A row of `outgoing_payment`; `sent` is in the sender's asset, `delivered` in the receiver's.
 
     `received_before` is what the receiver had received when the payment began, minus what the payment had delivered by
-    then; None until it begins. `estimated` is the part of `delivered` that is an estimate, of packets whose fulfillment
-    was fetched later. The unresolved amounts, in the assets of `sent` and `delivered`, are of packets without a
-    provable outcome, which were returned to the payer.
+    then; None until it begins. `estimated` is the part of `delivered` that is a guess: of packets whose fulfillment was
+    fetched later, until it is compared with the receiver. The unresolved amounts, in the assets of `sent` and
+    `delivered`, are of packets without a provable outcome, which were returned to the payer.
     """
 
     id: str
