@@ -42,7 +42,6 @@ LONGEST_ATTEMPT: Final = 3600.0
 MAX_ATTEMPTS: Final = 5  # without any delivery
 RETRY_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 1.0  # finds payments that a `payres` command has made
-MOST_RISEN: Final = 10  # one part in so many, by which a rate may have risen since the quote
 NOT_IN_FULL: Final = "the receiver could not be paid in full after several attempts"
 
 log = logging.getLogger("payres.remote_payments")
@@ -249,16 +248,16 @@ def _objection(payment: OutgoingRecord, receiver: RemoteIncomingPayment) -> str 
 def delivered_by(payment: OutgoingRecord, receiver: RemoteIncomingPayment) -> int:
     """What the payment has delivered, of which a part is estimated, by what its receiver has got since it began.
 
-    Others may have paid into the receiver too, and it may say too little, but each packet delivered its minimum. It is
-    more than estimated if a receiver with an amount takes less than is missing by the estimate: the rate has risen.
+    Others may have paid into the receiver too, and it may say too little, but each packet delivered its minimum. If it
+    has its amount, and only a few units are missing by the estimate, these arrived too: the rate has risen a little.
     """
     terms = payment.terms
     if payment.received_before is None or receiver.asset != terms.asset:
         return payment.delivered
     promised = payment.sent * terms.receive // (terms.debit - terms.fee)
     least, most = max(payment.delivered - payment.estimated, promised), payment.delivered
-    if receiver.remaining is not None:
-        most = max(most, min(most + payment.estimated // MOST_RISEN, terms.receive - receiver.remaining))
+    if payment.estimated and receiver.remaining == 0:
+        most = max(most, min(most + overpay_tolerance(payment.estimated), terms.receive))
     return min(most, max(receiver.received - payment.received_before, least))
 
 

@@ -237,7 +237,7 @@ def test_part_is_not_the_whole_once_the_receiver_is_completed(pair: Pair, monkey
     assert (record.state, record.failure, record.delivered) == ("failed", "The incoming payment is completed", 300)
 
 
-@pytest.mark.parametrize("rate", ["0.991", "1.005", "1.05"])
+@pytest.mark.parametrize("rate", ["0.991", "1.005"])
 @pytest.mark.parametrize("lost", [{0}, {1, 2}, {3}, {0, 1, 2, 3}], ids=str)
 @pytest.mark.parametrize("largest_round", [1, 20])
 def test_rate_that_has_moved_since_the_quote_is_learnt_from_the_receiver_if_an_answer_was_lost(
@@ -334,13 +334,12 @@ def test_money_of_others_is_not_counted_after_an_interruption(
         (100, 0, None, 20, 930),  # what is known to the unit
         (100, 0, None, 0, 950),
         (0, 2**63 - 1, None, 950, 950),
-        (0, 990, 990, 950, 990),  # complete
-        (0, 990, 990, 50, 955),  # others have completed it
-        (0, 980, 990, 950, 980),  # it takes ten more
-        (0, 980, 1000, 950, 970),  # it takes twenty more
-        (0, 950, 990, 950, 950),
+        (0, 953, 953, 950, 953),  # complete
+        (0, 990, 990, 950, 954),  # others have completed it
+        (0, 990, 990, 20, 951),
         (0, 990, 990, 0, 950),
-        (0, 2**63 - 1, 1, 950, 990),
+        (0, 953, 954, 950, 950),
+        (0, 2**63 - 1, 1, 950, 954),
     ],
 )
 def test_estimate_is_corrected_by_what_the_receiver_has_got(

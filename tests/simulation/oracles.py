@@ -202,18 +202,18 @@ async def _charged(town: Town) -> tuple[Counter[str], Counter[str], Counter[str]
     """What payers have sent to each receiver, in its asset, and how much less or more it may be than what arrived.
 
     payres estimates what a packet has delivered if it learns only from a repeated answer that it did, and knows the
-    amount exactly where no currency changes. It asks the receiver, which knows if it is less, but for what others pay.
+    amount exactly where no currency changes. It asks the receiver, which knows if it is less, but for what other
+    payments bring.
     """
-    sums, less, more, payers = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    sums, less, more, payments = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for server in town.servers:
         for receiver, delivered, *codes, late, estimated in await server.rows(CHARGED):
             sums[receiver] += delivered
-            payers[receiver] += 1
             is_exact = len({*codes, *(asset.code for asset in town.currencies.values())}) == 1
             less[receiver] += 0 if is_exact else late * ROUNDED
-            if estimated or payers[receiver] > 1:
-                more[receiver] = less[receiver]
-    return sums, less, more
+            more[receiver] += late * ROUNDED
+            payments[receiver] += 2 if estimated else 1
+    return sums, less, Counter({receiver: slack for receiver, slack in more.items() if payments[receiver] > 1})
 
 
 def _rows(work: Work) -> Iterator[str]:
