@@ -70,7 +70,7 @@ class Operator:
         self._number = 0
         self._changed: dict[str, Any] = {}  # for a while, by its path, with what puts it back
         self._duties: Sequence[Callable[[], Awaitable[None]]] = (
-            *(self._move, self._move, self._move, self._undo, self._refund, self._refund),
+            *(self._move, self._move, self._move, self._undo, self._refund, self._refund, self._refund),
             *(self._set_fee, self._set_rate, self._close_wallet, self._lower_credit, self._replace_peer),
         )
 
@@ -152,7 +152,7 @@ class Operator:
         amount = self._draws.choice((None, self._draws.randint(1, 300)))
         elsewhere = self._draws.choice([one.url for one in self.town.wallets if one.url != own])
         if not await self._send_back(payment, amount, None):
-            copies = self._draws.choice((1, 2))  # one operator does not know of the other
+            copies = self._draws.choice((1, 2, 2, 3))  # one operator does not know of the other
             await asyncio.gather(*(self._send_back(payment, amount, elsewhere) for _ in range(copies)))
 
     async def _send_back(self, payment: Any, amount: int | None, to: str | None) -> bool:

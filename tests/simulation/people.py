@@ -64,9 +64,9 @@ class Owner:
                 bill = await ask_for(self._town, payee, value, draws.choice(BILL_SECONDS))
                 self._shared.append(bill)
             others = [one for one in self._town.wallets if one not in (self._wallet, bill.wallet)]
-            payers = [self._wallet, *([draws.choice(others)] if draws.random() < 0.3 else [])]
-            wish = sending.Wish(to=bill.url)
-            await asyncio.gather(*(pay(self._town, one, wish, None, draws.choice(PAUSES)) for one in payers))
+            payers = [self._wallet, *([draws.choice(others)] if draws.random() < 0.5 else [])]
+            wish, pause = sending.Wish(to=bill.url), draws.choice(PAUSES)
+            await asyncio.gather(*(pay(self._town, one, wish, None, pause) for one in payers))
         else:
             wish = sending.Wish(to=payee.url, fixed=draws.choice(("send", "receive")))
             await pay(self._town, self._wallet, wish, value)

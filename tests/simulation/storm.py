@@ -20,7 +20,7 @@ COMMITS: Final = {
     KEPT: 0.06,
     LOST: 0.004,
     UNANSWERED: 0.004,
-    REVIVED: 0.01,
+    REVIVED: 0.04,
 }  # shares of the commits, at most
 STRIKES: Final = {"kill": 4, "stop": 2, "cut": 3, "unknown name": 2, "clock jump": 3}  # in a storm, at most
 DOWN: Final = (0.1, 1.0, 8.0, 40.0)  # seconds until a server is started again, or a link mended
