@@ -204,11 +204,7 @@ def test_receiver_that_was_paid_after_a_part_has_arrived_gets_what_it_takes(
 ) -> None:
     a, b = pair
     hurried(a, largest_round=1)
-    with monkeypatch.context() as patch:
-        patch.setattr(Link, "post", holding(Link.post, lambda: received(b, receiver).received >= 500))
-        created = begin(a, receiver)
-        wait_until(lambda: sent(a, created).delivered >= 500)
-        interrupt(a, created)
+    created = begin_and_interrupt_after(pair, receiver, 500, monkeypatch)
     pay_at_home(b, receiver, 250)
     let_time_pass(pair, 22)
     node_of(a.context).payments.wake()
@@ -224,11 +220,7 @@ def test_part_is_not_the_whole_once_the_receiver_is_completed(pair: Pair, monkey
     add_liquidity(b, EUR)
     hurried(a, largest_round=1)
     receiver = bill(b, b.create_wallet("carla", asset="EUR"), 500, EUR)
-    with monkeypatch.context() as patch:
-        patch.setattr(Link, "post", holding(Link.post, lambda: received(b, receiver).received >= 300))
-        created = begin(a, receiver)
-        wait_until(lambda: sent(a, created).delivered >= 300)
-        interrupt(a, created)
+    created = begin_and_interrupt_after(pair, receiver, 300, monkeypatch)
     completer = b.client.grant({"type": "incoming-payment", "actions": ["complete"]})
     assert b.client.post(f"{receiver}/complete", None, completer).status_code == 200
     let_time_pass(pair, 22)
@@ -311,11 +303,7 @@ def test_money_of_others_is_not_counted_after_an_interruption(
     a, b = pair
     change(b, "a", max_packet=83)  # 12 times 83 are 996
     hurried(a, first_round=1, largest_round=1)
-    with monkeypatch.context() as patch:
-        patch.setattr(Link, "post", holding(Link.post, lambda: received(b, receiver).received >= 996))
-        created = begin(a, receiver)
-        wait_until(lambda: sent(a, created).delivered >= 996)
-        interrupt(a, created)
+    created = begin_and_interrupt_after(pair, receiver, 996, monkeypatch)
     pay_at_home(b, receiver, 4)
     let_time_pass(pair, 22)
     node_of(a.context).payments.wake()
@@ -425,6 +413,17 @@ def begin_and_interrupt(
         created = instance.client.create_outgoing_payment(instance.wallet("alice"), quoted["id"])
         wait_until(ready)
         interrupt(instance, created)
+    return created
+
+
+def begin_and_interrupt_after(pair: Pair, receiver: str, delivered: int, monkeypatch: pytest.MonkeyPatch) -> Json:
+    """A payment that was interrupted once it had delivered so much."""
+    a, b = pair
+    with monkeypatch.context() as patch:
+        patch.setattr(Link, "post", holding(Link.post, lambda: received(b, receiver).received >= delivered))
+        created = begin(a, receiver)
+        wait_until(lambda: sent(a, created).delivered >= delivered)
+        interrupt(a, created)
     return created
 
 

@@ -25,6 +25,7 @@ PATIENCE: Final = 10.0  # seconds until an answer counts as lost
 TRIES: Final = 3
 MOVED: Final = 2000  # minor units at most in one movement
 RATES: Final = ("0.918", "0.919", "0.92", "0.921", "0.922")
+LOWEST_RATE: Final = min(map(float, RATES))
 FEES: Final = (("0", 0), ("0", 50), ("0.01", 0), ("0.03", 200))
 
 

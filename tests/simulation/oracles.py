@@ -17,11 +17,11 @@ from tests.simulation.acknowledged import acknowledged, kept
 from tests.simulation.bills import closed
 from tests.simulation.hops import in_time
 from tests.simulation.limits import limited, spendable
-from tests.simulation.operators import moved, refunded
+from tests.simulation.operators import LOWEST_RATE, moved, refunded
 from tests.simulation.prices import priced
 from tests.simulation.server import Server
 from tests.simulation.standing_orders import kept_orders
-from tests.simulation.town import LOWEST_RATE, Town, moment_of
+from tests.simulation.town import Town, moment_of
 from tests.simulation.unresolved import mistaken, resolved
 from tests.simulation.visitors import paid_pages
 from tests.simulation.webhooks import all_taken, told_once
@@ -205,15 +205,16 @@ async def _charged(town: Town) -> tuple[Counter[str], Counter[str], Counter[str]
     amount exactly where no currency changes. It asks the receiver, which knows if it is less, but for what other
     payments bring.
     """
-    sums, less, more, payments = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    sums, less, more, unsure = Counter[str](), Counter[str](), Counter[str](), set[str]()
     for server in town.servers:
         for receiver, delivered, *codes, late, estimated in await server.rows(CHARGED):
+            if estimated or receiver in sums:
+                unsure.add(receiver)
             sums[receiver] += delivered
             is_exact = len({*codes, *(asset.code for asset in town.currencies.values())}) == 1
             less[receiver] += 0 if is_exact else late * ROUNDED
             more[receiver] += late * ROUNDED
-            payments[receiver] += 2 if estimated else 1
-    return sums, less, Counter({receiver: slack for receiver, slack in more.items() if payments[receiver] > 1})
+    return sums, less, Counter({receiver: more[receiver] for receiver in unsure})
 
 
 def _rows(work: Work) -> Iterator[str]:

@@ -24,7 +24,6 @@ USD: Final = Asset("USD", 2)
 EUR: Final = Asset("EUR", 2)
 CURRENCIES: Final = (USD, USD, EUR)  # of two peers
 RATE: Final = "0.92"  # euros for a dollar
-LOWEST_RATE: Final = 0.918
 CREDITS: Final = ("1000000.00", "1000000.00", "1000000.00", "40.00")  # what each peer may owe the other
 BALANCE: Final = "10000.00"  # of each wallet at first
 LIQUIDITY: Final = ("10000.00", "10000.00", "10000.00", "30.00", "5.00")  # in each asset at first

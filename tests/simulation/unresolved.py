@@ -7,9 +7,9 @@ from typing import Any
 from payres.core.protocol.amounts import Asset, parse_decimal
 from payres.core.store.rows import number
 from payres.core.store.work import Work
-from tests.simulation.operators import Operator
+from tests.simulation.operators import LOWEST_RATE, Operator
 from tests.simulation.server import Server
-from tests.simulation.town import LOWEST_RATE, Town
+from tests.simulation.town import Town
 from tests.simulation.world import Violation
 
 

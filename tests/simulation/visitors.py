@@ -161,6 +161,8 @@ def _is_true(record: CheckoutRecord, got: int) -> bool:
     """Whether the state is right if the bill got so much, from this payer alone."""
     if record.state == "paid":
         return got >= record.amount
+    if record.state in {"returned", "made"}:
+        return False
     return got < record.amount if record.failure == "part" else not got
 
 
