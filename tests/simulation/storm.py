@@ -4,13 +4,11 @@ import asyncio
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.simulation.disk import FAILED, KEPT, LOST, REVIVED, UNANSWERED
-
-if TYPE_CHECKING:
-    from tests.simulation.server import Server
-    from tests.simulation.world import World
+from tests.simulation.server import Server
+from tests.simulation.world import World, until
 
 REQUESTS: Final = ("lost request", "reset request", "late request", "repeated")
 ANSWERS: Final = ("lost answer", "half an answer", "reset answer", "late answer")
@@ -24,7 +22,7 @@ COMMITS: Final = {
 }  # shares of the commits, at most
 STRIKES: Final = {"kill": 4, "stop": 2, "cut": 3, "unknown name": 2, "clock jump": 3}  # in a storm, at most
 DOWN: Final = (0.1, 1.0, 8.0, 40.0)  # seconds until a server is started again, or a link mended
-CALM: Final = 50.0  # seconds until what struck last is mended, and the latest request has arrived
+CALM: Final = 50.0  # seconds until the latest request has arrived, and as a rule what struck last is mended
 ANYWHERE: Final = 3000  # callbacks within which a kill comes
 JUMP: Final = 8.0  # seconds
 DRIFT: Final = 0.002  # seconds in a second
@@ -33,7 +31,7 @@ DRIFT: Final = 0.002  # seconds in a second
 class Storm:
     """The faults of one storm, until its `end`."""
 
-    def __init__(self, world: "World", servers: "list[Server]", day: int) -> None:
+    def __init__(self, world: World, servers: list[Server], day: int) -> None:
         self._world, self._servers, self._day = world, servers, day
         self._draws = world.dice(f"nature {day}")
         self._strikes: dict[str, Callable[[Server, random.Random], None]] = {
@@ -64,11 +62,12 @@ class Storm:
 
     async def end(self) -> None:
         """Nothing fails from now on, and all servers are up."""
-        network = self._world.network
+        world, network = self._world, self._world.network
         network.shares = {}
         for server in self._servers:
             server.set_commit_faults({})
         await asyncio.sleep(CALM)
+        await until(lambda: not (world.is_counting or network.cuts or network.unknown), CALM, "the last strike is over")
         for server in self._servers:
             await server.started()
 

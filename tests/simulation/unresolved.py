@@ -21,7 +21,9 @@ async def resolved(town: Town) -> None:
 
 async def _resolve(operator: Operator) -> None:
     for peer in operator.server.neighbours:
-        _, answer, _ = await operator.ask("GET", f"/peers/test.{peer.name}/unresolved-packets")
+        status, answer, _ = await operator.ask("GET", f"/peers/test.{peer.name}/unresolved-packets")
+        if status != 200:
+            raise Violation(f"{operator.server.name} does not say what is unresolved with {peer.name}: {status}")
         found = [one for one in answer["result"] if one["id"] is not None]
         payments: dict[str, list[Any]] = {}
         for packet in found:

@@ -169,6 +169,11 @@ class World:
         self._between.append((self.steps + steps, call))
         self._between.sort(key=lambda one: one[0])
 
+    @property
+    def is_counting(self) -> bool:
+        """Whether a function waits for steps, which may take long when no server is up."""
+        return bool(self._between)
+
     # Names and files
 
     def address_of(self, name: str) -> str:
