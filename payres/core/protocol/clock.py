@@ -62,6 +62,18 @@ def lasts(until: int, now: int, lifetime: int) -> bool:
     return now < until <= now + lifetime + CORRECTION
 
 
+def lasting(column: str, now: int, lifetime: int) -> tuple[str, tuple[int, int]]:
+    """The same of a column, as an SQL condition with its parameters. For a column with the time from which something
+    lasts, `now` is less by the lifetime."""
+    return f"({column} > ? AND {column} <= ?)", (now, now + lifetime + CORRECTION)
+
+
+def is_due(at: int, now: int, longest: int) -> bool:
+    """Whether what waits until `at` is due. What would wait longer than its longest pause was stored while the
+    clock was ahead, and is due: otherwise it would wait until that time."""
+    return not lasts(at, now, longest)
+
+
 def format_time(us: int) -> str:
     """RFC 3339 in UTC with milliseconds and `Z`, rounded down to the millisecond.
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from payres.core.protocol.clock import DAY, HOUR, MINUTE, lasts
+from payres.core.protocol.clock import DAY, HOUR, MINUTE, lasting, lasts
 from payres.core.protocol.limits import KNOWN_BROWSER_DAYS, MAX_KNOWN_BROWSERS
 from payres.core.protocol.visible import visible_name
 from payres.core.store.retention import Rule, purge
@@ -216,7 +216,8 @@ def last_sign_ins(tx: Transaction, kind: Kind, account_id: int, now: int) -> Seq
 
 def count_sessions(tx: Transaction, kind: Kind, account_id: int, now: int) -> int:
     """In how many browsers somebody is signed in to the account."""
-    return number(tx, f"SELECT count(*) FROM session WHERE {kind.column} = ? AND expires_at > ?", account_id, now)
+    valid, times = lasting("expires_at", now, kind.lifetime)
+    return number(tx, f"SELECT count(*) FROM session WHERE {kind.column} = ? AND {valid}", account_id, *times)
 
 
 def insert_browser(

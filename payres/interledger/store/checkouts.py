@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from payres.core.protocol.clock import DAY, LATEST, MINUTE, SECOND
+from payres.core.protocol.clock import DAY, LATEST, MINUTE, SECOND, is_due
 from payres.core.store import server
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table, find_number
@@ -45,7 +45,7 @@ class CheckoutRecord(msgspec.Struct, frozen=True):
 
     def is_due(self, now: int) -> bool:
         """Whether its next step is due."""
-        return self.due_at is not None and self.due_at <= now
+        return self.due_at is not None and is_due(self.due_at, now, LONGEST_PAUSE)
 
 
 CHECKOUTS = Table(CheckoutRecord, "checkout")
@@ -145,8 +145,7 @@ def claim_due(tx: Transaction, now: int, limit: int) -> Sequence[CheckoutRecord]
 
 def _due(tx: Transaction, now: int, limit: int) -> Sequence[CheckoutRecord]:
     """Checkouts whose next step is due, longest due first, and those whose time is of a clock that was ahead."""
-    rows = CHECKOUTS.list(tx, "WHERE due_at <= ? ORDER BY due_at LIMIT ?", now, limit)
-    return [*rows, *CHECKOUTS.list(tx, "WHERE due_at > ? ORDER BY due_at LIMIT ?", now + LONGEST_PAUSE, limit)]
+    return CHECKOUTS.due(tx, "due_at", now, LONGEST_PAUSE, limit)
 
 
 def checkouts_of(tx: Transaction, incoming_payment_id: str, limit: int) -> Sequence[CheckoutRecord]:

@@ -1,3 +1,5 @@
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -11,6 +13,8 @@ from payres.core.protocol.clock import (
     LATEST,
     SECOND,
     format_time,
+    is_due,
+    lasting,
     lasts,
     parse_time,
 )
@@ -133,3 +137,8 @@ def test_parse_time_raises_nothing_but_value_error(text: str) -> None:
 )
 def test_what_would_last_longer_than_its_lifetime_has_ended(now: int, is_over: bool) -> None:
     assert lasts(HOUR, now, HOUR) is not is_over
+    assert is_due(HOUR, now, HOUR) is is_over
+    condition, times = lasting("at", now, HOUR)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        row = connection.execute(f"SELECT {condition} FROM (SELECT {HOUR} at)", times).fetchone()
+    assert row == (not is_over,)
