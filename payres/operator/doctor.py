@@ -44,7 +44,7 @@ LOW_FREE_BYTES: Final = 10 * MIN_FREE_BYTES
 LARGE_LOG_BYTES: Final = 256 * MEBIBYTE
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 BACKUP_DAYS: Final = 2
-RATE_DAYS: Final = 7  # how long it counts that somebody wanted to exchange
+SHOWN_RATES: Final = 8  # of those that are missing, on the one line that tells of them
 CHECK_DAYS: Final = 1  # more than a server takes for tens of millions of payments
 TIMEOUT_SECONDS: Final = 10
 CLOCK_SECONDS: Final = 5  # the most that a clock may be off; soon above that, signatures are rejected
@@ -190,16 +190,20 @@ def _settings(work: Work) -> Iterator[Look]:
 
 
 def lacking_rates(work: Work) -> Sequence[Sequence[str]]:
-    """The pairs of currencies without a valid rate that somebody wanted to pay between lately, or that had one."""
-    rates, wanted = accounts.list_rates(work), status.missing_rates(work, work.now - RATE_DAYS * DAY)
+    """The pairs of currencies without a valid rate that somebody wanted to pay between lately, or that had one; those
+    between this server's own first."""
+    rates, wanted, own = accounts.list_rates(work), status.missing_rates(work), {*accounts.list_codes(work)}
     good = {frozenset((rate.base, rate.counter)) for rate in rates if rate.holds_at(work.now)}
     lacking = {frozenset(pair) for pair in (*wanted, *((rate.base, rate.counter) for rate in rates))} - good
-    return sorted(map(sorted, lacking))
+    return sorted(map(sorted, lacking), key=lambda pair: (not own.issuperset(pair), pair))
 
 
 def _rates(work: Work) -> Iterator[Look]:
-    pairs = ", ".join(map("/".join, lacking_rates(work)))
-    if pairs:
+    lacking = lacking_rates(work)
+    if lacking:
+        pairs = ", ".join(map("/".join, lacking[:SHOWN_RATES]))
+        if len(lacking) > SHOWN_RATES:
+            pairs += f" and {len(lacking) - SHOWN_RATES} others"
         fix = "Set one (`payres rate set`), or a service with rates_url, unless nobody is to exchange between them"
         seen = f"no valid rate for {pairs}: somebody wanted it, or it has expired"
         yield "exchange rates", seen, WARNS, fix, ("the page of exchange rates", "rates")

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -10,10 +11,11 @@ from payres.core.payments.quotes import rate_between
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.errors import NoRate
-from payres.core.protocol.limits import MIN_FREE_BYTES
+from payres.core.protocol.limits import MAX_MISSING_RATES, MIN_FREE_BYTES
 from payres.core.store import server
 from payres.core.store.connections import connect_writer
 from payres.core.store.database import Database
+from payres.core.store.rows import number
 from payres.core.store.work import Environment, Work
 from payres.html.store import mail
 from payres.html.store.mail import AddressRecord
@@ -242,6 +244,27 @@ def test_rate_is_missing_where_somebody_wanted_it(work: Work) -> None:
     assert broken(work) == set()
 
 
+def test_currencies_that_clients_make_up_are_few_and_push_out_no_others(work: Work) -> None:
+    for code in ("USD", "ZWG"):
+        wallets.create_wallet(work, code.lower(), code, 2, None, None)
+    made_up = [f"A{n:02}" for n in range(3 * MAX_MISSING_RATES)]
+    for code in (*made_up, "ZWG", *made_up):
+        with suppress(NoRate):
+            rate_between(work, "USD", code)
+    assert len(work.metrics.missing_rates) == MAX_MISSING_RATES + 1
+    later = work_at(work, work.now + DAY, work.settings)
+    status.note_missing_rates(later, [*work.metrics.missing_rates, *(("USD", code) for code in made_up)])
+    work.metrics.missing_rates.clear()
+    stored = status.missing_rates(later)
+    assert (len(stored), ("USD", "ZWG") in stored) == (MAX_MISSING_RATES, True)
+    [seen] = [one.seen for one in examine(later) if one.subject == "exchange rates"]
+    assert re.fullmatch(rf"no valid rate for USD/ZWG(, A../USD){{7}} and {MAX_MISSING_RATES - 8} others: .*", seen)
+    for now in (work.now, later.now + 7 * DAY + 1):  # the clock was ahead; and a week later
+        status.note_missing_rates(work_at(work, now), [])
+        assert number(work, "SELECT count(*) FROM missing_rate") == 0
+        status.note_missing_rates(later, [("USD", "ZWG")])
+
+
 def test_rate_that_was_set_is_not_missing(work: Work) -> None:
     status.note_missing_rates(work, [("USD", "EUR"), ("EUR", "USD")])
     assert broken(work) == {"exchange rates"}
@@ -255,9 +278,9 @@ async def test_server_stores_which_rates_were_missing(tmp_path: Path) -> None:
     try:
         with suppress(NoRate):
             await database.write(lambda work: rate_between(work, "USD", "EUR"))
-        assert await database.read(lambda work: status.missing_rates(work, 0)) == [("USD", "EUR")], "at once"
+        assert await database.read(lambda work: status.missing_rates(work)) == [("USD", "EUR")], "at once"
         await store_missing_rates(database, environment.metrics)
         assert not environment.metrics.missing_rates
-        assert await database.read(lambda work: status.missing_rates(work, 0)) == [("USD", "EUR")]
+        assert await database.read(lambda work: status.missing_rates(work)) == [("USD", "EUR")]
     finally:
         await database.close()

@@ -23,6 +23,7 @@ from payres.core.protocol.amounts import (
 )
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import InvalidAmount, InvalidRequest, NoRate
+from payres.core.protocol.limits import MAX_MISSING_RATES
 from payres.core.protocol.wire import Amount, Quote, QuoteRequest, value_in
 from payres.core.store import accounts, representations, retention
 from payres.core.store.payments import QUOTES, QuoteRecord
@@ -172,7 +173,7 @@ def rate_between(work: Work, base: str, counter: str) -> Fraction:
         return min(rate, inverse) if inverse is not None and rate > 1 else rate
     if inverse is not None:
         return inverse
-    work.metrics.missing_rates.add((base, counter))  # an error undoes what the unit stores
+    _note_missing(work, base, counter)
     stale = there or back
     if stale is not None:
         age = (work.now - stale.set_at) // SECOND
@@ -182,6 +183,14 @@ def rate_between(work: Work, base: str, counter: str) -> Fraction:
         f"This server has no exchange rate from {base} to {counter}; choose a receiver in {base} or ask the operator",
         reason="no_exchange_rate",
     )
+
+
+def _note_missing(work: Work, base: str, counter: str) -> None:
+    """Notes the pair in memory, because an error undoes what the unit stores. Clients can make up the currencies of
+    receivers on other servers, so those have a bound and do not push out this server's own."""
+    noted = work.metrics.missing_rates
+    if len(noted) < MAX_MISSING_RATES or {base, counter} <= {*accounts.list_codes(work)}:
+        noted.add((base, counter))
 
 
 def _works(debit: int, fee: Fee, rate: Fraction, remaining: int | None) -> bool:

@@ -93,6 +93,9 @@ MAX_FETCHED_BYTES: Final = 65536
 MAX_WAITING_UNITS: Final = 2048  # Units of work waiting for the database; further ones are answered 503.
 MAX_UNITS_PER_COMMIT: Final = 256  # Units that share one commit.
 MAX_TOKEN_HOLDERS: Final = 1024  # Cached access tokens; beyond it the oldest is dropped.
+# Noted pairs of currencies without a rate that somebody wanted; beyond it the oldest are dropped, those between this
+# server's own last.
+MAX_MISSING_RATES: Final = 32
 MIN_FREE_BYTES: Final = 64 * 1024 * 1024  # Free bytes on the database's disk, below which the server is not ready.
 
 # Names of other servers, each looked up in a thread that stays until the system gives up.

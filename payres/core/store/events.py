@@ -7,6 +7,7 @@ events that `payres` commands write.
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -16,7 +17,7 @@ from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.identifiers import event_id, sequence_of
 from payres.core.store.database import Database
 from payres.core.store.rows import Table, first_row_from, number
-from payres.core.store.work import EVENTS, Transaction
+from payres.core.store.work import EVENTS, Transaction, Work
 
 # Tolerated clock steps backwards, in microseconds, when events are searched by their times.
 CLOCK_STEP: Final = SECOND
@@ -81,14 +82,16 @@ def has_old_events(tx: Transaction, now: int) -> bool:
 Release = Callable[[Transaction, Sequence[int]], Sequence[int]]
 
 
-def delete_old_events(tx: Transaction, now: int, releases: Iterable[Release]) -> bool:
-    """Deletes a batch of old events that no part needs. Whether there may be more."""
-    oldest = tx.execute("SELECT sequence, created_at FROM event ORDER BY sequence LIMIT ?", (AT_ONCE,)).fetchall()
-    gone: Sequence[int] = [sequence for sequence, time in oldest if time < now - KEPT]
+def delete_old_events(tx: Transaction, now: int, releases: Iterable[Release], after: int = 0) -> int | None:
+    """Deletes those of a batch of old events, the next after this sequence, that no part needs. Returns the last of the
+    batch; None if there are no more old ones."""
+    batch = "SELECT sequence, created_at FROM event WHERE sequence > ? ORDER BY sequence LIMIT ?"
+    old = [sequence for sequence, time in tx.execute(batch, (after, AT_ONCE)) if time < now - KEPT]
+    gone: Sequence[int] = old
     for release in releases:
         gone = release(tx, gone)
     tx.executemany("DELETE FROM event WHERE sequence = ?", [(sequence,) for sequence in gone])
-    return len(gone) == AT_ONCE
+    return old[-1] if len(old) == AT_ONCE else None
 
 
 POLL_SECONDS: Final = 1
@@ -146,10 +149,13 @@ async def poll_events(database: Database, changes: Changes) -> None:
 async def purge_events(database: Database, releases: Sequence[Release]) -> None:
     """Deletes events after 30 days, except those that a part needs, until the database is in fail-stop."""
 
+    def delete_batch(work: Work, after: int) -> int | None:
+        return delete_old_events(work, work.now, releases, after)
+
     async def purge() -> int:
-        has_more = await database.read(lambda work: has_old_events(work, work.now))
-        while has_more:
-            has_more = await database.write(lambda work: delete_old_events(work, work.now, releases))
+        after = 0 if await database.read(lambda work: has_old_events(work, work.now)) else None
+        while after is not None:
+            after = await database.write(partial(delete_batch, after=after))
         return PURGE_SECONDS
 
     await Worker("the purge of events", database, purge, PURGE_SECONDS).run()

@@ -2,10 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from payres.core.protocol.clock import DAY
+from payres.core.protocol.limits import MAX_MISSING_RATES
 from payres.core.store.rows import find_number, number
 from payres.core.store.work import Transaction, Work
+
+MISSING_RATES_KEPT: Final = 7 * DAY
 
 
 class LedgerSum(NamedTuple):
@@ -88,14 +92,22 @@ def note_check(work: Work, checked_at: int, broken: str | None = None) -> None:
 
 
 def note_missing_rates(work: Work, pairs: Iterable[tuple[str, str]]) -> None:
-    """Stores that somebody wanted to pay between these currencies, which have no valid rate."""
+    """Stores that somebody wanted to pay between these currencies, which have no valid rate, and deletes what is old,
+    of a clock that was ahead, or beyond the limit."""
     rows = [(*pair, work.now) for pair in pairs]
     work.executemany("INSERT OR REPLACE INTO missing_rate (base_code, counter_code, asked_at) VALUES (?, ?, ?)", rows)
+    kept = (
+        "SELECT base_code, counter_code FROM missing_rate WHERE asked_at BETWEEN ? AND ? ORDER BY base_code IN"
+        " (SELECT code FROM asset) AND counter_code IN (SELECT code FROM asset) DESC, asked_at DESC LIMIT ?"
+    )
+    bounds = (work.now - MISSING_RATES_KEPT, work.now, MAX_MISSING_RATES)
+    work.execute(f"DELETE FROM missing_rate WHERE (base_code, counter_code) NOT IN ({kept})", bounds)
 
 
-def missing_rates(work: Work, earliest: int) -> Sequence[tuple[str, str]]:
-    """The pairs that somebody wanted to pay between since then without a valid rate; some have one by now."""
-    stored = work.execute("SELECT base_code, counter_code FROM missing_rate WHERE asked_at >= ?", (earliest,))
+def missing_rates(work: Work) -> Sequence[tuple[str, str]]:
+    """The pairs that somebody wanted to pay between lately without a valid rate; some have one by now."""
+    since = work.now - MISSING_RATES_KEPT
+    stored = work.execute("SELECT base_code, counter_code FROM missing_rate WHERE asked_at >= ?", (since,))
     return [*stored, *work.metrics.missing_rates]
 
 

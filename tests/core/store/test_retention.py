@@ -1,6 +1,9 @@
 """Retention: approved and used rows stay, temporary rows are deleted a few at a time."""
 
+import asyncio
+from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 
 import httpx2
 import msgspec
@@ -12,6 +15,7 @@ from payres.core.grants.requests import continue_grant, request_grant
 from payres.core.grants.tokens import revoke_grant, rotate_token
 from payres.core.payments import incoming, quotes
 from payres.core.process.settings import Settings
+from payres.core.process.worker import cancel_all
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND, format_time
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.gnap import GrantRequest, GrantResponse, IncomingPaymentAccess, OutgoingPaymentAccess
@@ -20,6 +24,7 @@ from payres.core.signatures.jwk import generate_private_key, jwk_from_public_byt
 from payres.core.store import clients as client_store
 from payres.core.store import events, grants, retention
 from payres.core.store.clients import Client, use_nonce
+from payres.core.store.database import Database
 from payres.core.store.grants import GRANTS, TOKENS, TokenRecord
 from payres.core.store.payments import INCOMING, QUOTES
 from payres.core.store.retention import (
@@ -34,7 +39,7 @@ from payres.core.store.retention import (
     Rule,
     purge,
 )
-from payres.core.store.work import INSERT_EVENT, Transaction
+from payres.core.store.work import INSERT_EVENT, Environment, Transaction, Work
 from payres.html.store import sessions
 from payres.interledger.store.checkouts import CheckoutRecord, claim_due, insert_checkout
 from payres.operator import grants as operator_grants
@@ -388,12 +393,38 @@ def test_old_events_that_no_part_needs_go_a_batch_at_a_time(tx: Transaction) -> 
     tx.execute("DELETE FROM event")
     tx.executemany(INSERT_EVENT, [("grant.revoked", None, b"{}", START, None)] * (events.AT_ONCE + 2))
     now = START + events.KEPT
-    assert not events.delete_old_events(tx, now, [])
+    assert events.delete_old_events(tx, now, []) is None
     assert count(tx, "event") == events.AT_ONCE + 2, "they are not yet old enough"
-    assert events.delete_old_events(tx, now + 1, [])
+    assert events.delete_old_events(tx, now + 1, []) is not None
     assert count(tx, "event") == 2
-    assert not events.delete_old_events(tx, now + 1, [lambda _, sequences: sequences[1:]])
+    assert events.delete_old_events(tx, now + 1, [lambda _, sequences: sequences[1:]]) is None
     assert count(tx, "event") == 1, "a part needs the first"
+
+
+async def test_many_old_events_that_are_needed_keep_no_others(tmp_path: Path) -> None:
+    database = await Database.open(str(tmp_path / "payres.db"), Environment.of(Settings()))
+    many, at_the_end = 3 * events.AT_ONCE + 1, asyncio.Event()
+
+    def fill(work: Work) -> None:
+        for kind in ("needed", "old", "needed", "old"):
+            work.executemany(INSERT_EVENT, [(kind, None, b"{}", START, None)] * many)
+
+    def release(tx: Transaction, sequences: Sequence[int]) -> Sequence[int]:
+        kinds = dict(tx.execute("SELECT sequence, type FROM event").fetchall())
+        if sequences[-1] == max(kinds):
+            at_the_end.set()
+        return [one for one in sequences if kinds[one] == "old"]
+
+    try:
+        await database.write(fill)
+        purge = asyncio.create_task(events.purge_events(database, [release]))
+        async with asyncio.timeout(TIMEOUT):
+            await at_the_end.wait()
+        kinds = await database.write(lambda work: work.execute("SELECT type FROM event").fetchall())
+        assert kinds == [("needed",)] * 2 * many
+    finally:
+        await cancel_all([purge])
+        await database.close()
 
 
 # Nonces
