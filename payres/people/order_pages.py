@@ -1,5 +1,6 @@
 """The pages of standing orders."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from functools import partial
@@ -38,7 +39,17 @@ from payres.people.sending import (
     wallet_free_balance,
 )
 from payres.people.sessions import HOME, OwnerVisit
-from payres.people.standing_orders import MEANWHILE, OVER, TOO_MANY, OrderWish, interval_text, schedule_of, wall_time
+from payres.people.standing_orders import (
+    MEANWHILE,
+    OVER,
+    TOO_MANY,
+    OrderWish,
+    Schedule,
+    Windows,
+    schedule_of,
+    wall_time,
+    windows_of,
+)
 from payres.people.store.remote_bills import called
 
 PATH: Final = "/account/orders"
@@ -201,9 +212,9 @@ async def look_over(visit: OwnerVisit, form: Form) -> Response:
     fields = {one: " ".join(form.get(one, "").split()) for one in OrderWish.__struct_fields__}
     plan = msgspec.convert(fields | {"fixed": "receive" if fields["fixed"] == "receive" else "send"}, OrderWish)
     payer, payee = visit.wallet, None
-    interval, problems = _interval_of(visit.language, plan)
+    windows, problems = _windows_of(visit.language, plan)
     problems |= missing_input(visit, plan)
-    if problems:
+    if problems or windows is None:
         return await show_form(visit, plan, problems, FAILED)
     try:
         await visit.read(partial(rules.check_room, wallet=payer, replaces=plan.replaces))
@@ -212,7 +223,7 @@ async def look_over(visit: OwnerVisit, form: Form) -> Response:
             once = visit.language.say("This is a bill, and is paid once. Type the address of a wallet.")
             return await show_form(visit, plan, {"to": once}, FAILED)
         value = typed_amount(visit.language, plan.amount, payer.asset if plan.fixed == "send" else payee.asset)
-        draft = rules.draft_of(plan, payee, interval, visit.language.zone)
+        draft = rules.draft_of(plan, payee, windows, visit.language.zone)
         quote_id = await ask_price(visit, node_of(visit.context).quotes, payer, payee, draft, value, is_plan=True)
     except Mistyped as error:
         return await show_form(visit, plan, {"amount": str(error)}, FAILED)
@@ -241,8 +252,8 @@ async def show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Res
 
     (quote, draft), free = await visit.read(unit)
     terms, schedule, own = quote.terms, schedule_of(draft), visit.wallet.asset
-    most, times, total = rules.most_of(terms, own, draft.fixed), _times(schedule.interval), schedule.interval.last
-    dates = [schedule.at(window) for window in range(DATES)]
+    most, times, total = rules.most_of(terms, own, draft.fixed), _times(schedule), schedule.interval.windows_total
+    dates = [schedule.at(draft.first_window + number) for number in range(DATES)]
     return visit.show(
         "order_draft.html",
         200 if error is None else error.status,
@@ -255,21 +266,22 @@ async def show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Res
         is_most=most > terms.debit,
         is_about=terms.path is not None or terms.asset != own,
         times=times,
-        is_all=total is not None and total < times,
-        total=None if total is None else total + 1,
+        is_all=total is not None and total <= times,
+        total=total,
         dates=[one for one in dates if one is not None],
-        ends_at=None if total is None else schedule.at(total),
+        ends_at=None if schedule.interval.last is None else schedule.at(schedule.interval.last),
         address=visible_url(draft.address),
         problem=_refusal(visit.language, error) if error else "",
     )
 
 
-def _times(interval: Interval) -> int:
+def _times(schedule: Schedule) -> int:
     """The number of payments in the first year, or in all if that is less."""
-    year_end = Interval(interval.anchor, 12, 0, None, None).boundary(1)
-    last = msgspec.structs.replace(interval, last=None).window_at(year_end - 1)
+    year_end = Interval(schedule.first, 12, 0, None, None).boundary(1)
+    last = replace(schedule.interval, last=None).window_at(year_end - 1)
     assert last is not None, "a year after the first window others have begun"
-    return last + 1 if interval.last is None else min(last, interval.last) + 1
+    in_year = last + 1 - (schedule.interval.first or 0)
+    return in_year if schedule.interval.windows_total is None else min(in_year, schedule.interval.windows_total)
 
 
 def _begun(work: Work, visit: OwnerVisit) -> OrderWish:
@@ -288,7 +300,8 @@ def _begun(work: Work, visit: OwnerVisit) -> OrderWish:
         monthly = Interval(paid, 1, 0, None, None)
         following = monthly.boundary(max(1, 1 + (monthly.window_at(today) or 0)))
         address = wish.to if price.wish.is_bill else price.wish.address
-        return OrderWish(to=address, amount=wish.amount, fixed=wish.fixed, note=wish.note, first=_day(following))
+        first, day = _day(following), _day(paid)[-2:]
+        return OrderWish(to=address, amount=wish.amount, fixed=wish.fixed, note=wish.note, first=first, day=day)
     return OrderWish(
         to=given.get("to", ""), amount=given.get("amount", ""), note=given.get("note", ""), first=next_month
     )
@@ -318,6 +331,7 @@ def _plan_of(language: Language, one: ShownOrder) -> OrderWish:
         note=order.note,
         every=order.interval.rpartition("/")[2],
         first=_day(first),
+        day=_day(interval.anchor)[-2:],
         until="stop" if rest is None else "times",
         times="" if rest is None else str(rest),
         replaces=order.id,
@@ -337,8 +351,8 @@ def _typed_day(text: str) -> int | None:
         return None
 
 
-def _interval_of(language: Language, plan: OrderWish) -> tuple[str, dict[str, str]]:
-    """The interval of the form, and what is wrong with its fields."""
+def _windows_of(language: Language, plan: OrderWish) -> tuple[Windows | None, dict[str, str]]:
+    """The windows of the form, and what is wrong with its fields."""
     say, problems = language.say, dict[str, str]()
     today = wall_time(language.now, language.zone) // DAY * DAY
     first = _typed_day(plan.first)
@@ -347,8 +361,8 @@ def _interval_of(language: Language, plan: OrderWish) -> tuple[str, dict[str, st
     if first is None or not today <= first <= today + FARTHEST:
         problems["first"] = say("Choose today or a later day, within two years.")
     if problems or first is None:
-        return "", problems
-    times = None
+        return None, problems
+    times, day = None, int(plan.day) if re.fullmatch("[0-9]{2}", plan.day) else 0
     if plan.until == "times":
         times = int(plan.times) if plan.times.isascii() and plan.times.isdigit() and len(plan.times) < 4 else 0
         if times == 0:
@@ -360,9 +374,9 @@ def _interval_of(language: Language, plan: OrderWish) -> tuple[str, dict[str, st
                 "Choose a day on which it is paid for the last time: after the first one, and within a century."
             )
         else:
-            endless = parse_interval(interval_text(first + MORNING, plan.every, None))
-            times = (endless.window_at(last + DAY - 1) or 0) + 1
-    return interval_text(first + MORNING, plan.every, times or None), problems
+            endless, skipped = windows_of(first + MORNING, plan.every, None, day)
+            times = (parse_interval(endless).window_at(last + DAY - 1) or skipped) + 1 - skipped
+    return windows_of(first + MORNING, plan.every, times or None, day), problems
 
 
 async def _problem(visit: OwnerVisit, plan: OrderWish, payee: Payee | None, error: DomainError) -> dict[str, str]:

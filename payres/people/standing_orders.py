@@ -5,10 +5,11 @@ window has at most one run, which changes in the unit that makes its payment: no
 only the latest window is paid, if it is not late.
 """
 
+from calendar import monthrange
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -39,6 +40,7 @@ LASTING: Final = frozenset({"no_wallet", "own_wallet", "other_currency", "no_add
 OVER: Final = marked("This standing order is over. Set up a new one")
 MEANWHILE: Final = marked("A date has passed since you looked this over. Press Change it, and look again")
 TOO_MANY: Final = marked("You have as many standing orders as one wallet can have. End one first")
+LONGEST_MONTH: Final = 31
 EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - what clocks show, in whatever zone
 
 
@@ -47,11 +49,12 @@ class NotPaid(Exception):
 
 
 class OrderWish(Wish, frozen=True, kw_only=True):
-    """The owner's input: a Wish, how often, from which day on, and until which day or how many times. `replaces` is the
-    id of the order that is changed."""
+    """The owner's input: a Wish, how often, from which day on, and until which day or how many times. `day` is that of
+    the month where the first month is too short for it. `replaces` is the id of the order that is changed."""
 
     every: str = "P1M"
     first: str = ""
+    day: str = ""
     until: str = "stop"
     last: str = ""
     times: str = ""
@@ -64,6 +67,7 @@ class Draft(KeptWish, frozen=True, kw_only=True):
     plan: OrderWish
     interval: str
     zone: str
+    first_window: int = 0
 
 
 class Schedule(NamedTuple):
@@ -85,7 +89,12 @@ class Schedule(NamedTuple):
         found = self.interval.window_at(shown)
         if found is not None:
             return found
-        return -1 if shown < self.interval.anchor or self.interval.last is None else self.interval.last
+        return -1 if shown < self.first or self.interval.last is None else self.interval.last
+
+    @property
+    def first(self) -> int:
+        """What clocks show when the first window begins."""
+        return self.interval.boundary(self.interval.first or 0)
 
 
 def wall_time(moment: int, zone: tzinfo) -> int:
@@ -95,7 +104,7 @@ def wall_time(moment: int, zone: tzinfo) -> int:
 
 def schedule_of(order: OrderRecord | Draft) -> Schedule:
     """When the windows of an order begin."""
-    return Schedule(parse_interval(order.interval), zone_named(order.zone))
+    return Schedule(replace(parse_interval(order.interval), first=order.first_window), zone_named(order.zone))
 
 
 def most_of(terms: Terms, own: Asset, fixed: str) -> int:
@@ -154,7 +163,9 @@ def set_up(work: Work, wallet: WalletRecord, quote_id: str) -> str:
         interval=draft.interval,
         zone=draft.zone,
         state="active",
-        next_at=schedule.at(0),
+        first_window=draft.first_window,
+        next_window=draft.first_window,
+        next_at=schedule.at(draft.first_window),
         created_at=work.now,
     )
     ORDERS.insert(work, order)
@@ -165,7 +176,10 @@ def set_up(work: Work, wallet: WalletRecord, quote_id: str) -> str:
 
 def _check_dates(work: Work, quote: QuoteRecord, draft: Draft) -> None:
     """Raises WrongState if a date came after the owner looked: it may just have been paid by the order to change."""
-    dates = [schedule_of(draft).at(0), *(run.window_at for run in store.runs_of(work, draft.plan.replaces, 1))]
+    dates = [
+        schedule_of(draft).at(draft.first_window),
+        *(run.window_at for run in store.runs_of(work, draft.plan.replaces, 1)),
+    ]
     if any(at is not None and quote.created_at < at <= work.now for at in dates):
         raise WrongState(MEANWHILE)
 
@@ -337,13 +351,34 @@ def _end_after_last(work: Work, order_id: str) -> None:
         ORDERS.update(work, order_id, state="ended", next_at=None, ended_at=work.now)
 
 
-def interval_text(first: int, every: str, times: int | None) -> str:
-    """The interval of windows of the duration `every`, the first of which begins when clocks show `first`."""
-    start = datetime.fromtimestamp(first // SECOND, UTC)
-    return f"R{'' if times is None else times - 1}/{start:%Y-%m-%dT%H:%M:%SZ}/{every}"
+class Windows(NamedTuple):
+    """The interval of an order as text, and its first window."""
+
+    interval: str
+    first_window: int
 
 
-def draft_of(plan: OrderWish, payee: Payee, interval: str, zone: tzinfo) -> Draft:
+def windows_of(first: int, every: str, times: int | None, day: int = 0) -> Windows:
+    """The windows of the duration `every`, the first of which begins when clocks show `first`.
+
+    Where its month is too short for the `day` of the month, the interval starts in an earlier month that has it, so
+    that later windows begin on that day again.
+    """
+    start, skipped = datetime.fromtimestamp(first // SECOND, UTC), 0
+    months = parse_interval(_interval_text("", start, every)).months
+    if months and start.day == monthrange(start.year, start.month)[1] < day <= LONGEST_MONTH:
+        while monthrange(start.year, start.month)[1] < day:
+            year, month = divmod(start.year * 12 + start.month - 1 - months, 12)
+            start, skipped = start.replace(year, month + 1, 1), skipped + 1
+        start = start.replace(day=day)
+    return Windows(_interval_text("" if times is None else skipped + times - 1, start, every), skipped)
+
+
+def _interval_text(repetitions: int | Literal[""], start: datetime, every: str) -> str:
+    return f"R{repetitions}/{start:%Y-%m-%dT%H:%M:%SZ}/{every}"
+
+
+def draft_of(plan: OrderWish, payee: Payee, windows: Windows, zone: tzinfo) -> Draft:
     """The input, with its payee, to be stored with the quote."""
     wish = Wish(to=plan.to, amount=plan.amount, fixed=plan.fixed, note=plan.note)
-    return Draft(**asdict(kept(wish, payee)), plan=plan, interval=interval, zone=str(zone))
+    return Draft(**asdict(kept(wish, payee)), plan=plan, zone=str(zone), **windows._asdict())

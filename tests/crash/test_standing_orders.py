@@ -11,7 +11,7 @@ from payres.core.protocol.clock import DAY, SECOND, SystemClock
 from payres.core.store.connections import connect_writer
 from payres.core.store.wallets import find_wallet
 from payres.operator.store.standing_orders import ORDERS
-from payres.people.standing_orders import interval_text
+from payres.people.standing_orders import windows_of
 from tests.crash.serve import SharedClock, serve_by
 from tests.crash.server import FILES, Server
 from tests.helpers import wait_until
@@ -27,7 +27,7 @@ def test_killed_at_any_moment_pays_each_date_once(tmp_path: Path) -> None:
     server.open_wallet("alice", "USD", 10_000)
     server.open_wallet("bob", "USD")
     first = SystemClock().now() // SECOND * SECOND + DAY
-    interval = interval_text(first, "P1D", KILLS)
+    interval = windows_of(first, "P1D", KILLS).interval
     with FILES, closing(connect_writer(str(server.database))) as tx:
         alice = find_wallet(tx, "alice")
         assert alice is not None

@@ -1,5 +1,6 @@
 """Standing orders as an owner sees them, and as the server pays them."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -64,6 +65,13 @@ def press(sender: Sender, path: str, choice: str) -> str:
     answer = sender.send(path, choice)
     assert answer.status_code == 303, words_of(answer)
     return str(answer.headers["location"])
+
+
+def filled_in(form: httpx2.Response) -> dict[str, str]:
+    """What fields hold, by name."""
+    fields = re.findall(r"<input [^>]*>", form.text)
+    named = ((re.search(' name="([^"]*)"', one), re.search(' value="([^"]*)"', one)) for one in fields)
+    return {name[1]: value[1] for name, value in named if name and value}
 
 
 def order_at(sender: Sender, path: str) -> OrderRecord:
@@ -258,6 +266,27 @@ def test_paused_one_is_changed_from_its_next_date_on(sender: Sender) -> None:
     form = sender.http.get(f"{NEW}?order={order.rpartition('/')[2]}").text
     for kept in ('value="2027-03-10"', 'value="8"'):
         assert kept in form, "January is paid, and the date in February is left out"
+
+
+def test_order_of_the_31st_stays_one_when_it_is_changed_in_february(sender: Sender) -> None:
+    order = set_up(sender, first="2027-01-31")
+    advance(sender, order, timedelta(days=22), {0: "paid"})
+    form = sender.http.get(f"{NEW}?order={order.rpartition('/')[2]}")
+    kept = filled_in(form)
+    assert (kept["first"], kept["day"]) == ("2027-02-28", "31")
+    draft = look(
+        sender, **{one: kept[one] for one in ("first", "day", "replaces")}, amount="20", until="times", times="3"
+    ).headers["location"]
+    assert "28 Feb, 31 Mar, 30 Apr" in sender.words(draft), sender.words(draft)
+    assert "In all USD 60.00" in sender.words(draft)
+    changed = press(sender, draft, "set-up")
+    advance(sender, changed, timedelta(days=27), {1: "paid"})
+    advance(sender, changed, timedelta(days=31), {1: "paid", 2: "paid"})
+    assert sender.balance == "47.50"
+    assert "So far 2 of 3 paid" in sender.words(changed)
+    payment = sender.instance.read(lambda work: OUTGOING.list(work, "ORDER BY id DESC LIMIT 1"))[0]
+    again = filled_in(sender.http.get(f"{NEW}?again={payment.quote_id}"))
+    assert (again["first"], again["day"]) == ("2027-04-30", "31")
 
 
 @pytest.mark.parametrize("first", ["2027-01-10", "2027-01-11"])

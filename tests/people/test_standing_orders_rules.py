@@ -74,10 +74,10 @@ class Books:
     def set_up(self, first: str, every: str = "P1M", times: int | None = None, **given: Any) -> str:
         """A new order of ten dollars to bob, the first of which is due at a time of the day, and its id."""
         zone = ZoneInfo(given.pop("zone", "UTC"))
-        interval = rules.interval_text(at(first), every, times)
+        windows = rules.windows_of(at(first), every, times, given.pop("day", 0))
         wish, units = OrderWish(to="bob", amount="10", every=every, **given), InSteps(self.run)
         payee = in_steps(find_payee, units, NO_REMOTE, self.wallet(), "http://127.0.0.1:8080/bob")
-        draft = rules.draft_of(wish, payee, interval, zone)
+        draft = rules.draft_of(wish, payee, windows, zone)
         quote = in_steps(ask_price, units, NO_REMOTE, self.wallet(), payee, draft, VALUE, is_plan=True)
         made: str = self.run(lambda work: rules.set_up(work, self.wallet(), quote))
         return made
@@ -144,6 +144,35 @@ def test_31_january_is_followed_by_28_february_at_the_same_time_of_the_day(books
     assert due[2] == at("2027-03-31T04:00")
     assert books.states(order) == dict.fromkeys(range(3), "paid")
     assert books.paid == 3
+
+
+@pytest.mark.parametrize(
+    ("first", "every", "day", "days"),
+    [
+        ("2027-02-28", "P1M", 31, ("2027-02-28", "2027-03-31", "2027-04-30")),
+        ("2027-02-28", "P1M", 30, ("2027-02-28", "2027-03-30", "2027-04-30")),
+        ("2027-02-28", "P1M", 0, ("2027-02-28", "2027-03-28", "2027-04-28")),
+        ("2027-04-30", "P3M", 31, ("2027-04-30", "2027-07-31", "2027-10-31")),
+        ("2027-02-28", "P3M", 31, ("2027-02-28", "2027-05-31", "2027-08-31")),
+        ("2027-02-28", "P1Y", 29, ("2027-02-28", "2028-02-29", "2029-02-28")),
+        # Another day was chosen, or no month has such a day.
+        ("2027-02-15", "P1M", 31, ("2027-02-15", "2027-03-15", "2027-04-15")),
+        ("2027-02-28", "P1M", 99, ("2027-02-28", "2027-03-28", "2027-04-28")),
+        ("2027-02-28", "P1W", 31, ("2027-02-28", "2027-03-07", "2027-03-14")),
+    ],
+)
+def test_day_of_the_month_is_that_of_the_order(
+    books: Books, first: str, every: str, day: int, days: Sequence[str]
+) -> None:
+    order = books.set_up(f"{first}T06:00", every, len(days), day=day)
+    for number_paid, expected in enumerate(days, 1):
+        assert books.order(order).next_at == at(f"{expected}T06:00")
+        books.step()
+        assert books.paid == number_paid - 1, "not before its date"
+        books.now = at(f"{expected}T06:00")
+        books.step()
+        assert books.paid == number_paid
+    assert books.order(order).state == "ended"
 
 
 def test_nothing_is_paid_before_its_time_and_once_then(books: Books) -> None:

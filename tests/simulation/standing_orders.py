@@ -83,8 +83,8 @@ class Planner:
             payer = await database.read(lambda work: find_wallet(work, self._wallet.path))
             assert payer is not None
             found = await sending.find_payee(database, quotes, payer, payee.url)
-            interval = rules.interval_text(rules.wall_time(first, UTC), every, None)
-            draft = rules.draft_of(plan, found, interval, UTC)
+            windows = rules.windows_of(rules.wall_time(first, UTC), every, None)
+            draft = rules.draft_of(plan, found, windows, UTC)
             quote = await sending.ask_price(database, quotes, payer, found, draft, value, is_plan=True)
             return await database.write(lambda work: rules.set_up(work, payer, quote))
 

@@ -35,6 +35,7 @@ class OrderRecord(msgspec.Struct, frozen=True):
     next_at: int | None = None
     not_before: int = 0
     ended_at: int | None = None
+    first_window: int = 0
 
     @property
     def receive_asset(self) -> Asset:
