@@ -14,7 +14,7 @@ MODULES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "payres")
 MIN_MODULE_LINES = 80
 MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 60
-MAX_CORE_LINES = 14_000
+MAX_CORE_LINES = 14_300
 # Entry points, parts that are one value, groups with few commands of their own, paths that documents name, and what
 # would import in a circle with the module it belongs to, or would load that at the start.
 SHORT_MODULES = {

@@ -31,15 +31,15 @@ SENTENCES: Final[Mapping[str, str]] = {
     "unsupported_media_type": marked("This address does not take what your browser sent. Nothing was done."),
     "unknown_interaction": marked("There is no such request for consent; the app can ask again."),
     "invalid_interaction": marked("This request has expired; the app can ask again."),
+    "inactive_wallet": marked("This wallet is not active, so nothing can be allowed for it now."),
     "not_found": marked("There is nothing at this address. It may be mistyped, or what was here has ended."),
 }
 
 
 # Messages of errors that pages show translated.
-CLOSED_WALLET: Final = marked("This wallet is not active, so nothing can be allowed for it now")
 OTHER_REQUEST: Final = marked("This is not the request that you were shown. Nothing was decided; please read it again")
 
-MESSAGES: Final = frozenset({CLOSED_WALLET, OTHER_REQUEST}) | passkeys.MESSAGES
+MESSAGES: Final = frozenset({OTHER_REQUEST}) | passkeys.MESSAGES
 
 # In failure reasons: what other servers said, in quotes, and URLs.
 QUOTED: Final = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(?!\w)|https?://\S+")

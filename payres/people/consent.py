@@ -13,7 +13,7 @@ from starlette.responses import Response
 from payres.core.grants import requests
 from payres.core.grants.access import granted_access
 from payres.core.grants.limits import Spending, spending_of
-from payres.core.grants.requests import Pending, check_undecided, decide, find_pending
+from payres.core.grants.requests import Pending, check_active, check_undecided, decide, find_pending
 from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol import visible
@@ -44,7 +44,6 @@ from payres.html import forms, html
 from payres.html.language import Language, Mistyped, typed_amount
 from payres.html.notices import notify_of_app
 from payres.html.sentences import (
-    CLOSED_WALLET,
     OTHER_REQUEST,
     length_words,
     limit_words,
@@ -160,8 +159,7 @@ def surroundings(work: Work, request: ConsentRequest) -> Surroundings:
 def check_open(request: ConsentRequest, now: int) -> None:
     """Raises WrongState after a decision or if the wallet is inactive, InvalidInteraction if the request expired."""
     check_undecided(request, now)
-    if not request.wallet.active:
-        raise WrongState(CLOSED_WALLET)
+    check_active(request.wallet)
 
 
 def decide_as_owner(

@@ -6,7 +6,9 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
-from payres.operator.grants import revoke
+from payres.core.protocol.errors import WrongState
+from payres.operator import wallets
+from payres.operator.grants import decide, revoke
 from tests.cli.conftest import facts_in
 from tests.helpers import Json, usd
 from tests.instance import Instance
@@ -63,3 +65,14 @@ def test_grant_that_can_pay_nothing_now_has_no_spending(payres: Instance, action
     item = {"type": "outgoing-payment", "actions": [action], "identifier": payres.wallet("alice")}
     payres.client.grant(item | ({} if limits is None else {"limits": limits}))
     assert shown(payres) == (None, None)
+
+
+def test_nobody_approves_a_grant_of_an_inactive_wallet(payres: Instance) -> None:
+    payres.create_wallet("shut")
+    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": payres.wallet("shut")}
+    payres.client.request_grant(item, interact={"start": ["redirect"]})
+    [newest] = payres.read(lambda work: work.execute('SELECT max(id) FROM "grant"').fetchone())
+    payres.write(lambda work: wallets.deactivate(work, "shut"))
+    with pytest.raises(WrongState, match="is not active, so nothing can be allowed"):
+        payres.write(lambda work: decide(work, newest, True))
+    assert payres.write(lambda work: decide(work, newest, False)).grant.state == "denied"

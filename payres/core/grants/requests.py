@@ -43,7 +43,7 @@ from payres.core.protocol.wire import encode
 from payres.core.store import grants, retention
 from payres.core.store.clients import Client
 from payres.core.store.grants import GRANTS, INTERACTIONS, Decider, GrantRecord, InteractionRecord
-from payres.core.store.wallets import WalletRecord, active_wallet
+from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Transaction, Work
 
 
@@ -66,10 +66,13 @@ def decide(work: Work, pending: Pending, approve: bool, decider: Decider, reason
     """Approves or denies the grant, which was read in this unit. Returns the URL to send the user to, or None without a
     finish URI. The owner is shown the reason.
 
-    Raises WrongState after a decision, InvalidInteraction if the request has expired.
+    Raises WrongState after a decision, and for the approval for an inactive wallet, InvalidInteraction if the request
+    has expired.
     """
     check_undecided(pending, work.now)
     grant, interaction = pending.grant, pending.interaction
+    if approve and grant.wallet_address_id is not None:
+        check_active(WALLETS.by_id(work, grant.wallet_address_id))
     reference = work.new_secret() if approve else None
     after, ended_at = ("approved", None) if approve else ("denied", work.now)
     changed = grants.change_state(work, grant.id, "pending", after, ended_at)
@@ -117,6 +120,13 @@ def check_undecided(pending: Pending, now: int) -> None:
         raise WrongState("This request has been decided already")
     if now >= pending.interaction.expires_at:
         raise InvalidInteraction("This request has expired; the app can ask again")
+
+
+def check_active(wallet: WalletRecord) -> None:
+    """Raises WrongState if the wallet is inactive: whoever decides, nothing is allowed for it."""
+    if not wallet.active:
+        sentence = "This wallet is not active, so nothing can be allowed for it now"
+        raise WrongState(sentence, reason="inactive_wallet")
 
 
 def _redirect(urls: Urls, interaction: InteractionRecord, reference: str | None) -> str | None:

@@ -344,7 +344,12 @@ class TooSlow(DomainError, status=408, code="too_slow"):
     """The request was not complete in time."""
 
 
-class WrongState(DomainError, status=409, code="wrong_state"):
+class WrongState(
+    DomainError,
+    status=409,
+    code="wrong_state",
+    reasons={"inactive_wallet": "The wallet is not active, so nothing can be allowed for it"},
+):
     """The state of the resource does not permit the request."""
 
 
