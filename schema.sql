@@ -67,6 +67,8 @@ create table owner (
 ) strict;
 
 -- Wallet addresses. path is the part after the base URL, lower-case; the owner signs in with any of them and the password.
+-- tag stands for the wallet in ILP addresses, which never end: ids are used again after a restore, and tags are not. Wallets
+-- from before version 42 have the id as their tag, which the addresses that were handed out have.
 create table wallet_address (
   id integer primary key,
   path text not null unique,
@@ -76,7 +78,8 @@ create table wallet_address (
   owner_id integer not null references owner,
   state text not null default 'active' check (state in ('active', 'inactive')),
   created_at integer not null,
-  asked_above integer check (asked_above >= 0)
+  asked_above integer check (asked_above >= 0),
+  tag text not null unique default (lower(hex(randomblob(16))))
 ) strict;
 create index wallet_of_owner on wallet_address (owner_id);
 

@@ -65,7 +65,7 @@ class Node(msgspec.Struct, frozen=True):
         return [_method(self.credentials.for_payment(payment_id, asset))]
 
     def method_of_wallet(self, wallet: WalletRecord) -> PaymentMethod:
-        return _method(self.credentials.for_wallet(wallet.id, wallet.asset))
+        return _method(self.credentials.for_wallet(wallet.tag, wallet.asset))
 
 
 async def open_node(opening: Opening) -> Node:

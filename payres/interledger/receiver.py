@@ -130,14 +130,14 @@ def _deliver(work: Work, peer: InboundPeer, prepare: Prepare, opened: Opened, ar
 
 def _payee(work: Work, tag: str, asset: Asset) -> tuple[WalletRecord, IncomingRecord | None]:
     """The wallet to credit, and its incoming payment, if any. Raises PacketRejected."""
-    wallet_id = wallet_of(tag)
-    if wallet_id is None:
+    of_wallet = wallet_of(tag)
+    if of_wallet is None:
         payment, wallet = wallets.find_with_wallet(work, INCOMING, tag) or (None, None)
         if payment is None or wallet is None or not payment.open_at(work.now):
             raise PacketRejected(Code.UNREACHABLE, "The incoming payment accepts no more money")
-    else:
-        payment, wallet = None, WALLETS.by_id(work, wallet_id)
-    if not wallet.active or wallet.asset != asset:
+    else:  # the wallet may be lost: opened after the backup that was restored
+        payment, wallet = None, WALLETS.find(work, "WHERE w.tag = ?", of_wallet)
+    if wallet is None or not wallet.active or wallet.asset != asset:
         raise PacketRejected(Code.UNREACHABLE, "The wallet address accepts no money")
     return wallet, payment
 

@@ -237,7 +237,7 @@ HAS_RECEIPTS: Final = 2
 HAS_ASSET: Final = 4
 RECEIPT_BYTES: Final = 48  # a nonce and a secret, which are read but never issued
 OPENED_KEPT: Final = 1024
-WALLET: Final = "wallet:"  # the prefix of a wallet's tag; other tags are payment ids
+WALLET: Final = "wallet:"  # before the tag of a wallet; what has no prefix is the id of a payment
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -275,9 +275,9 @@ class CredentialSource:
         text = _token_text(payment_id, asset)
         return self._credentials(text, hmac_sha256(self._iv_key, text)[:IV_BYTES])
 
-    def for_wallet(self, wallet_id: int, asset: Asset) -> Credentials:
-        """Credentials that pay the wallet itself, new on every call. They never expire."""
-        return self._credentials(_token_text(f"{WALLET}{wallet_id}", asset), os.urandom(IV_BYTES))
+    def for_wallet(self, tag: str, asset: Asset) -> Credentials:
+        """Credentials that pay the wallet with this tag, new on every call. They never expire."""
+        return self._credentials(_token_text(f"{WALLET}{tag}", asset), os.urandom(IV_BYTES))
 
     def open(self, ilp_address: str) -> Opened | None:
         """The contents of an address that this source made; None for any other. Segments may follow the token."""
@@ -305,9 +305,9 @@ class CredentialSource:
         return Credentials(f"{self._ilp_address}.{base64url(token)}", base64url(hmac_sha256(self._secret_key, token)))
 
 
-def wallet_of(tag: str) -> int | None:
-    """The wallet id in a tag; None if the tag is a payment's id."""
-    return int(tag.removeprefix(WALLET)) if tag.startswith(WALLET) else None
+def wallet_of(tag: str) -> str | None:
+    """The tag of a wallet; None if this is a payment's id."""
+    return tag.removeprefix(WALLET) if tag.startswith(WALLET) else None
 
 
 def _token_text(tag: str, asset: Asset) -> bytes:

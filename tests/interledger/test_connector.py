@@ -357,13 +357,38 @@ async def test_rate_that_changes_before_the_money_moves_moves_none(node: Node, m
 
 
 async def test_wallet_itself_takes_any_number_of_payments(node: Node) -> None:
-    peer, wallet = await node.peer("up"), await node.wallet()
+    peer, _ = await node.peer("up"), await node.wallet()
     for _ in range(2):
-        sender = sender_to(node.credentials.for_wallet(wallet, USD).ilp_address, node.credentials, node.clock)
+        sender = await to_wallet(node, "alice")
         assert isinstance(await node.send(peer, sender.prepare(70)), Fulfill)
     assert await node.wallet_balance() == 140
     await node.write(lambda tx: wallets.deactivate(tx, "alice"))
     assert code(await node.send(peer, sender.prepare(1))) == "F02"
+
+
+async def to_wallet(node: Node, path: str) -> Sender:
+    tag = await node.write(lambda tx: wallets.require_wallet(tx, path).tag)
+    return sender_to(node.credentials.for_wallet(tag, USD).ilp_address, node.credentials, node.clock)
+
+
+@pytest.mark.parametrize("is_number_used_again", [False, True])
+async def test_address_of_a_wallet_that_was_lost_pays_nobody(node: Node, *, is_number_used_again: bool) -> None:
+    """The wallet was opened after the backup that was restored since; its address never ends."""
+    peer, carols = await node.peer("up"), await node.wallet("carol")
+    sender = await to_wallet(node, "carol")
+
+    def lose(work: Work) -> None:
+        account_id = wallets.require_wallet(work, "carol").account_id
+        work.execute("DELETE FROM wallet_address WHERE id = ?", (carols,))
+        work.execute("DELETE FROM account WHERE id = ?", (account_id,))
+
+    await node.write(lose)
+    if is_number_used_again:
+        assert await node.wallet("dave") == carols
+    assert code(await node.send(peer, sender.prepare(700))) == "F02"
+    assert not is_number_used_again or await node.wallet_balance("dave") == 0
+    await node.wallet("alice")
+    assert isinstance(await node.send(peer, (await to_wallet(node, "alice")).prepare(1)), Fulfill), "no fail-stop"
 
 
 # How much a peer may send

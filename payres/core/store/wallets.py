@@ -14,7 +14,8 @@ from payres.core.store.work import Transaction, Work
 
 
 class WalletRecord(msgspec.Struct, frozen=True):
-    """A wallet address with its asset and sending fee; path is the part after the base URL, times are microseconds."""
+    """A wallet address with its asset and sending fee; path is the part after the base URL, `tag` stands for it in ILP
+    addresses, times are microseconds."""
 
     id: int
     path: str
@@ -28,6 +29,7 @@ class WalletRecord(msgspec.Struct, frozen=True):
     owner_id: int
     state: str
     created_at: int
+    tag: str
 
     @property
     def active(self) -> bool:

@@ -141,6 +141,27 @@ def test_empty_payments_that_expired_before_the_upgrade_are_purged_too(
         assert connection.execute("SELECT purge_at FROM incoming_payment").fetchall() == [(purge_at,)]
 
 
+@pytest.mark.parametrize("was_restored", [False, True])
+def test_addresses_of_wallets_are_good_after_the_upgrade_unless_a_restore_used_their_numbers_again(
+    path: str, *, was_restored: bool
+) -> None:
+    with plain(path) as connection:
+        make_version(connection, 41)
+        connection.executescript(
+            "INSERT INTO asset (id, code, scale) VALUES (1, 'EUR', 2);"
+            "INSERT INTO account (id, kind, asset_id) VALUES (1, 'wallet', 1);"
+            "INSERT INTO owner (id, created_at) VALUES (1, 1);"
+            "INSERT INTO wallet_address (id, path, asset_id, account_id, owner_id, created_at)"
+            " VALUES (17, 'alice', 1, 1, 1, 1);"
+        )
+        if was_restored:
+            connection.execute("INSERT INTO audit VALUES ('1', 1, 'shell:root', 'database.restore', 'a.db', '{}')")
+    with closing(connect_writer(path)) as connection:
+        [(tag,)] = connection.execute("SELECT tag FROM wallet_address").fetchall()
+    assert (tag == "17") is not was_restored
+    assert len(tag) == 32 or not was_restored
+
+
 def test_database_of_the_first_version_keeps_its_rows(path: str) -> None:
     key = "INSERT INTO api_key (id, name, secret_hash, scopes, created_at) VALUES ('1', 'Mine', x'01', '[]', 1)"
     with plain(path) as connection:
