@@ -26,18 +26,23 @@ UNKNOWN = (
 @click.command(cls=Command, example="payres backup /mnt/backups")
 @click.argument("destination", metavar="DEST", type=click.Path())
 @click.option("--force", is_flag=True, help="Replace DEST when it exists.")
+@click.option("--keep", type=click.IntRange(1), metavar="N", help="Then remove old ones in directory DEST but for N.")
 @with_session
-def backup(session: Session, destination: str, force: bool) -> None:
+def backup(session: Session, destination: str, force: bool, keep: int | None) -> None:
     """The copy is one file with mode 0600. It gets its name when it is complete, synced to the disk and verified as by
     `payres ledger check`. If DEST is a directory, the file is named by the time. The copy contains secrets: protect it
     like the database."""
     database = Path(session.database())
     if destination.endswith(os.sep) and not Path(destination).is_dir():
         raise click.ClickException(f"There is no directory {destination}; make it first")
+    if keep is not None and not Path(destination).is_dir():
+        raise click.UsageError(f"--keep is for a directory, which {destination} is not")
     with _sentences(f"{database} cannot be copied", str(database)):
         made = backups.make_backup(database, Path(destination), force, session.environment.clock.now())
         if not session.is_standby:
             _record(session, made)
+        if keep is not None:
+            backups.remove_older(made.path, database, keep)
     session.show(
         backups.shown(str(database), made), f"{made.path}: a verified copy of {database}, {format_size(made.size)}"
     )

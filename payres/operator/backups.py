@@ -1,9 +1,11 @@
 """Backups: verified copies of the database, made while the server runs, and restores from them."""
 
+import glob
+import logging
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +24,7 @@ from payres.core.store.copies import (
     change,
     compare,
     copied,
+    copies_into,
     examine,
     rename,
     side_file,
@@ -45,14 +48,25 @@ from payres.operator.store.standing_orders import begin_after
 from payres.operator.store.status import Takeover, note_check
 
 PAUSE_MILLISECONDS = 5  # lets the server commit; copying a gigabyte takes about ten seconds
+BROKEN = ".broken"
 AFTER_TAKEOVER = (
     "Leave this one stopped. To take payments here again, stop that one, and put a `payres backup` of this database in"
     " place with `payres restore`: docs/how-to/backup.md"
 )
 
+log = logging.getLogger("payres.backup")
+
 
 class BackupError(Exception):
     """Nothing was copied or replaced; the text says why and what to do."""
+
+
+class UnsoundCopy(BackupError):
+    """A copy failed its verification, by this fault, and is named `.broken`."""
+
+    def __init__(self, database: Path, fault: str, broken: Path) -> None:
+        super().__init__(f"{database} is not sound: {fault}. There is no backup; {broken} is a copy to look into")
+        self.fault = fault
 
 
 class Backup(msgspec.Struct, frozen=True):
@@ -97,20 +111,27 @@ def make_backup(
     """Copies the database, verifies the copy and renames it to its final name. In a directory, the name is made of the
     time.
 
-    Raises BackupError, UnusableDatabase, sqlite3.Error, OSError. A copy that fails the verification is named `.broken`.
+    Raises BackupError, UnusableDatabase, sqlite3.Error, OSError. A copy that fails the verification is named `.broken`,
+    and is the only one in a directory.
     """
-    target = destination / backup_name(database, now) if destination.is_dir() else destination
+    in_folder = destination.is_dir()
+    target = destination / backup_name(database, now) if in_folder else destination
     # Reading it applies the write-ahead log beside this path, which may belong to another hard link of the file.
     check_not_linked(str(database))
     _require_free(database, target, overwrite)
-    with copied(database, beside=target, pause=PAUSE_MILLISECONDS, note=note) as partial:
+    left = (destination / database.stem, f"-*{glob.escape(database.suffix)}") if in_folder else (target, "")
+    with (
+        copies_into(target.parent, *left),
+        copied(database, beside=target, pause=PAUSE_MILLISECONDS, note=note) as partial,
+    ):
         change(partial, remove_token)
         note("Checking the file", 0, 0)
         version, fault = examine(partial, lambda tx: _verify(tx, note))
         if fault is not None:
-            broken = side_file(target, ".broken")
+            broken = side_file(target, BROKEN)
             rename(partial, broken)
-            raise BackupError(f"{database} is not sound: {fault}. There is no backup; {broken} is a copy to look into")
+            remove(one for one in (made_in(destination, database, BROKEN) if in_folder else ()) if one != broken)
+            raise UnsoundCopy(database, fault, broken)
         _require_free(database, target, overwrite)  # again, because copying may have taken minutes
         checked_at = None if examine(partial, is_outdated) else now
         rename(partial, target)
@@ -228,6 +249,32 @@ def _compare(copy: Path, source: Path, other: Path, now: int) -> Comparison:
 def backup_name(database: Path, now: int) -> str:
     """The name of a backup in a directory; names sort by time."""
     return f"{database.stem}-{stamp(now)}{database.suffix}"
+
+
+def made_in(folder: Path, database: Path, suffix: str = "") -> Sequence[Path]:
+    """The backups of the database in the folder, files that have a `backup_name`, here with a suffix behind it, oldest
+    first."""
+    name = f"{glob.escape(database.stem)}-{'[0-9]' * 8}T{'[0-9]' * 6}Z{glob.escape(database.suffix)}{suffix}"
+    return sorted(one for one in folder.glob(name) if one.is_file() and not one.is_symlink())
+
+
+def remove_older(made: Path, database: Path, keep: int) -> int:
+    """Removes backups of the database beside one that was just made, until so many are left: first those of the future,
+    which were made while the clock was ahead, then the oldest. Returns how many."""
+    others = sorted(made_in(made.parent, database), key=lambda one: (one < made, one))
+    return remove([one for one in others if one != made][: max(len(others) - keep, 0)])
+
+
+def remove(files: Iterable[Path]) -> int:
+    """Removes files, also when one of them cannot be removed, which is logged. Returns how many."""
+    count = 0
+    for one in files:
+        try:
+            one.unlink()
+            count += 1
+        except OSError as error:
+            log.warning("%s cannot be removed: %s", one, error)
+    return count
 
 
 def stamp(now: int) -> str:

@@ -32,7 +32,7 @@ from payres.interledger.remote_receivers import OwnIdentity
 from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
-from payres.operator.backups import AFTER_TAKEOVER, describe_backup
+from payres.operator.backups import AFTER_TAKEOVER, BROKEN, describe_backup, made_in
 from payres.operator.shapes import MEBIBYTE, format_size
 from payres.operator.store import status
 from payres.webhooks.store import webhooks
@@ -135,6 +135,10 @@ def _backups(work: Work) -> Iterator[Look]:
     if directory and not (os.path.isdir(directory) and os.access(directory, os.W_OK)):
         fix = "The server cannot make backups: create the directory, or set backup_directory to another one"
         yield "backup_directory", f"{directory} is not a directory that payres may write to", True, fix
+    good, broken = (made_in(Path(directory), Path(work.settings.database), suffix)[-1:] for suffix in ("", BROKEN))
+    if directory and broken and not (good and good[0] > broken[0]):
+        fix = "Its check found a fault, which the log of the server names. docs/operating.md says what to do about it"
+        yield "broken backup", f"the newest copy is broken: {broken[0]}", True, fix
     if made_at is None:
         fix = "Set backup_every, make one with `payres backup`, or let Litestream copy: docs/how-to/backup.md"
         is_needed = not is_loopback(work.urls.host) or _has_money_since(work, earliest)

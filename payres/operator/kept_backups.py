@@ -5,7 +5,6 @@ password. The API only lists them, since a key would then be worth more than all
 """
 
 import asyncio
-import glob
 import logging
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
@@ -27,20 +26,20 @@ from payres.core.store import server
 from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.work import Work
 from payres.operator import backups
-from payres.operator.backups import BackupError, MadeBackup, backup_name
+from payres.operator.backups import BROKEN, BackupError, MadeBackup, UnsoundCopy, backup_name, made_in, remove_older
 from payres.operator.declarations import Listing, OperationForm, operation
 from payres.operator.long_work import LongWork, in_background
 from payres.operator.services import operator_of
 from payres.operator.shapes import Column, Shape, Time, format_size
 from payres.operator.store import status
 
-BROKEN: Final = ".broken"
 NONE: Final = "There are no backups in the folder yet"
 SECRETS: Final = (
     "The file has every secret of this server: money, owners' and operators' passwords as hashes, keys, tokens. Whoever"
     " has it can put up this server elsewhere. Store it as you would store the keys to a safe."
 )
 RETRY_SECONDS: Final = 3600.0
+LONGEST_PAUSE_SECONDS: Final = 86400.0
 PAUSE_SECONDS: Final = 60.0
 
 log = logging.getLogger("payres.backup")
@@ -139,7 +138,6 @@ def list_backups(work: Work) -> Sequence[Path]:
     """List the backups in the directory of the setting backup_directory, newest first."""
     folder, database = work.settings.backup_directory, Path(work.settings.database)
     found = [one for suffix in ("", BROKEN) for one in made_in(Path(folder), database, suffix)] if folder else []
-    found = [one for one in found if one.is_file() and not one.is_symlink()]
     return sorted((one for one in found if _made_at(one, str(database)) is not None), reverse=True)
 
 
@@ -176,34 +174,49 @@ async def download(call: ActorRequest, name: str) -> Response:
 
 async def keep_schedule(context: Context) -> None:
     """Makes backups as the settings say, until the database is in fail-stop."""
-    retry_seconds = min(context.settings.backup_every, RETRY_SECONDS)
-    await Worker("the scheduled backup", context.database, partial(make_if_due, context), retry_seconds).run()
+    schedule = BackupSchedule(context)
+    await Worker("the scheduled backup", context.database, schedule.step, schedule.retry_seconds).run()
+
+
+class BackupSchedule:
+    """The backups that the settings say. While the verification finds the same fault, tries follow each other more and
+    more rarely, because each copies and reads the whole database."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.retry_seconds = min(context.settings.backup_every, RETRY_SECONDS)
+        self._fault = ""
+        self._pause = self.retry_seconds
+
+    async def step(self) -> float:
+        """Makes a backup if it is due. Returns the seconds until the next look. Raises as `make_if_due`."""
+        try:
+            pause = await make_if_due(self._context)
+        except WrongState as error:
+            if not isinstance(error.__cause__, UnsoundCopy):
+                raise
+            is_same, self._fault = self._fault == error.__cause__.fault, error.__cause__.fault
+            self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS) if is_same else self.retry_seconds
+            log.warning("%s; next try in %g s", error, self._pause)
+            return self._pause
+        self._fault = ""
+        return pause
 
 
 async def make_if_due(context: Context) -> float:
     """Makes a backup if the newest in the folder is `backup_every` seconds old, and keeps `backup_keep`. Returns the
     seconds until the next look. Raises WrongState, Unavailable, OSError."""
-    every, keep = context.settings.backup_every, context.settings.backup_keep
-    pause, now = min(every, PAUSE_SECONDS), context.clock.now()
+    every, pause, now = (
+        context.settings.backup_every,
+        min(context.settings.backup_every, PAUSE_SECONDS),
+        context.clock.now(),
+    )
     database, folder = Path(context.database.path), Path(context.settings.backup_directory)
     found = await asyncio.to_thread(made_in, folder, database)
     since, until = (backup_name(database, time) for time in (now - every * SECOND, now))
     if any(since < one.name <= until for one in found):  # one of the future was made while the clock was ahead
         return pause
     made = await make_in_folder(context, context.database.write, "server")
-    old = found[: max(len(found) + 1 - keep, 0)]
-    await asyncio.to_thread(_remove, old)
-    log.info("made and verified %s; removed: %d", made.backup, len(old))
+    removed = await asyncio.to_thread(remove_older, Path(made.backup), database, context.settings.backup_keep)
+    log.info("made and verified %s; removed: %d", made.backup, removed)
     return pause
-
-
-def made_in(folder: Path, database: Path, suffix: str = "") -> Sequence[Path]:
-    """The backups of the database in the folder that have a `backup_name`, here with a suffix behind it, oldest
-    first."""
-    name = f"{glob.escape(database.stem)}-{'[0-9]' * 8}T{'[0-9]' * 6}Z{glob.escape(database.suffix)}{suffix}"
-    return sorted(folder.glob(name))
-
-
-def _remove(files: Sequence[Path]) -> None:
-    for one in files:
-        one.unlink(missing_ok=True)

@@ -56,6 +56,9 @@ async def readyz(request: Request) -> Response:
         shown["restoredAt"] = format_time_if_any(await context.database.read(status.last_restore))
     if context.settings.read_only:
         shown |= {"readOnly": True, "changedAt": format_time_if_any(changed_at(context.database.path))}
+    backup = operator_of(context).long_works.latest.get("backup")
+    if backup is not None and backup.problem:
+        shown["backup"] = "failed"  # why, is not for everybody: `payres doctor` and the log say it
     details = {"details": shown}
     return _unavailable(problem, **details) if problem else json_response({"status": "ok"} | details)
 

@@ -43,6 +43,16 @@ def test_json_has_the_files(as_json: AsJson) -> None:
     assert shown == same | {"compared": False, "ended": [], "carriedOver": False}
 
 
+def test_folder_keeps_a_number_of_backups_however_the_clock_was_set(payres: Command) -> None:
+    Path("kept").mkdir()
+    for name in ("payres-20010101T000000Z.db", "payres-20010102T000000Z.db", "payres-29990101T000000Z.db", "payres.db"):
+        Path("kept", name).touch()
+    assert payres("backup", "--keep", "2", "kept").exit_code == 0
+    first, second, third = sorted(one.name for one in Path("kept").iterdir())
+    assert (first, second > first, third) == ("payres-20010102T000000Z.db", True, "payres.db")
+    assert "--keep is for a directory" in payres("backup", "--keep", "2", "kept/other.db").stderr
+
+
 def test_restore_lists_what_was_ended_and_says_how_to_end_it_again(payres: Command, as_json: AsJson) -> None:
     made = as_json("api-key", "create", "reader", "--scope", "wallets:read")
     payres("backup", "backup.db")

@@ -237,7 +237,7 @@ def test_rate_is_missing_where_somebody_wanted_it(work: Work) -> None:
     finding = found(work)["exchange rates"]
     assert finding.seen == "no valid rate for ACME/B/EUR, CHF/USD: somebody wanted it, or it has expired"
     assert finding.warning
-    work.execute("UPDATE missing_rate SET asked_at = asked_at - ?", (7 * DAY,))
+    work.execute("UPDATE missing_rate SET asked_at = asked_at - ?", (7 * DAY - 1,))
     work.execute("DELETE FROM exchange_rate WHERE counter_code = 'CHF'")
     assert broken(work) == {"exchange rates"}
     work.execute("UPDATE missing_rate SET asked_at = asked_at - 1")

@@ -3,10 +3,11 @@
 A copy is one file with mode 0600 that needs no write-ahead log. It has a temporary name until it is verified.
 """
 
+import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from glob import escape
 from pathlib import Path
 from shutil import copyfileobj
@@ -114,6 +115,22 @@ def remove_partial(database: Path, suffix: str) -> None:
     any text. No such copy may be in progress."""
     for left in database.parent.glob(f"{escape(database.name)}{suffix}.????????.partial*"):
         left.unlink(missing_ok=True)
+
+
+@contextmanager
+def copies_into(folder: Path, database: Path, suffix: str) -> Iterator[None]:
+    """Holds a lock of the folder while copies are made in it, by any number of processes. The first of them removes
+    partial copies as `remove_partial` does. Raises OSError if there is no such folder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # another has the lock; or the file system has none, and what was left stays
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove_partial(database, suffix)
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

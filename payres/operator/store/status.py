@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from payres.core.protocol.clock import DAY
+from payres.core.protocol.clock import DAY, lasting
 from payres.core.protocol.limits import MAX_MISSING_RATES
 from payres.core.store.rows import find_number, number
 from payres.core.store.work import Transaction, Work
@@ -96,18 +96,20 @@ def note_missing_rates(work: Work, pairs: Iterable[tuple[str, str]]) -> None:
     of a clock that was ahead, or beyond the limit."""
     rows = [(*pair, work.now) for pair in pairs]
     work.executemany("INSERT OR REPLACE INTO missing_rate (base_code, counter_code, asked_at) VALUES (?, ?, ?)", rows)
+    is_recent, times = lasting("asked_at", work.now - MISSING_RATES_KEPT, MISSING_RATES_KEPT)
     kept = (
-        "SELECT base_code, counter_code FROM missing_rate WHERE asked_at BETWEEN ? AND ? ORDER BY base_code IN"
+        f"SELECT base_code, counter_code FROM missing_rate WHERE {is_recent} ORDER BY base_code IN"
         " (SELECT code FROM asset) AND counter_code IN (SELECT code FROM asset) DESC, asked_at DESC LIMIT ?"
     )
-    bounds = (work.now - MISSING_RATES_KEPT, work.now, MAX_MISSING_RATES)
-    work.execute(f"DELETE FROM missing_rate WHERE (base_code, counter_code) NOT IN ({kept})", bounds)
+    work.execute(
+        f"DELETE FROM missing_rate WHERE (base_code, counter_code) NOT IN ({kept})", (*times, MAX_MISSING_RATES)
+    )
 
 
 def missing_rates(work: Work) -> Sequence[tuple[str, str]]:
     """The pairs that somebody wanted to pay between lately without a valid rate; some have one by now."""
-    since = work.now - MISSING_RATES_KEPT
-    stored = work.execute("SELECT base_code, counter_code FROM missing_rate WHERE asked_at >= ?", (since,))
+    is_recent, times = lasting("asked_at", work.now - MISSING_RATES_KEPT, MISSING_RATES_KEPT)
+    stored = work.execute(f"SELECT base_code, counter_code FROM missing_rate WHERE {is_recent}", times)
     return [*stored, *work.metrics.missing_rates]
 
 
