@@ -59,7 +59,7 @@ def render_sign_in(
     template: str,
     values: Mapping[str, object],
     status: int,
-    form_action: str = "'self'",
+    leads_away: bool = False,
     script: str = "",
     passkeys: Kind | None = None,
 ) -> Response:
@@ -70,7 +70,7 @@ def render_sign_in(
     if passkeys is not None:
         values["passkey"] = options_to_sign(request, passkeys, secret, SIGN_IN)
         script = f"{script}\n{SCRIPT}" if values["passkey"] else script
-    response = render(request, template, values, status, form_action, script)
+    response = render(request, template, values, status, leads_away, script)
     # Lax: opening a page by a link from another site must not replace the secret of open pages.
     _set(request, response, FORM, secret, None, "lax")
     return response

@@ -93,11 +93,12 @@ def render(
     template: str,
     values: Mapping[str, object],
     status: int = 200,
-    form_action: str = "'self'",
+    leads_away: bool = False,
     script: str = "",
 ) -> Response:
-    """Renders a template. `form_action` limits the targets of its forms and of the redirects that follow; `script` is
-    the one that may run."""
+    """Renders a template; `script` is the one that may run. Its forms may send to this server only, unless one
+    `leads_away`: browsers apply form-action to all redirects after a form, also to those of other servers, which may
+    lead into an app by a scheme that nobody here knows."""
     is_operators, brand = template.startswith(OPERATORS), brand_of(context_of(request).settings)
     style, _ = _style(OPERATORS_STYLE_SHEETS if is_operators else STYLE_SHEETS, brand.style)
     host = context_of(request).urls.base.partition("://")[2]
@@ -116,9 +117,10 @@ def render(
     for file, names in (OPERATORS_PARTS if is_operators else PARTS).items():
         values |= dict.fromkeys(names, environment.get_template(file).make_module(values))
     text = environment.get_template(template).render(values)
+    forms = "" if leads_away else " form-action 'self';"
     policy = (
-        f"default-src 'none'; style-src 'self'; img-src 'self'; manifest-src 'self'; form-action {form_action};"
-        " base-uri 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; style-src 'self'; img-src 'self'; manifest-src 'self';{forms} base-uri 'none';"
+        " frame-ancestors 'none'"
     )
     if script:
         policy += f"; script-src 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

@@ -274,12 +274,12 @@ class SignIn(ABC, Generic[V]):
         session: str,
         form: Form,
         is_wrong: bool = False,
-        form_action: str = "'self'",
+        leads_away: bool = False,
         problem: str = "",
     ) -> Response:
         """The page that asks for the second factor, and carries the fields of the form along until then. A form with a
-        password is not carried: its page is opened again. `form_action` is where the form may lead, see render;
-        `problem` is that of a passkey."""
+        password is not carried: its page is opened again. `leads_away` as in render; `problem` is that of a
+        passkey."""
         fields = {} if PASSWORDS & form.keys() else {name: text for name, text in form.items() if name != "csrf"}
         csrf = form.get("csrf") or csrf_token(session)
         shown, kind = shown_digest(request, session, csrf, fields), self.cookies.kind
@@ -303,11 +303,9 @@ class SignIn(ABC, Generic[V]):
             "problem": problem,
         }
         status = 401 if is_wrong or problem else 200
-        return render(request, self.asks, values, status, form_action, SCRIPT if passkey else "")
+        return render(request, self.asks, values, status, leads_away, SCRIPT if passkey else "")
 
-    async def verified(
-        self, request: Request, session: str, form: Form, form_action: str = "'self'"
-    ) -> Form | Response:
+    async def verified(self, request: Request, session: str, form: Form, leads_away: bool = False) -> Form | Response:
         """The form that the second factor was given for; or the page that asks for it again, or one to open again.
 
         Raises WrongState if it is not the form that the page was shown for.
@@ -323,9 +321,9 @@ class SignIn(ABC, Generic[V]):
                 await self.verify_by_passkey(request, session, answer, shown)
             except InvalidRequest as error:
                 said = problem_of(language_of(request), note_error(request, error))
-                return await self.ask_factor(request, session, form, form_action=form_action, problem=said)
+                return await self.ask_factor(request, session, form, leads_away=leads_away, problem=said)
         elif not await self.verify(request, session, code):
-            return await self.ask_factor(request, session, form, is_wrong=True, form_action=form_action)
+            return await self.ask_factor(request, session, form, is_wrong=True, leads_away=leads_away)
         return form if fields else redirect(here(request))
 
     async def check_password(self, request: Request, account: Account, password: str, known: bytes | None) -> None:

@@ -111,9 +111,7 @@ def show(
         "given": given or {},
         "payers": payers,
     }
-    # The form redirects to the payer's wallet on any server, and browsers apply form-action to redirects.
-    action = "'self' https:" if context.urls.base.startswith("https:") else "'self' https: http:"
-    return render_sign_in(request, "pay.html", values, status, form_action=action)
+    return render_sign_in(request, "pay.html", values, status, leads_away=True)  # to the payer's wallet on any server
 
 
 def find_bill(work: Work, payment_id: str) -> Bill:

@@ -4,7 +4,6 @@ import hmac
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 from starlette.requests import Request
@@ -355,8 +354,8 @@ async def _verify(request: Request, form: dict[str, str]) -> Response:
         return _explain(request, found, signed_out())
     check_csrf(found.session, form.get("csrf", ""))
     try:
-        leads_to = _form_action(found.interaction.finish_uri)
-        decision = await OWNER_SIGN_IN.verified(request, found.session, form, leads_to)
+        leads_away = found.interaction.finish_uri is not None
+        decision = await OWNER_SIGN_IN.verified(request, found.session, form, leads_away)
     except WrongState as error:
         return _explain(request, found, error)
     return decision if isinstance(decision, Response) else await _decide(request, decision, decision.get("choice", ""))
@@ -397,8 +396,8 @@ async def _decide(request: Request, form: Mapping[str, str], choice: str) -> Res
     if isinstance(finish, Unusual):
         assert finish.request.session is not None, "is_stale_for requires a session"
         check_csrf(finish.request.session, csrf)
-        leads_to = _form_action(finish.request.interaction.finish_uri)
-        return await OWNER_SIGN_IN.ask_factor(request, finish.request.session, form, form_action=leads_to)
+        leads_away = finish.request.interaction.finish_uri is not None
+        return await OWNER_SIGN_IN.ask_factor(request, finish.request.session, form, leads_away=leads_away)
     return html.redirect(finish or _path(request))
 
 
@@ -487,7 +486,7 @@ async def _show_request(
     }
     status = 400 if refused is not None else 200
     values |= _parties(request, found)
-    return html.render(request, "consent/request.html", values, status, _form_action(finish), script)
+    return html.render(request, "consent/request.html", values, status, finish is not None, script)
 
 
 def _limit(spending: Spending | None, around: Surroundings, refused: str | None, language: Language) -> str | None:
@@ -504,18 +503,6 @@ def _lack(spending: Spending | None, around: Surroundings, wallet: WalletRecord)
     if spending is None or spending.value is None or spending.asset != wallet.asset:
         return 0
     return max(spending.value - around.free, 0)
-
-
-def _form_action(finish: str | None) -> str:
-    """The form-action source list of the Content-Security-Policy.
-
-    Chromium applies it to all redirects after a form: the client's finish URI and any redirects from there. So it
-    cannot list origins.
-    """
-    if finish is None:
-        return "'self'"
-    scheme = urlsplit(finish).scheme
-    return "'self' http: https:" if scheme == "http" else f"'self' {scheme}:"
 
 
 def _show_decided(request: Request, found: ConsentRequest, status: int) -> Response:

@@ -34,6 +34,8 @@ class ClientSite:
         path, _, query = handler.path.partition("?")
         if path == "/hop":  # a server that keeps its finish URI and its pages on different origins
             reply(handler, 302, Location=f"{self.url}/done?{query}")
+        elif path == "/app":  # one whose pages lead on into its app
+            reply(handler, 302, Location=f"shopapp://done?{query}")
         elif path == "/done" or path in self.pages:
             if path == "/done":
                 self.arrivals.append(handler.path)

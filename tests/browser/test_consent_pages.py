@@ -115,6 +115,18 @@ async def test_decision_leads_into_an_application(wallet_server: Instance, open_
         assert asked.go_on(arrival) == 200
 
 
+@pytest.mark.parametrize("decision", ["Allow USD 20.00", "Don’t allow"])
+async def test_decision_leads_into_an_application_that_the_clients_page_leads_to(
+    wallet_server: Instance, client_site: ClientSite, open_page: OpenPage, decision: str
+) -> None:
+    asked = Asked(wallet_server, f"{client_site.url}/app")
+    page = await open_page()
+    await sign_in(page, asked)
+    async with page.expect_request("shopapp:**") as opened:
+        await page.get_by_role("button", name=decision, exact=True).click()
+    asked.check_finish((await opened.value).url) if decision != "Don’t allow" else None
+
+
 async def test_owner_who_is_signed_in_comes_back_without_a_password(
     wallet_server: Instance, client_site: ClientSite, open_page: OpenPage
 ) -> None:

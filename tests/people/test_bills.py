@@ -48,6 +48,7 @@ def test_page_says_who_asks_for_how_much_and_what_for(shared: Instance, browser:
     words = words_of(answer)
     assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
     assert answer.headers["referrer-policy"] == "no-referrer"
+    assert "form-action" not in answer.headers["content-security-policy"], "the payer's wallet may lead anywhere"
     host = shared.base_url.partition("://")[2]
     assert words.startswith(
         f"Bob asks for USD12.50 What for Order 2041 Paid to Bob http://{host}/bob State not paid yet"

@@ -911,20 +911,22 @@ async def test_every_answer_keeps_out_of_frames_and_caches(site: Site) -> None:
 @pytest.mark.parametrize(
     ("finish", "policy"),
     [
-        (None, "form-action 'self'"),
-        ("https://shop.example/done", "form-action 'self' https:"),
-        ("HTTP://127.0.0.1:8000/done", "form-action 'self' http: https:"),
-        ("https://shop.example/;script-src%20*", "form-action 'self' https:"),
-        ("COM.example.app:/;script-src%20*", "form-action 'self' com.example.app:"),
+        (None, ["form-action 'self'"]),
+        ("https://shop.example/done", []),
+        ("HTTP://127.0.0.1:8000/done", []),
+        ("https://shop.example/;script-src%20*", []),
+        ("COM.example.app:/;script-src%20*", []),
     ],
 )
-async def test_policy_lets_forms_lead_to_the_client(site: Site, finish: str | None, policy: str) -> None:
+async def test_policy_lets_forms_lead_to_the_client_and_wherever_that_leads(
+    site: Site, finish: str | None, policy: list[str]
+) -> None:
     path = await site.ask(finish=finish)
     sign_in = await site.browser.get(path)
     await site.sign_in(path)
     page = await site.browser.get(path)
     assert "form-action 'self'" in sign_in.headers["content-security-policy"].split("; ")
-    assert policy in page.headers["content-security-policy"].split("; ")
+    assert re.findall("form-action[^;]*", page.headers["content-security-policy"]) == policy
     [scripts] = re.findall("script-src[^;]*", page.headers["content-security-policy"])
     assert re.fullmatch("script-src 'sha256-[^' ]+'", scripts)
 

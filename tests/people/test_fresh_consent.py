@@ -1,6 +1,5 @@
 """Allowing an app more than usual asks for a second factor, and allowing the usual does not."""
 
-import re
 from html import unescape
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -77,7 +76,7 @@ def test_more_than_usual_asks_for_a_second_factor(
         answer = decide(owner, page, choice, **fields)
         assert is_asked(answer) == asks
         if asks:
-            assert "https:" in re.findall(r"form-action ([^;]*);", answer.headers["content-security-policy"])[0]
+            assert "form-action" not in answer.headers["content-security-policy"]
             assert state_of(payres, page) == "pending"
             assert approve(owner, answer, "000000").status_code == 401
             answer = approve(owner, answer, app.next_code())
