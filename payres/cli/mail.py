@@ -4,7 +4,7 @@ import click
 
 from payres.cli import Command, Group
 from payres.cli.session import Session, with_session
-from payres.core.process.settings import EMAIL
+from payres.core.process.settings import mail_address
 
 
 @click.group(cls=Group)
@@ -28,11 +28,12 @@ def test(session: Session, address: str) -> None:
         raise click.ClickException(
             "smtp_host is not set, so owners get no mail: docs/how-to/mail.md says how to set it up"
         )
-    if not EMAIL.fullmatch(address):
+    to = mail_address(address)
+    if to is None:
         raise click.UsageError(f"{address} is no e-mail address")
     letter = Letter("A test", [f"This is how notices of {environment.urls.host} arrive."])
     outcome = MailAttempt(settings, environment.urls.host).send(
-        envelope(environment, address, letter, environment.clock.now())
+        envelope(environment, to, letter, environment.clock.now())
     )
     if not outcome.is_sent:
         raise click.ClickException(f"{settings.smtp_host} did not take it: {outcome.said}")

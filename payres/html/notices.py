@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from payres.core.process.settings import EMAIL
+from payres.core.process.settings import mail_address
 from payres.core.protocol.clock import HOUR, lasts
 from payres.core.protocol.errors import InvalidRequest, TooManyRequests, nothing_here
 from payres.core.protocol.identifiers import hash_secret
@@ -85,15 +85,16 @@ def ask(work: Work, owner_id: int, email: str, language: Language) -> None:
 
     Raises InvalidRequest for what is no address, TooManyRequests.
     """
-    if not EMAIL.fullmatch(email):
+    pending = mail_address(email)
+    if pending is None:
         raise InvalidRequest("This is no e-mail address", field="email")
     _check_asked(work, owner_id, "code")
     code = f"{secrets.randbelow(10**8):08}"
     found = ADDRESSES.get(work, owner_id) or AddressRecord(owner_id, None, None, "", "")
     until, hashed = work.now + CODE_LIFETIME, hash_secret(code)
-    asked = replace(_read_in(found, language), pending=email, code_hash=hashed, code_until=until, wrong=0)
+    asked = replace(_read_in(found, language), pending=pending, code_hash=hashed, code_until=until, wrong=0)
     ADDRESSES.replace(work, asked)
-    mail.insert_mail(work, replace(asked, email=email), "code", {"code": code})
+    mail.insert_mail(work, replace(asked, email=pending), "code", {"code": code})
 
 
 def confirm(work: Work, owner_id: int, code: str, language: Language) -> bool:

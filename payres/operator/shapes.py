@@ -29,9 +29,9 @@ BAD: Final = frozenset(
     {"failed", "revoked", "denied", "inactive", "disabled", "doubtful", "unresolved", "locked out", "broken"}
 )
 WAITING: Final = frozenset({"pending", "sending", "invited"})
-# What a spreadsheet would take for a formula (OWASP, CSV injection), also in full width; a number is none, though it be
-# negative.
-FORMULA: Final = re.compile(r"(?!-[0-9]+(?:\.[0-9]+)?\Z)[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+# Where a spreadsheet would begin a formula (OWASP, CSV injection), also in full width; a number is none, though it be
+# negative. Where the decimal mark is a comma, cells are split at `;`, and quotes around a text do not prevent that.
+FORMULA: Final = re.compile(r"(?:\A|(?<=[;\t\r\n]))(?!-[0-9]+(?:\.[0-9]+)?\Z)(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
 _WHOLE: Final = re.compile("((?:[^ 0-9-][^ ]* )?)([0-9]+)")  # after a currency
 _UUID: Final = re.compile("(?:[a-z]+_)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _URL: Final = re.compile(r"https?://([^/]+)/\S{24,}")
@@ -262,10 +262,10 @@ def make_table(name: str, columns: Sequence[Column], records: Iterable[Any], non
 
 
 def as_csv(rows: Iterable[Sequence[object]], end: str = "\r\n") -> str:
-    """Rows as CSV (RFC 4180), with a `'` before a text that a spreadsheet would evaluate."""
+    """Rows as CSV (RFC 4180): texts in quotes, with a `'` before what a spreadsheet would evaluate."""
     file = io.StringIO()
-    cells = ([f"'{one}" if isinstance(one, str) and FORMULA.match(one) else one for one in row] for row in rows)
-    csv.writer(file, lineterminator=end).writerows(cells)
+    cells = ([FORMULA.sub("'", one) if isinstance(one, str) else one for one in row] for row in rows)
+    csv.writer(file, lineterminator=end, quoting=csv.QUOTE_NONNUMERIC).writerows(cells)
     return file.getvalue()
 
 

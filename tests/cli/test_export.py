@@ -26,7 +26,7 @@ def test_days_and_times_bound_an_export(payres: Command) -> None:
 
 
 def test_empty_export_has_its_header(payres: Command) -> None:
-    assert payres("export", "payments").stdout.startswith("direction,id,walletAddress,state,")
+    assert payres("export", "payments").stdout.startswith('"direction","id","walletAddress","state",')
 
 
 def test_export_needs_no_standard_error(database: Path) -> None:

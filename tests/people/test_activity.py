@@ -100,7 +100,7 @@ def test_statement_is_in_the_words_of_its_reader(payres: Instance) -> None:
     local = datetime.fromtimestamp(payres.clock.now() // SECOND, UTC) + timedelta(hours=5, minutes=30)
     assert abs(datetime.fromisoformat(rows[2][0]) - local.replace(tzinfo=None)) < timedelta(minutes=2)
     export = payres.read(lambda work: export_statement("reads").text(work))
-    assert export.startswith("createdAt,kind,amount,balance,assetCode,counterpart,payment\n")
+    assert export.startswith('"createdAt","kind","amount","balance","assetCode","counterpart","payment"\n')
 
 
 def test_request_that_nobody_has_paid_is_no_money_that_came(shared: Instance) -> None:

@@ -146,6 +146,13 @@ def test_what_is_no_address_says_so_at_its_field(owner: OwnersBrowser, email: st
     assert address(owner) is None
 
 
+def test_domain_beyond_ascii_is_written_in_ascii(owner: OwnersBrowser) -> None:
+    assert owner.send(PAGE, "ask", {"email": "joerg@Müller.example"}).status_code == 303
+    found = address(owner)
+    assert found is not None
+    assert found.pending == "joerg@xn--mller-kva.example"
+
+
 def test_choices_are_kept_with_the_language_and_time_zone(payres: Instance) -> None:
     with signed_in(payres, "carla", "de-CH,de") as owner:
         owner_id = with_address(payres, "carla", "carla@mail.example")

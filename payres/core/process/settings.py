@@ -18,7 +18,7 @@ import msgspec
 from payres.core.process.logs import LogFormat, LogLevel
 from payres.core.protocol import limits
 from payres.core.protocol.identifiers import is_ilp_address
-from payres.core.protocol.urls import is_http_url
+from payres.core.protocol.urls import canonical_host, is_http_url
 from payres.core.protocol.visible import is_visible
 
 COLOUR: Final = re.compile(r"#[0-9a-f]{6}")
@@ -380,11 +380,18 @@ def _name(text: str) -> str:
     return text.strip()
 
 
+def mail_address(text: str) -> str | None:
+    """An e-mail address with its domain in ASCII (RFC 5891); None if it is none."""
+    name, _, domain = text.rpartition("@")
+    address = f"{name}@{domain if domain.isascii() else canonical_host(domain.lower())}"
+    return address if EMAIL.fullmatch(address) else None
+
+
 def _contact(text: str, *, is_sender: bool = False) -> str:
     if not text or (is_http_url(text) and not is_sender):
         return text
-    address = text.removeprefix("mailto:")
-    if not EMAIL.fullmatch(address):
+    address = mail_address(text.removeprefix("mailto:"))
+    if address is None:
         raise ValueError("must be an e-mail address" + ("" if is_sender else " or an https URL"))
     return address if is_sender else f"mailto:{address}"
 

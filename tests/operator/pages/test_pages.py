@@ -606,7 +606,7 @@ def test_csv_has_the_rows_as_machines_read_them_and_no_formulas(ann: Browser, se
 
 @pytest.mark.parametrize("start", ["=1", "+1", "-a", "@a"])
 def test_text_that_begins_like_a_formula_is_written_as_text(start: str) -> None:
-    assert as_csv([[start, "-1.00"]]) == f"'{start},-1.00\r\n"
+    assert as_csv([[start, "-1.00", 1]]) == f'"\'{start}","-1.00",1\r\n'
 
 
 @pytest.mark.parametrize(
