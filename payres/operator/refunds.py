@@ -11,7 +11,7 @@ Fees are not returned, and grants still count the amount as spent.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -31,6 +31,7 @@ from payres.core.store import payments, representations, server
 from payres.core.store.payments import INCOMING, OUTGOING, REFUNDS, IncomingRecord, RefundRecord
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Work
+from payres.html.notices import notify
 
 ACTION: Final = "payment.refund"
 # Refunds that one unit of work makes, with several rows each. More take several units, each committed on its own.
@@ -113,6 +114,8 @@ def make(work: Work, found: RefundPlan, first: int = 0, offer: Offer | None = No
         shown = f"{format_decimal(found.amount, receiver.asset)} {receiver.asset_code}"
         to = {} if wanted.to is None else {"to": canonical(wanted.to)}
         server.record(work, ACTION, found.payment.id, amount=shown, reference=wanted.reference, **to)
+        asset: dict[str, Any] = {"asset_code": receiver.asset.code, "asset_scale": receiver.asset.scale}
+        notify(work, receiver.owner_id, "sent_back", wallet=receiver.path, amount=found.amount, **asset)
     if wanted.to is not None:
         return [_send_to(work, found, wanted.to, wanted.reference, offer).id]
     return [_send_back(work, found, *part).id for part in found.parts[first : first + PARTS_AT_ONCE]]

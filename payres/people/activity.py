@@ -210,6 +210,11 @@ class Reader:
         record = self._find(key) if key else None
         return self._movement(record) if record and record.id == payment_id else None
 
+    def came_back(self, refund_id: str) -> WalletMovement | None:
+        """What a refund gave back, if this wallet got it."""
+        record = self._find(refund_id)
+        return self._movement(record) if record and record.source == "came back" else None
+
     def _those(self, payment_ids: Sequence[str]) -> Sequence[WalletMovement]:
         """The outgoing payments with these ids, of this wallet."""
         return [self._movement(record) for one in payment_ids if (record := self._find(one))]

@@ -102,6 +102,10 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
         marked("A standing order was missed"),
         marked("{amount} to {payee} was due while the server was not running, and was not paid afterwards."),
     ),
+    "sent_back": (
+        marked("{amount} was sent back"),
+        marked("{operator} sent {amount} that had arrived in {wallet} back to who had paid it."),
+    ),
     "app": (marked("“{app}” was allowed"), marked("“{app}” ({host}) was allowed to use your wallet.")),
     "test": (marked("A test"), marked("This is how notices of your wallet arrive.")),
     "code": (
@@ -110,7 +114,9 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     ),
 }
 # These are nothing to worry about, or tell no owner.
-PLAIN: Final = frozenset({"app", "test", "code", "order_waiting", "order_failed", "order_paused", "order_missed"})
+PLAIN: Final = frozenset(
+    {"app", "test", "code", "order_waiting", "order_failed", "order_paused", "order_missed", "sent_back"}
+)
 
 
 class Letter(NamedTuple):
@@ -226,6 +232,10 @@ def _arrived(work: Work, wallet: WalletRecord, data: Mapping[str, Any], language
             yield language.say(
                 "{amount}, paid in by {operator}", amount=_money(language, int(value), wallet), operator=_operator(work)
             )
+            continue
+        back = reader.came_back(item)
+        if back is not None:
+            yield _line(language, marked("{amount} back from {name}"), back.amount, wallet, back)
             continue
         amount, found = received_between(work, item, data["since"], work.now), reader.find(item)
         if amount and found is not None:

@@ -21,6 +21,7 @@ from payres.core.process.worker import Worker
 from payres.core.protocol.clock import DAY, HOUR, MINUTE
 from payres.core.protocol.event_types import WalletEvent
 from payres.core.store.events import EventRecord, last_sequence
+from payres.core.store.payments import OUTGOING, REFUNDS
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.html.notices import gather
@@ -192,7 +193,13 @@ def tell_of_events(work: Work) -> None:
 
 
 def _tell(work: Work, event: EventRecord) -> None:
-    wallet, item = WALLETS.by_id(work, event.wallet_address_id or 0), event.subject
+    wallet_id, item = event.wallet_address_id, event.subject
+    if event.type == mail.REFUND:  # it is of the wallet that sends back; this tells who gets it
+        paid = REFUNDS.by_id(work, item or "").outgoing_payment_id
+        wallet_id = OUTGOING.by_id(work, paid).wallet_address_id if paid else None
+    if wallet_id is None:
+        return
+    wallet = WALLETS.by_id(work, wallet_id)
     if item is None:  # no payment, but a deposit
         item = f"{event.sequence}:{msgspec.json.decode(event.data, type=WalletEvent).amount.value}"
     kind = "failed" if event.type == "outgoing_payment.failed" else "money"

@@ -13,12 +13,13 @@ import pytest
 
 from payres.core.process.settings import Settings
 from payres.core.store.events import delete_old_events, last_sequence
+from payres.core.store.payments import INCOMING
 from payres.core.store.work import Work
 from payres.html import notices
 from payres.html.store import mail
 from payres.html.store.mail import ADDRESSES, MAILS, MailRecord
 from payres.interledger.settlement import end_sending
-from payres.operator import grants, wallets
+from payres.operator import grants, refunds, wallets
 from payres.people.letters import Letter, envelope
 from payres.people.mail import PAUSES, MailAttempt, tell_of_events
 from tests.helpers import Json, receiver_of, usd, wait_until
@@ -410,6 +411,28 @@ def test_failed_payment_is_told(payres: Instance, post: MailServer) -> None:
     payres.write(lambda work: end_sending(work, send_away(work, "bob", 1250), "Nothing has arrived for 30 seconds."))
     [one] = post.wait_for("bob@mail.example")
     assert one["Subject"] == "No pagado: USD 12,50 a elsewhere.example: no se ha cobrado nada"
+
+
+def test_refund_is_told_to_both_owners(payres: Instance, post: MailServer) -> None:
+    payer, receiver = "alice@mail.example", "bob@mail.example"
+    with_address(payres, "alice", payer)
+    with_address(payres, "bob", receiver)
+    pay(payres, "alice", receiver_of(payres, 500, "bob"))
+    assert post.wait_for(receiver, 1)[0]["Subject"] == "Money arrived: USD 5.00 from Alice"
+    [payment] = payres.read(lambda work: INCOMING.list(work, "WHERE received > 0"))
+
+    def refund(work: Work, amount: str, reference: str) -> None:
+        refunds.make(work, refunds.plan(work, refunds.WantedRefund(payment.id, reference, amount)))
+
+    payres.write(partial(refund, amount="2.00", reference="first"))
+    assert post.wait_for(payer, 1)[0]["Subject"] == "Money arrived: USD 2.00 back from Bob"
+    told = post.wait_for(receiver, 2)[1]
+    assert told["Subject"] == "USD 2.00 was sent back"
+    assert "sent USD 2.00 that had arrived in bob back" in " ".join(text_of(told).split())
+    payres.write(partial(refund, amount="1.00", reference="first again"))
+    payres.write(partial(refund, amount="0.50", reference="second again"))
+    payres.clock.advance(3601)
+    assert text_of(post.wait_for(payer, 2)[1]).startswith("USD 1.00 back from Bob\nUSD 0.50 back from Bob\n")
 
 
 def test_app_that_the_owner_allowed_is_told(payres: Instance, post: MailServer) -> None:

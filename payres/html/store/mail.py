@@ -22,6 +22,7 @@ TYPES: Final = (
     *("incoming_payment.partial_payment_received", "incoming_payment.completed"),
     *("wallet.deposited", "outgoing_payment.failed"),
 )
+REFUND: Final = "refund.completed"  # of the wallet that sends back, while its owner is told by the refund itself
 
 
 class AddressRecord(msgspec.Struct, frozen=True):
@@ -78,11 +79,11 @@ def turn(tx: Transaction, on: bool) -> None:
 def events_for_owners(tx: Transaction, after: int, last: int) -> Sequence[EventRecord]:
     """Those of the events after one, up to the last, that an owner with an address is told of."""
     of_owners = (
-        "WHERE sequence > ? AND sequence <= ? AND type IN (?, ?, ?, ?) AND EXISTS (SELECT 1 FROM wallet_address w"
-        " JOIN mail_address m ON m.owner_id = w.owner_id WHERE w.id = wallet_address_id AND m.email IS NOT NULL)"
-        " ORDER BY sequence"
+        "WHERE sequence > ? AND sequence <= ? AND (type = ? OR type IN (?, ?, ?, ?) AND EXISTS (SELECT 1"
+        " FROM wallet_address w JOIN mail_address m ON m.owner_id = w.owner_id"
+        " WHERE w.id = wallet_address_id AND m.email IS NOT NULL)) ORDER BY sequence"
     )
-    return OUTBOX.list(tx, of_owners, after, last, *TYPES)
+    return OUTBOX.list(tx, of_owners, after, last, REFUND, *TYPES)
 
 
 def set_cursor(tx: Transaction, sequence: int) -> None:
