@@ -26,7 +26,7 @@ from payres.html.second_factors import (
 from payres.html.sentences import problem_of
 from payres.html.sign_in import SignedIn, start_over, verified_now
 from payres.html.store.sessions import Kind
-from payres.html.visits import PAGE, Form, Place, SignIn, seen_of
+from payres.html.visits import Act, Form, Place, SignIn, Unasked, seen_of
 
 
 class FactorPages(NamedTuple):
@@ -41,10 +41,11 @@ class FactorPages(NamedTuple):
 
     def places(self) -> dict[str, Place]:
         """The pages by their paths."""
-        acts = {"set-up": self.set_up, "confirm": self.confirm, "off": self.off, "keep": self.keep}
+        keep = Unasked(self.keep, "it keeps the second factors")
+        acts: dict[str, Act] = {"set-up": self.set_up, "confirm": self.confirm, "off": self.off, "keep": keep}
         return {
-            f"{self.path}/codes": Place(self.show_codes, acts, fresh={PAGE, "set-up", "confirm", "off"}),
-            f"{self.path}/recovery-codes": Place(self.show_recovery, {"make": self.make}, fresh={"make"}),
+            f"{self.path}/codes": Place(self.show_codes, acts, asks=True),
+            f"{self.path}/recovery-codes": Place(self.show_recovery, {"make": self.make}),
         }
 
     async def set_up(self, visit: Any, form: Form) -> Response:

@@ -24,7 +24,7 @@ from payres.html.second_factors import has_factor
 from payres.html.sentences import problem_of
 from payres.html.sign_in import SignedIn, start_over
 from payres.html.store.passkeys import passkeys_of
-from payres.html.visits import PAGE, Form, Place, seen_of
+from payres.html.visits import Form, Place, seen_of
 
 
 class PasskeyPages(NamedTuple):
@@ -41,8 +41,8 @@ class PasskeyPages(NamedTuple):
         new, one = {"prove": self.prove, "add": self.add}, {"rename": self.rename, "remove": self.remove}
         return {
             self.path: Place(self.show_all),
-            f"{self.path}/new": Place(self.show_new, new, fresh={PAGE, *new}),
-            f"{self.path}/{{passkey}}": Place(self.show, one, fresh=one.keys()),
+            f"{self.path}/new": Place(self.show_new, new, asks=True),
+            f"{self.path}/{{passkey}}": Place(self.show, one),
         }
 
     async def show_all(self, visit: Any) -> Response:

@@ -3,7 +3,7 @@
 import hmac
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -75,16 +75,24 @@ class Visit(ActorRequest, frozen=True):
         return found
 
 
+class Unasked(msgspec.Struct, frozen=True):
+    """An action that moves no money and gives no access, or only takes it away: `why` no second factor is asked for."""
+
+    act: Act
+    why: str
+
+    async def __call__(self, visit: Any, form: Form) -> Response:
+        return await self.act(visit, form)
+
+
 class Place(NamedTuple):
     """The page of a path, and the actions of its forms by their `choice`. Who has a second factor must just have given
-    it for those in `fresh`, and to see the page if PAGE is among them."""
+    it for each that is not `Unasked`, and for the page too if that `asks`."""
 
     show: Callable[[Any], Awaitable[Response]]
     acts: Mapping[str, Act] = {}
-    fresh: Collection[str] = ()
+    asks: bool = False
 
-
-PAGE: Final = ""
 
 V = TypeVar("V", bound=Visit)
 
@@ -162,7 +170,7 @@ class SignIn(ABC, Generic[V]):
         may answer a form before either."""
 
         async def show(visit: V) -> Response:
-            if PAGE in place.fresh and await self.is_stale(request, visit.session):
+            if place.asks and await self.is_stale(request, visit.session):
                 return await self.ask_factor(request, visit.session, {})
             return await place.show(visit)
 
@@ -172,9 +180,10 @@ class SignIn(ABC, Generic[V]):
                 return answered
             if choice not in place.acts:
                 raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
-            if choice in place.fresh and await self.is_stale(request, visit.session):
+            found = place.acts[choice]
+            if not isinstance(found, Unasked) and await self.is_stale(request, visit.session):
                 return await self.ask_factor(request, visit.session, form)
-            return await place.acts[choice](visit, form)
+            return await found(visit, form)
 
         return await self.answer(request, show, act)
 

@@ -16,7 +16,7 @@ from payres.core.protocol.wire import Resource
 from payres.core.store import server
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.work import Work
-from payres.operator.declarations import ACCESS, FOR_GOOD, CommandLine, Listing, OperationForm, operation
+from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import Name, TimeText, check_name, require_time, said
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store.operators import API_KEYS, ApiKeyRecord
@@ -137,7 +137,6 @@ def list_api_keys(work: Work) -> Sequence[ApiKeyRecord]:
     form=OperationForm(
         "Make the key",
         title="New API key",
-        because=ACCESS,
         lists="/api-keys",
         will="The key is shown once. Let it do no more than its program needs.",
     ),

@@ -85,6 +85,13 @@ class CommandLine(NamedTuple):
 MONEY: Final = "this moves money"
 FOR_GOOD: Final = "this cannot be undone"
 ACCESS: Final = "this is about who may do what"
+TAKES_AWAY: Final = "it only takes access away"
+# Why a form asks for the operator's password and second step again, by the scope that its operation needs.
+STAKES: Final[Mapping[str, str]] = (
+    dict.fromkeys(("wallets:fund", "payments:refund", "grants:write", "assets:write", "liquidity:write"), MONEY)
+    | {"peers:write": MONEY, "backup:write": "the file has every secret"}
+    | dict.fromkeys(("wallets:write", "webhooks:write", "keys:write", "operators:write"), ACCESS)
+)
 
 
 class OperationForm(NamedTuple):
@@ -99,10 +106,11 @@ class OperationForm(NamedTuple):
       the title. The inputs `needs` are required here, though they are optional elsewhere.
     - With `changes`, the fields have the thing's present values, from its members or from this function, and only those
       that were changed are sent.
-    - With a `because`, such as MONEY, FOR_GOOD or ACCESS, the form is looked over, and asks for the operator's password
-      again with this as the reason; before that, `plan` raises what an operation of several units refuses, and returns
-      what fields that are left empty stand for. A form that `presses` is a button on the page itself, because what it
-      does can be taken back. One that `ends` something stands at the end of the page.
+    - A form whose operation has a scope in STAKES is looked over, and asks for the operator's password again, for that
+      reason or another `because`; unless it is `unasked`, which says why: it only takes access away, or undoes what
+      was asked for. Before that, `plan` raises what an operation of several units refuses, and returns what fields
+      that are left empty stand for. A form that `presses` is a button on the page itself, because what it does can be
+      taken back. One that `ends` something stands at the end of the page.
     - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `back` is the
       next page, or makes its path of the thing; by default it is that of the thing.
     """
@@ -120,6 +128,7 @@ class OperationForm(NamedTuple):
     changes: bool | Callable[[Any], Mapping[str, Any]] = False
     question: str = ""
     because: str = ""
+    unasked: str = ""
     plan: Callable[..., Mapping[str, str]] = lambda _, **given: {}
     presses: bool = False
     ends: bool = False
@@ -162,7 +171,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     them one. Inputs that are not in the path are members of the body, or of the query of a GET or DELETE; `page:
     PageQuery` makes it a paged list. An answer that `shows_secret` is not stored for an Idempotency-Key. `stream`
     answers requests that accept its `media_types`. `noun` is the first part of the id, by default the name of the
-    module.
+    module. An operation with a form and no endpoint names the `scope` that an endpoint would need.
     """
 
     request: str = ""
@@ -171,12 +180,14 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     listing: Listing | None = None
     form: OperationForm | None = None
     noun: str = ""
+    scope: str = ""
     shows_secret: bool = False
     stream: Callable[..., Any] | None = None
     media_types: Sequence[str] = ()
     function: Any = None  # the rule, once it is known
 
     def __call__(self, function: F) -> F:
+        assert self.scopes or self.form is None, f"{function.__name__} has a form, so it needs a scope"
         _DECLARED[function] = msgspec.structs.replace(self, function=function)
         return function
 
@@ -191,13 +202,20 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def scopes(self) -> Sequence[str]:
-        """What a key needs for the endpoint."""
-        return self.request.split()[2:]
+        """What a key needs for the endpoint, or would need."""
+        return self.request.split()[2:] or self.scope.split()
 
     @property
     def id(self) -> str:
         """Such as `assets.set_fee`; clients see it, so it stays if the rule moves to another module."""
         return f"{self.noun or self.function.__module__.rpartition('.')[2]}.{self.function.__name__}"
+
+    @property
+    def because(self) -> str:
+        """Why the form asks for the password again; "" if it does not."""
+        if self.form is None or self.form.unasked:
+            return ""
+        return self.form.because or next((STAKES[one] for one in self.scopes if one in STAKES), "")
 
     @property
     def docstring(self) -> str:

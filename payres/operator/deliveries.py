@@ -212,8 +212,10 @@ def _replay_failed(work: Work, due: Sequence[tuple[int, str]], first: int) -> in
         title="Send what failed again",
         is_over=lambda one: one.state != "active" or not one.failed,
         presses=True,
+        unasked="the webhook is to have these events in any case",
     ),
     noun="webhooks",
+    scope="webhooks:write",
 )
 async def replay_failed(call: Units, id: str, event: Name | None = None) -> Replayed:
     """Send again all events that have failed for a webhook, or the one with this id."""

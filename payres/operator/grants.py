@@ -27,7 +27,7 @@ from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.notices import notify_of_app
 from payres.html.sentences import limit_words, other_words
-from payres.operator.declarations import FOR_GOOD, MONEY, CommandLine, Listing, OperationForm, operation
+from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import Name, said
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.operator.wallets import named_wallet, require_wallet
@@ -275,7 +275,6 @@ def show_grant(work: Work, id: GrantName) -> GrantRecord:
         title="Decide in the owner's name",
         path="/grants/{id}/decision",
         needs=["reason"],
-        because=MONEY,
         will="It is the owner's money. Approve only what the owner told you to.",
         is_over=lambda grant: grant.state != "pending",
     ),

@@ -141,7 +141,16 @@ def list_backups(work: Work) -> Sequence[Path]:
     return sorted((one for one in found if _made_at(one, str(database)) is not None), reverse=True)
 
 
-@operation(form=OperationForm("Make one now", path="/backups/make", back="/backups", done="The backup began"))
+@operation(
+    form=OperationForm(
+        "Make one now",
+        path="/backups/make",
+        back="/backups",
+        done="The backup began",
+        unasked="the copy stays in the folder of the server",
+    ),
+    scope="backup:write",
+)
 async def begin_backup(call: ActorRequest) -> None:
     """Make a verified backup in the folder. You may leave the page."""
     require_folder(call.context.settings)
@@ -158,8 +167,8 @@ async def begin_backup(call: ActorRequest) -> None:
         path="/backups/{name}",
         back="/backups",
         will=SECRETS,
-        because="the file has every secret",
-    )
+    ),
+    scope="backup:write",
 )
 async def download(call: ActorRequest, name: str) -> Response:
     """Download a backup."""

@@ -90,7 +90,10 @@ async def check_noted(call: Units, note: StepNote) -> LedgerCheck:
     return ledger_check(findings)
 
 
-@operation(form=OperationForm("Check now", path="/ledger-check/check", back="/ledger-check", done="The check began"))
+@operation(
+    form=OperationForm("Check now", path="/ledger-check/check", back="/ledger-check", done="The check began"),
+    scope="ledger:read",
+)
 async def begin_check(call: ActorRequest) -> None:
     """Check every invariant of the ledger. You may leave the page."""
     works = operator_of(call.context).long_works

@@ -22,7 +22,7 @@ from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
 from payres.interledger.settlement import warn_of_low
 from payres.interledger.store.peers import peer_with_account
-from payres.operator.declarations import MONEY, OperationForm, operation
+from payres.operator.declarations import OperationForm, operation
 from payres.operator.shapes import Column, Shape, Time, path_of, represent
 from payres.operator.store import entries
 from payres.operator.store.entries import MOVEMENTS, NAMED_ACCOUNTS, MovementRecord, NamedAccount
@@ -103,7 +103,7 @@ MOVEMENT: Final = Shape(
 
 def form(button: str, about: Shape, done: str, **others: Any) -> OperationForm:
     """The form of an operation that moves an amount; `done` goes on after the amount."""
-    return OperationForm(button, about, f"{{asset_code}} {{amount:money}} {done}", because=MONEY, **others)
+    return OperationForm(button, about, f"{{asset_code}} {{amount:money}} {done}", **others)
 
 
 def move(work: Work, account_id: int, kind: MovementKind, text: str, reference: str | None = None) -> MovementRecord:
@@ -127,7 +127,9 @@ def move(work: Work, account_id: int, kind: MovementKind, text: str, reference: 
         back=_page,
         is_over=lambda one: one.undoes or one.undone_by,
         presses=True,
+        unasked="it undoes what was asked for minutes ago",
     ),
+    scope="wallets:fund",
 )
 def undo(work: Work, id: str) -> MovementRecord:
     """Make the opposite movement.

@@ -18,7 +18,7 @@ from payres.core.store.work import Work
 from payres.html import sign_in
 from payres.html.second_factors import factors_of, remove_factors
 from payres.html.store.sessions import delete_sessions, end_access
-from payres.operator.declarations import ACCESS, FOR_GOOD, CommandLine, Listing, OperationForm, operation
+from payres.operator.declarations import FOR_GOOD, TAKES_AWAY, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import check_name, said
 from payres.operator.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store import operators
@@ -105,8 +105,8 @@ def list_operators(work: Work) -> Sequence[OperatorRecord]:
         title="New operator",
         lists="/operators",
         will="You get a link to hand over yourself. It sets a password, works once, and for 15 minutes.",
-        because=ACCESS,
     ),
+    scope="operators:write",
     shows_secret=True,
 )
 def make_link(
@@ -145,7 +145,8 @@ def make_link(
 @operation(
     shows=OPERATOR,
     command=CommandLine("admin role NAME ROLE", "ann read-only"),
-    form=OperationForm("Change the role", OPERATOR, "{name} is {role} now", changes=True, because=ACCESS),
+    form=OperationForm("Change the role", OPERATOR, "{name} is {role} now", changes=True),
+    scope="operators:write",
 )
 def set_role(work: Work, name: str, role: Role) -> OperatorRecord:
     """Let an operator do everything, or look only. It takes effect at once, and signs nobody out."""
@@ -166,7 +167,9 @@ def set_role(work: Work, name: str, role: Role) -> OperatorRecord:
         "{name} is signed out in every browser",
         is_over=lambda one: not one.sessions,
         presses=True,
+        unasked=TAKES_AWAY,
     ),
+    scope="operators:write",
 )
 def sign_out(work: Work, name: str) -> OperatorRecord:
     """Sign an operator out in every browser. The password stays."""
@@ -187,6 +190,7 @@ def sign_out(work: Work, name: str) -> OperatorRecord:
         because=FOR_GOOD,
         ends=True,
     ),
+    scope="operators:write",
 )
 def remove_operator(work: Work, name: str) -> Operator:
     """Remove an operator. Sessions and links end; the audit log keeps the name."""

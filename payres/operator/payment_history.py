@@ -24,7 +24,7 @@ from payres.interledger.store import packets
 from payres.interledger.store.checkouts import Stage, checkouts_of
 from payres.interledger.store.peers import find_peer
 from payres.operator import grants, ledger, refunds
-from payres.operator.declarations import MONEY, CommandLine, OperationForm, operation
+from payres.operator.declarations import CommandLine, OperationForm, operation
 from payres.operator.deliveries import EventDelivery, deliveries_of
 from payres.operator.grants import Grant
 from payres.operator.inputs import DecimalText, Reference, said
@@ -204,7 +204,6 @@ Receiver = Annotated[
             "Without an amount, all that is left. Fees stay, and grants count the money as spent.",
         ],
         is_over=lambda one: one.direction != "incoming" or one.moved == one.refunded,
-        because=MONEY,
         plan=lambda work, id, **given: _meant(work, refunds.WantedRefund(id, **given)),
     ),
     noun="payments",

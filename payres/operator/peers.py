@@ -272,7 +272,13 @@ def change_peer(
     PEER,
     command=CommandLine("peer note NAME TEXT", 'first-bank "Ask Tess before raising the limit: +49 30 1234"'),
     form=OperationForm(
-        "Save the note", PEER, done="The note is saved", title="Note", path="/peers/{name}/note", changes=True
+        "Save the note",
+        PEER,
+        done="The note is saved",
+        title="Note",
+        path="/peers/{name}/note",
+        changes=True,
+        unasked="only operators see it",
     ),
 )
 def write_note(work: Work, name: str, note: PeerNote) -> PeerRecord:

@@ -25,7 +25,7 @@ from payres.interledger.settlement import payment_of, release_unresolved, warn_o
 from payres.interledger.store import packets, peers
 from payres.interledger.store.packets import PACKETS, PacketRecord, TakenPacket
 from payres.interledger.store.peers import PeerRecord
-from payres.operator.declarations import MONEY, Listing, OperationForm, operation
+from payres.operator.declarations import Listing, OperationForm, operation
 from payres.operator.peers import require_peer
 from payres.operator.shapes import Column, Shape, Time, decimals, represent
 
@@ -129,7 +129,6 @@ def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacke
         done="The packet of {asset_code} {amount:money} is recorded as {outcome}",
         back="/peers/{peer}",
         question="What happened to it?",
-        because=MONEY,
         will=_will,
     ),
 )

@@ -23,7 +23,7 @@ from payres.html.sign_in import PasswordGate, make_link
 from payres.html.store.sessions import OF_OWNERS, OWNERS, delete_sessions, end_access, owner_of, wallets_of
 from payres.operator import movements
 from payres.operator.assets import open_asset
-from payres.operator.declarations import ACCESS, Call, CommandLine, Listing, OperationForm, operation
+from payres.operator.declarations import TAKES_AWAY, Call, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import Currency, Name, Reference, Sum, check_name, said
 from payres.operator.shapes import Column, Shape, Time, decimals, fact, represent
 from payres.operator.store.entries import MovementRecord, page_of_movements
@@ -143,6 +143,7 @@ def list_wallets(work: Work) -> Sequence[WalletRecord]:
         done="The wallet {name} is open and empty; an owner without a password needs a link to sign in",
         title="New wallet",
         lists="/wallets",
+        unasked="an empty wallet gives nobody money or access",
     ),
 )
 def open_wallet(
@@ -250,7 +251,14 @@ def list_movements(work: Work, wallet: WalletName, page: PageQuery) -> tuple[Seq
 @operation(
     shows=WALLET,
     command=CommandLine("wallet rename PATH NAME", 'alice "Alice Smith"'),
-    form=OperationForm("Rename", WALLET, done="The wallet is called {name}", changes=True),
+    form=OperationForm(
+        "Rename",
+        WALLET,
+        done="The wallet is called {name}",
+        changes=True,
+        unasked="a name gives nobody money or access, and its owner can change it",
+    ),
+    scope="wallets:write",
 )
 def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRecord:
     """Change the public name of a wallet. An empty name removes it; the wallet address stays."""
@@ -269,6 +277,7 @@ def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRec
     form=OperationForm(
         "Deactivate", WALLET, done="{name} is inactive", is_over=lambda one: one.state != "active", ends=True
     ),
+    scope="wallets:write",
 )
 def deactivate(work: Work, wallet: WalletName) -> WalletRecord:
     """Deactivate a wallet address. It answers 404: no payment in or out can begin. Money and history stay."""
@@ -278,9 +287,8 @@ def deactivate(work: Work, wallet: WalletName) -> WalletRecord:
 @operation(
     shows=WALLET,
     command=CommandLine("wallet activate PATH"),
-    form=OperationForm(
-        "Activate", WALLET, done="{name} is active again", is_over=lambda one: one.state == "active", presses=True
-    ),
+    form=OperationForm("Activate", WALLET, done="{name} is active again", is_over=lambda one: one.state == "active"),
+    scope="wallets:write",
 )
 def activate(work: Work, wallet: WalletName) -> WalletRecord:
     """Activate a wallet address again."""
@@ -318,9 +326,7 @@ def store_password(work: Work, path: str, password_hash: str, forget_browsers: b
     shows=LINK,
     command=CommandLine("wallet reset-link PATH", text="{url}"),
     shows_secret=True,
-    form=OperationForm(
-        "Make a password link", WALLET, title="Password link", path="/wallets/{wallet}/password-link", because=ACCESS
-    ),
+    form=OperationForm("Make a password link", WALLET, title="Password link", path="/wallets/{wallet}/password-link"),
 )
 def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     """Make a URL with which an owner sets a password.
@@ -367,7 +373,13 @@ def remove_wallet_factors(
     "DELETE /wallets/{wallet}/lockout wallets:write",
     WALLET,
     command=CommandLine("wallet unlock PATH"),
-    form=OperationForm("Unlock", WALLET, done="{name} is unlocked", presses=True),
+    form=OperationForm(
+        "Unlock",
+        WALLET,
+        done="{name} is unlocked",
+        presses=True,
+        unasked="whoever signs in still needs the password",
+    ),
 )
 def unlock(work: Work, wallet: WalletName) -> WalletRecord:
     """Clear the counts of wrong passwords of a wallet. Its owner can then sign in at once."""
@@ -387,6 +399,7 @@ def unlock(work: Work, wallet: WalletName) -> WalletRecord:
         done="The owner of {name} is signed out in every browser",
         path="/wallets/{wallet}/sign-out",
         presses=True,
+        unasked=TAKES_AWAY,
     ),
 )
 def sign_out(work: Work, wallet: WalletName) -> WalletRecord:

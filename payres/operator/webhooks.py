@@ -20,7 +20,16 @@ from payres.core.store.events import EventRecord, events_after, last_sequence
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Units, Work
 from payres.operator.api_keys import key_of_actor, require_scopes
-from payres.operator.declarations import FOR_GOOD, ROWS_AT_ONCE, Call, CommandLine, Listing, OperationForm, operation
+from payres.operator.declarations import (
+    FOR_GOOD,
+    ROWS_AT_ONCE,
+    TAKES_AWAY,
+    Call,
+    CommandLine,
+    Listing,
+    OperationForm,
+    operation,
+)
 from payres.operator.inputs import MAX_NAME_LENGTH, check_name, said
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.webhooks.deliveries import ALL, OF_WALLETS, TEST, ToSend, matches, note_attempts, wants
@@ -209,7 +218,12 @@ def show(work: Work, id: str) -> WebhookRecord:
         failure=lambda made: made.error and f"The webhook did not accept the event: {made.error}",
     ),
     form=OperationForm(
-        "Send a test", WEBHOOK, "A test was sent; the answer is below", path="/webhooks/{id}/test", presses=True
+        "Send a test",
+        WEBHOOK,
+        "A test was sent; the answer is below",
+        path="/webhooks/{id}/test",
+        presses=True,
+        unasked="a test says nothing about money or people",
     ),
 )
 async def test(call: Call, id: str) -> WebhookTest:
@@ -229,7 +243,12 @@ async def test(call: Call, id: str) -> WebhookTest:
     WEBHOOK,
     command=CommandLine("webhook pause ID"),
     form=OperationForm(
-        "Pause", WEBHOOK, "{name} is paused; its events wait", is_over=lambda one: one.state != "active", presses=True
+        "Pause",
+        WEBHOOK,
+        "{name} is paused; its events wait",
+        is_over=lambda one: one.state != "active",
+        presses=True,
+        unasked=TAKES_AWAY,
     ),
 )
 def pause(work: Work, id: str) -> WebhookRecord:
@@ -242,7 +261,12 @@ def pause(work: Work, id: str) -> WebhookRecord:
     WEBHOOK,
     command=CommandLine("webhook resume ID"),
     form=OperationForm(
-        "Resume", WEBHOOK, "{name} gets its events again", is_over=lambda one: one.state != "paused", presses=True
+        "Resume",
+        WEBHOOK,
+        "{name} gets its events again",
+        is_over=lambda one: one.state != "paused",
+        presses=True,
+        unasked="it undoes a pause",
     ),
 )
 def resume(work: Work, id: str) -> WebhookRecord:

@@ -20,7 +20,8 @@ from payres.html.html import language_of, load_templates, qr_code, render, serve
 from payres.html.passkey_pages import PasskeyPages
 from payres.html.store.second_factors import removal_due_at
 from payres.html.store.sessions import OF_OWNERS
-from payres.html.visits import PAGE, Place, choose_zone
+from payres.html.visits import Place, Unasked, choose_zone
+from payres.operator.declarations import TAKES_AWAY
 from payres.people import (
     activity,
     apps,
@@ -96,6 +97,8 @@ async def show_home(visit: OwnerVisit) -> Response:
     return visit.show("home.html", tab=HOME, **order_pages.words_of_orders(visit.language), **await visit.read(unit))
 
 
+A_PRICE: Final = "nothing is paid yet"
+HOW_IT_LOOKS: Final = "it changes how pages look in this browser"
 FACTOR_PAGES: Final = FactorPages(OWNER_SIGN_IN, "/account/security")
 
 # Pages of signed-in owners. Paths with variables come after literal paths that they would match.
@@ -105,56 +108,61 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/activity/statement.csv": Place(statements.download),
     "/account/apps": Place(apps.show),
     "/account/apps/ended": Place(apps.show_ended),
-    "/account/apps/{grant}": Place(apps.show_one, {"stop": apps.stop}),
+    "/account/apps/{grant}": Place(apps.show_one, {"stop": Unasked(apps.stop, TAKES_AWAY)}),
     NOTICES: Place(
         notice_pages.show,
         {
             "ask": notice_pages.ask,
             "confirm": notice_pages.confirm,
-            "save": notice_pages.save,
-            "test": notice_pages.send_test,
+            "save": Unasked(notice_pages.save, "notices about access are sent in any case"),
+            "test": Unasked(notice_pages.send_test, "it goes to an address that was confirmed"),
             "forget": notice_pages.forget,
         },
-        fresh={"ask", "confirm", "forget"},
     ),
-    "/account/request": Place(requests.show, {"make": requests.make}),
-    "/account/request/{id}": Place(requests.show_one, {"cancel": requests.cancel}),
-    "/account/send": Place(sending.show, {"price": sending.ask}),
-    "/account/send/{quote}": Place(sending.show_price, {"send": sending.confirm, "again": sending.ask_again}),
+    "/account/request": Place(requests.show, {"make": Unasked(requests.make, "others pay, if they want to")}),
+    "/account/request/{id}": Place(requests.show_one, {"cancel": Unasked(requests.cancel, "then nobody can pay it")}),
+    "/account/send": Place(sending.show, {"price": Unasked(sending.ask, A_PRICE)}),
+    "/account/send/{quote}": Place(
+        sending.show_price, {"send": sending.confirm, "again": Unasked(sending.ask_again, A_PRICE)}
+    ),
     "/account/payments/{payment}": Place(payments.show),
     "/account/orders": Place(order_pages.show),
-    "/account/orders/new": Place(order_pages.show_form, {"look": order_pages.look_over}),
-    "/account/orders/new/{quote}": Place(order_pages.show_draft, {"set-up": order_pages.set_up}, fresh={"set-up"}),
+    "/account/orders/new": Place(order_pages.show_form, {"look": Unasked(order_pages.look_over, A_PRICE)}),
+    "/account/orders/new/{quote}": Place(order_pages.show_draft, {"set-up": order_pages.set_up}),
     "/account/orders/{order}": Place(
-        order_pages.show_one, {"pause": order_pages.pause, "resume": order_pages.resume, "end": order_pages.end}
+        order_pages.show_one,
+        {
+            "pause": Unasked(order_pages.pause, TAKES_AWAY),
+            "resume": Unasked(order_pages.resume, "it was asked for when the order was set up"),
+            "end": Unasked(order_pages.end, TAKES_AWAY),
+        },
     ),
-    "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": keys.revoke}, fresh={"add"}),
-    "/settings/webhooks": Place(webhooks.show, {"add": webhooks.add}, fresh={"add"}),
+    "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": Unasked(keys.revoke, TAKES_AWAY)}),
+    "/settings/webhooks": Place(webhooks.show, {"add": webhooks.add}),
     "/settings/webhooks/{id}": Place(
         webhooks.show_one,
         {
-            "test": webhooks.send_test,
-            "pause": webhooks.pause,
-            "resume": webhooks.resume,
+            "test": Unasked(webhooks.send_test, "a test says nothing about money or people"),
+            "pause": Unasked(webhooks.pause, TAKES_AWAY),
+            "resume": Unasked(webhooks.resume, "it undoes a pause"),
             "rotate": webhooks.rotate,
-            "remove": webhooks.remove,
+            "remove": Unasked(webhooks.remove, TAKES_AWAY),
         },
-        fresh={"rotate"},
     ),
-    "/account/security": Place(security.show, {"end": security.end, "others": security.end}),
+    "/account/security": Place(security.show, dict.fromkeys(("end", "others"), Unasked(security.end, TAKES_AWAY))),
     SETTINGS_TAB: Place(
         settings.show,
         {
-            "language": settings.choose_language,
-            "zone": partial(choose_zone, after=f"{SETTINGS_TAB}?done=zone"),
+            "language": Unasked(settings.choose_language, HOW_IT_LOOKS),
+            "zone": Unasked(partial(choose_zone, after=f"{SETTINGS_TAB}?done=zone"), HOW_IT_LOOKS),
         },
     ),
-    "/settings/password": Place(settings.show_password, {"change": settings.change}, fresh={PAGE, "change"}),
-    "/settings/wallets": Place(own_wallets.show, {"connect": own_wallets.connect}, fresh={"connect"}),
+    "/settings/password": Place(settings.show_password, {"change": settings.change}, asks=True),
+    "/settings/wallets": Place(own_wallets.show, {"connect": own_wallets.connect}),
     "/settings/receive": Place(settings.show_receiving),
     **FACTOR_PAGES.places(),
     **PasskeyPages(FACTOR_PAGES).places(),
-    "/account/security/limit": Place(settings.show_limit, {"set": settings.set_limit}, fresh={"set"}),
+    "/account/security/limit": Place(settings.show_limit, {"set": settings.set_limit}),
 }
 
 

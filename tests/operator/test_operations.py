@@ -62,6 +62,11 @@ class New:
         self.instance.create_wallet(path, deposit="100.00")
         return path
 
+    def inactive(self) -> str:
+        path = self.wallet()
+        self.instance.write(lambda work: wallets.deactivate(work, path))
+        return path
+
     def keyed(self) -> Given:
         path = self.wallet()
         self.instance.write(lambda work: keys.add_key(work, path, KEY))
@@ -176,7 +181,7 @@ CASES: Final = (
     Case("wallets.withdraw", lambda new: _moved(new, "5.00"), "wallet.withdraw"),
     Case("wallets.list_movements", lambda new: {"wallet": new.wallet()}),
     Case("wallets.deactivate", lambda new: {"wallet": new.wallet()}, "wallet.deactivate"),
-    Case("wallets.activate", lambda new: {"wallet": new.wallet()}, "wallet.activate"),
+    Case("wallets.activate", lambda new: {"wallet": new.inactive()}, "wallet.activate"),
     Case("wallets.unlock", lambda new: {"wallet": new.wallet()}, "wallet.unlock"),
     Case("wallets.sign_out", lambda new: {"wallet": new.wallet()}, "wallet.sign_out"),
     Case("keys.list_keys", lambda new: {"wallet": new.keyed()["wallet"]}),
@@ -330,7 +335,7 @@ def by_form(new: New, operation: Operation, given: Given) -> Outcome:
         return Outcome(None, words_of(page))
     hidden = hidden_fields(page).items()
     fields = {name.removeprefix("was."): value for name, value in hidden if name.startswith("was.")} | fields
-    fields |= {"password": PASSWORD} if operation.form.because else {}
+    fields |= {"password": PASSWORD} if operation.because else {}
     answer = new.browser.send(path, choice=next(iter(operation.form.buttons)), **fields)
     if operation.shows_secret and answer.status_code == 200:
         new.made += re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", answer.text)

@@ -7,13 +7,14 @@ from typing import Final
 import httpx2
 import pytest
 
-from payres.html.visits import PAGE
+from payres.html.visits import Act, Unasked
 from payres.people.serving import PLACES
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_in
 from tests.people.test_second_factors import RECOVERY, hidden, turn_on
 
+PAGE: Final = ""  # in place of the choice of a form
 # What asks for a second factor that was given in the last five minutes, if the owner has one, and what does not.
 ASKS: Final = {
     ("/account/security/codes", PAGE),
@@ -34,6 +35,7 @@ ASKS: Final = {
     ("/settings/webhooks/{id}", "rotate"),
     ("/settings/wallets", "connect"),
     ("/account/orders/new/{quote}", "set-up"),
+    ("/account/send/{quote}", "send"),
     *(("/account/notices", choice) for choice in ("ask", "confirm", "forget")),
 }
 ASKS_NOT: Final = {
@@ -48,7 +50,6 @@ ASKS_NOT: Final = {
     ("/account/security/codes", "keep"),
     ("/account/send", "price"),
     ("/account/send/{quote}", "again"),
-    ("/account/send/{quote}", "send"),
     ("/settings", "language"),
     ("/settings", "zone"),
     ("/settings/developer-keys", "revoke"),
@@ -80,9 +81,15 @@ def approve(owner: OwnersBrowser, page: httpx2.Response, code: str, **changed: s
 
 
 def test_table_has_every_form() -> None:
-    pages = {(path, PAGE) for path, place in PLACES.items() if PAGE in place.fresh}
+    pages = {(path, PAGE) for path, place in PLACES.items() if place.asks}
     assert FORMS | pages == ASKS | ASKS_NOT
+    unasked = {(path, one) for path, place in PLACES.items() for one, act in place.acts.items() if _says_why(act)}
+    assert unasked == ASKS_NOT
     assert not ASKS & ASKS_NOT
+
+
+def _says_why(act: Act) -> bool:
+    return isinstance(act, Unasked) and bool(act.why)
 
 
 @pytest.mark.parametrize(("path", "choice"), sorted(ASKS | ASKS_NOT))

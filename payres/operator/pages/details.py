@@ -25,7 +25,7 @@ from payres.html.store.sessions import OF_OWNERS, count_sessions, last_sign_ins,
 from payres.operator import assets, audit, deliveries, keys, operators, payments, peers, wallets
 from payres.operator.api import all_operations
 from payres.operator.assets import ASSET
-from payres.operator.declarations import MONEY, operation_of
+from payres.operator.declarations import operation_of
 from payres.operator.deliveries import ATTEMPTS
 from payres.operator.doctor import lacking_rates
 from payres.operator.exports import export_statement
@@ -60,7 +60,7 @@ async def thing_page(visit: OperatorVisit, shape: Shape, more: Sections | None =
 
     thing, found = await visit.read(unit)
     about = [(one, one.form) for one in all_operations() if one.form and one.form.about is shape]
-    about = sorted((one for one in about if not one[1].is_over(thing)), key=lambda one: one[1].because != MONEY)
+    about = sorted((one for one in about if not one[1].is_over(thing)), key=lambda one: "amount" not in one[0].inputs)
     urls = [f"{ADMIN_ROOT}{form.url_of(visit.segments)}" for _, form in about]
     shown = {
         "title": shape.name(thing),

@@ -219,11 +219,11 @@ class OperationPage:
         try:
             if form.get("choice") not in self.form.buttons:
                 raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
-            if self.form.because and "password" not in form:
+            if self.operation.because and "password" not in form:
                 if await self._asks_passkey(visit):
                     return await OPERATOR_SIGN_IN.ask_factor(visit.request, visit.session, form)
                 return await self._look_over(visit, form)
-            if self.form.because:
+            if self.operation.because:
                 account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
                 session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
                 await OPERATOR_SIGN_IN.check_password(visit.request, account, form["password"], session)
@@ -247,7 +247,7 @@ class OperationPage:
 
     async def _asks_passkey(self, visit: OperatorVisit) -> bool:
         """Whether the second step comes before what is looked over: that form takes codes, and it can be a passkey."""
-        if not self.form.because or not visit.operator.may_change:
+        if not self.operation.because or not visit.operator.may_change:
             return False
         factors = await visit.read(lambda work: factors_of(work, OF_OPERATORS, visit.operator.id))
         return factors.passkeys > 0 and await OPERATOR_SIGN_IN.is_stale(visit.request, visit.session)
@@ -255,7 +255,7 @@ class OperationPage:
     async def _carry_out(self, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
         """Runs the operation once; returns its answer, and the subject after it."""
         operation, once = self.operation, form.get(ONCE, "")
-        is_once = self.form.because or ONCE in form  # buttons that press have no id
+        is_once = self.operation.because or ONCE in form  # buttons that press have no id
 
         def unit(work: Work) -> tuple[Any, FormSubject]:
             if is_once:
@@ -363,10 +363,10 @@ class OperationPage:
         subject = await visit.read(lambda work: self._subject(work, visit))
         is_over = subject.thing is not None and self.form.is_over(subject.thing)
         is_plain = not (self._inputs or is_over) and len(self.form.buttons) == 1
-        if self.form.because and is_plain and visit.operator.may_change:
+        if self.operation.because and is_plain and visit.operator.may_change:
             form = {"choice": next(iter(self.form.buttons)), **form}  # there is nothing to fill in first
         is_looked_over = {"password", FACTOR} & problems.keys() or (
-            self.form.because and "choice" in form and not problems
+            self.operation.because and "choice" in form and not problems
         )
         columns = self.form.about.columns if self.form.about and then is not None else ()
         changes = zip(facts_of(columns, subject.thing), facts_of(columns, then), strict=True)
@@ -376,17 +376,21 @@ class OperationPage:
             subject=subject,
             action=self.form,
             will=self.operation.sentences(subject.thing),
+            because=self.operation.because,
             is_over=is_over,
-            fields=self._fields(form, problems, subject.thing, language_of(visit.request).point),
+            fields=self._fields(visit, form, problems, subject.thing, bool(is_looked_over)),
             changes=[(label, before, after) for (label, before), (_, after) in changes if before != after],
             form=form,
             problems=problems,
             once=new_id(),
-            asks_factor=self.form.because and await OPERATOR_SIGN_IN.is_stale(visit.request, visit.session),
+            asks_factor=self.operation.because and await OPERATOR_SIGN_IN.is_stale(visit.request, visit.session),
         )
 
-    def _fields(self, form: Form, problems: Mapping[str, str], thing: Any, point: str) -> Sequence[Field]:
-        present = {} if thing is None else self.form.present(thing)
+    def _fields(
+        self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], thing: Any, is_looked_over: bool
+    ) -> Sequence[Field]:
+        """The fields; secrets have their values only where these are looked over, to be sent again."""
+        present, point = {} if thing is None else self.form.present(thing), language_of(visit.request).point
         found = []
         for one in self._inputs:
             kind, derived = one.kind_of_field, one.name.rstrip("_").replace("_", " ").capitalize()
@@ -401,7 +405,7 @@ class OperationPage:
                     label=one.extra.get("label") or FIELDS.get(one.name, derived),
                     words=one.words,
                     kind=kind,
-                    value="" if kind == "secret" else value,
+                    value="" if kind == "secret" and not is_looked_over else value,
                     was=was,
                     options=one.choices,
                     unit=getattr(thing, "asset_code", "") if kind == "amount" else "",

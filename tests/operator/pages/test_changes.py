@@ -2,6 +2,7 @@
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from html import unescape
 
 import httpx2
 import msgspec
@@ -127,7 +128,11 @@ def test_key_is_added_by_its_whole_jwk(payres: Instance, ann: Browser) -> None:
     jwk = jwk_from_public_bytes("key-1", b"k" * 32)
     text = msgspec.json.format(msgspec.json.encode(jwk)).decode()
     assert len(text) <= int(room)
-    assert ann.send(f"{path}/new-key", choice="add", jwk=text).headers["location"] == path
+    looked_over = ann.send(f"{path}/new-key", choice="add", jwk=text)
+    assert "this is about who may do what" in words_of(looked_over)
+    [carried] = re.findall(r'<input type="hidden" name="jwk" value="([^"]*)">', looked_over.text)
+    form = hidden_fields(looked_over) | {"jwk": unescape(carried), "password": PASSWORD}
+    assert ann.http.post(f"{path}/new-key", data=form).headers["location"] == path
     assert "The key key-1 is added" in ann.get(path).text
 
 
@@ -363,7 +368,7 @@ def test_forged_form_and_who_may_look_only_change_nothing(
 
 def test_webhook_is_added_tested_paused_and_removed(payres: Instance, ann: Browser, endpoint: Endpoint) -> None:
     assert 'href="/admin/new-webhook"' in ann.get("/admin/webhooks").text
-    fields = {"name": "Order book", "events": "wallet.*", "url": endpoint.url, "private": "true"}
+    fields = {"name": "Order book", "events": "wallet.*", "url": endpoint.url, "private": "true", "password": PASSWORD}
     made = ann.send("/admin/new-webhook", choice="add", **fields)
     [path] = re.findall(r'<a class="button primary" href="(/admin/webhooks/[^"]+)">', made.text)
     [secret] = re.findall(r"<textarea[^>]* readonly[^>]*>(whsec_[^<]+)</textarea>", made.text)
@@ -386,9 +391,10 @@ def test_webhook_is_added_tested_paused_and_removed(payres: Instance, ann: Brows
     assert "It is paused" in ann.words(path)
     assert f'action="{path}/pause"' not in ann.get(path).text
     assert ann.send(f"{path}/resume", choice="resume").headers["location"] == path
-    assert ann.send(f"{path}/change", choice="change", name="Books").headers["location"] == path
+    assert ann.send(f"{path}/change", choice="change", name="Books", password=PASSWORD).headers["location"] == path
     assert "Books is changed" in ann.words(path)
-    renewed = ann.send(f"{path}/secret", choice="make").text
+    assert "whsec_" not in ann.send(f"{path}/secret", choice="make").text, "who has only the session sees no secret"
+    renewed = ann.send(f"{path}/secret", choice="make", password=PASSWORD).text
     assert "whsec_" in renewed
     assert secret not in renewed
     assert ann.send(f"{path}/remove", choice="remove", password=PASSWORD).headers["location"] == "/admin/webhooks"
