@@ -7,18 +7,39 @@
 -- Tables with many inserts check a state with `=` and `or`: for `in` with more than two values, SQLite builds a table
 -- in memory at each insert, which doubles its time.
 --
+-- Each table says what it promises in the last lines of its comment; a longer line goes on after `--   `. A quantity has
+-- the name that it has in the program, as `30 days (DECIDED_GRANT)`; tests/test_schema_promises.py compares them:
+--
+--   rows: who can cause them, and what bounds that: a limit, `one for each TABLE`, `one row`; of operators nothing.
+--   kept: `for good`; or how long, and what deletes them: `by RULE` (of retention) or a function, or `with TABLE`. What
+--     begins with the rows that it is about and a colon is a row of the table in docs/operating.md; there may be several.
+--   times: what is decided by each: `shown` nothing; `lasts N` how long a right or a pause lasts; `due, at most N ahead`
+--     when somebody's work is due; `date` a day of a plan, compared with such days alone; `order` which row is newer, never
+--     where money is; `purge` when a retention rule deletes the row. What lasts or is due is compared by functions of
+--     clock.py alone, because the clock may have been ahead.
+--   restore: what a copy brings back that was ended or protected since: `nothing, because ...`; `listed and carried over
+--     as KIND` of operator/store/ended_rights.py; `ended by restore, by FUNCTION: WHAT`. There may be several.
+--
 -- A change here also needs a new numbered file in payres/core/store/migrations/; its __init__.py says how. A test checks
 -- that those files together give this schema.
 
 -- ==== The core ====
 
 -- The server's own secrets, such as the STREAM secret.
+-- rows: the server, one for each name in the program
+-- kept: for good
+-- times: none
+-- restore: nothing, because secrets do not end
 create table secret (
   name text primary key,
   value blob not null
 ) strict, without rowid;
 
 -- Currencies and other assets of accounts, with the fee for sending from a wallet in that asset.
+-- rows: operators
+-- kept: for good
+-- times: none
+-- restore: nothing, because an asset does not end, and payers see its fee before they pay
 create table asset (
   id integer primary key,
   code text not null check (length(code) between 1 and 32),
@@ -30,6 +51,10 @@ create table asset (
 
 -- Exchange rates: one unit of the base buys `rate` units of the counter, an exact decimal. expires_at is null for rates
 -- that the operator set; those of a rates service expire.
+-- rows: operators; the server, one for each asset with another
+-- kept: until it is replaced or removed, by accounts.remove_rate
+-- times: set_at shown; expires_at lasts as long as rates_max_age was at set_at
+-- restore: nothing, because payers see a rate before they pay
 create table exchange_rate (
   base_code text not null,
   counter_code text not null,
@@ -43,6 +68,10 @@ create table exchange_rate (
 -- Ledger accounts. balance is credits minus debits; held is the sum of open holds; balance minus held may not fall
 -- below floor, which is null for the external account (the outside world). An event is written when the free balance
 -- falls below warn_below; warned stays set until twice as much is free.
+-- rows: operators; one for each wallet_address and peer
+-- kept: for good
+-- times: none
+-- restore: nothing, because a balance does not end
 create table account (
   id integer primary key,
   kind text not null check (kind in ('wallet', 'liquidity', 'fees', 'peer', 'external')),
@@ -59,6 +88,10 @@ create unique index account_of_operator on account (asset_id, kind) where kind i
 create index account_of_asset on account (asset_id);
 
 -- People with wallets, each with one or more. unlocked_at is when the counts of wrong passwords were last reset.
+-- rows: operators
+-- kept: until the wallets are connected to another owner's, by sessions.take_over
+-- times: unlocked_at lasts 15 minutes (sign_in.WINDOW); created_at shown
+-- restore: listed and carried over as password
 create table owner (
   id integer primary key,
   password_hash text,
@@ -69,6 +102,11 @@ create table owner (
 -- Wallet addresses. path is the part after the base URL, lower-case; the owner signs in with any of them and the password.
 -- tag stands for the wallet in ILP addresses, which never end: ids are used again after a restore, and tags are not. Wallets
 -- from before version 42 have the id as their tag, which the addresses that were handed out have.
+-- rows: operators
+-- kept: for good
+-- times: created_at shown
+-- restore: listed and carried over as wallet
+-- restore: listed and carried over as askedAbove
 create table wallet_address (
   id integer primary key,
   path text not null unique,
@@ -85,6 +123,11 @@ create index wallet_of_owner on wallet_address (owner_id);
 
 -- Public Ed25519 keys of local wallet addresses; x is the base64url of the 32 bytes, as in a JWK. A kid may be reused
 -- after its key was revoked. name is for the operator, not shown to clients.
+-- rows: operators; owners, at most 32 (MAX_JWKS_KEYS) in force for each wallet_address, and those revoked without a
+--   bound
+-- kept: for good, because clients' grants name the key that asked for them
+-- times: created_at, revoked_at shown
+-- restore: listed and carried over as key
 create table wallet_key (
   id integer primary key,
   wallet_address_id integer not null references wallet_address,
@@ -99,6 +142,11 @@ create index wallet_key_of_wallet on wallet_key (wallet_address_id);
 
 -- Clients. identity is the wallet address (normalised), or the RFC 7638 thumbprint of the key that the client
 -- presented. At purge_at the client is deleted unless something refers to it; null while something does.
+-- rows: anybody, at most 50 (rate_limit_unauthenticated) a second of an address
+-- kept: a client without grants, payments and quotes, with its keys: 1 day (UNUSED_CLIENT) after it was first seen, or
+--   with its last grant, quote or incoming payment, by retention.CLIENTS
+-- times: created_at shown; purge_at purge
+-- restore: nothing, because the rights of a client are its grants
 create table client (
   id integer primary key,
   identity text not null unique,
@@ -112,6 +160,10 @@ create index client_to_purge on client (purge_at) where purge_at is not null;
 
 -- Keys of clients without a local wallet. Those of a wallet address on another server were fetched from its jwks.json,
 -- and expire at good_until. A client known only by its key has a row for each of the last kids it presented.
+-- rows: clients, at most 32 (MAX_JWKS_KEYS) published and 8 (MAX_PRESENTED_KIDS) presented for each client
+-- kept: with client, by _delete_client
+-- times: fetched_at order; good_until lasts 1 minute (REMOTE_KEY_LIFETIME)
+-- restore: nothing, because keys of other servers are fetched again after a minute
 create table client_key (
   client_id integer not null references client,
   kid text not null,
@@ -122,6 +174,11 @@ create table client_key (
 ) strict, without rowid;
 
 -- Nonces of signatures that may still be fresh; each can be used once with a client's key.
+-- rows: clients, at most 10,000 (rate_limit_per_client) a second
+-- kept: signature nonces: 5 minutes after their signatures became too old, by retention.NONCES
+-- times: expires_at lasts 5 minutes (signature_max_age)
+-- restore: nothing, because what was done with a nonce since is lost, and may be done again while its signature is
+--   fresh
 create table signature_nonce (
   client_id integer not null references client,
   kid text not null,
@@ -135,6 +192,16 @@ create index signature_nonce_expiry on signature_nonce (expires_at);
 -- issued, pending -> denied, and any but denied -> revoked. The row may be deleted at purge_at, which becomes null once
 -- the grant was issued with consent or has created something. kid is the key that signed the request; null for grants
 -- from before version 23.
+-- rows: anybody, at most 50 (rate_limit_unauthenticated) a second of an address
+-- kept: a grant given without consent, with which nothing was created: 1 day (UNUSED_GRANT) after its last token
+--   expired, by retention.GRANTS
+-- kept: a request for consent without a decision, or taken back: 1 day (UNUSED_GRANT) after the time to decide, by
+--   retention.GRANTS
+-- kept: a request for consent that was denied, or approved and not continued: 30 days (DECIDED_GRANT) after that, by
+--   retention.GRANTS
+-- kept: others: for good
+-- times: waits_from lasts 5 seconds (continue_wait); created_at, ended_at shown; purge_at purge
+-- restore: listed and carried over as grant
 create table "grant" (
   id text primary key,
   client_id integer not null references client,
@@ -157,6 +224,10 @@ create index grant_to_purge on "grant" (purge_at) where purge_at is not null;
 
 -- The interaction of a grant that needs consent. reference is the interact_ref, present from approval until its one
 -- use. decided_by is also null for decisions from before version 22. reason is what an operator wrote for the owner.
+-- rows: one for each grant
+-- kept: with grant, by _delete_grant
+-- times: expires_at lasts 10 minutes (interaction_lifetime); decided_at lasts 1 hour (APPROVAL_SECONDS)
+-- restore: listed and carried over as grant
 create table interaction (
   id text primary key,
   grant_id text not null unique references "grant",
@@ -173,6 +244,12 @@ create table interaction (
 ) strict, without rowid;
 
 -- Access tokens; id is the last part of the manage URL.
+-- rows: clients, at most 10,000 (rate_limit_per_client) a second, and 8 (MAX_ENDED_TOKENS) that have ended for each
+--   grant
+-- kept: rotated and revoked tokens: with their grant; of a grant that stays, all but the last 8 (MAX_ENDED_TOKENS), by
+--   purge_ended_tokens
+-- times: created_at order; expires_at lasts 10 minutes (access_token_lifetime); revoked_at shown
+-- restore: listed and carried over as token
 create table access_token (
   id text primary key,
   grant_id text not null references "grant",
@@ -187,6 +264,10 @@ create index access_token_of_grant on access_token (grant_id);
 -- a cached token was read from. It is random, so that a change that is undone and the next one differ. The server
 -- caches only tokens of grants that are never purged, and no key of another server, so other grants change nothing. A
 -- manual REPLACE goes unnoticed, because SQLite runs no trigger for the row that it deletes.
+-- rows: one row
+-- kept: for good
+-- times: none
+-- restore: nothing, because a server that starts has cached nothing
 create table authorization_revision (
   id integer primary key check (id = 1),
   revision integer not null
@@ -229,6 +310,13 @@ create trigger wallet_address_deleted after delete on wallet_address
 -- owner's activity list, comparable with the ids of outgoing payments: it starts with the time of the first receipt, or
 -- before that is the id, while the payment is open and has an amount. Others are null, and not shown. At purge_at the
 -- payment is deleted: it has expired, without an amount and with nothing received. Null for all others.
+-- rows: clients, at most 200 (rate_limit_creations) a second; owners, without a bound
+-- kept: an incoming payment without an `incomingAmount` that expired and received nothing, with the quotes to it: 7
+--   days (EMPTY_PAYMENT_DAYS) after it expired, by retention.INCOMING_PAYMENTS
+-- kept: others: for good
+-- times: created_at, completed_at, expiry_event_at shown; expires_at lasts as asked; partial_event_at lasts 10 seconds
+--   (PARTIAL_EVENT_PAUSE); purge_at purge
+-- restore: nothing, because one that was completed since is open again, and whoever completed it can do so again
 create table incoming_payment (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -254,6 +342,11 @@ create index incoming_payment_to_purge on incoming_payment (purge_at) where purg
 -- Quotes. incoming_payment_id is set if the receiver is local; otherwise path is the probed path to it, as JSON. At
 -- purge_at the quote is deleted if unused; null once a payment is known to have used it. wish is the owner's input, as
 -- JSON, if the quote was requested on a page; null for a client's quote.
+-- rows: clients, at most 200 (rate_limit_creations) a second; owners, without a bound
+-- kept: a quote without a payment: 1 day (UNUSED_QUOTE) after it expired, by retention.QUOTES
+-- kept: others: for good
+-- times: created_at shown; expires_at lasts 15 minutes (quote_lifetime); purge_at purge
+-- restore: nothing, because the payment that has used it since is lost
 create table quote (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -281,6 +374,10 @@ create index quote_to_incoming_payment on quote (incoming_payment_id) where inco
 -- received when the payment began, minus what this payment had delivered by then. The unresolved amounts may have been
 -- taken and delivered by unresolved packets: they were returned to the payer, and the grant counts them as spent until
 -- an operator records that they were not delivered.
+-- rows: clients, owners and operators, one for each quote
+-- kept: for good
+-- times: window_start date; created_at, ended_at shown
+-- restore: nothing, because a payment does not end by a decision
 create table outgoing_payment (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -321,6 +418,10 @@ create index outgoing_payment_to_incoming_payment on outgoing_payment (incoming_
 create index outgoing_payment_to_receiver on outgoing_payment (receiver, ended_at) where incoming_payment_id is null;
 
 -- The sums that a grant has spent or holds in each window of its interval, in the sender's asset and each receiver's.
+-- rows: clients, one for each window and asset of receivers, for each grant
+-- kept: for good, because the grant stays with which something was created
+-- times: window_start date; changed_at order
+-- restore: nothing, because what was spent since is lost with its payments
 create table grant_spending (
   grant_id text not null references "grant",
   window_start integer not null,
@@ -333,6 +434,10 @@ create table grant_spending (
 ) strict, without rowid;
 
 -- Holds of an account's money for an outgoing payment or a packet. remaining is neither posted nor voided.
+-- rows: one for each outgoing_payment and packet
+-- kept: for good
+-- times: created_at shown
+-- restore: nothing, because a hold ends with its payment or packet
 create table hold (
   id integer primary key,
   account_id integer not null references account,
@@ -348,6 +453,10 @@ create index hold_of_packet on hold (packet_id) where packet_id is not null;
 create index hold_open on hold (account_id) where remaining > 0;
 
 -- Transfers of the double-entry ledger, each with its cause. Rows are never changed.
+-- rows: at most four for each outgoing_payment, packet, movement and refund
+-- kept: for good
+-- times: created_at shown
+-- restore: nothing, because a transfer does not end
 create table transfer (
   id integer primary key,
   debit_account_id integer not null references account,
@@ -371,6 +480,10 @@ create index transfer_of_refund on transfer (refund_id) where refund_id is not n
 -- returned, in its own asset. Money from another server goes to a wallet address named by the operator: the return
 -- payment sends amount there. One reference may take several rows. The wallets are those of the two payments; null for
 -- a return payment, which has its own wallet.
+-- rows: operators
+-- kept: for good
+-- times: created_at shown
+-- restore: nothing, because a refund does not end
 create table refund (
   id text primary key,
   incoming_payment_id text not null references incoming_payment,
@@ -395,6 +508,10 @@ create unique index refund_to_wallet_address on refund (incoming_payment_id, ref
 
 -- Idempotency keys of the last day, of clients and API keys, with the response to repeat. path and body_hash (SHA-256)
 -- distinguish the request from others with the same key.
+-- rows: clients, at most 10,000 (rate_limit_per_client) a second; operators
+-- kept: answers under an `Idempotency-Key`: after 24 hours, by retention.RESPONSES
+-- times: created_at lasts 24 hours (retention.RESPONSES.after)
+-- restore: nothing, because what was created since is lost
 create table idempotency_key (
   id integer primary key,
   client_id integer references client,
@@ -413,6 +530,12 @@ create index idempotency_key_age on idempotency_key (created_at);
 -- The outbox: events in order. A row is written in the transaction of the change, and never changed. subject is the id
 -- of the payment, grant, packet or webhook; data is JSON. wallet_address_id is null for events of no wallet, and for
 -- those from before version 26.
+-- rows: clients, at most 10,000 (rate_limit_per_client) a second; peers, at most 10,000 (rate_limit_per_peer) a second;
+--   owners and operators, some for each grant, transfer and webhook of theirs
+-- kept: events and deliveries: after 30 days (events.KEPT), unless one is still to be sent; they do not wait longer for
+--   a webhook that is paused or disabled, by delete_old_events
+-- times: created_at order
+-- restore: nothing, because an event does not end
 create table event (
   sequence integer primary key autoincrement,
   type text not null,
@@ -425,6 +548,10 @@ create table event (
 -- The audit log: each change by an operator, in the transaction of the change. actor is `shell:<user>`, `api:<id of the
 -- key>`, `page:<name of the operator>`, or `server`; details is a JSON object without secrets. Rows are never changed
 -- or deleted.
+-- rows: operators; owners, without a bound
+-- kept: for good
+-- times: created_at shown
+-- restore: nothing, because the restore compares it
 create table audit (
   id text primary key,
   created_at integer not null,
@@ -440,6 +567,10 @@ create index audit_of_takeovers on audit (id, created_at) where action = 'databa
 -- Runs of the server that were killed: killed_after is the time of the last sign of life. It is null for the current
 -- run, whose row is deleted when it ends cleanly. token is random: the lock file has it with the position of the last
 -- commit. It is null once it is known that no commit of the run is missing, and for runs from before version 24.
+-- rows: the server, one for each time that it was killed
+-- kept: for good
+-- times: killed_after lasts 30 days (packets.KEPT)
+-- restore: nothing, because a run is of one file
 create table server_run (
   id integer primary key,
   killed_after integer,
@@ -447,6 +578,10 @@ create table server_run (
 ) strict;
 
 -- One row: when the ledger's invariants were last checked, and the first that was broken then, or null.
+-- rows: one row
+-- kept: for good
+-- times: checked_at lasts 1 day (CHECK_DAYS)
+-- restore: nothing, because the restored database is checked again
 create table ledger_check (
   id integer primary key check (id = 1),
   checked_at integer not null,
@@ -458,6 +593,11 @@ create table ledger_check (
 -- Interledger peers. The account's balance is what we owe the peer (if negative, what the peer owes us, at most its
 -- credit limit). outgoing_token is encrypted, incoming_token_hash is a SHA-256; max_packet limits the amount of a
 -- packet from the peer. repeats_answers: the peer echoes our Request-Ids, so it may be asked again for a lost answer.
+-- rows: operators
+-- kept: for good, also one that was removed
+-- times: last_error_at lasts 1 day (clock.DAY); created_at, removed_at shown
+-- restore: listed and carried over as peer
+-- restore: listed and carried over as peerTokens
 create table peer (
   id integer primary key,
   name text not null,
@@ -480,6 +620,10 @@ create unique index peer_in_force on peer (name) where removed_at is null;
 create unique index peer_by_token on peer (incoming_token_hash) where removed_at is null;
 
 -- ILP address prefixes reached through a peer, including its own address.
+-- rows: operators
+-- kept: until it is removed, by delete_route
+-- times: none
+-- restore: nothing, because a route gives nobody a right: operators look at those of a peer
 create table peer_route (
   prefix text not null,
   peer_id integer not null references peer,
@@ -490,6 +634,10 @@ create index peer_route_of_peer on peer_route (peer_id);
 -- Money packets sent to a peer, of our own payments or from another peer; id is the Request-Id of the exchange.
 -- source_amount is in the payer's asset, amount in the peer's. prepare is the packet as sent, while its outcome may
 -- still be found out. An operator resolves packets that stay unresolved (`doubtful`).
+-- rows: peers, at most 10,000 (rate_limit_per_peer) a second; at most 64 (MAX_SENT) in flight for each peer
+-- kept: for good
+-- times: expires_at lasts 30 seconds (LONGEST_LIFE)
+-- restore: nothing, because packets since are lost, and balances are compared with the peer
 create table packet (
   id text primary key,
   to_peer_id integer not null references peer,
@@ -510,6 +658,10 @@ create index packet_of_payment on packet (outgoing_payment_id, state) where outg
 create index packet_of_request on packet (from_peer_id, from_request_id) where from_request_id is not null;
 
 -- Answers to fulfilled packets of peers that send a Request-Id, so that a repeated request gets the same answer.
+-- rows: peers, at most 10,000 (rate_limit_per_peer) a second
+-- kept: answers to fulfilled packets of peers: after 30 days, by ANSWERS
+-- times: answered_at purge
+-- restore: nothing, because the packets since are lost with their answers
 create table answered_request (
   peer_id integer not null references peer,
   request_id text not null,
@@ -522,6 +674,11 @@ create index answered_request_age on answered_request (answered_at);
 
 -- Answers to rejected packets with a Request-Id, until the packets expire: the peer's payer has the money back, so a
 -- repeated request must not be fulfilled any more.
+-- rows: peers, at most 10,000 (rate_limit_per_peer) a second
+-- kept: answers to rejected packets of peers: when the packet has expired, after 10 minutes (MAX_REJECT_SECONDS) at
+--   most, by REJECTS
+-- times: purge_at purge
+-- restore: nothing, because such packets have expired by then
 create table rejected_request (
   peer_id integer not null references peer,
   request_id text not null,
@@ -539,6 +696,11 @@ create index rejected_request_purge on rejected_request (purge_at);
 -- the payment, and received_before is the amount received by then. payment is the URL of that payment; null in state 'made' while
 -- it is not known whether it was created. changed_at is the time of the state. At due_at the next step is tried, after so
 -- many attempts since the last progress; silent is the server that did not answer the last one.
+-- rows: anybody, at most 1 (CHECKOUT_RATE) a second of an address
+-- kept: payments that were begun at a payment page with a remote wallet: 1 day (UNPAID) after; what was paid stays, by
+--   checkouts.RULE
+-- times: changed_at shown; purge_at purge; due_at due, at most 5 minutes (checkouts.LONGEST_PAUSE) ahead
+-- restore: nothing, because the payer's server knows what it has paid
 create table checkout (
   id_hash blob primary key,
   incoming_payment_id text not null references incoming_payment,
@@ -565,6 +727,11 @@ create index checkout_of_payment on checkout (incoming_payment_id, changed_at);
 
 -- What the server of a bill elsewhere publishes of it, as the consent page of the grant to pay it has shown it: it never
 -- changes. remaining is what the bill takes, null without a limit.
+-- rows: one for each grant
+-- kept: what the server of a bill elsewhere published of it, for the consent page: with the grant to pay the bill, with
+--   grant
+-- times: none
+-- restore: nothing, because it says what was shown
 create table remote_bill (
   grant_id text primary key references "grant" on delete cascade,
   name text,
@@ -581,6 +748,10 @@ create table remote_bill (
 -- those that are sent again have a row in delivery. While a webhook is paused, or disabled because it answered 410,
 -- events wait. Secrets are encrypted; previous_secret also signs until previous_until. last_status and last_error are of
 -- the latest attempt. wallet_address_id is null for the operator's own; another is its owner's, for that wallet's events.
+-- rows: operators, at most 16 (MAX_WEBHOOKS); owners, at most 5 (MAX_WEBHOOKS_OF_WALLET) for each wallet_address
+-- kept: until it is removed, by delete_webhook
+-- times: previous_until lasts 24 hours (ROTATION_HOURS); created_at, last_attempt_at shown
+-- restore: listed and carried over as webhook
 create table webhook (
   id text primary key,
   name text,
@@ -602,6 +773,10 @@ create index webhook_of_wallet on webhook (wallet_address_id);
 
 -- The last event that was looked at for the webhooks of wallets. One of these gets nothing but rows in delivery: each
 -- event of the wallet since the webhook's cursor, which is when it was added.
+-- rows: one row
+-- kept: for good
+-- times: none
+-- restore: nothing, because it counts the events of this file
 create table wallet_event (
   id integer primary key check (id = 1),
   cursor integer not null
@@ -609,6 +784,10 @@ create table wallet_event (
 
 -- Wallets take turns: of a wallet with a row here, each event up to this cursor was attempted once or is not wanted,
 -- although the webhook's own cursor is lower. wallet_address_id is 0 for events of no wallet.
+-- rows: one for each webhook and wallet_address
+-- kept: until the webhook has passed it, by webhooks.advance
+-- times: none
+-- restore: nothing, because it counts the events of this file
 create table webhook_turn (
   webhook_id text not null references webhook,
   wallet_address_id integer not null,
@@ -619,6 +798,10 @@ create index webhook_turn_cursor on webhook_turn (webhook_id, cursor);
 
 -- Events that a webhook did not accept at the first attempt, or that are sent again; next_at is when a pending one is
 -- due.
+-- rows: one for each event and webhook
+-- kept: with event, by webhooks.release_events
+-- times: next_at due, at most 1 day (RETRY_PAUSES, MAX_RETRY_AFTER_SECONDS) and a tenth ahead; last_attempt_at shown
+-- restore: nothing, because what was sent since may be sent again
 create table delivery (
   sequence integer not null references event,
   webhook_id text not null references webhook,
@@ -637,6 +820,10 @@ create index delivery_of_webhook on delivery (webhook_id, state, sequence);
 
 -- The last attempts to send events to each webhook, in the order of number. attempt counts those at the same event;
 -- answer is the beginning of the answer's body. The events may have been deleted.
+-- rows: at most 20 (MAX_KEPT_ATTEMPTS) for each webhook
+-- kept: attempts to send events to a webhook: when there are 20 (MAX_KEPT_ATTEMPTS) later ones, by add_attempts
+-- times: at shown
+-- restore: nothing, because it says what happened
 create table webhook_attempt (
   webhook_id text not null references webhook,
   number integer not null,
@@ -655,6 +842,13 @@ create table webhook_attempt (
 
 -- Sessions in browsers, each of an owner or of an operator. wallet_address_id is the wallet that an owner looks at;
 -- verified_at is when a second factor was last given; address and browser are where it was opened.
+-- rows: owners and operators by their password, of which at most 2 (PASSWORDS_AT_ONCE) are checked at once
+-- kept: who is signed in, with the name of the browser and the address (of IPv6 the first half): when it ends, by
+--   SESSIONS
+-- times: created_at lasts 12 hours (OF_OWNERS.longest, OF_OPERATORS.longest); expires_at lasts 15 minutes
+--   (OF_OWNERS.lifetime) of owners and 12 hours (OF_OPERATORS.lifetime) of operators; verified_at lasts 5 minutes
+--   (second_factors.FRESH)
+-- restore: ended by restore, by end_all: all sessions
 create table session (
   id_hash blob primary key,
   owner_id integer references owner,
@@ -674,6 +868,10 @@ create index session_of_operator on session (operator_id) where operator_id is n
 
 -- Browsers that owners and operators have signed in with. Wrong passwords from other browsers do not lock anybody out of
 -- these. A browser has a secret for each owner and operator.
+-- rows: at most 32 (MAX_KNOWN_BROWSERS) for each owner and operator
+-- kept: known browsers: 365 days (KNOWN_BROWSER_DAYS) after the last sign-in, by BROWSERS
+-- times: expires_at lasts 365 days (KNOWN_BROWSER_DAYS)
+-- restore: ended by restore, by end_all: the trust in browsers of whoever has a second step
 create table known_browser (
   id_hash blob primary key,
   owner_id integer references owner,
@@ -687,6 +885,11 @@ create index known_browser_of_operator on known_browser (operator_id, expires_at
 
 -- One-time links with which an owner or an operator sets a password; link_hash is the SHA-256 of the link's secret. Each
 -- has at most one.
+-- rows: one for each owner and operator
+-- kept: until it is used or replaced, by end_access
+-- times: expires_at lasts 1 hour (OF_OWNERS.link_lifetime) of owners and 15 minutes (OF_OPERATORS.link_lifetime) of
+--   operators
+-- restore: ended by restore, by end_all: links that set a password
 create table password_link (
   link_hash blob primary key,
   owner_id integer unique references owner,
@@ -697,6 +900,10 @@ create table password_link (
 
 -- Codes by an app (TOTP, RFC 6238), from confirmed_at on. secret is encrypted; last_step is the step of the last code, which
 -- is good once; wrong counts wrong codes since the last right one.
+-- rows: one for each owner and operator
+-- kept: until codes are turned off, by delete_totp
+-- times: created_at lasts 10 minutes (SET_UP); confirmed_at shown
+-- restore: listed and carried over as codes
 create table totp (
   id integer primary key,
   owner_id integer unique references owner,
@@ -710,6 +917,10 @@ create table totp (
 ) strict;
 
 -- Recovery codes, ten of each account; hash is the SHA-256 of one that signs in once, in place of a second factor.
+-- rows: at most 10 (RECOVERY_CODES) for each owner and operator
+-- kept: until new ones are made, by replace_recovery_codes
+-- times: created_at, used_at shown
+-- restore: listed and carried over as recoveryCodes
 create table recovery_code (
   hash blob primary key,
   owner_id integer references owner,
@@ -723,6 +934,10 @@ create index recovery_code_of_operator on recovery_code (operator_id) where oper
 
 -- Passkeys (WebAuthn credentials). public_key is a COSE key; suspect_at is when its counter did not rise, after which it
 -- signs nobody in. user_handle is random, one for each account.
+-- rows: at most 20 (MAX_PASSKEYS) for each owner and operator
+-- kept: until it is removed, by delete_passkey
+-- times: created_at, last_used_at, suspect_at shown
+-- restore: listed and carried over as passkey
 create table passkey (
   id text primary key,
   owner_id integer references owner,
@@ -743,6 +958,11 @@ create index passkey_of_owner on passkey (owner_id, id) where owner_id is not nu
 create index passkey_of_operator on passkey (operator_id, id) where operator_id is not null;
 
 -- Challenges for passkeys that were used, until they would have expired: each is good once.
+-- rows: owners and operators by their passkey, at most 10,000 (rate_limit_per_address) a second of an address
+-- kept: challenges that a passkey has signed: when they have expired, after 10 minutes (passkeys.LIFETIME), by
+--   CHALLENGES
+-- times: expires_at purge
+-- restore: nothing, because sessions that a challenge has opened since are lost
 create table used_challenge (
   hash blob primary key,
   expires_at integer not null
@@ -750,6 +970,10 @@ create table used_challenge (
 create index used_challenge_expiry on used_challenge (expires_at);
 
 -- Sign-ins with a right password that wait for the second factor. They are no sessions.
+-- rows: owners and operators by their password, of which at most 2 (PASSWORDS_AT_ONCE) are checked at once
+-- kept: sign-ins that wait for a second step: after 10 minutes (HALF_LIFETIME), by HALF_SIGN_INS
+-- times: created_at shown; expires_at lasts 10 minutes (HALF_LIFETIME)
+-- restore: ended by restore, by end_all: sign-ins that wait for a second step
 create table half_sign_in (
   id_hash blob primary key,
   owner_id integer references owner,
@@ -765,6 +989,10 @@ create index half_sign_in_of_owner on half_sign_in (owner_id) where owner_id is 
 create index half_sign_in_of_operator on half_sign_in (operator_id) where operator_id is not null;
 
 -- Second factors that an operator removes for somebody who has lost them, once due_at has passed.
+-- rows: operators, one for each owner and operator
+-- kept: until it is done or refused, by delete_removal
+-- times: asked_at shown; due_at due, at most 1 day (REMOVAL_DELAY) ahead
+-- restore: listed and carried over as removal
 create table factor_removal (
   id integer primary key,
   owner_id integer unique references owner,
@@ -775,6 +1003,11 @@ create table factor_removal (
 ) strict;
 
 -- The last sign-ins of each account, also those that failed; way says with what.
+-- rows: at most 20 (MAX_KEPT_SIGN_INS) of each outcome for each owner and operator
+-- kept: the last sign-ins of an account, also those that failed, with what, browser and address: when there are 20
+--   (MAX_KEPT_SIGN_INS) later ones of the same outcome, and after 90 days, by SIGN_INS
+-- times: at lasts 90 days (SIGN_INS.after)
+-- restore: nothing, because it says what happened
 create table sign_in (
   id integer primary key,
   owner_id integer references owner,
@@ -791,6 +1024,10 @@ create index sign_in_of_operator on sign_in (operator_id, id) where operator_id 
 
 -- Where the notices of owners go. email is confirmed; pending becomes it once the code is typed in whose SHA-256 is
 -- code_hash; wrong counts wrong codes. language and time_zone are those of the page on which they were last chosen.
+-- rows: one for each owner
+-- kept: for good
+-- times: confirmed_at order; code_until lasts 1 hour (CODE_LIFETIME)
+-- restore: listed and carried over as mailAddress
 create table mail_address (
   owner_id integer primary key references owner,
   email text,
@@ -806,6 +1043,10 @@ create table mail_address (
 ) strict;
 
 -- How often an owner wants notices of a kind: at once is the rate of kinds without a row.
+-- rows: at most one of each kind of notice for each owner
+-- kept: for good
+-- times: none
+-- restore: nothing, because notices that were turned off since are sent again, and each has a link that turns them off
 create table mail_choice (
   owner_id integer not null references owner,
   kind text not null,
@@ -815,6 +1056,12 @@ create table mail_choice (
 
 -- Mails to owners. key names what each is about, so that nothing is told twice; data is a JSON object. send_at is when
 -- the next attempt is due; null once the mail is sent or given up, whose reason is last_error.
+-- rows: owners, at most 5 (MAX_MAILS_ASKED_FOR) an hour that they ask for, and others without a bound
+-- kept: mails to owners, with their addresses: 30 days after they were made; a code that was sent is removed from its
+--   mail at once, by mail.KEPT
+-- times: created_at lasts 3 days (TOO_OLD); send_at due, at most 1 day (mail.PAUSES) ahead; sent_at lasts 1 hour
+--   (clock.HOUR)
+-- restore: nothing, because what was sent since is sent again
 create table mail (
   id text primary key,
   owner_id integer not null references owner,
@@ -834,6 +1081,10 @@ create index mail_of_owner on mail (owner_id, id);
 create index mail_age on mail (created_at);
 
 -- The last event that owners were told of, while the server sends mail.
+-- rows: one row
+-- kept: for good
+-- times: none
+-- restore: nothing, because it counts the events of this file
 create table mail_cursor (
   id integer primary key check (id = 1),
   sequence integer not null
@@ -843,6 +1094,10 @@ create table mail_cursor (
 
 -- Deposits and withdrawals by operators, one transfer each. reference is the operator's, unique per account. undoes is
 -- the movement that this one is the opposite of.
+-- rows: operators
+-- kept: for good
+-- times: created_at lasts 10 minutes (UNDO_MINUTES)
+-- restore: nothing, because a movement does not end
 create table movement (
   id text primary key,
   account_id integer not null references account,
@@ -857,6 +1112,10 @@ create unique index movement_undoing on movement (undoes) where undoes is not nu
 
 -- Operators of the admin pages. An operator sets the password with a one-time link; a new link ends the old password
 -- and sessions. unlocked_at is when the last link was made: earlier wrong passwords do not count.
+-- rows: operators
+-- kept: until the operator is removed, by delete_operator
+-- times: unlocked_at lasts 15 minutes (sign_in.WINDOW)
+-- restore: listed and carried over as operator
 create table operator (
   id integer primary key,
   name text not null unique,
@@ -866,6 +1125,11 @@ create table operator (
 ) strict;
 
 -- Pairs of currencies without a valid rate that somebody wanted to pay between, and when last.
+-- rows: clients, at most 32 (MAX_MISSING_RATES)
+-- kept: currencies that somebody wanted to exchange without a rate: 7 days (MISSING_RATES_KEPT) after the last time, by
+--   note_missing_rates
+-- times: asked_at lasts 7 days (MISSING_RATES_KEPT)
+-- restore: nothing, because it says what was asked for
 create table missing_rate (
   base_code text not null,
   counter_code text not null,
@@ -874,6 +1138,10 @@ create table missing_rate (
 ) strict, without rowid;
 
 -- Submitted forms of the admin pages, so that none takes effect twice.
+-- rows: operators
+-- kept: the ids of forms that operators have sent: after 1 day, by FORMS
+-- times: used_at purge
+-- restore: nothing, because what a form has done since is lost
 create table operator_form (
   id text primary key,
   used_at integer not null
@@ -882,6 +1150,10 @@ create index operator_form_age on operator_form (used_at);
 
 -- API keys of programs that use the operator's API. secret_hash is the SHA-256 of the secret part, scopes a JSON array.
 -- last_used_at is updated at most once a minute. made_by is the key that created it, if a program did.
+-- rows: operators
+-- kept: for good
+-- times: created_at, revoked_at, last_used_at shown; expires_at lasts as asked
+-- restore: listed and carried over as apiKey
 create table api_key (
   id text primary key,
   name text not null,
@@ -901,6 +1173,10 @@ create index api_key_of_maker on api_key (made_by) where made_by is not null;
 -- due when they show its start, from first_window on. Windows from next_window on have no run yet, and next_at is when the first of them is
 -- due, null if there is none or the order is not active. Windows before not_before are not paid: what was paid of them
 -- is lost with the state that a restore replaced. problem is why payres paused it.
+-- rows: owners, at most 50 (MAX_ORDERS_OF_WALLET) that go on for each wallet_address
+-- kept: for good
+-- times: next_at due on a date; not_before date; created_at, ended_at shown
+-- restore: listed and carried over as standingOrder
 create table standing_order (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -932,6 +1208,10 @@ create index standing_order_due on standing_order (next_at) where next_at is not
 
 -- The windows of standing orders that were due at window_at, each at most once. A paid one has its payment, which may
 -- still fail on its way; a waiting one is tried at retry_at.
+-- rows: one for each standing_order and window
+-- kept: for good
+-- times: window_at date; retry_at due, at most 1 day (standing_orders.PAUSES) ahead
+-- restore: ended by restore, by begin_after: payments of standing orders that waited, or fall due before the restore
 create table standing_order_run (
   order_id text not null references standing_order,
   window integer not null check (window >= 0),

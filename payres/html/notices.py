@@ -15,6 +15,7 @@ from payres.core.process.settings import mail_address
 from payres.core.protocol.clock import HOUR, lasts
 from payres.core.protocol.errors import InvalidRequest, TooManyRequests, nothing_here
 from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.limits import MAX_MAILS_ASKED_FOR
 from payres.core.protocol.visible import visible_name, visible_url
 from payres.core.store import server
 from payres.core.store.clients import CLIENTS
@@ -32,7 +33,6 @@ GATHERED: Final = ("money", "failed")
 MOST_ITEMS: Final = 20  # of one mail
 CODE_LIFETIME: Final = HOUR
 MOST_WRONG: Final = 5
-MOST_ASKED: Final = 5  # mails in an hour that the owner asks for: codes, and tests
 
 
 def notify(
@@ -162,8 +162,8 @@ def stop(work: Work, token: str) -> None:
 
 
 def _check_asked(work: Work, owner_id: int, kind: str) -> None:
-    if mail.count_mails(work, owner_id, kind, work.now - HOUR) >= MOST_ASKED:
-        raise TooManyRequests(f"There were {MOST_ASKED} of these mails within an hour", retry_after=3600)
+    if mail.count_mails(work, owner_id, kind, work.now - HOUR) >= MAX_MAILS_ASKED_FOR:
+        raise TooManyRequests(f"There were {MAX_MAILS_ASKED_FOR} of these mails within an hour", retry_after=3600)
 
 
 def _tell_of_change(work: Work, before: AddressRecord) -> None:

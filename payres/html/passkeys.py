@@ -21,6 +21,7 @@ from payres.core.http.context import context_of
 from payres.core.protocol.clock import MINUTE, lasts
 from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState
 from payres.core.protocol.identifiers import base64url, hash_secret
+from payres.core.protocol.limits import MAX_PASSKEYS
 from payres.core.protocol.urls import Urls, canonical, is_loopback
 from payres.core.protocol.visible import visible_text
 from payres.core.store.work import Work
@@ -52,7 +53,6 @@ LIFETIME: Final = 10 * MINUTE  # of a challenge
 STEM: Final = 24  # bytes of a challenge before its digest: the time, and 16 that are random
 ALGORITHMS: Final = (-7, -8, -257)  # ES256, Ed25519 and RS256 (IANA COSE algorithms)
 TRANSPORTS: Final = frozenset({"ble", "hybrid", "internal", "nfc", "smart-card", "usb"})
-MOST: Final = 20  # of an account
 LONGEST_ID: Final = 1023  # bytes of a credential id (WebAuthn section 4)
 LONGEST_KEY: Final = 600  # bytes: RSA of 4096 bits has 540; longer ones take long to verify
 LONGEST_NAME: Final = 60  # characters
@@ -145,7 +145,7 @@ def options_to_add(work: Work, kind: Kind, account: Any, secret: PasskeySecret, 
     Raises WrongState if the account has too many.
     """
     own = passkeys_of(work, kind, account.id)
-    if len(own) >= MOST:
+    if len(own) >= MAX_PASSKEYS:
         raise WrongState(TOO_MANY)
     known = [{"type": "public-key", "id": base64url(one.credential_id), "transports": one.transports} for one in own]
     handle, name = secret.user_handle(kind, account.id), f"{account.name} ({kind.noun})"
@@ -176,7 +176,7 @@ def add_passkey(
     from fido2.webauthn import RegistrationResponse
 
     name = _shown_name(name)
-    if len(passkeys_of(work, kind, account.id)) >= MOST:
+    if len(passkeys_of(work, kind, account.id)) >= MAX_PASSKEYS:
         raise WrongState(TOO_MANY)
     read = _read(RegistrationResponse, answer)
     challenge = read.response.client_data.challenge

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 from payres.core.protocol.clock import DAY, MINUTE, SECOND, lasts
 from payres.core.protocol.errors import WrongState
 from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.limits import RECOVERY_CODES
 from payres.core.store import server
 from payres.core.store.work import Work
 from payres.html.notices import notify
@@ -26,7 +27,6 @@ STEP: Final = 30 * SECOND
 DIGITS: Final = 6
 SECRET_BYTES: Final = 20
 MAX_WRONG_CODES: Final = 10  # in a row; then only a passkey or a recovery code helps
-RECOVERY_CODES: Final = 10
 RECOVERY_BYTES: Final = 10
 SET_UP: Final = 10 * MINUTE  # in which a new secret is to be confirmed: whoever has the session then can do so
 FRESH: Final = 5 * MINUTE  # for which a second factor counts

@@ -7,13 +7,14 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.limits import RECOVERY_CODES
 from payres.core.store import server
 from payres.core.store.work import Work
 from payres.html.forms import browser_of
 from payres.html.html import redirect
 from payres.html.language import marked
 from payres.html.passkeys import takes_passkeys
-from payres.html.second_factors import RECOVERY_CODES, factors_of, has_factor
+from payres.html.second_factors import factors_of, has_factor
 from payres.html.sign_in import keyed, known_browser
 from payres.html.store.passkeys import passkeys_of
 from payres.html.store.sessions import (

@@ -18,6 +18,7 @@ from payres.core.grants.limits import Interval, parse_interval
 from payres.core.protocol.amounts import Asset, Terms, describe_amount, format_decimal
 from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.errors import DomainError, WrongState, nothing_here
+from payres.core.protocol.limits import MAX_ORDERS_OF_WALLET
 from payres.core.protocol.visible import visible_url
 from payres.core.store import server
 from payres.core.store.payments import QuoteRecord
@@ -32,7 +33,6 @@ from payres.people.sending import KeptWish, Payee, Wish, ask_price, confirm_paym
 
 LATE: Final = 3 * DAY  # after a window has begun it is no longer paid
 PAUSES: Final = (HOUR, 6 * HOUR, DAY)  # before a run is tried again; the last one repeats
-MAX_ORDERS: Final = 50  # of a wallet, that go on
 MISSED_AT_ONCE: Final = 64  # windows, in one unit
 ALLOWANCE: Final = 10  # of the price, one part in so many that an order may take more if fees and rates change
 # Reasons and codes of errors that do not go away by themselves: the owner must look.
@@ -134,7 +134,7 @@ def check_room(work: Work, wallet: WalletRecord, replaces: str = "") -> None:
     """Raises WrongState if the wallet has too many orders, NotFound, or WrongState if the one to change is over."""
     if replaces and find_order(work, wallet, replaces).is_over:
         raise WrongState(OVER)
-    if not replaces and store.going_on(work, wallet.id) >= MAX_ORDERS:
+    if not replaces and store.going_on(work, wallet.id) >= MAX_ORDERS_OF_WALLET:
         raise WrongState(TOO_MANY)
 
 

@@ -14,6 +14,7 @@ from payres.core.process.settings import Settings
 from payres.core.protocol.clock import MINUTE
 from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState
 from payres.core.protocol.identifiers import base64url
+from payres.core.protocol.limits import MAX_PASSKEYS
 from payres.core.protocol.urls import Urls
 from payres.core.store import connections
 from payres.core.store.work import Work
@@ -267,7 +268,7 @@ def test_account_has_a_bounded_number_of_them_each_with_a_name(work: Work) -> No
     for name in ("", " \u200b\u202e "):
         with pytest.raises(InvalidRequest, match=passkeys.NO_NAME):
             add(work, answer, name=name)
-    for _ in range(passkeys.MOST):
+    for _ in range(MAX_PASSKEYS):
         added(work)
     for refused in (lambda: to_add(work), lambda: add(work, answer)):
         with pytest.raises(WrongState, match=passkeys.TOO_MANY):

@@ -10,6 +10,7 @@ import pytest
 
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.limits import MAX_KEPT_SIGN_INS
 from payres.core.store.rows import number
 from payres.core.store.work import Work
 from payres.html.browser_names import UNKNOWN, browser_name
@@ -18,7 +19,6 @@ from payres.html.store.passkeys import PASSKEYS, PasskeyRecord
 from payres.html.store.sessions import (
     NOWHERE,
     OF_OWNERS,
-    SIGN_INS_KEPT,
     Seen,
     insert_sign_in,
     last_sign_ins,
@@ -327,14 +327,14 @@ def test_second_step_stands_with_what_is_left_of_it(payres: Instance, owner: Own
 
 def test_guesses_push_out_no_sign_in(tx: Work) -> None:
     wallets.create_wallet(tx, "alice", "USD", 2, None, "hash")
-    for way in ("password", *["wrong password"] * (SIGN_INS_KEPT + 5), *["link"] * 3):
+    for way in ("password", *["wrong password"] * (MAX_KEPT_SIGN_INS + 5), *["link"] * 3):
         insert_sign_in(tx, OF_OWNERS, 1, way, NOW, NOWHERE)
     found = [(one.way, times) for one, times in folded(last_sign_ins(tx, OF_OWNERS, 1, NOW))]
-    assert found == [("link", 1)] * 3 + [("wrong password", SIGN_INS_KEPT), ("password", 1)]
-    for _ in range(SIGN_INS_KEPT):
+    assert found == [("link", 1)] * 3 + [("wrong password", MAX_KEPT_SIGN_INS), ("password", 1)]
+    for _ in range(MAX_KEPT_SIGN_INS):
         insert_sign_in(tx, OF_OWNERS, 1, "password", NOW, NOWHERE)
     ways = [one.way for one in last_sign_ins(tx, OF_OWNERS, 1, NOW)]
-    assert ways == ["password"] * SIGN_INS_KEPT + ["wrong password"] * SIGN_INS_KEPT
+    assert ways == ["password"] * MAX_KEPT_SIGN_INS + ["wrong password"] * MAX_KEPT_SIGN_INS
 
 
 def test_where_somebody_was_is_forgotten_after_ninety_days(tx: Work) -> None:

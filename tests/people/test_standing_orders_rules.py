@@ -12,6 +12,7 @@ import pytest
 
 from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.errors import NotFound, WrongState
+from payres.core.protocol.limits import MAX_ORDERS_OF_WALLET
 from payres.core.store import connections
 from payres.core.store.payments import OUTGOING
 from payres.core.store.rows import number
@@ -418,7 +419,7 @@ def test_setting_up_twice_makes_one_and_a_change_replaces_the_first(books: Books
 
 
 def test_wallet_has_so_many_orders_and_no_more(books: Books) -> None:
-    made = [books.set_up("2027-01-11T06:00") for _ in range(rules.MAX_ORDERS)]
+    made = [books.set_up("2027-01-11T06:00") for _ in range(MAX_ORDERS_OF_WALLET)]
     with pytest.raises(WrongState, match="as many"):
         books.set_up("2027-01-11T06:00")
     books.set_up("2027-01-11T06:00", replaces=made[0])

@@ -74,6 +74,7 @@ MAX_CHECKOUTS_OF_SERVER: Final = 4  # The same to one server: payers of a slow o
 
 # Seconds in which a client must continue an approved grant; then the approval has lapsed.
 APPROVAL_SECONDS: Final = 3600
+MAX_ENDED_TOKENS: Final = 8  # Rotated or revoked tokens of a grant that are kept, the newest ones.
 
 # Signatures and keys.
 
@@ -194,3 +195,12 @@ PASSWORDS_AT_ONCE: Final = 2
 # Waiting passwords from known browsers, as many from others, and as many new ones; half of that of one wallet,
 # operator or API key. Further ones are answered 503.
 PASSWORDS_WAITING: Final = 32
+
+# What a wallet, an owner or an operator has.
+
+MAX_PASSKEYS: Final = 20  # Passkeys of an owner or an operator.
+RECOVERY_CODES: Final = 10  # Recovery codes of an owner or an operator, who gets them all at once.
+# Sign-ins of an owner or an operator that are kept, and as many that failed, the latest ones.
+MAX_KEPT_SIGN_INS: Final = 20
+MAX_MAILS_ASKED_FOR: Final = 5  # Mails of a kind, codes or tests, that an owner asks for within an hour.
+MAX_ORDERS_OF_WALLET: Final = 50  # Standing orders of a wallet that go on.

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from payres.core.protocol.clock import DAY, HOUR, SECOND
-from payres.core.protocol.limits import EMPTY_PAYMENT_DAYS
+from payres.core.protocol.limits import EMPTY_PAYMENT_DAYS, MAX_ENDED_TOKENS
 from payres.core.store.rows import Row
 from payres.core.store.work import Transaction
 
@@ -24,7 +24,6 @@ UNUSED_QUOTE: Final = DAY  # after it expired: longer than the response of its c
 EMPTY_PAYMENT: Final = EMPTY_PAYMENT_DAYS * DAY
 UNUSED_CLIENT: Final = DAY  # after it was first seen; its keys and nonces are valid for minutes
 
-ENDED_TOKENS_KEPT: Final = 8  # the newest rotated or revoked tokens of a grant
 TOKENS_AT_ONCE: Final = 64
 QUOTES_AT_ONCE: Final = 8  # to an incoming payment
 
@@ -135,6 +134,6 @@ def purge_ended_tokens(tx: Transaction, grant_id: str) -> None:
     surplus = tx.execute(
         "SELECT id FROM access_token WHERE grant_id = ? AND revoked_at IS NOT NULL"
         " ORDER BY created_at DESC, id LIMIT ? OFFSET ?",
-        (grant_id, TOKENS_AT_ONCE, ENDED_TOKENS_KEPT),
+        (grant_id, TOKENS_AT_ONCE, MAX_ENDED_TOKENS),
     ).fetchall()
     tx.executemany("DELETE FROM access_token WHERE id = ?", surplus)

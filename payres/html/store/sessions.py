@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, lasting, lasts
-from payres.core.protocol.limits import KNOWN_BROWSER_DAYS, MAX_KNOWN_BROWSERS
+from payres.core.protocol.limits import KNOWN_BROWSER_DAYS, MAX_KEPT_SIGN_INS, MAX_KNOWN_BROWSERS
 from payres.core.protocol.visible import visible_name
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table, insert_row, number
@@ -19,7 +19,6 @@ from payres.core.store.work import Transaction
 
 BROWSER_LIFETIME: Final = KNOWN_BROWSER_DAYS * DAY
 TRUSTED_LIFETIME: Final = 30 * DAY  # for which a browser is not asked for the second factor
-SIGN_INS_KEPT: Final = 20  # of an account, as many that failed
 SESSIONS = Rule("session", "expires_at", "id_hash")
 BROWSERS = Rule("known_browser", "expires_at", "id_hash")
 SIGN_INS = Rule("sign_in", "at", "id", after=90 * DAY)  # addresses say where somebody was
@@ -288,7 +287,9 @@ def insert_sign_in(tx: Transaction, kind: Kind, account_id: int, way: str, now: 
     values = {kind.column: account_id, "at": now, "way": way, "address": seen.address, "browser": seen.browser}
     insert_row(tx, "sign_in", **values)
     ended_so = f"SELECT id FROM sign_in WHERE {kind.column} = ? AND (way LIKE 'wrong %') = (? LIKE 'wrong %')"
-    surplus = tx.execute(f"{ended_so} ORDER BY id DESC LIMIT -1 OFFSET ?", (account_id, way, SIGN_INS_KEPT)).fetchall()
+    surplus = tx.execute(
+        f"{ended_so} ORDER BY id DESC LIMIT -1 OFFSET ?", (account_id, way, MAX_KEPT_SIGN_INS)
+    ).fetchall()
     tx.executemany("DELETE FROM sign_in WHERE id = ?", surplus)
 
 

@@ -19,6 +19,7 @@ from payres.core.process.worker import cancel_all
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND, format_time
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.gnap import GrantRequest, GrantResponse, IncomingPaymentAccess, OutgoingPaymentAccess
+from payres.core.protocol.limits import MAX_ENDED_TOKENS
 from payres.core.protocol.wire import Amount, IncomingPaymentRequest, QuoteRequest
 from payres.core.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.core.store import clients as client_store
@@ -30,7 +31,6 @@ from payres.core.store.payments import INCOMING, QUOTES
 from payres.core.store.retention import (
     DECIDED_GRANT,
     EMPTY_PAYMENT,
-    ENDED_TOKENS_KEPT,
     NONCES,
     TOKENS_AT_ONCE,
     UNUSED_CLIENT,
@@ -271,11 +271,11 @@ def test_of_rotated_tokens_the_newest_are_remembered(tx: Transaction) -> None:
     answer = ask(tx, SHOP, START)
     grants.keep_grant(tx, id_of(answer))
     rotated = [token_of(answer)]
-    for number in range(1, 3 * ENDED_TOKENS_KEPT):
+    for number in range(1, 3 * MAX_ENDED_TOKENS):
         rotated.append(rotate(tx, rotated[-1], START + number * MINUTE))
-        assert count(tx, "access_token") <= ENDED_TOKENS_KEPT + 1
+        assert count(tx, "access_token") <= MAX_ENDED_TOKENS + 1
     known = [token_id for token_id in rotated if TOKENS.get(tx, token_id) is not None]
-    assert known == rotated[-ENDED_TOKENS_KEPT - 1 :]
+    assert known == rotated[-MAX_ENDED_TOKENS - 1 :]
 
 
 # Quotes

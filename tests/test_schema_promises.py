@@ -1,0 +1,169 @@
+"""What each table of schema.sql promises, held to: no table and no time without its lines, no line that the program
+does not keep. What is new and says nothing fails here, with a sentence that says what to do."""
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, get_args
+
+from payres.core.process.settings import Settings
+from payres.core.protocol import limits
+from payres.core.store.migrations import schema
+from payres.core.store.retention import Rule
+from payres.operator import backups, ended_rights
+from payres.operator.store.ended_rights import _ENDED, RightKind
+from tests.operator.test_ended_rights import VALID
+from tests.promises import BARE, BY, LINES, UNITS, Table, quantities, rules, tables, value_of
+
+KINDS: Final = ("shown", "lasts", "due", "date", "order", "purge")
+# A time column by its name; what else is called so is a number.
+TIME: Final = re.compile(r"(?:^|_)(?:at|until|from|after|before|since|start)$")
+NUMBERS: Final = {
+    *("scale", "fee_fixed", "fee_basis_points", "balance", "held", "floor", "warn_below", "warned", "asked_above"),
+    *("revision", "received", "received_before", "receive_scale", "asset_scale", "debit", "receive", "fee", "sent"),
+    *("delivered", "attempts", "unresolved_debit", "unresolved_receive", "estimated", "amount", "remaining"),
+    *("returned", "sequence", "cursor", "max_packet", "packets_received", "packets_sent", "repeats_answers"),
+    *("source_amount", "is_private", "last_status", "number", "attempt", "milliseconds", "status", "last_step"),
+    *("wrong", "sign_count", "is_backed_up", "value", "most", "first_window", "next_window", "window"),
+}
+# Tables whose rows somebody can cause without a bound. This only gets shorter.
+UNBOUNDED: Final = {
+    "wallet_key": "an owner adds and revokes keys again and again",
+    "incoming_payment": "an owner asks for a price again and again",
+    "quote": "an owner asks for a price again and again",
+    "audit": "an owner changes something again and again",
+    "mail": "an owner, or who signs in or pays, causes some again and again",
+}
+# Kinds of rights that a restore does not list yet. This only gets shorter.
+NOT_LISTED: Final = {"codes", "removal", "mailAddress", "askedAbove", "standingOrder"}
+
+
+def faults(text: str, all_rules: Mapping[str, Rule], kinds: Sequence[str]) -> Iterator[str]:
+    """What is wrong with the lines of a text of schema.sql, a sentence each."""
+    found = tables(text)
+    names = {table.name for table in found}
+    for table in found:
+        for line in LINES:
+            if not table.lines.get(line):
+                yield f"{table.name}: write its line `{line}:` in schema.sql, whose head says how"
+        yield from _faults_of_quantities(table)
+        yield from _faults_of_rows(table, names)
+        yield from _faults_of_times(table)
+        yield from _faults_of_kept(table, names)
+        yield from _faults_of_restore(table, kinds)
+    kept = [BY.search(said) for table in found for said in table.lines.get("kept", ())]
+    named = [value_of(by[1]) for by in kept if by]
+    for name, rule in all_rules.items():
+        if not any(rule is one for one in named):
+            yield f"{rule.table}: say in `kept:` what the Rule {name} deletes, and when, with `, by {name}` at the end"
+    for kind in {*kinds} - {kind for table in found for kind in _listed(table)}:
+        yield f"the RightKind {kind} needs a table whose `restore:` says `listed and carried over as {kind}`"
+
+
+def _faults_of_quantities(table: Table) -> Iterator[str]:
+    for one in (one for line in LINES for said in table.lines.get(line, ()) for one in quantities(said)):
+        for name, meant in zip(one.names, one.meant, strict=True):
+            if meant is None:
+                yield f"{table.name}: `{one.text}` names {name}, which the program does not have"
+            elif meant != one.said:
+                yield f"{table.name}: `{one.text}` is wrong, {name} is {meant}"
+
+
+def _faults_of_rows(table: Table, names: set[str]) -> Iterator[str]:
+    for said in table.lines.get("rows", ()):
+        bounds = [name for one in quantities(said) for name in one.names]
+        for name in bounds:
+            if name not in Settings.__struct_fields__ and not hasattr(limits, name):
+                yield f"{table.name}: put {name}, which bounds its rows, in core/protocol/limits.py"
+        is_bounded = bounds or names & set(re.findall(r"for each (\w+)", said)) or said in {"operators", "one row"}
+        if said.endswith("without a bound"):
+            is_bounded = table.name in UNBOUNDED
+        if not (is_bounded or said.startswith("the server, ")):
+            yield (
+                f"{table.name}: `{said}` must name what bounds the rows: a limit, as `at most 32 (MAX_KNOWN_BROWSERS)`;"
+                " `one for each TABLE`; `one row`; or `operators` alone"
+            )
+
+
+def _faults_of_times(table: Table) -> Iterator[str]:
+    times = table.times
+    for column, rest in table.integers.items():
+        is_time = TIME.search(column) is not None and column not in NUMBERS
+        if is_time and column not in times:
+            yield (
+                f"{table.name}.{column}: say in `times:` what this time decides: nothing (`{column} shown`), how long"
+                " something lasts (`lasts 10 minutes (SET_UP)`), when it is due (`due, at most 1 day (PAUSES) ahead`)"
+            )
+        elif not (is_time or column in NUMBERS or "key" in rest or "references" in rest or column.endswith("_id")):
+            yield (
+                f"{table.name}.{column}: is it a time? Then call it {column}_at, and say its kind in `times:`. If not,"
+                " it belongs to NUMBERS in tests/test_schema_promises.py"
+            )
+    for column, (kind, more) in times.items():
+        if column not in table.integers:
+            yield f"{table.name}: `times:` names {column}, which is no integer column"
+        if kind not in KINDS:
+            yield f"{table.name}.{column}: `{kind}` is no kind of time; the kinds are {', '.join(KINDS)}"
+        if kind == "order" and table.name in money():
+            yield f"{table.name}.{column}: where money is, order never comes from times: use what only rises, as an id"
+        is_limited = any(quantities(more)) or more.startswith((" as asked", " as long as ", " on a date"))
+        if kind in {"lasts", "due"} and not is_limited:
+            yield f"{table.name}.{column}: say {'how long it lasts' if kind == 'lasts' else 'how far ahead it can be'}"
+
+
+def _faults_of_kept(table: Table, names: set[str]) -> Iterator[str]:
+    for said in table.lines.get("kept", ()):
+        by = BY.search(said)
+        rule = value_of(by[1]) if by else None
+        is_with = {*re.findall(r"with (\w+)$", said)} & names or re.search(r"(^|: )for good(,|$)", said)
+        if rule is None and not is_with:
+            yield f"{table.name}: `kept: {said}` must say `for good`, or end with what deletes the rows: `, by RULE`"
+        if isinstance(rule, Rule) and rule.table.strip('"') != table.name:
+            yield f"{table.name}: `kept: {said}` names a Rule of the table {rule.table}"
+        if isinstance(rule, Rule):
+            periods = [int(one[1]) * UNITS[one[2]] for one in BARE.finditer(said)]
+            if periods != [rule.after] * bool(rule.after):
+                yield f"{table.name}: `kept: {said}` must say when its Rule deletes, {rule.after} us after {rule.time}"
+
+
+def _listed(table: Table) -> Sequence[str]:
+    return re.findall(r"\blisted and carried over as (\w+)", "\n".join(table.lines.get("restore", ())))
+
+
+def _faults_of_restore(table: Table, kinds: Sequence[str]) -> Iterator[str]:
+    for said in table.lines.get("restore", ()):
+        ended = re.fullmatch(r"ended by restore, by (\w+): .+", said)
+        if ended and f"{ended[1]}(" not in inspect.getsource(backups.restore_backup):
+            yield f"{table.name}: restore_backup does not call {ended[1]}"
+        if not (ended or re.fullmatch(r"nothing, because .+|listed and carried over as \w+", said)):
+            yield (
+                f"{table.name}: `restore: {said}` must be `nothing, because ...`, `listed and carried over as KIND`, or"
+                " `ended by restore, by FUNCTION: WHAT`"
+            )
+    queries: Mapping[Any, str] = _ENDED
+    for kind in {*_listed(table)} - NOT_LISTED:
+        query = queries.get(kind, "").replace('"', "")
+        needed = {
+            "a RightKind": kind in kinds,
+            "a query of main." + table.name + " in operator/store/ended_rights.py": f"main.{table.name} " in query,
+            "its end in operator/ended_rights.py": kind in ended_rights._END.keys() & ended_rights.NOUNS.keys(),
+            "a case in VALID of tests/operator/test_ended_rights.py, which restores and looks": kind in VALID,
+        }
+        yield from (f"{table.name}: `{kind}` needs {what}" for what, is_there in needed.items() if not is_there)
+
+
+def money() -> set[str]:
+    """The tables that money is in, and those that refer to them."""
+    inner = {"account", "transfer", "incoming_payment", "outgoing_payment"}
+    return inner | {table.name for table in tables() if inner & set(table.refers)}
+
+
+def test_each_table_says_what_it_promises_and_the_program_keeps_it() -> None:
+    assert [*faults(schema(), rules(), get_args(RightKind))] == []
+
+
+def test_what_is_not_kept_yet_gets_less() -> None:
+    found = tables()
+    unbounded = {table.name for table in found for said in table.lines["rows"] if said.endswith("without a bound")}
+    assert unbounded == UNBOUNDED.keys()
+    assert {kind for table in found for kind in _listed(table)} - {*get_args(RightKind)} == NOT_LISTED
