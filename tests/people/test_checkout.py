@@ -776,6 +776,34 @@ def test_payment_is_not_created_for_a_bill_that_was_paid_meanwhile(payer: Payer,
     assert (wallet.payments, wallet.made("create"), wallet.made("list"), wallet.made("cancel")) == ([], 1, 1, 1)
 
 
+def test_bill_that_is_paid_while_the_wallet_gives_its_token_is_not_paid_again(payer: Payer, wallet: Rafiki) -> None:
+    """The attempt had found the bill open; the unit before the creation looks again."""
+    payer.asked(wallet.wallet)
+
+    def paid_meanwhile(_: Any) -> None:
+        payer.shop.client.pay(payer.shop.wallet("alice"), payer.bill, receiveAmount=usd(1250))
+
+    wallet.answers["continue"] = paid_meanwhile
+    assert payer.end(wallet.approve()).startswith("Not paid Meanwhile the bill was paid, or it has ended.")
+    wait_until(lambda: wallet.made("cancel"))
+    assert (wallet.payments, wallet.made("create"), wallet.made("continue")) == ([], 0, 1)
+
+
+def test_money_of_others_that_came_before_is_not_taken_for_the_payers(
+    servers: Sequence[Instance], wallet: Rafiki
+) -> None:
+    with browsing(servers[0], None) as it:
+        it.shop.client.pay(it.shop.wallet("alice"), it.bill, receiveAmount=usd(700))
+        it.asked(wallet.wallet, amount="7")
+        wallet.answers["read"] = wallet.with_members("read", sentAmount=usd(700))  # sent, and still on its way
+        it.http.get(wallet.approve(), follow_redirects=True)
+        wait_for(it, lambda: wallet.made("read") > 1)
+        assert words(it, wallet.back).startswith("On its way")
+        assert row_of(it).state == "made"
+        it.shop.client.pay(it.shop.wallet("alice"), it.bill, receiveAmount=usd(700))
+        assert it.end(wallet.back).startswith("Paid")
+
+
 def test_who_begins_again_does_not_pay_twice(payer: Payer, wallet: Rafiki) -> None:
     payer.asked(wallet.wallet)
     wallet.answers["continue"] = lambda _: (503, b"")
