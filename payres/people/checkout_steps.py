@@ -77,9 +77,9 @@ class _Attempt:
             silent = await self.look()
             await self._postpone(FIRST_LOOK, silent)
         elif not self._found.is_payable(self._desk.clock.now()):
-            await self._give_up(asked, "closed")
+            await self._end("failed", asked, "closed")
         elif record.attempts and self._desk.clock.now() >= record.begun_at + TRY_FOR:
-            await self._give_up(asked, "silent")
+            await self._end("failed", asked, "silent")
         elif asked.token or (asked := await self._continue(asked)):
             await self._create(asked)
 
@@ -97,9 +97,9 @@ class _Attempt:
                 renewed = replace(asked, token=token.value, manage=token.manage)
                 await self._move("made", renewed, due_at=self._desk.clock.now() + FIRST_LOOK, is_progress=False)
         if theirs is not None and theirs.failed:
-            await self._move("failed", failure=_ended(theirs))
+            await self._end("failed", asked, _ended(theirs))
         elif self._found.has_come and (theirs is None or int(theirs.sent_amount.value)):  # others may have paid
-            await self._move("paid")
+            await self._end("paid", asked)
         return silent
 
     async def _continue(self, asked: AskedGrant) -> AskedGrant | None:
@@ -117,11 +117,12 @@ class _Attempt:
             elif isinstance(error, DomainError) or is_silent(error):  # the next answer may be another
                 await self._postpone(FIRST_PAUSE, _silent(error, asked.grant.continue_uri))
             elif record.attempts or not is_refusal(error):  # a token may have been given that did not get here
-                await self._give_up(asked, _failure(error))
+                await self._end("failed", asked, _failure(error))
             else:
                 await self._move("failed", failure=_failure(error))
             return None
-        asked = replace(asked, token=grant.value, manage=grant.manage)
+        going_on = replace(asked.grant, continue_token=grant.continue_token or asked.grant.continue_token)
+        asked = replace(asked, grant=going_on, token=grant.value, manage=grant.manage)
         is_ours = await self._move("returned", asked, due_at=self._desk.clock.now() + LEASE)
         return asked if is_ours else None
 
@@ -137,14 +138,14 @@ class _Attempt:
             made = await self._send_creation(asked)
         except FAILURES as error:
             if is_refusal(error) or isinstance(error, errors.ConfigurationError):
-                await self._move("failed", failure=_failure(error))
+                await self._end("failed", asked, _failure(error))
                 return
             if isinstance(error, UNSENT):
                 await self._move("returned", asked, due_at=self._desk.clock.now(), is_progress=False)
                 self._found = self._found._replace(record=replace(self._found.record, state="returned"))
             await self._postpone(FIRST_PAUSE, _silent(error, asked.resource_server))
         else:
-            await self._store(made)
+            await self._store(made, asked)
 
     async def _recover(self, asked: AskedGrant) -> None:
         """Finds out what became of a creation without an answer, and creates the payment if there is none."""
@@ -165,16 +166,16 @@ class _Attempt:
                     made = await self._find_payment(asked)
         except FAILURES as error:
             if self._found.has_come:
-                await self._move("paid")
+                await self._end("paid", asked)
             else:
                 await self._postpone(FIRST_PAUSE, _silent(error, asked.resource_server))
             return
         if made is not None:
-            await self._store(made)
+            await self._store(made, asked)
         elif now < self._found.record.changed_at + SETTLES:
             await self._postpone(FIRST_PAUSE, None)
         else:
-            await self._give_up(asked, failure)
+            await self._end("failed", asked, failure)
 
     async def _send_creation(self, asked: AskedGrant) -> OutgoingPayment:
         client, payer = self._desk.client, self._found.record.payer
@@ -206,11 +207,11 @@ class _Attempt:
             cursor = page.pagination.end_cursor
         raise errors.InvalidAnswer(200, ["it lists more payments than were ever made"])
 
-    async def _store(self, made: OutgoingPayment) -> None:
-        failure = _ended(made)
-        after: Stage = "failed" if failure else "made"
-        due_at = self._desk.clock.now() + FIRST_LOOK
-        await self._move(after, None, failure, due_at, payment=made.id)
+    async def _store(self, made: OutgoingPayment, asked: AskedGrant) -> None:
+        if _ended(made):
+            await self._end("failed", asked, _ended(made), payment=made.id)
+        else:
+            await self._move("made", due_at=self._desk.clock.now() + FIRST_LOOK, payment=made.id)
 
     def _claim(self, work: Work) -> Stage | None:
         """Advances the state before the creation is sent: to "failed" if the incoming payment has been paid or has
@@ -228,13 +229,15 @@ class _Attempt:
         )
         return after if is_first else None
 
-    async def _give_up(self, asked: AskedGrant, failure: Failure) -> None:
-        """Ends it without a payment, and the grant with it."""
-        if await self._move("failed", failure=failure):
+    async def _end(
+        self, after: Stage, asked: AskedGrant | None, failure: Failure | None = None, payment: str | None = None
+    ) -> None:
+        """Ends it, and the grant with it, which is for this payment alone."""
+        if await self._move(after, failure=failure, payment=payment) and asked is not None:
             await self._cancel(asked)
 
     async def _cancel(self, asked: AskedGrant) -> None:
-        with suppress(*FAILURES):  # the unused grant expires anyway
+        with suppress(*FAILURES):  # it permits no second payment anyway
             async with asyncio.timeout(LOOK_SECONDS):
                 await self._desk.client.grant.cancel(asked.grant.continue_uri, asked.grant.continue_token)
 

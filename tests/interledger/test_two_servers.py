@@ -273,9 +273,10 @@ def test_least_amount_is_named_only_if_the_receiver_takes_as_much(unlinked: Pair
 def test_quote_of_more_than_the_receiver_takes_is_refused(fixed: str, pair: Pair, refused: Refused) -> None:
     a, b = pair
     receiver = bill(b, b.wallet("bob"), 500)
-    error = refused(quote(a, receiver, **{fixed: amount(501)}), 400, "invalid_amount")
+    more, most = ({fixed: amount(value)} for value in (501, 500))
+    error = refused(quote(a, receiver, "alice", **more), 400, "invalid_amount")
     assert (error["details"]["remaining"], error["details"]["receiveValue"]) == ("500", "501")
-    assert quote(a, receiver, **{fixed: amount(500)}).status_code == 201
+    assert quote(a, receiver, "alice", **most).status_code == 201
 
 
 def test_grant_with_a_limit_on_what_arrives_delivers_no_more_than_was_promised(pair: Pair, refused: Refused) -> None:
