@@ -1,6 +1,7 @@
 """What each table of schema.sql promises, held to: no table and no time without its lines, no line that the program
 does not keep. What is new and says nothing fails here, with a sentence that says what to do."""
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,8 +13,10 @@ from payres.core.store.migrations import schema
 from payres.core.store.retention import Rule
 from payres.operator import backups, ended_rights
 from payres.operator.store.ended_rights import _ENDED, RightKind
+from tests.helpers import ROOT
 from tests.operator.test_ended_rights import VALID
 from tests.promises import BARE, BY, LINES, UNITS, Table, quantities, rules, tables, value_of
+from tests.test_architecture import MODULES, TABLE, named_in, nodes
 
 KINDS: Final = ("shown", "lasts", "due", "date", "order", "purge")
 # A time column by its name; what else is called so is a number.
@@ -36,6 +39,63 @@ UNBOUNDED: Final = {
 }
 # Kinds of rights that a restore does not list yet. This only gets shorter.
 NOT_LISTED: Final = {"codes", "removal", "mailAddress", "askedAbove", "standingOrder"}
+# Times that last or are due and are compared with a clock by hand, each with the reason why that is right.
+COMPARED: Final = {
+    "core/grants/requests.py: waits_from": "a time to come makes no wait",
+    "core/payments/idempotency.py: created_at": "an answer that is kept for longer pays nothing twice",
+    "core/store/clients.py: expires_at": "a nonce that is kept for longer lets nothing in twice",
+    "core/payments/incoming.py: expires_at": "asked for by the client",
+    "core/store/payments.py: expires_at": "asked for by the client",
+    "operator/store/all_payments.py: expires_at": "asked for by the client",
+    "people/store/activity.py: expires_at": "asked for by the client",
+    "people/activity.py: expires_at": "asked for by the client",
+    "operator/api_keys.py: expires_at": "asked for by the operator",
+    "html/sign_in.py: unlocked_at": "a time to come ends no count of wrong passwords",
+    "interledger/carrying.py: expires_at": "a packet's, as it says itself",
+    "interledger/connector.py: expires_at": "a packet's, as it says itself",
+    "interledger/receiver.py: expires_at": "a packet's, as it says itself",
+    "interledger/remote_receivers.py: expires_at": "a bill's, as another server says",
+    "interledger/unanswered.py: expires_at": "one too far ahead is changed",
+    "interledger/packets.py: at": "a place in bytes",
+    "operator/payment_history.py: last_error_at": "only shown",
+    "operator/store/entries.py: created_at": "what operators ask for, by its times",
+    "operator/store/status.py: checked_at": "one to come is replaced",
+    "people/standing_orders.py: next_at": "a date of the schedule, which may have passed",
+}
+# The same, where a clock that was ahead does harm. This only gets shorter.
+COMPARED_STILL: Final = {
+    *("core/grants/requests.py: expires_at", "core/grants/requests.py: decided_at", "core/store/grants.py: expires_at"),
+    *("core/store/grants.py: decided_at", "html/passkeys.py: due_at", "html/second_factors.py: due_at"),
+    *("html/store/mail.py: created_at", "html/store/mail.py: send_at", "html/store/sessions.py: at"),
+    *(
+        "html/store/sessions.py: expires_at",
+        "interledger/remote_payments.py: created_at",
+        "operator/grants.py: expires_at",
+    ),
+    *(
+        "interledger/store/packets.py: killed_after",
+        "operator/deliveries.py: created_at",
+        "operator/doctor.py: checked_at",
+    ),
+    *(
+        "operator/doctor.py: last_error_at",
+        "operator/movements.py: created_at",
+        "operator/payment_history.py: created_at",
+    ),
+    *("operator/store/operators.py: expires_at", "operator/store/standing_orders.py: next_at"),
+    *(
+        "operator/store/standing_orders.py: retry_at",
+        "people/mail.py: created_at",
+        "people/notice_pages.py: code_until",
+    ),
+    *("people/order_pages.py: created_at", "people/sending.py: expires_at", "people/sessions.py: created_at"),
+    *(
+        "people/sessions.py: expires_at",
+        "people/standing_orders.py: created_at",
+        "people/store/activity.py: decided_at",
+    ),
+    *("webhooks/store/webhooks.py: next_at",),
+}
 
 
 def faults(text: str, all_rules: Mapping[str, Rule], kinds: Sequence[str]) -> Iterator[str]:
@@ -167,3 +227,44 @@ def test_what_is_not_kept_yet_gets_less() -> None:
     unbounded = {table.name for table in found for said in table.lines["rows"] if said.endswith("without a bound")}
     assert unbounded == UNBOUNDED.keys()
     assert {kind for table in found for kind in _listed(table)} - {*get_args(RightKind)} == NOT_LISTED
+
+
+def compared(module: str, kinds: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """The columns that last or are due, and that a module compares by hand, in SQL or in Python."""
+    guarded = {"lasts", "due"}
+    column = rf"(?:\w+\.)?\b({'|'.join(kinds)})\b"
+    in_sql = re.compile(rf"{column}(?: [+-] \S+)?\)* *(?:[<>]=?|BETWEEN)|[<>]=? *{column}")
+    for node in nodes(module):
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "?" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+        else:
+            text = ""
+        for found in in_sql.finditer(text):
+            name = found[1] or found[2]
+            named = {*TABLE.findall(text)} & kinds[name].keys() or named_in(ROOT / module) & kinds[name].keys()
+            yield from [name] if guarded & {kinds[name][table] for table in named} else []
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE):
+            for part in ast.walk(node):
+                is_own = isinstance(part, ast.Name) and "shown" not in kinds.get(part.id, {}).values()
+                name = (
+                    part.attr
+                    if isinstance(part, ast.Attribute)
+                    else part.id
+                    if isinstance(part, ast.Name) and is_own
+                    else ""
+                )
+                yield from [name] if guarded & {*kinds.get(name, {}).values()} else []
+
+
+def test_what_lasts_or_is_due_is_compared_with_a_clock_by_functions_of_the_clock() -> None:
+    """What is stored while the clock is ahead would last, or wait, until that time."""
+    kinds: dict[str, dict[str, str]] = {}
+    for table in tables():
+        for column, (kind, _) in table.times.items():
+            kinds.setdefault(column, {})[table.name] = kind
+    found = {f"{one.removeprefix('payres/')}: {name}" for one in MODULES for name in compared(one, kinds)}
+    by_hand = sorted(found - COMPARED.keys() - COMPARED_STILL)
+    assert not by_hand, "use lasts, lasting or is_due of clock.py, or Table.due; or say in COMPARED why not"
+    assert COMPARED.keys() | COMPARED_STILL == found, "what is not compared by hand any more is not said any more"
