@@ -143,6 +143,16 @@ class Group(click.Group):
 class LazyGroup(Group):
     """A group that imports its commands by name: the attribute of that name in a module of this package."""
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            from payres.core.protocol.visible import visible_lines
+
+            # Others may have written it for a terminal.
+            error.message = visible_lines(error.message)  # type: ignore[misc]
+            raise
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 

@@ -1,6 +1,7 @@
 """`payres pay`, `request`, `sign` and `verify`: an Open Payments client on the command line, and the server's view of a
 signature."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import IO, Any, Final
@@ -12,7 +13,7 @@ import msgspec
 from payres.cli import Command
 from payres.cli.key import read_key
 from payres.cli.options import InputFile, WholeNumber, decimal_of, secret_option
-from payres.cli.session import Session, with_session
+from payres.cli.session import Session, say, with_session
 from payres.client import Client, OpenPaymentsError, access, money
 from payres.client.calls import TimedTransport
 from payres.client.clients import signer_of, trusted
@@ -23,7 +24,6 @@ from payres.core.protocol.amounts import describe_amount
 from payres.core.protocol.clock import SystemClock
 from payres.core.protocol.errors import Rejected
 from payres.core.protocol.urls import Urls, is_http_url, is_loopback
-from payres.core.protocol.visible import visible_text
 from payres.core.protocol.wire import Amount, WalletAddress
 from payres.core.signatures.jwk import JWK
 from payres.core.signatures.sign import Message
@@ -83,11 +83,11 @@ def pay(session: Session, /, address: str, amount: str | None, payer: str, clien
     with _in_sentences(), Client(signer, *key) as op:
         # Standard output is the payment's when that is asked for as JSON.
         def tell(text: str) -> None:
-            click.echo(visible_text(text), err=session.as_json)
+            say(text, err=session.as_json)
 
         payment = _pay(op, receiver, amount, payer, options["note"], options["timeout"], tell)
     rows = ("Payment", payment.id), ("Receiver", payment.receiver), ("Sent", in_words(payment.sent_amount))
-    session.show(payment, labelled(*((label, visible_text(value)) for label, value in rows)))
+    session.show(payment, labelled(*rows))
     if payment.failed:
         raise click.ClickException("The payment has failed: what was not sent is back in the wallet")
 
@@ -154,8 +154,11 @@ def request(session: Session, /, method: str, url: str, body: IO[bytes] | None, 
     found: Any = answer.text
     with suppress(ValueError):
         found = answer.json()
-    click.echo(f"{answer.status_code} {answer.reason_phrase}", err=True)
-    session.show({"status": answer.status_code, "headers": dict(answer.headers), "body": found}, answer.text)
+    say(f"{answer.status_code} {answer.reason_phrase}", err=True)
+    if session.as_json or sys.stdout.isatty():
+        session.show({"status": answer.status_code, "headers": dict(answer.headers), "body": found}, answer.text)
+    else:  # a program gets it as it came
+        click.echo(answer.text)
     if answer.status_code >= 400:
         raise click.exceptions.Exit(1)
 
@@ -240,7 +243,7 @@ def _in_sentences(*unknown: type[OpenPaymentsError]) -> Iterator[None]:
         yield
     except (OpenPaymentsError, ValueError) as error:
         kind = MaybeSent if isinstance(error, unknown) else click.ClickException
-        raise kind(visible_text(str(error))) from error
+        raise kind(str(error)) from error
 
 
 def _private_key(file: IO[bytes], kid: str | None) -> tuple[bytes | Mapping[str, Any], str]:

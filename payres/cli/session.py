@@ -29,6 +29,7 @@ from payres.core.process.settings import (
 )
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.urls import Urls
+from payres.core.protocol.visible import visible_lines
 from payres.core.store.connections import connect_standby, connect_writer, is_followed
 from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.server import LostCommits, base_url_of_run, note_command
@@ -106,7 +107,10 @@ class Session:
 
     def show(self, resource: JsonObject | msgspec.Struct, text: str) -> None:
         """Prints the resource: as one JSON object with --json, otherwise as text."""
-        click.echo(msgspec.json.format(msgspec.json.encode(resource), indent=2) if self.as_json else text)
+        if self.as_json:
+            click.echo(msgspec.json.format(msgspec.json.encode(resource), indent=2))
+        else:
+            say(text)
 
     def database(self, otherwise: str = "name another with --database PATH") -> str:
         """The path of the database, which must exist; `otherwise` is the user's alternative to `payres init`."""
@@ -195,7 +199,12 @@ class _Steps(NamedTuple):
 def warn(sentence: str | None) -> None:
     """Prints a warning, if there is one, on standard error: standard output is for the resource."""
     if sentence is not None:
-        click.echo(f"Warning: {sentence}", err=True)
+        say(f"Warning: {sentence}", err=True)
+
+
+def say(text: str, err: bool = False) -> None:
+    """Prints a text, in which others may have written for a terminal."""
+    click.echo(visible_lines(text), err=err)
 
 
 def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:

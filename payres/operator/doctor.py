@@ -21,6 +21,7 @@ from payres.core.protocol.amounts import Asset, describe_amount
 from payres.core.protocol.clock import DAY, SECOND, SystemClock, format_time
 from payres.core.protocol.limits import MIN_FREE_BYTES
 from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, is_loopback
+from payres.core.protocol.visible import visible_line
 from payres.core.store import accounts, wallets
 from payres.core.store.accounts import LOW_PART
 from payres.core.store.connections import changed_at, free_bytes, is_served, log_bytes
@@ -47,6 +48,7 @@ BACKUP_DAYS: Final = 2
 SHOWN_RATES: Final = 8  # of those that are missing, on the one line that tells of them
 CHECK_DAYS: Final = 1  # more than a server takes for tens of millions of payments
 TIMEOUT_SECONDS: Final = 10
+MAX_SEEN: Final = 1000  # characters: other servers have written some of them
 CLOCK_SECONDS: Final = 5  # the most that a clock may be off; soon above that, signatures are rejected
 # A certificate should have been renewed if it has less left than this, and than this part of its lifetime.
 CERTIFICATE_SECONDS: Final = 14 * 86400
@@ -86,7 +88,7 @@ def examine(work: Work) -> Sequence[Diagnosis]:
     taken = status.takeover(work)
     if taken is not None:
         seen = f"another server has taken this one's place: {describe_backup(taken)}"
-        return [Diagnosis("database", seen, AFTER_TAKEOVER)]
+        return _findings([("database", seen, True, AFTER_TAKEOVER)])
     looks = (_files, _backups, _ledger, _settings, _rates, _liquidity, _peers, _webhooks, _mail)
     return _findings(found for look in looks for found in look(work))
 
@@ -109,7 +111,13 @@ def examine_all(read: Read, environment: Environment, *, is_standby: bool) -> Se
 
 def _findings(looks: Iterable[Look]) -> Sequence[Diagnosis]:
     return [
-        Diagnosis(subject, seen, fix if is_wrong else None, is_wrong is WARNS, page=next(iter(page), None))
+        Diagnosis(
+            subject,
+            visible_line(seen, MAX_SEEN),
+            fix if is_wrong else None,
+            is_wrong is WARNS,
+            page=next(iter(page), None),
+        )
         for subject, seen, is_wrong, fix, *page in looks
     ]
 

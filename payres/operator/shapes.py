@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import nothing_here
-from payres.core.protocol.visible import visible_text
+from payres.core.protocol.visible import visible_lines, visible_text
 from payres.core.protocol.wire import Resource
 from payres.core.store.work import Work
 
@@ -264,7 +264,7 @@ def make_table(name: str, columns: Sequence[Column], records: Iterable[Any], non
 def as_csv(rows: Iterable[Sequence[object]], end: str = "\r\n") -> str:
     """Rows as CSV (RFC 4180): texts in quotes, with a `'` before what a spreadsheet would evaluate."""
     file = io.StringIO()
-    cells = ([FORMULA.sub("'", one) if isinstance(one, str) else one for one in row] for row in rows)
+    cells = ([FORMULA.sub("'", visible_lines(one)) if isinstance(one, str) else one for one in row] for row in rows)
     csv.writer(file, lineterminator=end, quoting=csv.QUOTE_NONNUMERIC).writerows(cells)
     return file.getvalue()
 

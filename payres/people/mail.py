@@ -6,12 +6,13 @@ mail that the server refuses for good (5xx) is given up; anything else is tried 
 
 import asyncio
 import logging
+import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 import msgspec
 
@@ -20,6 +21,7 @@ from payres.core.process.settings import Settings
 from payres.core.process.worker import Worker
 from payres.core.protocol.clock import DAY, HOUR, MINUTE
 from payres.core.protocol.event_types import WalletEvent
+from payres.core.protocol.visible import visible_line, visible_text
 from payres.core.store.events import EventRecord, last_sequence
 from payres.core.store.payments import OUTGOING, REFUNDS
 from payres.core.store.wallets import WALLETS
@@ -39,6 +41,7 @@ POLL_SECONDS: Final = 1.0
 REST_SECONDS: Final = 30.0  # after the mail server could not be used
 RETRY_SECONDS: Final = 5.0
 SOCKET_SECONDS: Final = 10.0  # for each answer
+MAX_ANSWER_BYTES: Final = 65536
 MAIL_SECONDS: Final = 60.0  # for all of them, from a server that sends them byte by byte
 
 log = logging.getLogger("payres.mail")
@@ -54,7 +57,7 @@ class MailAnswer(NamedTuple):
 
 
 class MailAttempt:
-    """One attempt to send a mail."""
+    """One attempt to send a mail. What the server says is bounded and safe to show, and has the address nowhere."""
 
     def __init__(self, settings: Settings, local_name: str) -> None:
         self._settings = settings
@@ -63,6 +66,11 @@ class MailAttempt:
 
     def send(self, message: "EmailMessage") -> MailAnswer:
         """Makes the attempt; blocks."""
+        outcome, address = self._attempt(message), re.escape(message["To"])
+        said = re.sub(address, "the address", visible_text(outcome.said), flags=re.IGNORECASE)
+        return outcome._replace(said=visible_line(said))
+
+    def _attempt(self, message: "EmailMessage") -> MailAnswer:
         import smtplib
 
         try:
@@ -96,6 +104,16 @@ class MailAttempt:
             else smtplib.SMTP(local_hostname=name, timeout=seconds)
         )
         smtp._host = settings.smtp_host  # type: ignore[attr-defined]  # whose certificate is expected
+        getreply = smtp.getreply
+
+        def bounded() -> tuple[int, bytes]:
+            """A server, or who is on the way to it, must not fill the memory."""
+            if smtp.file is None:  # also after STARTTLS
+                smtp.file = _Answers(smtp.sock.makefile("rb"))  # type: ignore[union-attr]
+            smtp.file.left = MAX_ANSWER_BYTES
+            return getreply()
+
+        smtp.getreply = bounded  # type: ignore[method-assign]
         code, said = smtp.connect(settings.smtp_host, settings.smtp_port)
         if code != 220:
             return _answered(code, said)._replace(is_sent=False, is_final=False, is_usable=False)
@@ -115,9 +133,28 @@ class MailAttempt:
         return outcome
 
 
+class _Answers:
+    """The answers of a mail server, each of at most so many bytes as are `left`."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.left = 0
+
+    def readline(self, most: int) -> bytes:
+        """Raises OSError beyond the bound."""
+        line = self._file.readline(min(most, self.left))
+        self.left -= len(line)
+        if not self.left:
+            raise OSError(f"its answer is longer than {MAX_ANSWER_BYTES} bytes")
+        return line
+
+    def close(self) -> None:
+        self._file.close()
+
+
 def _answered(code: int, said: bytes | str) -> MailAnswer:
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
-    return MailAnswer(f"{code} {' '.join(text.split())}"[:300], is_sent=code < 400, is_final=code < 400 or code >= 500)
+    return MailAnswer(f"{code} {text}", is_sent=code < 400, is_final=code < 400 or code >= 500)
 
 
 class MailWorker:
@@ -162,7 +199,6 @@ class MailWorker:
                 outcome = MailAnswer(f"it cannot be written: {error}", is_final=True)
         if message is not None:
             outcome = await self._send(message)
-        outcome = outcome._replace(said=outcome.said.replace(record.address, "the address"))
         if not outcome.is_sent and message is not None:
             log.warning("a mail was not taken (%s): %s", record.kind, outcome.said)
         await self._database.write(partial(store_outcome, record=record, outcome=outcome, now=now))

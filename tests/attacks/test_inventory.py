@@ -52,6 +52,10 @@ INVENTORY = {
     "passwords of the demo wallets": "cli/test_server",
     "consent swap": "people/test_consent attacks/test_hostile_input",
     "cross-site scripting through every name": "attacks/test_injection core/protocol/test_visible",
+    "texts of other servers that a terminal obeys or that forge a line of the log": (
+        "cli/test_texts_of_others core/process/test_logs people/test_mail"
+    ),
+    "an answer of a mail server without an end": "people/test_mail",
     # Requests that the server makes for an unauthenticated client
     "SSRF through the client": "attacks/test_ssrf core/http/test_authorize",
     "SSRF through the receiver": "attacks/test_ssrf interledger/test_remote_receivers",

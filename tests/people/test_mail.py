@@ -2,8 +2,9 @@
 
 import re
 import socket
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -14,15 +15,15 @@ import pytest
 from payres.core.process.settings import Settings
 from payres.core.store.events import delete_old_events, last_sequence
 from payres.core.store.payments import INCOMING
-from payres.core.store.work import Work
+from payres.core.store.work import Environment, Work
 from payres.html import notices
 from payres.html.store import mail
 from payres.html.store.mail import ADDRESSES, MAILS, MailRecord
 from payres.interledger.settlement import end_sending
-from payres.operator import grants, refunds, wallets
+from payres.operator import doctor, grants, refunds, wallets
 from payres.people.letters import Letter, envelope
 from payres.people.mail import PAUSES, MailAttempt, tell_of_events
-from tests.helpers import Json, receiver_of, usd, wait_until
+from tests.helpers import TIMEOUT, Json, receiver_of, usd, wait_until
 from tests.instance import Instance, run_instance
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_out
 from tests.people.mail_server import MailServer, text_of, with_address
@@ -371,6 +372,60 @@ def test_mail_that_is_off_keeps_no_events_and_tells_nothing_old_when_it_is_on(tm
     with run_again(tmp_path, {}) as off:
         assert off.read(mail.cursor) is None
         assert all(one.send_at is None for one in mails(off))
+
+
+@pytest.mark.parametrize(
+    ("before", "endless"),
+    [
+        ([], b"220-welcome\r\n"),
+        ([], b"220-"),  # a line that does not end
+        ([b"220 mail.example\r\n"], b"250-SIZE\r\n"),
+        ([b"220 mail.example\r\n", b"250-mail.example\r\n250 STARTTLS\r\n"], b"220-go on\r\n"),
+    ],
+)
+def test_answer_of_a_mail_server_has_an_end(before: list[bytes], endless: bytes) -> None:
+    sent = 0
+
+    def serve() -> None:
+        nonlocal sent
+        connection, _ = listening.accept()
+        with connection, suppress(OSError):  # it was closed
+            for answer in before:
+                connection.sendall(answer)
+                connection.recv(4096)
+            while True:
+                sent += connection.send(endless * 1000)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        settings = Settings(
+            smtp_host="127.0.0.1",
+            smtp_port=listening.getsockname()[1],
+            smtp_security="starttls",
+            mail_from="wallet@pay.example",
+        )
+        message = envelope(Environment.of(settings), "alice@mail.example", Letter("A test", ["A test"]), 1)
+        outcome = MailAttempt(settings, "pay.example").send(message)
+        thread.join(TIMEOUT)
+        assert not thread.is_alive()
+    assert (outcome.is_sent, outcome.is_usable) == (False, False)
+    assert re.search("its answer is longer than 65536 bytes|Line too long", outcome.said)
+
+
+def test_what_a_mail_server_says_is_safe_to_show_and_names_the_address_nowhere(
+    payres: Instance, post: MailServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    to = "carol@mail.example"
+    payres.create_wallet("carol")
+    post.refusals[to] = "451 <Carol@MAIL.example>\x1b[2J\tno"
+    notify(payres, with_address(payres, "carol", to))
+    wait_until(partial(has_tried, payres, 1))
+    [error] = [one.last_error for one in mails(payres)]
+    assert error == "451 <the address>[2J no"
+    assert f"a mail was not taken (password): {error}" in caplog.text
+    [seen] = [one.seen for one in payres.read(doctor.examine) if one.subject == "mail"]
+    assert seen == f"1 waiting; the last attempt failed: {error}"
 
 
 def test_purge_of_events_waits_for_the_cursor(tmp_path: Path, post: MailServer) -> None:

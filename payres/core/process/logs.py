@@ -16,6 +16,7 @@ import msgspec
 
 from payres.core.process.rate_limiter import RateLimiter
 from payres.core.protocol.clock import Clock, SystemClock
+from payres.core.protocol.visible import visible_lines, visible_text
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["info", "debug"]
@@ -54,10 +55,11 @@ class OutputHandler(logging.Handler):
             count: Mapping[str, object] | str = {"repeated": repeated} if is_json else f"repeated={repeated}"
             lines.append(_line(record.created, "WARNING", "payres.logs", count))
             self._repeated = 0
-        members = {"message": record.getMessage()}
+        # Others' texts are in both: no line of theirs may look like one of the log.
+        members = {"message": visible_text(record.getMessage())}
         if record.exc_info:
-            members["exception"] = logging.Formatter().formatException(record.exc_info)
-        entry = members if is_json else "\n".join(members.values())
+            members["exception"] = visible_lines(logging.Formatter().formatException(record.exc_info))
+        entry = members if is_json else "\n".join(members.values()).replace("\n", "\n  ")
         self.write([*lines, _line(record.created, record.levelname, record.name, entry)])
 
     def write(self, lines: Sequence[bytes]) -> int:

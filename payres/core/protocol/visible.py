@@ -1,4 +1,4 @@
-"""Makes texts and URLs of clients safe to show."""
+"""Makes texts and URLs of clients and other servers safe to show, in a page, a terminal, a log and a spreadsheet."""
 
 import unicodedata
 from urllib.parse import quote, urlsplit
@@ -9,6 +9,7 @@ from payres.core.protocol.urls import app_scheme
 
 MAX_NAME_LENGTH = 200
 MAX_NOTE_LENGTH = 300
+MAX_SAID = 300  # of what another server said of a failure
 # Characters that RFC 3986 allows in a URL; others are shown percent-encoded.
 URL_CHARACTERS = "%:/?#[]@!$&'()*+,;=-._~"
 # Some scripts and emoji need the joiners; other format characters are only used to deceive.
@@ -46,10 +47,8 @@ def visible_name(name: str | None, wallet_address: str | None) -> str | None:
 
     None if nothing is visible, or it only repeats the wallet address.
     """
-    line = "" if name is None or name == wallet_address else " ".join(visible_text(name).split())
-    if not any(unicodedata.category(character)[0] in "LNPS" for character in line):
-        return None
-    return _shortened(line, MAX_NAME_LENGTH)
+    line = "" if name is None or name == wallet_address else visible_line(name, MAX_NAME_LENGTH)
+    return line if any(unicodedata.category(character)[0] in "LNPS" for character in line) else None
 
 
 def visible_text(text: str) -> str:
@@ -58,6 +57,8 @@ def visible_text(text: str) -> str:
 
     Joiners stay where they change what is seen: between letters of some scripts, and between symbols.
     """
+    if text.isascii() and text.isprintable():  # as nearly all are
+        return text
     kept, marks = [], 0
     for character in (one for one in text if not _is_hidden(one)):
         is_mark = unicodedata.category(character) in MARKS
@@ -69,6 +70,16 @@ def visible_text(text: str) -> str:
         return found
     around = zip(" " + found, found, found[1:] + " ", strict=False)
     return "".join(one for before, one, after in around if one not in JOINERS or _joins(before, after))
+
+
+def visible_line(text: str, most: int = MAX_SAID) -> str:
+    """The same on one line, with single spaces, of at most so many characters."""
+    return _shortened(" ".join(visible_text(text).split()), most)
+
+
+def visible_lines(text: str) -> str:
+    """The same of each line of a text."""
+    return text if text.isascii() and text.isprintable() else "\n".join(map(visible_text, text.split("\n")))
 
 
 def is_visible(text: str) -> bool:
@@ -84,7 +95,7 @@ def note_of(metadata: str | None) -> str:
         found = msgspec.json.decode(members.get("description", b'""'), type=str)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return ""
-    return _shortened(" ".join(visible_text(found).split()), MAX_NOTE_LENGTH)
+    return visible_line(found, MAX_NOTE_LENGTH)
 
 
 def described(note: str) -> str | None:

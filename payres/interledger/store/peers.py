@@ -6,6 +6,7 @@ import msgspec
 
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY
+from payres.core.protocol.visible import visible_line
 from payres.core.store import server
 from payres.core.store.retention import Rule
 from payres.core.store.rows import Table, find_number, insert_row, number
@@ -131,7 +132,7 @@ def count_sent(tx: Transaction, peer_id: int) -> None:
 
 def note_error(tx: Transaction, peer_id: int, error: str, now: int) -> None:
     """Stores the peer's last error, in words without secrets."""
-    PEERS.update(tx, peer_id, last_error=error, last_error_at=now)
+    PEERS.update(tx, peer_id, last_error=visible_line(error), last_error_at=now)
 
 
 def forget_error(tx: Transaction, peer_id: int, error: str) -> None:

@@ -3,6 +3,7 @@ import json
 import logging
 import os
 import select
+import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -106,7 +107,7 @@ def test_lines_have_times_in_utc_with_milliseconds_and_tracebacks(pipe: tuple[in
     read, write = pipe
     fault = record("the disk failed", OSError("full"))
     OutputHandler("text", write).emit(fault)
-    assert os.read(read, 2**20) == b"2025-11-24T16:00:00.062Z ERROR payres.store: the disk failed\nOSError: full\n"
+    assert os.read(read, 2**20) == b"2025-11-24T16:00:00.062Z ERROR payres.store: the disk failed\n  OSError: full\n"
     OutputHandler("json", write).emit(fault)
     assert json.loads(os.read(read, 2**20)) == {
         "time": "2025-11-24T16:00:00.062Z",
@@ -115,6 +116,19 @@ def test_lines_have_times_in_utc_with_milliseconds_and_tracebacks(pipe: tuple[in
         "message": "the disk failed",
         "exception": "OSError: full",
     }
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_no_text_of_others_is_a_line_of_its_own_or_moves_the_terminal(
+    pipe: tuple[int, int], log_format: LogFormat
+) -> None:
+    read, write = pipe
+    said = "no\x1b[31m \x9b1m\u202e\r\n2026-01-01T00:00:00.000Z INFO payres.store: all is well\x85\x00"
+    OutputHandler(log_format, write).emit(record(f"it said {said}", ValueError(said)))
+    found = os.read(read, 2**20).decode()
+    assert "\n2026" not in found
+    shown = found if log_format == "text" else "".join(json.loads(found).values())
+    assert not {one for one in shown if unicodedata.category(one) in {"Cc", "Cf"}} - {"\n"}
 
 
 @pytest.mark.parametrize(("level", "is_told"), [("info", False), ("debug", True)])
