@@ -150,6 +150,11 @@ class Language(msgspec.Struct, frozen=True):
             f"{day[:1].upper()}{day[1:]} {clock}" if seconds or self.days_ago(moment) in {0, -1} else self.when(moment)
         )
 
+    def clock_at(self, text: str) -> str:
+        """An RFC 3339 time as ` at 14:02`, or ` on 20 Nov` if that was another day; in English sentences."""
+        moment = parse_time(text)
+        return f" on {self.day(moment)}" if self.days_ago(moment) else f" at {self.clock(moment)}"
+
     @property
     def place(self) -> str:
         """Whose times these are: `UTC`, or `those of Berlin`."""

@@ -11,6 +11,7 @@ from payres.core.store.work import Work
 from payres.html.factor_pages import FactorPages
 from payres.html.forms import SCRIPT, browser_of
 from payres.html.html import brand_of, language_of, redirect
+from payres.html.meanwhile import ChangedMeanwhile, filled, save_unchanged, sides_of
 from payres.html.passkeys import (
     PasskeySecret,
     add_passkey,
@@ -97,17 +98,34 @@ class PasskeyPages(NamedTuple):
             return self.factors.signed_in_anew(visit, anew, codes, self.path)
         return self.factors.render_recovery(visit, codes, self.path) if codes else redirect(self.path)
 
-    async def show(self, visit: Any) -> Response:
+    async def show(self, visit: Any, changed: ChangedMeanwhile | None = None) -> Response:
         """One passkey."""
         kind, named = self.factors.kind, visit.segments["passkey"]
         found = await visit.read(lambda work: own_passkey(work, kind, visit.account.id, named))
-        response: Response = visit.show("passkey.html", one=found, problems={}, path=self.path)
+        if changed:
+            note_error(visit.request, changed)
+        values: dict[str, Any] = {
+            "form": changed.merged({}) if changed else filled({"name": found.name}),
+            "problems": {},
+        }
+        values["rows"] = sides_of(changed, {"name": language_of(visit.request).say("Name")}) if changed else ()
+        response: Response = visit.show(
+            "passkey.html", changed.status if changed else 200, one=found, path=self.path, **values
+        )
         return response
 
     async def rename(self, visit: Any, form: Form) -> Response:
         """Gives it another name."""
         kind, account, passkey = self.factors.kind, visit.account, visit.segments["passkey"]
-        await visit.write(lambda work: rename_passkey(work, kind, account, passkey, form.get("name", "")))
+        try:
+            await save_unchanged(
+                visit,
+                form,
+                lambda work: {"name": own_passkey(work, kind, account.id, passkey).name},
+                lambda work: rename_passkey(work, kind, account, passkey, form.get("name", "")),
+            )
+        except ChangedMeanwhile as error:
+            return await self.show(visit, error)
         return redirect(self.path)
 
     async def remove(self, visit: Any, form: Form) -> Response:

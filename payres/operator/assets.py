@@ -195,7 +195,11 @@ def set_fee(work: Work, code: str, scale: Scale, fixed: FixedFee = "0", basis_po
     except ValueError as error:
         raise InvalidRequest(f"This fee cannot be set: {error}", field="basis_points") from error
     ASSETS.update(work, found.id, fee_fixed=fee.fixed, fee_basis_points=fee.basis_points)
-    server.record(work, "fee.set", f"{code} {scale}", fixed=fixed, basisPoints=basis_points)
+    changed = {
+        "fixed": None if fee.fixed == found.fee_fixed else fixed,
+        "basisPoints": None if fee.basis_points == found.fee_basis_points else basis_points,
+    }
+    server.record(work, "fee.set", f"{code} {scale}", **changed)
     return ASSETS.by_id(work, found.id)
 
 

@@ -113,3 +113,11 @@ def list_entries(
         "created_at < ?": require_time(to, "to") if to else None,
     }
     return select_page(work, AUDIT, page, {sql: value for sql, value in conditions.items() if value})
+
+
+def who_set(work: Work, about: str, member: str) -> AuditEntry | None:
+    """The newest entry about this object that has the member in its details, among the last thousand of all."""
+    newest = "id IN (SELECT id FROM audit ORDER BY id DESC LIMIT 1000)"
+    where = f"WHERE {newest} AND object = ? AND details ->> ? NOTNULL ORDER BY id DESC LIMIT 1"
+    found = AUDIT.find(work, where, about, member)
+    return entry(work, found) if found else None

@@ -287,7 +287,7 @@ def write_note(work: Work, name: str, note: PeerNote) -> PeerRecord:
     if note and not is_visible(note):
         raise InvalidRequest("A note has printable characters only", field="note")
     PEERS.update(work, peer.id, note=note or None)
-    server.record(work, "peer.note", name, note=note or None)
+    server.record(work, "peer.note", name, note=note)
     return require_peer(work, name)
 
 

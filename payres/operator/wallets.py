@@ -267,7 +267,7 @@ def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRec
     if name is not None:
         check_name(name, "public")
     WALLETS.update(work, found.id, public_name=name)
-    server.record(work, "wallet.rename", found.path, publicName=name)
+    server.record(work, "wallet.rename", found.path, publicName=name or "")
     return require_wallet(work, wallet)
 
 

@@ -326,7 +326,7 @@ def change(
         check_name(name, "webhook's")
     if changed:
         WEBHOOKS.update(work, id, **changed)
-        server.record(work, "webhook.change", id, **changed)
+        server.record(work, "webhook.change", id, **{one: value or "" for one, value in changed.items()})
     return require_webhook(work, id)
 
 

@@ -1,5 +1,6 @@
 """The page of notices: an owner's address, and what is written about; and the page of the link that ends the latter."""
 
+from functools import partial
 from typing import Any, Final, get_args
 
 from starlette.requests import Request
@@ -12,6 +13,7 @@ from payres.core.store.work import Work
 from payres.html import notices
 from payres.html.html import PAGE_METHODS, redirect, render
 from payres.html.language import marked
+from payres.html.meanwhile import ChangedMeanwhile, filled, save_unchanged, sides_of
 from payres.html.sentences import problem_of
 from payres.html.store import mail
 from payres.html.store.mail import ADDRESSES, MailRate
@@ -30,11 +32,32 @@ WRONG_CODE: Final = marked(
 )
 
 
+# What an owner is told of only if wanted, and how soon.
+LABELS: Final = {
+    "money": marked("Money arrived"),
+    "failed": marked("A payment did not go through"),
+    "app": marked("An app was allowed"),
+}
+RATES: Final = {
+    "once": marked("At once"),
+    "hour": marked("Once an hour"),
+    "off": marked("Never"),
+    "": marked("Never"),
+}
+
+
 async def show(
-    visit: OwnerVisit, problems: dict[str, str] | None = None, given: str = "", status: int = 200
+    visit: OwnerVisit,
+    problems: dict[str, str] | None = None,
+    given: str = "",
+    status: int = 200,
+    changed: ChangedMeanwhile | None = None,
 ) -> Response:
     """GET /account/notices."""
     _check_on(visit)
+    say = visit.language.say
+    labels = {kind: say(label) for kind, label in LABELS.items()}
+    words = {kind: {rate: say(label) for rate, label in RATES.items()} for kind in LABELS}
 
     def unit(work: Work) -> dict[str, Any]:
         address = ADDRESSES.get(work, visit.owner.id)
@@ -42,7 +65,7 @@ async def show(
         return {
             "email": address and address.email,
             "pending": address.pending if address is not None and is_asked else None,
-            "rates": mail.rates(work, visit.owner.id),
+            "form": changed.merged({}) if changed else filled(_wanted(visit, work)),
             "last": mail.last_mail(work, visit.owner.id),
         }
 
@@ -53,6 +76,9 @@ async def show(
         done=visit.done(DONE),
         problems=problems or {},
         given=given,
+        labels=labels,
+        rates=words["money"],
+        rows=sides_of(changed, labels, words) if changed else (),
         is_changing="change" in visit.request.query_params or "email" in (problems or {}),
         **await visit.read(unit),
     )
@@ -83,7 +109,12 @@ async def confirm(visit: OwnerVisit, form: Form) -> Response:
 async def save(visit: OwnerVisit, form: Form) -> Response:
     """Stores what the owner wants to be told of."""
     wanted = {kind: _rate(form.get(kind, "off")) for kind in notices.CHOICES}
-    await visit.write(lambda work: notices.choose(work, visit.owner.id, wanted, visit.language))
+    change = partial(notices.choose, owner_id=visit.owner.id, wanted=wanted, language=visit.language)
+    try:
+        await save_unchanged(visit, form, partial(_wanted, visit), change)
+    except ChangedMeanwhile as error:
+        note_error(visit.request, error)
+        return await show(visit, status=error.status, changed=error)
     return redirect(f"{NOTICES}?done=saved")
 
 
@@ -109,6 +140,13 @@ async def answer_stop(request: Request) -> Response:
     else:
         raise MethodNotAllowed(PAGE_METHODS)
     return render(request, "notices_stop.html", {"is_done": request.method == "POST"})
+
+
+def _wanted(visit: OwnerVisit, work: Work) -> dict[str, str]:
+    """What the form shows: a box that is not ticked sends nothing."""
+    rates = mail.rates(work, visit.owner.id)
+    found: dict[str, str] = {kind: rates.get(kind, "once") for kind in LABELS}
+    return found | {kind: "" for kind in ("failed", "app") if found[kind] == "off"}
 
 
 def _rate(text: str) -> MailRate:

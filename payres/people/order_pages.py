@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from starlette.responses import Response
 
 from payres.core.grants.limits import Interval, Spending, parse_interval
@@ -21,11 +21,12 @@ from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.html.html import redirect
 from payres.html.language import Language, Mistyped, marked, typed_amount
+from payres.html.meanwhile import ChangedMeanwhile, Compared, sides_of
 from payres.html.sentences import length_words, problem_of
 from payres.html.visits import Act, Form
 from payres.interledger.node import node_of
 from payres.operator.store import standing_orders as store
-from payres.operator.store.standing_orders import OrderRecord, RunRecord
+from payres.operator.store.standing_orders import ORDERS, OrderRecord, RunRecord
 from payres.people import standing_orders as rules
 from payres.people.sending import (
     FAILED,
@@ -69,6 +70,27 @@ DURATIONS: Final = {
     "P3M": marked("every 3 months"),
     "P1Y": marked("every year"),
     "P1D": marked("every day"),
+}
+# The fields of the form, and the words of those that are chosen.
+LABELS: Final = {
+    "to": marked("To"),
+    "amount": marked("Amount"),
+    "fixed": marked("This amount is"),
+    "every": marked("How often"),
+    "first": marked("First on"),
+    "until": marked("Until"),
+    "last": marked("The last day"),
+    "times": marked("How many times"),
+    "note": marked("Note"),
+}
+CHOICES: Final = {
+    "fixed": {"send": marked("what I spend"), "receive": marked("what they get")},
+    "every": DURATIONS,
+    "until": {
+        "stop": marked("I stop it"),
+        "day": marked("a certain day"),
+        "times": marked("it was paid a number of times"),
+    },
 }
 # Why a payment was not made, by the reason or code of the error.
 WHY: Final = {
@@ -197,14 +219,17 @@ pause, resume, end = map(_changing, (rules.pause, rules.resume, rules.end))
 
 
 async def show_form(
-    visit: OwnerVisit, plan: OrderWish | None = None, problems: Mapping[str, str] | None = None, status: int = 200
+    visit: OwnerVisit,
+    plan: OrderWish | None = None,
+    problems: Mapping[str, str] | None = None,
+    status: int = 200,
+    rows: Sequence[Compared] = (),
 ) -> Response:
     """GET /account/orders/new: the form, filled in from a link, a payment that was made (`again`, its quote), what was
     looked over (`draft`), or the order to change (`order`)."""
     plan, problems = plan or await visit.read(partial(_begun, visit=visit)), problems or {}
-    return visit.show(
-        "order_form.html", status, tab=HOME, plan=plan, problems=problems, durations=DURATIONS, most=MOST_TIMES
-    )
+    values: dict[str, Any] = {"plan": plan, "problems": problems, "rows": rows}
+    return visit.show("order_form.html", status, tab=HOME, durations=DURATIONS, most=MOST_TIMES, **values)
 
 
 async def look_over(visit: OwnerVisit, form: Form) -> Response:
@@ -217,6 +242,7 @@ async def look_over(visit: OwnerVisit, form: Form) -> Response:
     if problems or windows is None:
         return await show_form(visit, plan, problems, FAILED)
     try:
+        await visit.read(lambda work: _check_unchanged(work, visit, plan))
         await visit.read(partial(rules.check_room, wallet=payer, replaces=plan.replaces))
         payee = await typed_payee(visit, plan.to)
         if payee.bill is not None:
@@ -227,6 +253,8 @@ async def look_over(visit: OwnerVisit, form: Form) -> Response:
         quote_id = await ask_price(visit, node_of(visit.context).quotes, payer, payee, draft, value, is_plan=True)
     except Mistyped as error:
         return await show_form(visit, plan, {"amount": str(error)}, FAILED)
+    except ChangedMeanwhile as error:
+        return await _show_both(visit, error)
     except DomainError as error:
         noted = note_error(visit.request, error)
         problem = await _problem(visit, plan, payee, noted)
@@ -236,12 +264,42 @@ async def look_over(visit: OwnerVisit, form: Form) -> Response:
 
 async def set_up(visit: OwnerVisit, _: Form) -> Response:
     """Sets the order up, once, and leads to its page."""
-    unit = partial(rules.set_up, wallet=visit.wallet, quote_id=visit.segments["quote"])
+    quote_id = visit.segments["quote"]
+
+    def unit(work: Work) -> str:
+        if ORDERS.get(work, quote_id) is None:
+            _check_unchanged(work, visit, rules.find_draft(work, visit.wallet, quote_id)[1].plan)
+        return rules.set_up(work, visit.wallet, quote_id)
+
     try:
         order_id = await visit.write(unit)
+    except ChangedMeanwhile as error:
+        return await _show_both(visit, error)
     except WrongState as error:
         return await show_draft(visit, note_error(visit.request, error))
     return redirect(f"{PATH}/{order_id}")
+
+
+def _check_unchanged(work: Work, visit: OwnerVisit, plan: OrderWish) -> None:
+    """Raises ChangedMeanwhile if the order to change was changed in another window. Orders are never changed, only
+    replaced: the id in the form says what it showed."""
+    if not plan.replaces:
+        return
+    old = rules.find_order(work, visit.wallet, plan.replaces)
+    new = store.newest_in_place_of(work, old)
+    if new.id != old.id and not new.is_over:
+        was, now = (asdict(_plan_of(visit.language, shown(work, visit.wallet, one))) for one in (old, new))
+        raise ChangedMeanwhile([Compared(name, was[name], now[name], sent) for name, sent in asdict(plan).items()])
+
+
+async def _show_both(visit: OwnerVisit, error: ChangedMeanwhile) -> Response:
+    """The form with what was changed in another window and what was typed in this one."""
+    say, values = visit.language.say, error.merged({})
+    note_error(visit.request, error)
+    plan = msgspec.convert({name: values[name] for name in OrderWish.__struct_fields__}, OrderWish)
+    labels = {name: say(label) for name, label in LABELS.items()}
+    words = {name: {value: say(label) for value, label in found.items()} for name, found in CHOICES.items()}
+    return await show_form(visit, plan, status=error.status, rows=sides_of(error, labels, words))
 
 
 async def show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Response:

@@ -1,6 +1,7 @@
 """The owner's settings: language, time zone, password, and receiving on a site."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from starlette.responses import Response
@@ -11,10 +12,12 @@ from payres.core.protocol.errors import InvalidRequest, SignInFailed, TooManyReq
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import MIN_PASSWORD_LENGTH
 from payres.core.store.wallets import WALLETS
+from payres.core.store.work import Work
 from payres.html import language
 from payres.html.forms import browser_of, set_signed_in
 from payres.html.html import qr_code, redirect
 from payres.html.language import LanguageCode, marked
+from payres.html.meanwhile import ChangedMeanwhile, Compared, filled, save_unchanged, sides_of
 from payres.html.sentences import problem_of
 from payres.html.visits import Form, check_typed_twice, seen_of
 from payres.people.sessions import (
@@ -37,6 +40,7 @@ REGIONS: Final = {
     "Pacific": marked("Pacific"),
 }
 
+DO_NOT_ASK: Final = marked("Do not ask up to this limit")
 # The languages by their names in themselves.
 LANGUAGES: Final[Mapping[LanguageCode, str]] = {"en": "English", "de": "Deutsch", "es": "Español"}
 
@@ -103,8 +107,13 @@ async def change(visit: OwnerVisit, form: Form) -> Response:
 
 async def show_limit(visit: OwnerVisit) -> Response:
     """GET /account/security/limit: up to which limit an app may spend without a second factor asked for."""
-    above = await visit.read(lambda work: activity.asked_above(work, visit.wallet.id))
-    return _show_limit(visit, visit.language.decimal(above, visit.wallet.asset) if above else "")
+    return _show_limit(visit, filled(await visit.read(partial(_limit, visit))))
+
+
+def _limit(visit: OwnerVisit, work: Work) -> dict[str, str]:
+    """What the form shows."""
+    above = activity.asked_above(work, visit.wallet.id)
+    return {"limit": visit.language.decimal(above, visit.wallet.asset) if above else ""}
 
 
 async def set_limit(visit: OwnerVisit, form: Form) -> Response:
@@ -113,10 +122,22 @@ async def set_limit(visit: OwnerVisit, form: Form) -> Response:
     try:
         above = language.typed_amount(visit.language, typed, asset, most=MAX_VALUE) if typed.strip() else None
     except language.Mistyped as error:
-        return _show_limit(visit, typed, str(error), 400)
-    await visit.write(lambda work: WALLETS.update(work, visit.wallet.id, asked_above=above))
+        return _show_limit(visit, form, str(error), 400)
+    try:
+        await save_unchanged(
+            visit,
+            form,
+            partial(_limit, visit),
+            lambda work: WALLETS.update(work, visit.wallet.id, asked_above=above),
+        )
+    except ChangedMeanwhile as error:
+        note_error(visit.request, error)
+        rows = sides_of(error, {"limit": visit.language.say(DO_NOT_ASK)})
+        return _show_limit(visit, error.merged(form), status=error.status, rows=rows)
     return redirect(SECURITY)
 
 
-def _show_limit(visit: OwnerVisit, typed: str, problem: str = "", status: int = 200) -> Response:
-    return visit.show("limit.html", status, typed=typed, problem=problem)
+def _show_limit(
+    visit: OwnerVisit, form: Form, problem: str = "", status: int = 200, rows: Sequence[Compared] = ()
+) -> Response:
+    return visit.show("limit.html", status, form=form, problem=problem, rows=rows, label=DO_NOT_ASK)

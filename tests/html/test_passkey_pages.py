@@ -195,7 +195,7 @@ def test_passkey_is_named_and_removed_and_then_signs_nobody_in(server: Instance,
         [path] = re.findall(rf'href="({OWNERS}/[0-9a-f-]{{36}})"', page.text)
         csrf = csrf_of(own.get(path))
         for name, status in (("", 400), ("<b>Mine", 303)):
-            answer = own.post(path, data={"csrf": csrf, "choice": "rename", "name": name})
+            answer = own.post(path, data={"csrf": csrf, "choice": "rename", "was.name": "Pixel 9", "name": name})
             assert answer.status_code == status
         assert "&lt;b&gt;Mine" in own.get(OWNERS).text
         with opened(server) as other:

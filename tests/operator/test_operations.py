@@ -26,7 +26,7 @@ from payres.webhooks.store.webhooks import DELIVERIES, DeliveryRecord
 from tests.helpers import TIMEOUT, Json, usd
 from tests.instance import Instance
 from tests.operator.api.conftest import Program
-from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
+from tests.operator.pages.browser import PASSWORD, Browser, words_of
 from tests.webhooks.conftest import Sample
 from tests.works import standing_order
 
@@ -333,8 +333,6 @@ def by_form(new: New, operation: Operation, given: Given) -> Outcome:
     page = new.browser.get(path)
     if page.status_code != 200:
         return Outcome(None, words_of(page))
-    hidden = hidden_fields(page).items()
-    fields = {name.removeprefix("was."): value for name, value in hidden if name.startswith("was.")} | fields
     fields |= {"password": PASSWORD} if operation.because else {}
     answer = new.browser.send(path, choice=next(iter(operation.form.buttons)), **fields)
     if operation.shows_secret and answer.status_code == 200:

@@ -12,7 +12,7 @@ from payres.html.store.sessions import OF_OWNERS, owner_of
 from payres.operator.wallets import require_wallet
 from tests.helpers import TIMEOUT
 from tests.instance import Instance
-from tests.operator.pages.browser import words_of
+from tests.operator.pages.browser import hidden_fields, words_of
 
 PASSWORD = "correct horse"
 # What Chromium sends.
@@ -58,8 +58,9 @@ class OwnersBrowser:
     def send(
         self, path: str, choice: str, fields: Mapping[str, Any] | None = None, csrf: str | None = None
     ) -> httpx2.Response:
-        """Sends the form of a page that this button is of."""
-        sent = {"csrf": self.csrf if csrf is None else csrf, "choice": choice} | dict(fields or {})
+        """Sends the form of a page that this button is of, with what it showed."""
+        shown = {name: text for name, text in hidden_fields(self.http.get(path)).items() if name.startswith("was.")}
+        sent = {"csrf": self.csrf if csrf is None else csrf, "choice": choice} | shown | dict(fields or {})
         return self.http.post(path, data=sent)
 
 

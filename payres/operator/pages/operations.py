@@ -16,8 +16,9 @@ from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import visible_text
 from payres.core.protocol.wire import Page
 from payres.core.store.work import Work
-from payres.html.html import HEADERS, language_of, redirect
+from payres.html.html import HEADERS, language_of, operators_language, redirect
 from payres.html.language import typed_decimal
+from payres.html.meanwhile import WAS, ChangedMeanwhile, check_unchanged, plain_lines, sides_of
 from payres.html.second_factors import factors_of
 from payres.html.sentences import ended
 from payres.html.visits import Form
@@ -29,6 +30,7 @@ from payres.operator.api import (
     read_filters,
     send_export,
 )
+from payres.operator.audit import AuditEntry, told, who_set
 from payres.operator.declarations import Operation, OperationForm, operation_of
 from payres.operator.exports import Export, export_payments
 from payres.operator.inputs import MAX_NAME_LENGTH, Input
@@ -56,9 +58,9 @@ LABELS: Final = {
 FIELDS: Final = {"ilp_address": "ILP address", "url": "URL", "asset_scale": "Decimals", "max_packet": "Largest packet"}
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 ONCE: Final = "once"  # the field with the form's id, which makes it run once
-WAS: Final = "was."  # before the name of a field: the value that it had when the form was opened
 FACTOR: Final = "second_step"  # the field of a code beside that of the password
 WRONG_CODE: Final = "This code is not right, or no longer: type the one shown now, or a recovery code"
+TYPE_AGAIN: Final = "Type it again: a page keeps no secret."
 MOST_SAID: Final = 1000
 FORM: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -232,6 +234,9 @@ class OperationPage:
                 ):
                     raise InvalidRequest(WRONG_CODE, field=FACTOR)
             answer, subject = await self._carry_out(visit, form)
+        except ChangedMeanwhile as error:
+            note_error(visit.request, error)
+            return await self._show_both(visit, form, error)
         except DomainError as error:
             found = note_error(visit.request, error)
             return await self._render(visit, form, self._problems(found), found.status)
@@ -277,6 +282,7 @@ class OperationPage:
 
     def _run(self, work: Work, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
         before = self._subject(work, visit)
+        check_unchanged(form, self._present(before.thing, language_of(visit.request).point))
         answer = self.operation.run(work, self._given(visit, form, work))
         return answer, self._subject(work, visit, answer, before)
 
@@ -304,10 +310,10 @@ class OperationPage:
         """The arguments of the operation, without empty optional ones and what a change leaves as it is."""
         typed: dict[str, Any] = dict(visit.segments)
         for one in self._inputs:
-            text, was = (_lines(form.get(name)) for name in (one.name, f"{WAS}{one.name}"))
-            if was is not None and text == was:
+            text, was = plain_lines(form.get(one.name, "")), form.get(f"{WAS}{one.name}")
+            was = was if self.operation.method == "PATCH" else None
+            if was is not None and text == plain_lines(was):
                 continue
-            text = text or ""
             if "is_reference" in one.extra:
                 typed[one.name] = text or f"page {form.get(ONCE, '')}"
             elif one.is_several:
@@ -390,13 +396,13 @@ class OperationPage:
         self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], thing: Any, is_looked_over: bool
     ) -> Sequence[Field]:
         """The fields; secrets have their values only where these are looked over, to be sent again."""
-        present, point = {} if thing is None else self.form.present(thing), language_of(visit.request).point
+        point = language_of(visit.request).point
+        present = self._present(thing, point)
         found = []
         for one in self._inputs:
             kind, derived = one.kind_of_field, one.name.rstrip("_").replace("_", " ").capitalize()
-            text = _text(present[one.name]) if one.name in present else None
-            text = text.replace(".", point) if text and kind == "amount" else text
-            was = form.get(f"{WAS}{one.name}", text) if self.operation.method == "PATCH" else None
+            text = present.get(one.name)
+            was = form.get(f"{WAS}{one.name}", text) if one.name in present else None
             value = form.get(one.name, text or (one.default if isinstance(one.default, str) else ""))
             value = " ".join(_chosen(one, form)) if kind == "choices" and form else value
             found.append(
@@ -416,6 +422,70 @@ class OperationPage:
                 )
             )
         return found
+
+    def _present(self, thing: Any, point: str) -> dict[str, str]:
+        """What the fields show of the thing, as texts; nothing if the form is about something new."""
+        present = {} if thing is None else self.form.present(thing)
+        kinds = {one.name: one.kind_of_field for one in self._inputs if one.name in present}
+        found = {name: _text(present[name]) for name in kinds}
+        return {name: text.replace(".", point) if kinds[name] == "amount" else text for name, text in found.items()}
+
+    async def _show_both(self, visit: OperatorVisit, form: Form, error: ChangedMeanwhile) -> Response:
+        """The page that shows what somebody else has changed meanwhile beside what was typed, with both in the form."""
+        about, english = " ".join(visit.segments.values()), operators_language(visit.request)
+        theirs = {one.name: self.operation.wire_names[one.name] for one in error.fields if one.is_theirs}
+
+        def unit(work: Work) -> tuple[FormSubject, Mapping[str, AuditEntry | None]]:
+            return self._subject(work, visit), {name: who_set(work, about, wire) for name, wire in theirs.items()}
+
+        subject, entries = await visit.read(unit)
+        by = {name: told(entry)[0].text if entry else "somebody" for name, entry in entries.items()}
+        at = {name: english.clock_at(entry.created_at) if entry else "" for name, entry in entries.items()}
+        who, newest = (
+            " and ".join(dict.fromkeys(by.values())),
+            max(at, key=lambda name: getattr(entries[name], "id", "")),
+        )
+        fields = self._fields(visit, error.merged(form), {}, subject.thing, is_looked_over=False)
+        long = {one.name for one in fields if one.kind == "long" and one.name in theirs}
+        hints = _hints(error, by, at, who) | dict.fromkeys(long, "Take over from above what shall stay.")
+        hints |= {one.name: TYPE_AGAIN for one in fields if one.kind == "secret" and form.get(one.name)}
+        labels = {one.name: " ".join(filter(None, (one.label, one.unit))) for one in fields if one.name not in long}
+        return visit.show(
+            "changed.html",
+            error.status,
+            subject=subject,
+            action=self.form,
+            because=self.operation.because,
+            title=f"{who} changed {_what(self.form) or subject.name} while you were typing",
+            who=who,
+            whose="theirs" if len({*by.values()}) > 1 or who == "somebody" else f"{who}’s",
+            at=at[newest],
+            rows=sides_of(error, labels),
+            fields=[one._replace(words=hints.get(one.name, one.words)) for one in fields],
+            long={one.name: one.now for one in error.fields if one.name in long},
+            form=form,
+            once=new_id(),
+        )
+
+
+def _hints(error: ChangedMeanwhile, by: Mapping[str, str], at: Mapping[str, str], who: str) -> dict[str, str]:
+    """Whose value stands in each field that was changed, by the name of the field."""
+    found = {}
+    for one in error.fields:
+        if one.is_theirs and one.is_yours:
+            set_there = f"{by[one.name]} set {one.now or 'nothing'}{at[one.name]}"
+            found[one.name] = ended(f"{set_there}; you typed {one.sent or 'nothing'}")
+        elif one.is_theirs:
+            found[one.name] = f"As {by[one.name]} set it: you left it alone."
+        elif one.is_yours:
+            found[one.name] = f"As you typed it: {who} left it alone."
+    return found
+
+
+def _what(form: OperationForm) -> str:
+    """What a form changes, by its words: "the fee" of "Set the fee", or "" if they do not say."""
+    found = (re.search(r"the \w+$", words) for words in (form.heading, *form.buttons.values()))
+    return next((one[0] for one in found if one), "")
 
 
 def _understood(kind: str, value: str, point: str) -> str:
@@ -455,11 +525,6 @@ def _filled(path: str, members: Mapping[str, Any]) -> str:
 def _chosen(one: Input, form: Form) -> list[str]:
     """The boxes that are ticked."""
     return [part for part in one.choices if form.get(f"{one.name}.{part}")]
-
-
-def _lines(text: str | None) -> str | None:
-    """The text of a field with the line ends that it had before a browser sent it."""
-    return text and text.replace("\r\n", "\n")
 
 
 def _text(value: Any) -> str:

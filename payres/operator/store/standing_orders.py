@@ -91,6 +91,15 @@ def orders_in_trouble(tx: Transaction, wallet_id: int, limit: int) -> Sequence[O
     )
 
 
+def newest_in_place_of(tx: Transaction, order: OrderRecord) -> OrderRecord:
+    """The order that has taken the place of this one, by changes of it; the order itself if none has."""
+    changed = "(SELECT wish ->> '$.plan.replaces' FROM quote WHERE quote.id = standing_order.id) = ?"
+    where = f"WHERE wallet_address_id = ? AND id > ? AND {changed} ORDER BY id DESC LIMIT 1"
+    while found := ORDERS.find(tx, where, order.wallet_address_id, order.id, order.id):
+        order = found
+    return order
+
+
 def going_on(tx: Transaction, wallet_id: int) -> int:
     """How many orders of a wallet are not over."""
     return number(tx, "SELECT count(*) FROM standing_order WHERE wallet_address_id = ? AND ended_at IS NULL", wallet_id)

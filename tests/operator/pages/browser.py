@@ -76,7 +76,11 @@ class Browser:
 
 
 def hidden_fields(page: httpx2.Response) -> dict[str, str]:
-    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([\w-]+)">', page.text))
+    """What is hidden in the forms of a page, and what its fields are filled with, as it is sent if nobody types."""
+    found = re.findall(r'<input type="hidden" name="(was\.\w+)" value="([^"]*)">', page.text)
+    filled = {name: unescape(value) for name, value in found}
+    hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([\w-]+)">', page.text))
+    return {name.removeprefix("was."): value for name, value in filled.items()} | filled | hidden
 
 
 def words_of(page: httpx2.Response) -> str:
