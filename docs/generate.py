@@ -1,6 +1,6 @@
 """Writes docs/reference/ from the program: its commands, settings, limits, endpoints, errors and the operator's API.
 
-Also docs/llms.txt, the list of all documents, from mkdocs.yml.
+Also docs/llms.txt, the list of all documents, from mkdocs.yml, and tables in other documents from schema.sql.
 
 `make docs` runs it; tests/test_reference.py compares what it writes with what is committed. It reads tests/openapi too:
 the answers of the program that differ from the published documents are listed there.
@@ -26,9 +26,11 @@ from payres.core.protocol.event_types import EVENT_TYPES
 from payres.openapi.resources import public_document
 from payres.operator.api import admin_document
 from payres.operator.api_keys import SCOPES
+from payres.operator.ended_rights import NOUNS
 from payres.testing.instance import run_instance
 from payres.testing.openapi import control_document
 from payres.testing.sandbox import ROOT as CONTROL_PATH
+from tests import promises
 from tests.openapi import documents
 from tests.openapi.deviations import AMENDMENTS, DEVIATIONS, LENIENCIES
 
@@ -134,6 +136,31 @@ def contents() -> str:
             paths = [found] if isinstance(found, str) else found
             sections += [f"## {title}", "\n".join(_link(ROOT / path) for path in paths)]
     return "\n\n".join(sections) + "\n"
+
+
+def promised() -> Mapping[Path, str]:
+    """The documents with a table of what the tables of schema.sql promise, written anew between its comments."""
+    found = [(name, said) for table in promises.tables() for name, all_said in table.lines.items() for said in all_said]
+    kept = [promises.plain(said).split(": ", 1) for name, said in found if name == "kept" and ": " in said]
+    ended = [said.split(": ", 1)[1] for name, said in found if name == "restore" and said.startswith("ended by ")]
+    listed = [said.rpartition(" ")[2] for name, said in found if name == "restore" and said.startswith("listed ")]
+    again = [noun for kind, noun in NOUNS.items() if kind in listed]
+    tables: Mapping[str, Sequence[Sequence[str]]] = {
+        "operating.md": [("rows", "deleted"), *(one for one in kept if one[1] != "for good")],
+        "how-to/backup.md": [
+            ("what the backup still has", "the restore"),
+            ("; ".join(again), "lists them, and ends them again with `--carry-over`"),
+            ("; ".join(ended), "ends them"),
+        ],
+    }
+    texts = {}
+    for name, rows in tables.items():
+        path = REFERENCE.parent / name
+        before, begin, after = path.read_text(encoding="utf-8").partition("<!-- From schema.sql by `make docs`. -->\n")
+        _, end, rest = after.partition("\n<!-- End. -->")
+        table = "".join(f"| {' | '.join(row)} |\n" for row in rows).replace("\n", "\n|---|---|\n", 1)
+        texts[path] = f"{before}{begin}\n{table}{end}{rest}"
+    return texts
 
 
 def _link(path: Path) -> str:
@@ -338,4 +365,6 @@ if __name__ == "__main__":
     REFERENCE.mkdir(exist_ok=True)
     for name, text in pages().items():
         (REFERENCE / name).write_text(text, encoding="utf-8")
+    for path, text in promised().items():
+        path.write_text(text, encoding="utf-8")
     (REFERENCE.parent / "llms.txt").write_text(contents(), encoding="utf-8")

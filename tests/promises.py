@@ -79,7 +79,7 @@ def quantities(line: str) -> Iterator[Quantity]:
 
 def plain(line: str) -> str:
     """A line as documents have it: without names of the program."""
-    return re.sub(rf"(?<=[\w.]){_NAMES}", "", BY.sub("", line))
+    return re.sub(rf"(?<=[\w.]){_NAMES}", "", re.sub(r", with \w+$", "", BY.sub("", line)))
 
 
 def _in_units(name: str, value: Any, *, is_time: bool) -> Any:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, get_args
 
+import pytest
+
 from payres.core.process.settings import Settings
 from payres.core.protocol import limits
 from payres.core.store.migrations import schema
@@ -220,6 +222,56 @@ def money() -> set[str]:
 
 def test_each_table_says_what_it_promises_and_the_program_keeps_it() -> None:
     assert [*faults(schema(), rules(), get_args(RightKind))] == []
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "says"),
+    [
+        (
+            "-- ==== Webhooks",
+            "create table note (\n  a text\n) strict;\n--",
+            "note: write its line `rows:` in schema.sql",
+        ),
+        (
+            "  made_by text ref",
+            "  ends_at integer,\n  made_by text ref",
+            "api_key.ends_at: say in `times:` what this time",
+        ),
+        ("  made_by text ref", "  pause integer,\n  made_by text ref", "api_key.pause: is it a time? Then call it"),
+        ("used_at purge", "used_at purge; ended_at shown", "operator_form: `times:` names ended_at, which is no"),
+        ("used_at purge", "used_at never", "operator_form.used_at: `never` is no kind of time; the kinds are shown,"),
+        ("used_at purge", "used_at lasts", "operator_form.used_at: say how long it lasts"),
+        (
+            " due, at most 5 minutes (checkouts.LONGEST_PAUSE)",
+            " due, soon",
+            "checkout.due_at: say how far ahead it can be",
+        ),
+        ("changed_at shown;", "changed_at order;", "checkout.changed_at: where money is, order never comes from times"),
+        ("after 24 hours, by", "after 23 hours, by", "idempotency_key: `kept: answers under an `Idempotency-Key`"),
+        ("after 1 day, by FORMS", "after 1 day", "operator_form: `kept: the ids of forms that operators have sent"),
+        ("after 1 day, by FORMS", "after 1 day, by SIGN_INS", "say in `kept:` what the Rule operators.FORMS deletes"),
+        ("30 days (DECIDED_GRANT)", "31 days (DECIDED_GRANT)", "grant: `31 days (DECIDED_GRANT)` is wrong"),
+        ("16 (MAX_WEBHOOKS)", "16 (MAX_HOOKS)", "webhook: `16 (MAX_HOOKS)` names MAX_HOOKS, which the program does"),
+        ("16 (MAX_WEBHOOKS)", "64 (deliveries.SENT_AT_ONCE)", "webhook: put deliveries.SENT_AT_ONCE, which bounds its"),
+        ("16 (MAX_WEBHOOKS)", "some", "webhook: `operators, at most some` must name what bounds the rows"),
+        ("nothing, because secrets do not end", "nothing", "secret: `restore: nothing` must be `nothing, because"),
+        ("by end_all: all", "by end_none: all", "session: restore_backup does not call end_none"),
+        ("over as apiKey", "over as apiKeys", "the RightKind apiKey needs a table whose `restore:` says"),
+        ("over as apiKey", "over as apiKeys", "api_key: `apiKeys` needs a case in VALID of tests/operator/test_ende"),
+    ],
+)
+def test_what_is_new_and_says_nothing_is_found(was: str, becomes: str, says: str) -> None:
+    text = schema().replace(was, becomes)
+    assert text != schema()
+    assert [one for one in faults(text, rules(), get_args(RightKind)) if says in one]
+
+
+def test_new_rule_and_new_kind_of_right_need_a_table() -> None:
+    new = {"forms.NEW": Rule("operator_form", "used_at", "id")}
+    assert [*faults(schema(), {**rules(), **new}, (*get_args(RightKind), "frozen"))] == [
+        "operator_form: say in `kept:` what the Rule forms.NEW deletes, and when, with `, by forms.NEW` at the end",
+        "the RightKind frozen needs a table whose `restore:` says `listed and carried over as frozen`",
+    ]
 
 
 def test_what_is_not_kept_yet_gets_less() -> None:
