@@ -373,7 +373,8 @@ create index quote_to_incoming_payment on quote (incoming_payment_id) where inco
 -- attempts counts the attempts to reach a remote receiver since the last delivery. received_before is what it had
 -- received when the payment began, minus what this payment had delivered by then. The unresolved amounts may have been
 -- taken and delivered by unresolved packets: they were returned to the payer, and the grant counts them as spent until
--- an operator records that they were not delivered.
+-- an operator records that they were not delivered. overlapped is set in payments in flight to a remote receiver when
+-- another one to it ends: then what it has received says nothing about either.
 -- rows: clients, owners and operators, one for each quote
 -- kept: for good
 -- times: window_start date; created_at, ended_at shown
@@ -405,6 +406,7 @@ create table outgoing_payment (
   unresolved_debit integer not null default 0 check (unresolved_debit >= 0),
   unresolved_receive integer not null default 0 check (unresolved_receive >= 0),
   estimated integer not null default 0 check (estimated >= 0),
+  overlapped integer not null default 0 check (overlapped in (0, 1)),
   check (state <> 'failed' or sent < debit),
   check ((state = 'failed') = (failure is not null)),
   check ((state = 'sending') = (ended_at is null))
@@ -724,6 +726,7 @@ create index checkout_purge on checkout (purge_at);
 create index checkout_paid on checkout (incoming_payment_id, payer) where state = 'paid';
 create index checkout_due on checkout (due_at) where due_at is not null;
 create index checkout_of_payment on checkout (incoming_payment_id, changed_at);
+create index checkout_of_browser on checkout (incoming_payment_id, browser_hash);
 
 -- What the server of a bill elsewhere publishes of it, as the consent page of the grant to pay it has shown it: it never
 -- changes. remaining is what the bill takes, null without a limit.

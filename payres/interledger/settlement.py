@@ -197,6 +197,8 @@ def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None
     _give_back(work, payment, unused, terms.receive - payment.spent_receive)
     failure = None if sent == terms.debit else failure
     payments.end_outgoing(work, payment.id, sent, payment.delivered, failure, work.now)
+    if payment.has_begun:
+        payments.note_overlap(work, terms.receiver)
     state, name = ("failed", "outgoing_payment.failed") if failure else ("completed", "outgoing_payment.completed")
     ended = msgspec.structs.replace(payment, sent=sent, state=state, failure=failure)
     settlement.emit_payment_event(work, WALLETS.by_id(work, payment.wallet_address_id), ended, name)

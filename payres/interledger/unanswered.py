@@ -283,9 +283,8 @@ def find_standing(work: Work, payment_id: str) -> Standing | None:
     found = packets.packets_of_payment(work, payment_id, "prepared")
     if payment is None or payment.state != "sending" or not found:
         return None
-    others = payments.remote_payments_since(work, payment.terms.receiver, payment.created_at)
-    # Payments that have not started sending do not count.
-    is_alone = not any(one.received_before is not None or one.sent for one in others if one.id != payment.id)
+    others = [one for one in payments.in_flight_to(work, payment.terms.receiver) if one.id != payment.id]
+    is_alone = not payment.overlapped and not any(one.has_begun for one in others)
     in_flight = [InFlight(packet, *_delivers(payment, packet.source_amount)) for packet in found]
     return Standing(payment, payment.received_before if is_alone else None, in_flight)
 

@@ -4,7 +4,6 @@ It shows no more than the public incoming payment, and not who has paid; and to 
 that can pay it.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -16,6 +15,7 @@ from starlette.responses import Response
 from payres.core.http.context import Context, context_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.errors import DomainError, MethodNotAllowed, nothing_here
+from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import canonical_host, is_loopback, with_ascii_host
 from payres.core.protocol.visible import ShownUrl, note_of, visible_name, visible_url
 from payres.core.store.payments import INCOMING, IncomingRecord
@@ -26,6 +26,7 @@ from payres.html.html import PAGE_METHODS, language_of, qr_code, redirect, rende
 from payres.html.language import Mistyped, marked, typed_amount
 from payres.html.sentences import problem_of
 from payres.interledger.node import node_of
+from payres.interledger.store.checkouts import gone_on
 from payres.people import checkout, checkout_steps, own_wallets
 from payres.people.checkout import BillCheckout, Desk
 from payres.people.own_wallets import Payers
@@ -99,8 +100,10 @@ def show(
     given: Mapping[str, str] | None = None,
     status: int = 200,
     payers: Payers = None,
+    shown: str = "",
 ) -> Response:
-    """The payment page; `problems` are by form field, `payers` what one who is signed in may pay from."""
+    """The payment page; `problems` are by form field, `payers` what one who is signed in may pay from, `shown` what
+    the browser's payments of it are known by (`gone_on`)."""
     context = context_of(request)
     values = {
         "bill": bill,
@@ -110,6 +113,7 @@ def show(
         "problems": problems or {},
         "given": given or {},
         "payers": payers,
+        "shown": shown,
     }
     return render_sign_in(request, "pay.html", values, status, leads_away=True)  # to the payer's wallet on any server
 
@@ -138,7 +142,6 @@ def _state(payment: IncomingRecord, wallet: WalletRecord, now: int) -> BillState
 LATE_SECONDS: Final = 30  # between the refreshes of a page once the money is overdue
 # Refresh intervals in seconds of pages that go on by themselves.
 REFRESHES: Final[Mapping[str, int]] = {"made": 2, "moment": 2, "waiting": 5, "unclear": 5, "late": LATE_SECONDS}
-SHOWN: Final = re.compile("[0-9]{1,18}")  # microseconds
 STATUSES: Final = {"elsewhere": 403, "forged": 400}  # by page; 200 for all others
 # Sentences on the payer's wallet, by the reason of an error.
 PROBLEMS: Final[Mapping[str, str]] = {
@@ -163,16 +166,19 @@ class Back(NamedTuple):
 async def answer_bill(request: Request) -> Response:
     """GET and POST /pay/{id}: the payment page and its form."""
 
-    def unit(work: Work) -> tuple[Bill, Payers]:
-        found = find_bill(work, request.path_params["id"])
-        return found, own_wallets.payers_here(work, request, found.url) if found.is_open else None
+    browser = form_secret(request)
 
-    bill, payers = await context_of(request).database.read(unit)
+    def unit(work: Work) -> tuple[Bill, Payers, str]:
+        found = find_bill(work, request.path_params["id"])
+        payers = own_wallets.payers_here(work, request, found.url) if found.is_open else None
+        return found, payers, gone_on(work, found.payment.id, hash_secret(browser)) if browser else ""
+
+    bill, payers, shown = await context_of(request).database.read(unit)
     if request.method in {"GET", "HEAD"}:
-        return show(request, bill, payers=payers)
+        return show(request, bill, payers=payers, shown=shown)
     if request.method != "POST":
         raise MethodNotAllowed(PAGE_METHODS)
-    return await _begin(request, bill, payers, await read_form(request))
+    return await _begin(request, bill, payers, shown, await read_form(request))
 
 
 async def answer_return(request: Request) -> Response:
@@ -196,9 +202,10 @@ async def answer_return(request: Request) -> Response:
     return _show(request, back, _word(back.found, context.clock.now()))
 
 
-async def _begin(request: Request, bill: Bill, payers: Payers, form: Mapping[str, str]) -> Response:
+async def _begin(request: Request, bill: Bill, payers: Payers, now_shown: str, form: Mapping[str, str]) -> Response:
     """Redirects the payer to their wallet, or shows the problem at the field."""
     context, language, browser, host = context_of(request), language_of(request), form_secret(request), ""
+    shown = form.get("shown", "")
     try:
         check_sign_in(request, form)
         if not bill.is_open:
@@ -210,20 +217,19 @@ async def _begin(request: Request, bill: Bill, payers: Payers, form: Mapping[str
         host = visible_url(payer).host
         context.rate_limits.check_checkout(request.scope)
         assert browser is not None, "check_sign_in requires the cookie"
-        shown = int(form["shown"]) if SHOWN.fullmatch(form.get("shown", "")) else context.clock.now()
         desk = desk_of(context)
         url = await checkout.begin(desk, bill.payment, bill.wallet, amount, payer, browser, shown)
         if url is not None:
             return redirect(url)
         told = language.say("Meanwhile your first payment has gone on. Look in your wallet before you pay again.")
-        problems, status = {"": str(told)}, 409
+        problems, status, shown = {"": str(told)}, 409, now_shown
     except Mistyped as error:
         problems, status = {"amount": str(error)}, 400
     except DomainError as error:
         noted = note_error(request, error)
         sentence, status = PROBLEMS.get(noted.details.get("reason", "")), noted.status
         problems = {"payer": language.say(sentence, host=host)} if sentence else {"": problem_of(language, noted)}
-    return show(request, bill, problems, form, status, payers)
+    return show(request, bill, problems, form, status, payers, shown)
 
 
 def _word(found: BillCheckout, now: int) -> str:

@@ -118,12 +118,13 @@ class BillCheckout(NamedTuple):
 
 
 async def begin(
-    desk: Desk, payment: IncomingRecord, receiver: WalletRecord, amount: int, payer: str, browser: str, shown: int
+    desk: Desk, payment: IncomingRecord, receiver: WalletRecord, amount: int, payer: str, browser: str, shown: str
 ) -> str | None:
     """Requests a grant for paying exactly this amount from the payer's server, and returns the URL for the payer; None
-    if another payment of the browser has gone on since the form was `shown`.
+    if another payment of the browser has gone on, of which the form did not know.
 
-    `payer` is the URL of a wallet address, `browser` the secret in the browser's cookie. Raises InvalidReceiver with a
+    `payer` is the URL of a wallet address, `browser` the secret in the browser's cookie, `shown` what `gone_on` was
+    when the form was made. Raises InvalidReceiver with a
     reason if the payer's server fails or refuses, Unavailable, TooManyRequests; nothing is stored then.
     """
     secret, refusal = new_secret(), "no_wallet"

@@ -268,13 +268,19 @@ def test_receiver_that_lies_costs_the_payer_no_more_than_was_promised(
     assert received(road.b, receiver).received == got
 
 
-@pytest.mark.parametrize("fates", [(), ("lost after",)], ids=["answered", "unanswered too"])
+@pytest.mark.parametrize(
+    ("fates", "back"),
+    [((), 0), (("lost after",), 0), ((), 2), ((), 120)],
+    ids=["answered", "unanswered too", "clock set back", "clock set back far"],
+)
 def test_figure_proves_nothing_while_another_payment_to_the_receiver_overlaps(
-    road: Road, fates: Sequence[Fate]
+    road: Road, fates: Sequence[Fate], back: int
 ) -> None:
     receiver = road.bill(None)
     lost = pay_all(road, receiver, 90, "lost before")
     road.wait_until_unanswered(lost)
+    for server in (road.a, road.b):
+        server.clock.advance(-back)
     other = pay_all(road, receiver, 90, *fates)
     if not fates:
         assert ended(road.a, other).record.state == "completed"

@@ -201,7 +201,8 @@ class OutgoingRecord(msgspec.Struct, frozen=True):
     `received_before` is what the receiver had received when the payment began, minus what the payment had delivered by
     then; None until it begins. `estimated` is the part of `delivered` that is a guess: of packets whose fulfillment was
     fetched later, until it is compared with the receiver. The unresolved amounts, in the assets of `sent` and
-    `delivered`, are of packets without a provable outcome, which were returned to the payer.
+    `delivered`, are of packets without a provable outcome, which were returned to the payer. `overlapped` is 1 if
+    another payment of ours to its remote receiver has ended since this one was created.
     """
 
     id: str
@@ -223,6 +224,12 @@ class OutgoingRecord(msgspec.Struct, frozen=True):
     unresolved_debit: int = 0
     unresolved_receive: int = 0
     estimated: int = 0
+    overlapped: int = 0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its remote receiver may have got something."""
+        return self.received_before is not None or self.sent > 0
 
     @property
     def spent_debit(self) -> int:
@@ -248,10 +255,17 @@ def sending_remote(tx: Transaction, limit: int, after: str = "") -> Sequence[str
     return [row[0] for row in tx.execute(f"SELECT id FROM outgoing_payment WHERE {remote}", (after, limit))]
 
 
-def remote_payments_since(tx: Transaction, receiver: str, since: int) -> Sequence[OutgoingRecord]:
-    """Payments to a receiver on another server that are in flight, or ended at `since` or later."""
-    there = "WHERE receiver = ? AND incoming_payment_id IS NULL AND ended_at"
-    return [*OUTGOING.list(tx, f"{there} IS NULL", receiver), *OUTGOING.list(tx, f"{there} >= ?", receiver, since)]
+_IN_FLIGHT_TO: Final = "WHERE receiver = ? AND incoming_payment_id IS NULL AND ended_at IS NULL"
+
+
+def in_flight_to(tx: Transaction, receiver: str) -> Sequence[OutgoingRecord]:
+    """Payments in flight to a receiver on another server."""
+    return OUTGOING.list(tx, _IN_FLIGHT_TO, receiver)
+
+
+def note_overlap(tx: Transaction, receiver: str) -> None:
+    """Marks the payments in flight to a receiver on another server, where another one has just ended."""
+    tx.execute(f"UPDATE outgoing_payment SET overlapped = 1 {_IN_FLIGHT_TO}", (receiver,))
 
 
 def add_sent(tx: Transaction, payment_id: str, sent: int, delivered: int) -> None:

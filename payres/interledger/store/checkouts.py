@@ -1,7 +1,8 @@
 """SQL of payments from wallets on other servers that were started on a payment page here."""
 
 from collections.abc import Sequence
-from typing import Literal
+from hashlib import sha256
+from typing import Final, Literal
 
 import msgspec
 
@@ -52,19 +53,28 @@ CHECKOUTS = Table(CheckoutRecord, "checkout")
 RULE = Rule("checkout", "purge_at", "id_hash")
 
 
-def insert_checkout(tx: Transaction, record: CheckoutRecord, pending: str, shown: int = LATEST) -> bool:
+_OF_BROWSER: Final = "WHERE incoming_payment_id = ? AND browser_hash = ? AND state"
+
+
+def gone_on(tx: Transaction, incoming_payment_id: str, browser_hash: bytes) -> str:
+    """Names, in a text for a form, the checkouts of a browser for an incoming payment that were paid or may have been;
+    "" for none. It is no time, because the clock may be set back while the form is open."""
+    found = f"SELECT id_hash FROM checkout {_OF_BROWSER} IN ('made', 'paid') ORDER BY id_hash"
+    rows = tx.execute(found, (incoming_payment_id, browser_hash)).fetchall()
+    return sha256(b"".join(id_hash for (id_hash,) in rows)).hexdigest() if rows else ""
+
+
+def insert_checkout(tx: Transaction, record: CheckoutRecord, pending: str, shown: str = "") -> bool:
     """Stores a new checkout, and purges a few old ones. Others of the browser for the same payment, for which nothing
     was created yet, are given up: otherwise both could be paid. False, and nothing is stored, if one of them has gone
-    on since the form was `shown`."""
-    now, others = record.changed_at, "incoming_payment_id = ? AND browser_hash = ? AND state"
-    whose = record.incoming_payment_id, record.browser_hash
-    gone_on = f"SELECT 1 FROM checkout WHERE {others} IN ('made', 'paid') AND changed_at > ? AND changed_at <= ?"
-    if tx.execute(gone_on, (*whose, shown, now)).fetchone():
+    on that the form did not show: `shown` is what `gone_on` was then."""
+    now, whose = record.changed_at, (record.incoming_payment_id, record.browser_hash)
+    if gone_on(tx, *whose) not in {"", shown}:
         return False
     purge(tx, RULE, now)
     tx.execute(
         "UPDATE checkout SET state = 'failed', failure = 'replaced', pending = NULL, due_at = NULL, changed_at = ?"
-        f" WHERE {others} = 'returned'",
+        f" {_OF_BROWSER} = 'returned'",
         (now, *whose),
     )
     encrypted, purge_at = server.encrypt(tx, SECRET, pending), now + UNPAID
