@@ -1027,9 +1027,10 @@ create index sign_in_of_operator on sign_in (operator_id, id) where operator_id 
 
 -- Where the notices of owners go. email is confirmed; pending becomes it once the code is typed in whose SHA-256 is
 -- code_hash; wrong counts wrong codes. language and time_zone are those of the page on which they were last chosen.
+-- after_event is the last event before email was confirmed, of which nobody is told there.
 -- rows: one for each owner
 -- kept: for good
--- times: confirmed_at order; code_until lasts 1 hour (CODE_LIFETIME)
+-- times: confirmed_at shown; code_until lasts 1 hour (CODE_LIFETIME)
 -- restore: listed and carried over as mailAddress
 create table mail_address (
   owner_id integer primary key references owner,
@@ -1041,6 +1042,7 @@ create table mail_address (
   code_hash blob,
   code_until integer,
   wrong integer not null default 0,
+  after_event integer not null default 0,
   check ((email is null) = (confirmed_at is null)),
   check ((pending is null) = (code_hash is null))
 ) strict;

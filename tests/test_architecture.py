@@ -377,3 +377,49 @@ def test_modules_are_not_splinters() -> None:
     lengths = {module: len((ROOT / module).read_text(encoding="utf-8").splitlines()) for module in MODULES}
     short = {module for module, length in lengths.items() if length < MIN_MODULE_LINES}
     assert {module for module in short if not module.endswith("/__init__.py")} == SHORT_MODULES
+
+
+# Times of two rows, or a row's and one read before, that are compared although a clock may be set back in between.
+COMPARED_TIMES = {
+    "status: excluded.checked_at >= checked_at": "a check that is stored with a time to come is replaced, too",
+    "deliveries: webhook.created_at <= event.created_at": "what operators see of an event",
+    "payment_history: (one.last_error_at or '') >= payment.created_at": "what operators see beside a payment",
+    "order_pages: run.window_at > quote.created_at": "a date of a schedule, which no clock has read",
+    "standing_orders: quote.created_at < at <= work.now": "a date of a schedule, which no clock has read",
+    "standing_orders: at < order.not_before": "a date of a schedule, which no clock has read",
+    "grants: ORDER BY changed_at DESC": "what is shown first",
+    "checkouts: ORDER BY changed_at DESC": "what is shown first",
+    "retention: ORDER BY created_at DESC": "tokens that have ended, of which the last give a better answer",
+    "activity: ORDER BY created_at DESC": "what is shown first",
+    "mail: ORDER BY send_at DESC": "what is shown first",
+    "sessions: ORDER BY expires_at DESC": "what was known longest ago is forgotten; what has no such time is not known",
+}
+A_TIME = re.compile(r"^  (\w*(?:_at|_until|_from)|at|not_before) integer", re.MULTILINE)
+
+
+def texts(module: str) -> Iterator[str]:
+    """Every string of a module, with `?` for what is formatted in."""
+    for node in nodes(module):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "?" for part in node.values)
+
+
+def test_order_is_not_taken_from_two_times() -> None:
+    """What rises alone gives order: a sequence, a row's number, a mark that is set when something happens."""
+    times = {*A_TIME.findall((ROOT / "schema.sql").read_text(encoding="utf-8"))}
+    time = rf"(?:\w+\.)?\b(?:{'|'.join(times)})\b"
+    in_sql = re.compile(rf"{time} *(?:<|>|<=|>=|BETWEEN) *{time}|ORDER BY {time} DESC")
+    invariants = [(path.stem, path.read_text(encoding="utf-8")) for path in (ROOT / "payres").glob("*/store/*.sql")]
+    stored = [(Path(module).stem, text) for module in MODULES if is_store(module) for text in texts(module)]
+    found = {f"{name}: {match}" for name, text in (*invariants, *stored) for match in in_sql.findall(text)}
+    for module in MODULES:
+        for node in nodes(module):
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE):
+                sides = [
+                    [part for part in ast.walk(side) if getattr(part, "attr", getattr(part, "id", "")) in times]
+                    for side in (node.left, *node.comparators)
+                ]
+                found |= {f"{Path(module).stem}: {ast.unparse(node)}"} if sum(map(bool, sides)) > 1 else set()
+    assert found == COMPARED_TIMES.keys()

@@ -19,6 +19,7 @@ from payres.core.protocol.limits import MAX_MAILS_ASKED_FOR
 from payres.core.protocol.visible import visible_name, visible_url
 from payres.core.store import server
 from payres.core.store.clients import CLIENTS
+from payres.core.store.events import EventRecord, last_sequence
 from payres.core.store.grants import GrantRecord
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
@@ -58,13 +59,12 @@ def notify_of_app(work: Work, kind: str, grant: GrantRecord) -> None:
     notify(work, wallet.owner_id, kind, wallet=wallet.path, app=app, host=host)
 
 
-def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str, at: int) -> None:
-    """Adds what happened `at` a time to the mail of this kind about a wallet that waits; else to a new one, an hour
-    after the last."""
+def gather(work: Work, owner_id: int, kind: str, item: str, event: EventRecord) -> None:
+    """Adds an event to the mail of this kind about its wallet that waits; else to a new one, an hour after the last."""
     address, rate = ADDRESSES.get(work, owner_id), mail.rates(work, owner_id).get(kind, "once")
-    if address is None or address.confirmed_at is None or at <= address.confirmed_at or rate == "off":
+    if address is None or address.confirmed_at is None or event.sequence <= address.after_event or rate == "off":
         return
-    prefix = f"{kind}:{wallet_id}"
+    prefix = f"{kind}:{event.wallet_address_id}:event"
     last = mail.last_with_key(work, prefix)
     if last is not None and last.send_at is not None and last.address == address.email:
         items = [*last.data["items"], item]
@@ -76,8 +76,9 @@ def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str, at: 
     if last is not None:
         since = max(since, last.data.get("until", last.data["since"]))
         send_at = max(send_at, min(last.sent_at or 0, work.now) + HOUR)
-    data = {"wallet": wallet_id, "since": since, "items": [item], "more": False}
-    mail.insert_mail(work, address, kind, data, f"{prefix}:{work.now:020}", send_at)
+    since = min(since, event.created_at - 1)  # earlier than both if the clock was ahead of this event
+    data = {"wallet": event.wallet_address_id, "since": since, "items": [item], "more": False}
+    mail.insert_mail(work, address, kind, data, f"{prefix}:{event.sequence:020}", send_at)
 
 
 def ask(work: Work, owner_id: int, email: str, language: Language) -> None:
@@ -109,7 +110,7 @@ def confirm(work: Work, owner_id: int, code: str, language: Language) -> bool:
         return False
     _tell_of_change(work, found)
     confirmed = AddressRecord(owner_id, found.pending, work.now, found.language, found.time_zone)
-    ADDRESSES.replace(work, _read_in(confirmed, language))
+    ADDRESSES.replace(work, _read_in(replace(confirmed, after_event=last_sequence(work)), language))
     return True
 
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
+from payres.core.store.events import last_sequence
 from payres.html.store.mail import ADDRESSES, AddressRecord
 from payres.operator.wallets import require_wallet
 from tests.helpers import wait_until
@@ -107,7 +108,7 @@ def with_address(instance: Instance, path: str, email: str, language: str = "en"
 
     def unit(work: Any) -> int:
         owner_id = require_wallet(work, path).owner_id
-        values: Mapping[str, Any] = {"time_zone": "Europe/Berlin"} | columns
+        values: Mapping[str, Any] = {"time_zone": "Europe/Berlin", "after_event": last_sequence(work)} | columns
         ADDRESSES.replace(work, AddressRecord(owner_id, email, work.now, language, **values))
         return owner_id
 

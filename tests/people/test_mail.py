@@ -122,6 +122,26 @@ def test_thousand_payments_are_at_most_two_mails_an_hour_and_their_sum_is_told(
     assert "These are the last ones; there were more." in text_of(last)
 
 
+def test_clock_that_was_ahead_delays_no_notice_by_more_than_the_usual_hour(payres: Instance, post: MailServer) -> None:
+    """Neither to an address that was confirmed meanwhile, nor after a mail of that time; what follows is gathered."""
+    to, ahead = "alice@mail.example", 20 * 86_400
+    payres.clock.advance(ahead)
+    with_address(payres, "alice", to)
+    payres.clock.advance(-ahead)
+    pay(payres, "bob", receiver_of(payres, 500, "alice"))
+    wait_until(partial(has_sent, payres, 1))
+    payres.clock.advance(ahead)
+    pay(payres, "bob", receiver_of(payres, 600, "alice"))
+    wait_until(partial(has_sent, payres, 2))
+    payres.clock.advance(-ahead)
+    for value in (700, 800):
+        pay(payres, "bob", receiver_of(payres, value, "alice"))
+    wait_until(lambda: seen_all(payres))
+    payres.clock.advance(3601)
+    told = [one["Subject"] for one in post.wait_for(to, 3)]
+    assert told == [*(f"Money arrived: USD {amount}.00 from Bob" for amount in (5, 6)), "2 payments have arrived"]
+
+
 def test_hourly_waits_for_the_hour_and_never_is_never(payres: Instance, post: MailServer) -> None:
     rates: dict[str, mail.MailRate] = {"hourly": "hour", "never": "off"}
     for path, rate in rates.items():

@@ -26,7 +26,7 @@ REFUND: Final = "refund.completed"  # of the wallet that sends back, while its o
 
 
 class AddressRecord(msgspec.Struct, frozen=True):
-    """A row of `mail_address`; email is None until the first is confirmed."""
+    """A row of `mail_address`; email is None until the first is confirmed. It is told of events after after_event."""
 
     owner_id: int
     email: str | None
@@ -37,6 +37,7 @@ class AddressRecord(msgspec.Struct, frozen=True):
     code_hash: bytes | None = None
     code_until: int | None = None
     wrong: int = 0
+    after_event: int = 0
 
 
 class MailRecord(msgspec.Struct, frozen=True):

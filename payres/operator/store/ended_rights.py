@@ -54,14 +54,15 @@ LEFT JOIN main.wallet_address w ON w.id = g.wallet_address_id LEFT JOIN main.int
 WHERE o.state IN ('revoked', 'denied') AND g.state IN ('approved', 'issued')
   OR o.state IN ('revoked', 'denied') AND g.state = 'pending' AND i.expires_at > :now
 ORDER BY g.id""",
-    # An ended token may have been deleted since: then its grant has a newer one.
+    # An ended token may have been deleted since: then its grant has one that the copy lacks.
     "token": """
 SELECT g.id name, 'a token of ' || c.identity about, t.id token
 FROM main.access_token t JOIN main."grant" g ON g.id = t.grant_id JOIN old."grant" o ON o.id = g.id
 JOIN main.client c ON c.id = g.client_id
 WHERE t.revoked_at IS NULL AND g.state = 'issued' AND o.state = 'issued'
   AND NOT EXISTS (SELECT 1 FROM old.access_token k WHERE k.id = t.id AND k.revoked_at IS NULL)
-  AND EXISTS (SELECT 1 FROM old.access_token k WHERE k.grant_id = g.id AND (k.id = t.id OR k.created_at > t.created_at))
+  AND EXISTS (SELECT 1 FROM old.access_token k WHERE k.grant_id = g.id
+    AND (k.id = t.id OR NOT EXISTS (SELECT 1 FROM main.access_token WHERE id = k.id)))
 ORDER BY g.id""",
     "key": """
 SELECT k.kid name, 'of ' || w.path about, w.path path

@@ -170,6 +170,7 @@ QUERIES: dict[str, Query] = (
         "checkouts.change_checkout": call(
             checkouts.change_checkout, checkouts.CheckoutRecord(b"1", "1", b"1", "payer", 1, "asked", 1), "failed", 1
         ),
+        "checkouts.gone_on": call(checkouts.gone_on, "1", b"1"),
         "packets.count_and_sum, doubtful": call(packets.count_and_sum, 1, "doubtful"),
         "search.find_named": call(search.find_named, (*search.OF_PAYMENTS, *search.OF_GRANTS), ["1"]),
         "wallets.list_keys": call(wallets.list_keys, 1),
