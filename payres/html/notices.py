@@ -59,12 +59,12 @@ def notify_of_app(work: Work, kind: str, grant: GrantRecord) -> None:
     notify(work, wallet.owner_id, kind, wallet=wallet.path, app=app, host=host)
 
 
-def gather(work: Work, owner_id: int, kind: str, item: str, event: EventRecord) -> None:
-    """Adds an event to the mail of this kind about its wallet that waits; else to a new one, an hour after the last."""
+def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str, event: EventRecord) -> None:
+    """Adds an event to the mail of this kind about a wallet that waits; else to a new one, an hour after the last."""
     address, rate = ADDRESSES.get(work, owner_id), mail.rates(work, owner_id).get(kind, "once")
     if address is None or address.confirmed_at is None or event.sequence <= address.after_event or rate == "off":
         return
-    prefix = f"{kind}:{event.wallet_address_id}:event"
+    prefix = f"{kind}:{wallet_id}:event"
     last = mail.last_with_key(work, prefix)
     if last is not None and last.send_at is not None and last.address == address.email:
         items = [*last.data["items"], item]
@@ -77,7 +77,7 @@ def gather(work: Work, owner_id: int, kind: str, item: str, event: EventRecord) 
         since = max(since, last.data.get("until", last.data["since"]))
         send_at = max(send_at, min(last.sent_at or 0, work.now) + HOUR)
     since = min(since, event.created_at - 1)  # earlier than both if the clock was ahead of this event
-    data = {"wallet": event.wallet_address_id, "since": since, "items": [item], "more": False}
+    data = {"wallet": wallet_id, "since": since, "items": [item], "more": False}
     mail.insert_mail(work, address, kind, data, f"{prefix}:{event.sequence:020}", send_at)
 
 

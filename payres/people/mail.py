@@ -239,7 +239,7 @@ def _tell(work: Work, event: EventRecord) -> None:
     if item is None:  # no payment, but a deposit
         item = f"{event.sequence}:{msgspec.json.decode(event.data, type=WalletEvent).amount.value}"
     kind = "failed" if event.type == "outgoing_payment.failed" else "money"
-    gather(work, wallet.owner_id, kind, item, event)
+    gather(work, wallet.owner_id, kind, wallet.id, item, event)
 
 
 def store_outcome(work: Work, record: MailRecord, outcome: MailAnswer, now: int) -> None:
