@@ -5,6 +5,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, get_args
 
 import pytest
@@ -18,7 +19,7 @@ from payres.operator.store.ended_rights import _ENDED, RightKind
 from tests.helpers import ROOT
 from tests.operator.test_ended_rights import VALID
 from tests.promises import BARE, BY, LINES, UNITS, Table, quantities, rules, tables, value_of
-from tests.test_architecture import MODULES, TABLE, named_in, nodes
+from tests.test_architecture import MODULES, TABLE, is_store, named_in, nodes
 
 KINDS: Final = ("shown", "lasts", "due", "date", "order", "purge")
 # A time column by its name; what else is called so is a number.
@@ -30,6 +31,7 @@ NUMBERS: Final = {
     *("returned", "sequence", "cursor", "max_packet", "packets_received", "packets_sent", "repeats_answers"),
     *("source_amount", "is_private", "last_status", "number", "attempt", "milliseconds", "status", "last_step"),
     *("wrong", "sign_count", "is_backed_up", "value", "most", "first_window", "next_window", "window"),
+    *("overlapped", "after_event"),
 }
 # Tables whose rows somebody can cause without a bound. This only gets shorter.
 UNBOUNDED: Final = {
@@ -97,6 +99,22 @@ COMPARED_STILL: Final = {
         "people/store/activity.py: decided_at",
     ),
     *("webhooks/store/webhooks.py: next_at",),
+}
+
+# Times of two rows, or a row's and one read before, that are compared although a clock may be set back in between.
+COMPARED_TIMES: Final = {
+    "status: excluded.checked_at >= checked_at": "a check that is stored with a time to come is replaced, too",
+    "deliveries: webhook.created_at <= event.created_at": "what operators see of an event",
+    "payment_history: (one.last_error_at or '') >= payment.created_at": "what operators see beside a payment",
+    "order_pages: run.window_at > quote.created_at": "a date of a schedule, which no clock has read",
+    "standing_orders: quote.created_at < at <= work.now": "a date of a schedule, which no clock has read",
+    "standing_orders: at < order.not_before": "a date of a schedule, which no clock has read",
+    "grants: ORDER BY changed_at DESC": "what is shown first",
+    "checkouts: ORDER BY changed_at DESC": "what is shown first",
+    "retention: ORDER BY created_at DESC": "tokens that have ended, of which the last give a better answer",
+    "activity: ORDER BY created_at DESC": "what is shown first",
+    "mail: ORDER BY send_at DESC": "what is shown first",
+    "sessions: ORDER BY expires_at DESC": "what was known longest ago is forgotten; what has no such time is not known",
 }
 
 
@@ -281,22 +299,26 @@ def test_what_is_not_kept_yet_gets_less() -> None:
     assert {kind for table in found for kind in _listed(table)} - {*get_args(RightKind)} == NOT_LISTED
 
 
+def texts(module: str) -> Iterator[str]:
+    """The strings of a module, with `?` for what is formatted in."""
+    for node in nodes(module):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "?" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
 def compared(module: str, kinds: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     """The columns that last or are due, and that a module compares by hand, in SQL or in Python."""
     guarded = {"lasts", "due"}
     column = rf"(?:\w+\.)?\b({'|'.join(kinds)})\b"
     in_sql = re.compile(rf"{column}(?: [+-] \S+)?\)* *(?:[<>]=?|BETWEEN)|[<>]=? *{column}")
-    for node in nodes(module):
-        if isinstance(node, ast.JoinedStr):
-            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "?" for part in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            text = node.value
-        else:
-            text = ""
+    for text in texts(module):
         for found in in_sql.finditer(text):
             name = found[1] or found[2]
             named = {*TABLE.findall(text)} & kinds[name].keys() or named_in(ROOT / module) & kinds[name].keys()
             yield from [name] if guarded & {kinds[name][table] for table in named} else []
+    for node in nodes(module):
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE):
             for part in ast.walk(node):
                 is_own = isinstance(part, ast.Name) and "shown" not in kinds.get(part.id, {}).values()
@@ -320,3 +342,22 @@ def test_what_lasts_or_is_due_is_compared_with_a_clock_by_functions_of_the_clock
     by_hand = sorted(found - COMPARED.keys() - COMPARED_STILL)
     assert not by_hand, "use lasts, lasting or is_due of clock.py, or Table.due; or say in COMPARED why not"
     assert COMPARED.keys() | COMPARED_STILL == found, "what is not compared by hand any more is not said any more"
+
+
+def test_order_is_not_taken_from_two_times() -> None:
+    """What rises alone gives order: a sequence, a row's number, a mark that is set when something happens."""
+    times = {column for table in tables() for column in table.times}
+    time = rf"(?:\w+\.)?\b(?:{'|'.join(times)})\b"
+    in_sql = re.compile(rf"{time} *(?:[<>]=?|BETWEEN) *{time}|ORDER BY {time} DESC")
+    invariants = [(path.stem, path.read_text(encoding="utf-8")) for path in (ROOT / "payres").glob("*/store/*.sql")]
+    stored = [(Path(module).stem, text) for module in MODULES if is_store(module) for text in texts(module)]
+    found = {f"{name}: {match}" for name, text in (*invariants, *stored) for match in in_sql.findall(text)}
+    for module in MODULES:
+        for node in nodes(module):
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE):
+                read = [
+                    any(getattr(part, "attr", getattr(part, "id", "")) in times for part in ast.walk(side))
+                    for side in (node.left, *node.comparators)
+                ]
+                found |= {f"{Path(module).stem}: {ast.unparse(node)}"} if sum(read) > 1 else set()
+    assert found == COMPARED_TIMES.keys()
