@@ -117,7 +117,7 @@ create table wallet_address (
   state text not null default 'active' check (state in ('active', 'inactive')),
   created_at integer not null,
   asked_above integer check (asked_above >= 0),
-  tag text not null unique default (lower(hex(randomblob(16))))
+  tag text not null unique
 ) strict;
 create index wallet_of_owner on wallet_address (owner_id);
 

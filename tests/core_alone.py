@@ -62,7 +62,8 @@ def open_wallet(work: Work, path: str, balance: int, jwk: JWK | None = None) -> 
     asset = ensure_asset(work, "USD", 2)
     account = ledger.open_account(work, "wallet", asset.id)
     owner = insert_row(work, "owner", created_at=work.now)
-    WALLETS.create(work, path=path, asset_id=asset.id, account_id=account, owner_id=owner, created_at=work.now)
+    columns = {"asset_id": asset.id, "account_id": account, "owner_id": owner}
+    WALLETS.create(work, path=path, **columns, created_at=work.now, tag=work.new_id())
     if balance:
         outside = ledger.operator_account(work, asset.id, "external")
         ledger.transfer(work, outside, account, balance, "deposit")

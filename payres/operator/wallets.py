@@ -206,7 +206,7 @@ def create_wallet(
     else:
         found = require_wallet(work, owner)
         owner_id, terms["ownerOf"] = found.owner_id, found.path
-    WALLETS.create(work, path=clean, **columns, owner_id=owner_id, created_at=work.now)
+    WALLETS.create(work, path=clean, **columns, owner_id=owner_id, created_at=work.now, tag=work.new_id())
     server.record(work, "wallet.create", clean, **terms)
     return require_wallet(work, clean)
 

@@ -58,8 +58,8 @@ def open_books(tx: sqlite3.Connection) -> Books:
     alice, bob = (ledger.open_account(work, "wallet", euro) for _ in range(2))
     carol = ledger.open_account(work, "wallet", dollar)
     tx.execute("INSERT INTO owner (id, created_at) VALUES (1, 1)")
-    columns = "id, path, asset_id, account_id, owner_id, created_at"
-    tx.execute(f"INSERT INTO wallet_address ({columns}) VALUES (1, 'alice', ?, ?, 1, 1)", (euro, alice))
+    columns = "id, path, asset_id, account_id, owner_id, created_at, tag"
+    tx.execute(f"INSERT INTO wallet_address ({columns}) VALUES (1, 'alice', ?, ?, 1, 1, 'a')", (euro, alice))
     client = ensure_client(tx, "client", "https://client.example", None, NOW).id
     payments.INCOMING.insert(tx, IncomingRecord(INCOMING, 1, client, None, 0, None, NOW, NOW + 1, None))
     elsewhere = "https://example.com/incoming-payments/1"

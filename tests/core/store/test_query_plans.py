@@ -223,7 +223,8 @@ ROWS = """
 INSERT INTO asset (id, code, scale) VALUES (1, 'EUR', 2);
 INSERT INTO account (id, kind, asset_id) VALUES (1, 'wallet', 1), (2, 'peer', 1);
 INSERT INTO owner (id, created_at) VALUES (1, 1);
-INSERT INTO wallet_address (id, path, asset_id, account_id, owner_id, created_at) VALUES (1, 'alice', 1, 1, 1, 1);
+INSERT INTO wallet_address (id, path, asset_id, account_id, owner_id, created_at, tag)
+  VALUES (1, 'alice', 1, 1, 1, 1, 'a');
 INSERT INTO client (id, identity, wallet_address, created_at, purge_at)
   VALUES (1, 'client', 'https://a.example', 1, 1), (2, 'unneeded', 'https://b.example', 1, 1);
 INSERT INTO "grant" (id, client_id, state, access, continue_hash, waits_from, created_at, purge_at)

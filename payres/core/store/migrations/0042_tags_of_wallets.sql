@@ -8,7 +8,7 @@ create table tagged_wallets (
   state text not null default 'active' check (state in ('active', 'inactive')),
   created_at integer not null,
   asked_above integer check (asked_above >= 0),
-  tag text not null unique default (lower(hex(randomblob(16))))
+  tag text not null unique
 ) strict;
 -- Addresses with ids of wallets were handed out. After a restore an id may be that of a wallet that was lost.
 insert into tagged_wallets (id, path, public_name, asset_id, account_id, owner_id, state, created_at, asked_above, tag)
