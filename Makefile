@@ -47,12 +47,12 @@ bench: $(VENV)/.dev ## Measure payres beside a bare Starlette app doing the same
 profile: $(VENV)/.dev ## Show where the processor time of a request goes, by room and by function
 	$(BIN)/python -m benchmarks.profiler $(PROFILE_FLAGS)
 
-check: $(VENV)/.dev ## Formatter, linter, type checker, dead code, the map of the rooms
+check: $(VENV)/.dev ## Formatter, linter, type checker, dead code, the map of the rooms, what each table promises
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/vulture
-	$(BIN)/python -m pytest -q tests/test_architecture.py
+	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_schema_promises.py
 
 format: $(VENV)/.dev ## Let the formatter and linter fix what they can
 	$(BIN)/ruff check --fix .

@@ -570,7 +570,8 @@ create index audit_of_takeovers on audit (id, created_at) where action = 'databa
 -- run, whose row is deleted when it ends cleanly. token is random: the lock file has it with the position of the last
 -- commit. It is null once it is known that no commit of the run is missing, and for runs from before version 24.
 -- rows: the server, one for each time that it was killed
--- kept: for good
+-- kept: one that was killed: for good
+-- kept: the current one until it ends, by server.end
 -- times: killed_after lasts 30 days (packets.KEPT)
 -- restore: nothing, because a run is of one file
 create table server_run (
@@ -873,7 +874,7 @@ create index session_of_operator on session (operator_id) where operator_id is n
 -- these. A browser has a secret for each owner and operator.
 -- rows: at most 32 (MAX_KNOWN_BROWSERS) for each owner and operator
 -- kept: known browsers: 365 days (KNOWN_BROWSER_DAYS) after the last sign-in, by BROWSERS
--- times: expires_at lasts 365 days (KNOWN_BROWSER_DAYS)
+-- times: expires_at lasts 365 days (KNOWN_BROWSER_DAYS), or 30 days (TRUSTED_LIFETIME) in place of a second step
 -- restore: ended by restore, by end_all: the trust in browsers of whoever has a second step
 create table known_browser (
   id_hash blob primary key,
@@ -1029,7 +1030,7 @@ create index sign_in_of_operator on sign_in (operator_id, id) where operator_id 
 -- code_hash; wrong counts wrong codes. language and time_zone are those of the page on which they were last chosen.
 -- after_event is the last event before email was confirmed, of which nobody is told there.
 -- rows: one for each owner
--- kept: for good
+-- kept: with owner, by sessions.take_over
 -- times: confirmed_at shown; code_until lasts 1 hour (CODE_LIFETIME)
 -- restore: listed and carried over as mailAddress
 create table mail_address (
@@ -1049,7 +1050,7 @@ create table mail_address (
 
 -- How often an owner wants notices of a kind: at once is the rate of kinds without a row.
 -- rows: at most one of each kind of notice for each owner
--- kept: for good
+-- kept: until another is chosen, by set_rates
 -- times: none
 -- restore: nothing, because notices that were turned off since are sent again, and each has a link that turns them off
 create table mail_choice (
@@ -1064,8 +1065,8 @@ create table mail_choice (
 -- rows: owners, at most 5 (MAX_MAILS_ASKED_FOR) an hour that they ask for, and others without a bound
 -- kept: mails to owners, with their addresses: 30 days after they were made; a code that was sent is removed from its
 --   mail at once, by mail.KEPT
--- times: created_at lasts 3 days (TOO_OLD); send_at due, at most 1 day (mail.PAUSES) ahead; sent_at lasts 1 hour
---   (clock.HOUR)
+-- times: created_at lasts 3 days (TOO_OLD) for an attempt, and 1 hour (clock.HOUR) for a count; send_at due, at most 1
+--   day (mail.PAUSES) ahead; sent_at lasts 1 hour (clock.HOUR)
 -- restore: nothing, because what was sent since is sent again
 create table mail (
   id text primary key,
@@ -1087,7 +1088,7 @@ create index mail_age on mail (created_at);
 
 -- The last event that owners were told of, while the server sends mail.
 -- rows: one row
--- kept: for good
+-- kept: while mail is sent, by mail.turn
 -- times: none
 -- restore: nothing, because it counts the events of this file
 create table mail_cursor (

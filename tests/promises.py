@@ -132,4 +132,6 @@ def rules() -> Mapping[str, Rule]:
     for module, text in _sources().items():
         for name in re.findall(r"^(\w+)(?:: Final)? = Rule\(", text, re.MULTILINE):
             found[f"{module.split('.')[-1]}.{name}"] = getattr(import_module(module), name)
+    made = sum(len(re.findall(r"(?<!class )\bRule\(", text)) for text in _sources().values())
+    assert len(found) == made, "each Rule is a name at the top of a module"
     return found

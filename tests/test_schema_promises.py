@@ -292,6 +292,13 @@ def test_new_rule_and_new_kind_of_right_need_a_table() -> None:
     ]
 
 
+def test_what_is_kept_for_good_is_never_deleted() -> None:
+    sources = "".join((ROOT / module).read_text(encoding="utf-8") for module in MODULES if is_store(module))
+    deleted = {*re.findall(r'DELETE FROM "?(\w+)', sources)}
+    for_good = {table.name for table in tables() if not any(map(BY.search, table.lines["kept"]))}
+    assert not deleted & for_good, "say in `kept:` of schema.sql how long, and what deletes the rows"
+
+
 def test_what_is_not_kept_yet_gets_less() -> None:
     found = tables()
     unbounded = {table.name for table in found for said in table.lines["rows"] if said.endswith("without a bound")}
