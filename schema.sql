@@ -536,7 +536,7 @@ create index idempotency_key_age on idempotency_key (created_at);
 --   owners and operators, some for each grant, transfer and webhook of theirs
 -- kept: events and deliveries: after 30 days (events.KEPT), unless one is still to be sent; they do not wait longer for
 --   a webhook that is paused or disabled, by delete_old_events
--- times: created_at order
+-- times: created_at lasts 3 days (TOO_OLD), in which owners are told
 -- restore: nothing, because an event does not end
 create table event (
   sequence integer primary key autoincrement,

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from payres.core.protocol.clock import HOUR
 from payres.core.protocol.errors import DomainError
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.wallets import WalletRecord
@@ -95,6 +96,7 @@ def test_signing_out_leaves_the_password_and_the_browsers_that_are_known(tx: Wor
     assert verify_password(sessions.owner_of(tx, alice.id), "old words")
     counts = [sessions.count_sessions(tx, sessions.OF_OWNERS, one.id, NOW) for one in (alice, bob)]
     assert counts == [0, 1]
+    assert sessions.count_sessions(tx, sessions.OF_OWNERS, bob.id, NOW - HOUR) == 0, "the clock was ahead"
     assert sessions.knows_browser(tx, sessions.OF_OWNERS, b"a", alice.id, NOW)
 
 
