@@ -101,13 +101,16 @@ def operation(
     *,
     needs_body: bool = True,
     examples: Mapping[Any, Any] = {},
+    headers: Mapping[str, str] = {},
 ) -> dict[str, Any]:
     """The OpenAPI object of an operation, in which a struct stands for its schema, and a tuple for alternatives.
 
     `members` are further members of the object. `answers` are the types of the response `status` by media type, empty
-    if it has no content. `examples` are values by their types.
+    if it has no content; `headers` are described. `examples` are values by their types.
     """
-    responses = {str(status): _response(meaning, answers, examples)}
+    described = {name: {"description": what, "schema": {"type": "string"}} for name, what in headers.items()}
+    success = {**_response(meaning, answers, examples), **({"headers": described} if headers else {})}
+    responses: dict[str, Schema] = {str(status): success}
     for error, sentence in sorted(errors.items()):
         responses[str(error)] = _response(sentence, {JSON: ErrorBody}, {})
     shown = {**members, "parameters": parameters, "responses": responses}

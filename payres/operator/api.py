@@ -8,7 +8,7 @@ held: no transaction, no thread. An export ends when its reader disconnects.
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any, Final, TypeVar
@@ -42,6 +42,7 @@ from payres.openapi import documents
 from payres.operator import api_keys
 from payres.operator.api_keys import SCOPES
 from payres.operator.declarations import Operation, declared, operation
+from payres.operator.etags import IfMatch, is_shown, thing_of
 from payres.operator.exports import MEDIA_TYPES, Export, Format
 from payres.operator.services import operator_of
 from payres.operator.store.operators import API_KEYS, ApiKeyRecord
@@ -55,6 +56,22 @@ class ApiCall(ActorRequest, frozen=True):
     """One request with a valid key. An operation of several transactions uses `read` and `write`."""
 
     key: ApiKeyRecord
+
+
+class ConditionalCall(ApiCall, frozen=True):
+    """A call of an operation of several units, whose conditions the first one that writes checks."""
+
+    conditions: list[IfMatch]
+
+    async def write(self, unit: Callable[[Work], T]) -> T:
+        def checked(work: Work) -> T:
+            for one in self.conditions:
+                one.check(work)
+            return unit(work)
+
+        found = await ActorRequest.write(self, checked)
+        self.conditions.clear()
+        return found
 
 
 @cache
@@ -95,8 +112,9 @@ async def _serve(request: Request, operation: Operation) -> Response:
         if operation.stream is not None and any(asks_for(headers, one) for one in operation.media_types):
             streamed: Response = await operation.stream(call, **given)
             return streamed
-        keyed = _keyed(request, operation, call, body)
-        return json_response(msgspec.Raw(await _answer(call, operation, given, keyed)), operation.status)
+        keyed, condition = _keyed(request, operation, call, body), IfMatch.of(request, operation)
+        answer, tag = await _answer(call, operation, given, keyed, condition)
+        return json_response(msgspec.Raw(answer), operation.status, {"ETag": tag} if tag else None)
     except TokenInvalid as error:
         raise BearerTokenInvalid(str(error), error.details["reason"]) from error
 
@@ -163,16 +181,23 @@ def _keyed(request: Request, operation: Operation, call: ApiCall, body: bytes) -
     return KeyedRequest(None, key, request.scope["path"], body, api_key_id=call.key.id)
 
 
-async def _answer(call: ApiCall, operation: Operation, given: dict[str, Any], keyed: KeyedRequest | None) -> bytes:
+async def _answer(
+    call: ApiCall, operation: Operation, given: dict[str, Any], keyed: KeyedRequest | None, condition: IfMatch
+) -> tuple[bytes, str | None]:
+    """The answer, and the ETag that it shows. What is refused in any case is not refused for a condition."""
     if operation.is_async:
-        return await _in_steps(call, operation, given, keyed)
+        call = ConditionalCall(call.request, call.authenticate, call.key, [condition])
+        return await _in_steps(call, operation, given, keyed), None
 
-    def unit(work: Work) -> bytes:
+    def unit(work: Work) -> tuple[bytes, str | None]:
         answer = find_response(work, keyed)
-        if answer is None:
-            answer = encode(operation.run(work, given))
-            cache_response(work, keyed, answer)
-        return answer
+        if answer is not None:
+            return answer, None
+        tag = condition.tag(work) if is_shown(operation) or condition.tags is not None else None
+        answer = encode(operation.run(work, given))
+        condition.compare(tag)
+        cache_response(work, keyed, answer)
+        return answer, tag if is_shown(operation) else None
 
     return await (call.read(unit) if operation.only_reads else call.write(unit))
 
@@ -236,10 +261,12 @@ async def _wait_until_gone(request: Request) -> None:
         pass
 
 
+IF_MATCH: Final = r'^(\*|"[!#-~]*"(, "[!#-~]*")*)$'
 ERRORS_HERE: Final = documents.ERRORS | {
     401: "The API key is missing, unknown, expired or revoked",
     403: "The API key lacks the scope, or there is not enough money",
     404: "It does not exist, or the request comes from an address without access",
+    412: "It is not as If-Match says",
 }
 
 
@@ -286,6 +313,7 @@ def admin_document(base_url: str) -> dict[str, Any]:
 
 def _operation(operation: Operation) -> documents.Schema:
     needless = {409} if operation.method == "GET" else set()
+    needless |= {412} if operation.method == "GET" and not is_shown(operation) else set()
     needless |= set() if operation.takes_json else {413, 415}
     needless |= set() if operation.method == "POST" else {422}
     meaning, answers = "The result", {JSON: operation.answer_type}
@@ -305,6 +333,7 @@ def _operation(operation: Operation) -> documents.Schema:
         answers,
         {status: meant for status, meant in ERRORS_HERE.items() if status not in needless},
         operation.struct if operation.takes_json else None,
+        headers={"ETag": "What If-Match of a change takes"} if is_shown(operation) else {},
     )
 
 
@@ -319,4 +348,9 @@ def _parameters(operation: Operation) -> list[documents.Schema]:
         parameters += [documents.query_parameter(name, schema) for name, schema in found.items()]
     if operation.method == "POST" and not operation.shows_secret:
         parameters.append(documents.idempotency_key())
+    if thing_of(operation) and operation.method != "GET":
+        what = (
+            "The ETag that the thing had when it was read, or several, or *: if it was changed since, nothing is done."
+        )
+        parameters.append(documents.header_parameter("If-Match", what, {"type": "string", "pattern": IF_MATCH}))
     return parameters

@@ -121,6 +121,7 @@ ASSET: Final = Shape(
     Column("Fees collected", "fees", "number"),
     read=require_asset,
     page="/assets/{code}/{scale}",
+    moving={"liquidity", "fees"},
 )
 
 
@@ -142,6 +143,7 @@ RATE: Final = Shape(
     Column("Use", _use),
     read=require_rate,
     page="/rates/{base}/{counter}",
+    moving={"expired"},
 )
 
 
@@ -157,6 +159,12 @@ def list_assets(work: Work) -> Sequence[AssetRecord]:
     Liquidity pays receivers in the asset when the sender pays in another; fees are what was charged for sending.
     """
     return accounts.list_assets(work)
+
+
+@operation("GET /assets/{code}/{scale} assets:read", ASSET)
+def show_asset(work: Work, code: str, scale: Scale) -> AssetRecord:
+    """Read an asset with its fee."""
+    return require_asset(work, code, scale)
 
 
 def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
@@ -212,6 +220,12 @@ def set_fee(work: Work, code: str, scale: Scale, fixed: FixedFee = "0", basis_po
 def list_rates(work: Work) -> Sequence[RateRecord]:
     """List exchange rates with their source and end."""
     return accounts.list_rates(work)
+
+
+@operation("GET /rates/{base}/{counter} assets:read", RATE)
+def show_rate(work: Work, base: str, counter: str) -> RateRecord:
+    """Read the rate of a pair."""
+    return require_rate(work, base, counter)
 
 
 @operation(

@@ -228,6 +228,7 @@ GRANT: Final = Shape(
     fact("Afterwards the owner goes to", lambda one: one.interaction and one.interaction.finish, "code"),
     read=require_grant,
     page="/grants/{id}",
+    moving={"spending"},
     name=_name,
 )
 

@@ -145,6 +145,8 @@ PEER: Final = Shape(
     fact("Added (UTC)", "created_at", "time"),
     read=require_peer,
     page="/peers/{name}",
+    moving={"balance", "standing", "left", "reserved", "in_flight", "unresolved", "packets_received", "packets_sent"}
+    | {"repeats_answers", "last_error", "last_error_at"},
 )
 
 

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from inspect import signature
 from operator import attrgetter
@@ -125,7 +125,7 @@ class Shape:
 
     `read` finds the record by the names in the path of an endpoint or of its `page`, whose heading is its `name`. The
     first of these names is the `member` of the struct, if that is called otherwise. `undo` is the path of the form that
-    takes back what made it.
+    takes back what made it. The members in `moving` change by themselves; the others make its ETag.
     """
 
     def __init__(
@@ -137,6 +137,7 @@ class Shape:
         name: Callable[[Any], str] | None = None,
         member: str = "",
         undo: str = "",
+        moving: Collection[str] = (),
     ) -> None:
         self.show: Any = show
         self.columns = columns
@@ -144,6 +145,7 @@ class Shape:
         self.page = page
         self.member = member
         self.undo = undo
+        self.moving = moving
         self.name = name or (lambda thing: columns[0].cell(thing).text)
 
     @property

@@ -99,6 +99,7 @@ WALLET: Final = Shape(
     Column("Opened (UTC)", "created_at", "time"),
     read=require_wallet,
     page="/wallets/{wallet}",
+    moving={"balance", "reserved"},
     name=lambda one: one.public_name or one.path,
     member="path",
 )

@@ -125,6 +125,7 @@ WEBHOOK: Final = Shape(
     fact("Secret (shown once)", lambda one: one.secret or None, "secret"),
     read=require_webhook,
     page="/webhooks/{id}",
+    moving={"behind", "failed", "last_attempt_at", "last_status", "last_error"},
     name=lambda one: one.name or one.url,
 )
 

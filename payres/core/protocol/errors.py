@@ -353,6 +353,10 @@ class WrongState(
     """The state of the resource does not permit the request."""
 
 
+class PreconditionFailed(DomainError, status=412, code="precondition_failed"):
+    """The resource is not as `If-Match` says: it was changed since it was read, or is not there."""
+
+
 class BodyTooLarge(DomainError, status=413, code="too_large"):
     """The body is too long."""
 

@@ -25,9 +25,12 @@ class Program:
         made = instance.write(lambda work: create_api_key(work, "test", scopes or list(SCOPES), None))
         self.key, self.id = made.key, made.id
 
-    def ask(self, method: str, path: str, body: Any = None, key: str | None = None, **params: Any) -> httpx2.Response:
-        """An answer; `key` is the Idempotency-Key."""
+    def ask(
+        self, method: str, path: str, body: Any = None, key: str | None = None, match: str | None = None, **params: Any
+    ) -> httpx2.Response:
+        """An answer; `key` is the Idempotency-Key, `match` the If-Match."""
         headers = {"Authorization": f"Bearer {self.key}"} | ({} if key is None else {"Idempotency-Key": key})
+        headers |= {} if match is None else {"If-Match": match}
         sent = {} if body is None else {"json": body}
         url = f"{self.instance.base_url}{BASE}{path}"
         answer = self.http.request(method, url, headers=headers, params=params or None, **sent)

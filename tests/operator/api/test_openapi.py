@@ -16,8 +16,8 @@ from tests.operator.api.conftest import BASE, DOCUMENT, Program
 # Generators of clients make the names of functions from these.
 IDS = {
     "api_keys": "create_api_key page_of_api_keys revoke_api_key",
-    "assets": "deposit_liquidity list_assets list_liquidity list_rates remove_rate set_fee set_rate withdraw_fees"
-    " withdraw_liquidity",
+    "assets": "deposit_liquidity list_assets list_liquidity list_rates remove_rate set_fee set_rate show_asset"
+    " show_rate withdraw_fees withdraw_liquidity",
     "audit": "list_entries",
     "backups": "list_backups make",
     "events": "read",
