@@ -871,16 +871,18 @@ create index session_of_owner on session (owner_id) where owner_id is not null;
 create index session_of_operator on session (operator_id) where operator_id is not null;
 
 -- Browsers that owners and operators have signed in with. Wrong passwords from other browsers do not lock anybody out of
--- these. A browser has a secret for each owner and operator.
+-- these, and until trusted_until they are not asked for the second factor. A browser has a secret for each owner and
+-- operator.
 -- rows: at most 32 (MAX_KNOWN_BROWSERS) for each owner and operator
 -- kept: known browsers: 365 days (KNOWN_BROWSER_DAYS) after the last sign-in, by BROWSERS
--- times: expires_at lasts 365 days (KNOWN_BROWSER_DAYS), or 30 days (TRUSTED_LIFETIME) in place of a second step
--- restore: ended by restore, by end_all: the trust in browsers of whoever has a second step
+-- times: expires_at lasts 365 days (KNOWN_BROWSER_DAYS); trusted_until lasts 30 days (TRUSTED_LIFETIME)
+-- restore: ended by restore, by end_all: the trust in browsers, which stay known
 create table known_browser (
   id_hash blob primary key,
   owner_id integer references owner,
   operator_id integer references operator,
   expires_at integer not null,
+  trusted_until integer,
   check ((owner_id is null) <> (operator_id is null))
 ) strict, without rowid;
 create index known_browser_expiry on known_browser (expires_at);

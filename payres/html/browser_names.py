@@ -4,7 +4,7 @@ from typing import Final
 
 from payres.html.language import marked
 
-UNKNOWN: Final = marked("A browser")
+A_BROWSER: Final = marked("A browser")
 # Parts of a User-Agent in the order in which they decide: most programs also name those that they descend from.
 PROGRAMS: Final = {
     "Edg": "Edge",
@@ -29,11 +29,11 @@ SYSTEMS: Final = {
 
 
 def browser_name(user_agent: str) -> str:
-    """What somebody calls a browser, such as `Firefox on Linux`, by its User-Agent; UNKNOWN without a known part.
+    """What somebody calls a browser, such as `Firefox on Linux`, by its User-Agent; A_BROWSER without a known part.
 
     No text of the header itself is in it, so that it is short and safe to show.
     """
     browser, system = (
         next((name for part, name in table.items() if part in user_agent), None) for table in (PROGRAMS, SYSTEMS)
     )
-    return f"{browser or UNKNOWN} on {system}" if system else browser or UNKNOWN
+    return f"{browser or A_BROWSER} on {system}" if system else browser or A_BROWSER

@@ -25,6 +25,7 @@ from payres.core.protocol.visible import visible_text
 from payres.html.html import read_template, render
 from payres.html.passkeys import SIGN_IN, options_to_sign
 from payres.html.sign_in import COOKIE_VALUE, Browser, SignedIn, check_csrf, csrf_token
+from payres.html.store.second_factors import HALF_LIFETIME
 from payres.html.store.sessions import BROWSER_LIFETIME, OF_OWNERS, Kind
 
 AROUND: Final = "<>()[]\"'“”„‘’«».,;"  # characters often pasted along with an address
@@ -42,16 +43,18 @@ SCRIPT: Final = read_template("passkey.js")
 
 
 class Cookies(NamedTuple):
-    """The cookies of a kind of account. `known` is a prefix, followed by the account's id."""
+    """The cookies of a kind of account. `known` is a prefix, followed by the account's id; `half` has the secret of a
+    half sign-in, so that a page which is loaded again asks for the second factor and not for the name."""
 
     kind: Kind
     session: str
     known: str
+    half: str
     same_site: SameSite
 
 
 # Lax: the session is sent when an owner follows a link on the client's site, but not with forms of other sites.
-OWNER: Final = Cookies(OF_OWNERS, "payres_session", "payres_known_", "lax")
+OWNER: Final = Cookies(OF_OWNERS, "payres_session", "payres_known_", "payres_half", "lax")
 
 
 def render_sign_in(
@@ -110,10 +113,10 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 def browser_of(request: Request, cookies: Cookies = OWNER) -> Browser:
-    """The session and known-browser secrets in the cookies. Malformed ones are ignored; the last of a name counts."""
+    """The secrets in the cookies. Malformed ones are ignored; the last of a name counts."""
     found, prefix = _cookies(request), cookies.known
     known = {int(name.removeprefix(prefix)): value for name, value in found.items() if name.startswith(prefix)}
-    return Browser(found.get(cookies.session), known)
+    return Browser(found.get(cookies.session), known, found.get(cookies.half))
 
 
 def set_signed_in(request: Request, response: Response, signed_in: SignedIn, cookies: Cookies = OWNER) -> None:
@@ -121,6 +124,11 @@ def set_signed_in(request: Request, response: Response, signed_in: SignedIn, coo
     _set(request, response, cookies.session, signed_in.session, cookies.kind.longest, cookies.same_site)
     if signed_in.known:  # strict: only the sign-in form needs it
         _set(request, response, f"{cookies.known}{signed_in.account_id}", signed_in.known, BROWSER_LIFETIME, "strict")
+
+
+def set_half(request: Request, response: Response, secret: str, cookies: Cookies) -> None:
+    """Sets the cookie of a half sign-in."""
+    _set(request, response, cookies.half, secret, HALF_LIFETIME, cookies.same_site)
 
 
 def set_signed_out(request: Request, response: Response, cookies: Cookies = OWNER) -> None:
@@ -160,7 +168,7 @@ def _pattern(secure: bool) -> re.Pattern[bytes]:
     The groups are the name without the prefix, and the value.
     """
     prefix = HOST_PREFIX.encode() if secure else b""
-    names = rb"payres_(?:session|form|(?:admin_)?known_[0-9]{1,19}+|admin)"
+    names = rb"payres_(?:session|form|half|admin_half|(?:admin_)?known_[0-9]{1,19}+|admin)"
     return re.compile(rb"(?:^|;)[ \t]*+%b(%b)=(%b)(?=[ \t]*+(?:;|$))" % (prefix, names, COOKIE_VALUE))
 
 

@@ -33,6 +33,7 @@ FRESH: Final = 5 * MINUTE  # for which a second factor counts
 REMOVAL_DELAY: Final = DAY  # in which the owner can say no
 ENCRYPTED: Final = "second_factors"  # the secret that secrets of apps are encrypted with
 Way = Literal["password and code", "recovery code"]
+Refused = Literal["wrong code", "used code"]
 
 
 class Factors(NamedTuple):
@@ -76,13 +77,12 @@ def is_fresh(verified_at: int | None, now: int) -> bool:
 
 
 def verify(work: Work, kind: Kind, account_id: int, typed: str) -> Way | None:
-    """With what this code signs in; None if it is wrong, which is counted. So a unit that calls this must return, and
-    not raise.
+    """With what this code signs in; None if it is not taken. A wrong one is counted, so a unit that calls this must
+    return, and not raise; one that was used a moment ago is not.
 
     A recovery code takes the count back, and lets codes in again that a clock which was ahead has left behind.
     """
-    text = re.sub(r"[\s-]", "", typed).lower()
-    totp, step = _codes_of(work, kind, account_id), work.now // STEP
+    text, totp, step = _plain(typed), _codes_of(work, kind, account_id), work.now // STEP
     if store.use_recovery_code(work, kind, account_id, _recovery_hash(text), work.now):
         if totp is not None:
             TOTP.update(work, totp.id, wrong=0, last_step=min(totp.last_step, step + 1))
@@ -92,9 +92,21 @@ def verify(work: Work, kind: Kind, account_id: int, typed: str) -> Way | None:
     found = None if totp.wrong >= MAX_WRONG_CODES else _step_of(work, totp, text)
     if found is None:
         TOTP.update(work, totp.id, wrong=min(totp.wrong + 1, MAX_WRONG_CODES))
+    if found is None or found <= totp.last_step:
         return None
     TOTP.update(work, totp.id, wrong=0, last_step=found)
     return "password and code"
+
+
+def why_refused(work: Work, kind: Kind, account_id: int, typed: str) -> Refused:
+    """Why `verify` has not taken this code: one that was used, or the one before it, is not wrong."""
+    totp = _codes_of(work, kind, account_id)
+    step = _step_of(work, totp, _plain(typed)) if totp else None
+    return "used code" if totp and step is not None and step <= totp.last_step else "wrong code"
+
+
+def _plain(typed: str) -> str:
+    return re.sub(r"[\s-]", "", typed).lower()
 
 
 def code_at(secret: bytes, step: int, digits: int = DIGITS) -> str:
@@ -224,10 +236,11 @@ def _waiting(work: Work, kind: Kind, account_id: int) -> TotpRecord | None:
 
 
 def _step_of(work: Work, totp: TotpRecord, text: str) -> int | None:
-    """The step of a code, if it is the present one or one beside it, and later than the last."""
+    """The step of a code, if it is the present one or one beside it; of none before the last if a clock that was ahead
+    has stored that."""
     now, typed = work.now // STEP, text.encode("utf-8", "replace")
     secret = base64.b32decode(_secret_of(work, totp))
-    steps = [step for step in (now - 1, now, now + 1) if step > totp.last_step]
+    steps = (now + 1, now, now - 1) if totp.last_step <= now + 1 else ()
     return next((step for step in steps if hmac.compare_digest(code_at(secret, step).encode(), typed)), None)
 
 

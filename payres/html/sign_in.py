@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from payres.core.process.slots import Slots, SlotsBusy
 from payres.core.protocol.clock import HOUR, MINUTE, SECOND
@@ -44,7 +45,6 @@ from payres.html.second_factors import Factors
 from payres.html.store import mail, sessions
 from payres.html.store import second_factors as factor_store
 from payres.html.store.sessions import (
-    BROWSER_LIFETIME,
     NOWHERE,
     OF_OWNERS,
     TRUSTED_LIFETIME,
@@ -53,6 +53,7 @@ from payres.html.store.sessions import (
     SessionRecord,
 )
 
+MOST_ALARMS: Final = 5  # mails of half sign-ins to an owner in an hour
 BUSY_SECONDS: Final = 5  # in which a full queue is processed, also on a slow machine
 
 T = TypeVar("T")
@@ -293,14 +294,16 @@ def wrong_password(noun: str = "wallet") -> SignInFailed:
 
 
 class Browser(msgspec.Struct, frozen=True):
-    """The cookies of a browser: a session, and secrets by the ids of the accounts that may know the browser."""
+    """The cookies of a browser: a session, secrets by the ids of the accounts that may know the browser, and the secret
+    of a half sign-in."""
 
     session: str | None = None
     known: Mapping[int, str] = {}
+    half: str | None = None
 
 
 class SignedIn(msgspec.Struct, frozen=True):
-    """The two secrets that a browser gets at sign-in; `known` is "" if it stays as known as it was."""
+    """The two secrets that a browser gets at sign-in; `known` is "" if it becomes none that the account knows."""
 
     account_id: int
     session: str
@@ -308,12 +311,12 @@ class SignedIn(msgspec.Struct, frozen=True):
 
 
 class HalfSignIn(msgspec.Struct, frozen=True):
-    """A right password that waits for a second factor: its secret, the account, and whether a wrong code was given."""
+    """A right password that waits for a second factor: its secret, the account, and why a code was not taken."""
 
     secret: str
     account: Any
     factors: Factors
-    is_wrong: bool = False
+    refused: str = ""
 
 
 # With what somebody signs in, or tried to.
@@ -331,33 +334,38 @@ def find_account(
 
 def begin(work: Work, kind: Kind, verified: Account, browser: Browser, seen: Seen) -> SignedIn | HalfSignIn:
     """Signs in who has given the password of `verified`, or waits for the second factor: an account that has one asks
-    for it in browsers that it does not know. Raises SignInFailed as open_session does."""
+    for it in browsers that it does not trust. Raises SignInFailed as open_session does."""
     _check_unchanged(work, kind, verified)
     second_factors.remove_if_due(work, kind, verified)
-    is_known = known_browser(work, kind, verified.id, browser) is not None
-    if is_known or not second_factors.has_factor(work, kind, verified.id):
+    if _trusted_until(work, kind, verified.id, browser) or not second_factors.has_factor(work, kind, verified.id):
         return open_session(work, kind, verified, browser, "password", seen=seen)
-    return _wait(work, kind, verified, seen)
+    return _wait(work, kind, verified, browser, seen)
 
 
 def complete(
     work: Work, kind: Kind, secret: str, code: str, trusts: bool, browser: Browser, seen: Seen
 ) -> SignedIn | HalfSignIn:
-    """Signs in who gives the second factor that a half sign-in waits for; the account knows the browser from now on if
-    the owner `trusts` it. A wrong code leaves it half, and is counted.
+    """Signs in who gives the second factor that a half sign-in waits for; the browser is not asked for it again for 30
+    days if the owner `trusts` it. A code that is not taken leaves it half, and a wrong one is counted.
 
     Raises SignInFailed when it is over.
     """
+    half = find_half(work, kind, secret)
+    if half is None:
+        raise signed_out()
+    way = second_factors.verify(work, kind, half.account.id, code)
+    if way is None:
+        refused = _refused(work, kind, half.account.id, code, seen)
+        return replace(half, factors=second_factors.factors_of(work, kind, half.account.id), refused=refused)
+    browser = replace(browser, half=secret)
+    return open_session(work, kind, half.account, browser, way, verified_at=work.now, trusts=trusts, seen=seen)
+
+
+def find_half(work: Work, kind: Kind, secret: str) -> HalfSignIn | None:
+    """The half sign-in with this secret, unless it is over."""
     found = factor_store.find_half_sign_in(work, kind, hash_secret(secret), work.now)
     account = found and sessions.account_at(work, kind, *found)
-    if not account:
-        raise signed_out()
-    way = second_factors.verify(work, kind, account.id, code)
-    if way is None:
-        noted(work, kind, account.id, "wrong code", seen)
-        return HalfSignIn(secret, account, second_factors.factors_of(work, kind, account.id), is_wrong=True)
-    factor_store.delete_half_sign_in(work, kind, hash_secret(secret))
-    return open_session(work, kind, account, browser, way, verified_at=work.now, trusts=trusts, seen=seen)
+    return HalfSignIn(secret, account, second_factors.factors_of(work, kind, account.id)) if account else None
 
 
 def open_session(
@@ -374,31 +382,36 @@ def open_session(
     """A session for who has proved to be `verified`, with a second factor at `verified_at`. `way` is noted as that of a
     sign-in.
 
-    The account knows the browser from now on; one with a second factor only if the owner `trusts` it, and an owner's
-    not by a link, which whoever runs the server can make. The session replaces the browser's old one, which ends. All
-    secrets are new, to prevent session fixation. Raises SignInFailed if the password was changed, or the account
-    removed, while it was being checked.
+    The account knows the browser from now on, an owner's not by a link, which whoever runs the server can make; it asks
+    for a second factor there again unless the owner `trusts` it. The session replaces the browser's old one, which
+    ends, and its half sign-in. All secrets are new, to prevent session fixation.
+
+    Raises SignInFailed if the password was changed, or the account removed, while it was being checked.
     """
     _check_unchanged(work, kind, verified)
     is_new = way is not None and known_browser(work, kind, verified.id, browser) is None
     # Who has changed the password in this unit is told of that alone.
     if is_new and kind is OF_OWNERS and verified.unlocked_at != work.now:
-        notify(work, verified.id, "new_browser")
+        notify(work, verified.id, "new_browser", browser=seen.browser or "")
     if browser.session is not None:
         close_session(work, kind, browser.session)
-    has_factor, known = second_factors.has_factor(work, kind, verified.id), ""
-    if trusts or not (has_factor or (way == "link" and kind is OF_OWNERS)):
+    known = ""
+    if way != "link" or kind is not OF_OWNERS:
+        trusted_until = _trusted_until(work, kind, verified.id, browser)
+        if trusts or not second_factors.has_factor(work, kind, verified.id):
+            trusted_until = work.now + TRUSTED_LIFETIME
         if verified.id in browser.known:
             sessions.delete_browser(work, kind, hash_secret(browser.known[verified.id]), verified.id)
-        known, lifetime = work.new_secret(), TRUSTED_LIFETIME if has_factor else BROWSER_LIFETIME
-        sessions.insert_browser(work, kind, hash_secret(known), verified.id, work.now, lifetime)
+        known = work.new_secret()
+        sessions.insert_browser(work, kind, hash_secret(known), verified.id, work.now, trusted_until)
     session = work.new_secret()
     id_hash, wallet_id = hash_secret(session), verified.wallet_id
     sessions.insert_session(work, kind, id_hash, verified.id, work.now, wallet_id, verified_at, seen)
     if way is not None:
         noted(work, kind, verified.id, way, seen)
-        if kind is OF_OWNERS:
-            mail.withdraw(work, _half_at(verified.id, seen))
+    if browser.half is not None:
+        factor_store.delete_half_sign_in(work, kind, hash_secret(browser.half), verified.id)
+        mail.withdraw(work, _alarm_of(browser.half, kind, verified.id))
     return SignedIn(verified.id, session, known)
 
 
@@ -408,12 +421,12 @@ def start_over(
     """Makes a change of what one signs in with, ends every session of the account, and forgets every browser but this
     one; returns a new session for it, in which a second factor counts as given when it did before."""
     found = None if browser.session is None else find_session(work, kind, browser.session)
-    is_known = known_browser(work, kind, account.id, browser) is not None
+    is_trusted = _trusted_until(work, kind, account.id, browser) is not None
     change()
     sessions.end_access(work, kind, account.id)
     changed = sessions.account_at(work, kind, account.id, account.wallet_id)
     verified_at = found.verified_at if found else None
-    return open_session(work, kind, changed, browser, verified_at=verified_at, trusts=is_known, seen=seen)
+    return open_session(work, kind, changed, browser, verified_at=verified_at, trusts=is_trusted, seen=seen)
 
 
 def noted(work: Work, kind: Kind, account_id: int, way: SignInWay, seen: Seen) -> None:
@@ -427,16 +440,25 @@ def _check_unchanged(work: Work, kind: Kind, verified: Account) -> None:
         raise wrong_password(kind.noun)
 
 
-def _half_at(account_id: int, seen: Seen) -> str:
-    return f"half:{account_id}:{seen.address}"
+def _alarm_of(half: str, kind: Kind, account_id: int) -> str:
+    """What the key of the mail about a half sign-in begins with: who completes just that one withdraws it."""
+    return f"half:{hash_secret(half).hex()}:{kind.noun}:{account_id}"
 
 
-def _wait(work: Work, kind: Kind, account: Account, seen: Seen) -> HalfSignIn:
+def _wait(work: Work, kind: Kind, account: Account, browser: Browser, seen: Seen) -> HalfSignIn:
+    """A half sign-in, for which the browser's session ends; the browser's own if it waits for the same account, so that
+    there is one alarm."""
+    if browser.session is not None:
+        close_session(work, kind, browser.session)
+    half = None if browser.half is None else find_half(work, kind, browser.half)
+    if half is not None and (half.account.id, half.account.wallet_id) == (account.id, account.wallet_id):
+        return half
     secret = work.new_secret()
     factor_store.insert_half_sign_in(work, kind, hash_secret(secret), account.id, account.wallet_id, work.now)
-    if kind is OF_OWNERS:  # who has only the password gets no further: the owner should know
-        key = f"{_half_at(account.id, seen)}:{work.now // HOUR}"
-        notify(work, account.id, "half_sign_in", key=key, send_at=work.now + factor_store.HALF_LIFETIME)
+    # Who has only the password gets no further: the owner should know, and after some mails does.
+    if kind is OF_OWNERS and mail.count_mails(work, account.id, "half_sign_in", work.now - HOUR) < MOST_ALARMS:
+        key, send_at = f"{_alarm_of(secret, kind, account.id)}:mail", work.now + factor_store.HALF_LIFETIME
+        notify(work, account.id, "half_sign_in", key=key, send_at=send_at)
     return HalfSignIn(secret, account, second_factors.factors_of(work, kind, account.id))
 
 
@@ -447,15 +469,22 @@ def is_stale(work: Work, kind: Kind, session: str) -> bool:
     return has_factor and not second_factors.is_fresh(found.verified_at, work.now)
 
 
-def verify(work: Work, kind: Kind, session: str, code: str, seen: Seen) -> bool:
-    """Whether the code is right; then the second factor counts as given in the session. A wrong one is counted, so a
-    unit must not raise after it. Raises SignInFailed without a session."""
+def verify(work: Work, kind: Kind, session: str, code: str, seen: Seen) -> str:
+    """Why the code is not taken; "" if it is, and then the second factor counts as given in the session. A wrong one is
+    counted, so a unit must not raise after it. Raises SignInFailed without a session."""
     found = _require_session(work, kind, session)
     if second_factors.verify(work, kind, found.account_id, code) is None:
-        noted(work, kind, found.account_id, "wrong code", seen)
-        return False
+        return _refused(work, kind, found.account_id, code, seen)
     verified_now(work, kind, session)
-    return True
+    return ""
+
+
+def _refused(work: Work, kind: Kind, account_id: int, code: str, seen: Seen) -> str:
+    """Why a code was not taken; a wrong one is noted."""
+    why = second_factors.why_refused(work, kind, account_id, code)
+    if why == "wrong code":
+        noted(work, kind, account_id, why, seen)
+    return why
 
 
 def verified_now(work: Work, kind: Kind, session: str) -> None:
@@ -525,7 +554,7 @@ def follow_link(
     account = kind.accounts.by_id(work, account.id)
     second_factors.remove_if_due(work, kind, account)
     if second_factors.has_factor(work, kind, account.id):
-        return _wait(work, kind, account, seen)
+        return _wait(work, kind, account, browser, seen)
     return open_session(work, kind, account, browser, "link", seen=seen)
 
 
@@ -534,6 +563,12 @@ def known_browser(work: Work, kind: Kind, account_id: int, browser: Browser) -> 
     secret = browser.known.get(account_id)
     known = hash_secret(secret) if secret is not None else None
     return known if known and sessions.knows_browser(work, kind, known, account_id, work.now) else None
+
+
+def _trusted_until(work: Work, kind: Kind, account_id: int, browser: Browser) -> int | None:
+    """Until when the account asks for no second factor in the browser; None if it does."""
+    secret = browser.known.get(account_id)
+    return None if secret is None else sessions.trusted_until(work, kind, hash_secret(secret), account_id, work.now)
 
 
 def csrf_token(session: str) -> str:

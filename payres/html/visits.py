@@ -34,6 +34,7 @@ from payres.html.forms import (
     form_secret,
     read_form,
     render_sign_in,
+    set_half,
     set_signed_in,
     set_signed_out,
 )
@@ -150,9 +151,14 @@ class SignIn(ABC, Generic[V]):
             return await self._sign_in(request, form)
         if form.get("choice") in {"code", "passkey"}:
             return await self._complete(request, form)
+        if form.get("choice") == "start-over":
+            return self.show_sign_in(request, None, None)
         session = browser_of(request, self.cookies).session
         visit = await self.find_visit(request, session) if session else None
         if visit is None:
+            half = None if is_form else await self.find_half(request)
+            if half is not None:
+                return self.ask_half(request, here(request), half, 401)
             return self.show_sign_in(request, sign_in.signed_out() if is_form else None, None)
         try:
             if is_form:
@@ -235,19 +241,33 @@ class SignIn(ABC, Generic[V]):
         return self.enter(request, after, await with_passkey(request, kind, answer, secret, SIGN_IN, unit))
 
     def enter(self, request: Request, after: str, entered: SignedIn | HalfSignIn) -> Response:
-        """Leads to the page `after` in the session that was opened; or asks for the second factor."""
+        """Leads to the page `after` in the session that was opened, or with a half sign-in, for which it asks for the
+        second factor; asks again after a code that was not taken."""
+        if isinstance(entered, HalfSignIn) and entered.refused:
+            return self.ask_half(request, after, entered, 401)
+        response = redirect(after)
         if isinstance(entered, SignedIn):
-            response = redirect(after)
             set_signed_in(request, response, entered, self.cookies)
-            return response
-        if entered.is_wrong:
-            self._log_failure(request, entered.account)
-        values = {"half": entered.secret, "name": entered.account.name, "factors": entered.factors, "after": after}
-        values |= {"is_wrong": entered.is_wrong, "carried": {}, "shown": "", "problem": ""}
-        passkeys = self.cookies.kind if entered.factors.passkeys else None
-        return render_sign_in(
-            request, self.asks, values | {"passkey": None}, 401 if entered.is_wrong else 200, passkeys=passkeys
-        )
+        else:
+            set_signed_out(request, response, self.cookies)
+            set_half(request, response, entered.secret, self.cookies)
+        return response
+
+    async def find_half(self, request: Request) -> HalfSignIn | None:
+        """The half sign-in of this browser, unless it is over."""
+        kind, secret = self.cookies.kind, browser_of(request, self.cookies).half
+        if secret is None:
+            return None
+        return await context_of(request).database.read(partial(sign_in.find_half, kind=kind, secret=secret))
+
+    def ask_half(self, request: Request, after: str, half: HalfSignIn, status: int = 200) -> Response:
+        """The page that asks for the second factor, and leads to the page `after`."""
+        if half.refused == "wrong code":
+            self._log_failure(request, half.account)
+        values = {"half": half.secret, "name": half.account.name, "factors": half.factors, "after": after}
+        values |= {"refused": half.refused, "carried": {}, "shown": "", "problem": "", "passkey": None}
+        passkeys = self.cookies.kind if half.factors.passkeys else None
+        return render_sign_in(request, self.asks, values, status, passkeys=passkeys)
 
     async def is_stale(self, request: Request, session: str) -> bool:
         """Whether a second factor must be given first. Raises SignInFailed without a session."""
@@ -255,14 +275,14 @@ class SignIn(ABC, Generic[V]):
             partial(sign_in.is_stale, kind=self.cookies.kind, session=session)
         )
 
-    async def verify(self, request: Request, session: str, code: str) -> bool:
+    async def verify(self, request: Request, session: str, code: str) -> str:
         """See sign_in.verify."""
         kind, seen = self.cookies.kind, seen_of(request)
         unit = partial(sign_in.verify, kind=kind, session=session, code=code, seen=seen)
-        is_right = await context_of(request).database.write(unit)
-        if not is_right:
+        refused = await context_of(request).database.write(unit)
+        if refused == "wrong code":
             self._log_failure(request, await self._account(request, session))
-        return is_right
+        return refused
 
     async def verify_by_passkey(self, request: Request, session: str, answer: str, shown: str) -> None:
         """Notes in the session that its account's passkey has signed for what was `shown`. Raises InvalidRequest."""
@@ -282,7 +302,7 @@ class SignIn(ABC, Generic[V]):
         request: Request,
         session: str,
         form: Form,
-        is_wrong: bool = False,
+        refused: str = "",
         leads_away: bool = False,
         problem: str = "",
     ) -> Response:
@@ -304,14 +324,14 @@ class SignIn(ABC, Generic[V]):
             "name": account.name,
             "factors": factors,
             "after": here(request),
-            "is_wrong": is_wrong,
+            "refused": refused,
             "carried": {f"{CARRIED}{name}": text for name, text in fields.items()},
             "shown": shown,
             "csrf": csrf,
             "passkey": passkey,
             "problem": problem,
         }
-        status = 401 if is_wrong or problem else 200
+        status = 401 if refused or problem else 200
         return render(request, self.asks, values, status, leads_away, SCRIPT if passkey else "")
 
     async def verified(self, request: Request, session: str, form: Form, leads_away: bool = False) -> Form | Response:
@@ -331,8 +351,8 @@ class SignIn(ABC, Generic[V]):
             except InvalidRequest as error:
                 said = problem_of(language_of(request), note_error(request, error))
                 return await self.ask_factor(request, session, form, leads_away=leads_away, problem=said)
-        elif not await self.verify(request, session, code):
-            return await self.ask_factor(request, session, form, is_wrong=True, leads_away=leads_away)
+        elif refused := await self.verify(request, session, code):
+            return await self.ask_factor(request, session, form, refused, leads_away)
         return form if fields else redirect(here(request))
 
     async def check_password(self, request: Request, account: Account, password: str, known: bytes | None) -> None:

@@ -278,6 +278,8 @@ async def answer(request: Request) -> Response:
             return await _sign_out(request, form)
         case "code":
             return await _complete(request, form)
+        case "start-over":
+            return _show_sign_in(request, await _find(request))
         case "verify":
             return await _verify(request, form)
         case "approve" | "any" | "deny" as choice:
@@ -302,6 +304,8 @@ async def _show(request: Request, found: ConsentRequest) -> Response:
         response = await _show_request(request, found, found.session, script=LOOK_AGAIN)
         if spending_of(found.grant.access) is None:  # without a script, a refresh would clear a limit being typed
             seconds = READING_SECONDS
+    elif (half := await OWNER_SIGN_IN.find_half(request)) is not None and half.account.id == found.owner.id:
+        response = OWNER_SIGN_IN.ask_half(request, _path(request), half)
     elif found.owner.password_hash is None:
         response, seconds = _show_sign_in(request, found), WAITING_SECONDS
     else:  # without a script, no refresh before expiry: it would clear a password being typed

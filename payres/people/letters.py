@@ -20,6 +20,7 @@ from payres.core.protocol.clock import SECOND
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Environment, Work
+from payres.html.browser_names import A_BROWSER
 from payres.html.html import brand_of
 from payres.html.language import Language, marked, preferred, zone_named
 from payres.html.notices import GATHERED, stop_token
@@ -35,8 +36,8 @@ STOP_PATH: Final = "/account/notices/stop/"
 # The subject and the sentence of each kind but those that are gathered.
 TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "new_browser": (
-        marked("Signed in on a new device"),
-        marked("Somebody gave the password of your wallet on a device that has not been used for it before."),
+        marked("New sign-in: {browser}"),
+        marked("{browser} signed in to your wallet. It is new here."),
     ),
     "half_sign_in": (
         marked("Somebody knows your password"),
@@ -191,6 +192,9 @@ def _claimed(name: str, host: str) -> str:
 def _values(data: Mapping[str, Any], language: Language) -> dict[str, object]:
     found = {name: _moment(language, value) if name.endswith("_at") else value for name, value in data.items()}
     found |= {one: _claimed(data[one], data["host"]) for one in ("app", "payee") if one in data}
+    browser, _, system = (data.get("browser") or A_BROWSER).partition(" on ")
+    browser = language.say(A_BROWSER) if browser == A_BROWSER else browser
+    found["browser"] = language.say("{browser} on {system}", browser=browser, system=system) if system else browser
     if "amount" in data:
         asset = Asset(data["asset_code"], data["asset_scale"])
         found["amount"] = f"{asset.code} {language.grouped(data['amount'], asset)}"

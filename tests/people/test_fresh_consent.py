@@ -147,9 +147,11 @@ def test_consent_page_signs_in_with_password_and_code(payres: Instance) -> None:
         app, _ = turn_on(owner)
         page = ask(payres, "at-consent", {"debitAmount": usd(500)})
         fields = {"choice": "sign-in", "password": "correct horse", "csrf": sign_in_token(http, page)}
-        asked = http.post(page, data=fields)
+        assert http.post(page, data=fields).headers["location"] == page
+        asked = http.get(page)
         assert "Now the six digits" in words_of(asked)
-        assert "Do you allow" not in http.get(page).text
+        assert "Do you allow" not in asked.text
+        assert "Sign in to your wallet" in words_of(http.post(page, data=hidden(asked) | {"choice": "start-over"}))
         wrong = send_code(http, asked, "000000", page)
         assert wrong.status_code == 401
         answer = send_code(http, wrong, app.next_code(), page)

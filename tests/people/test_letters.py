@@ -49,8 +49,7 @@ def record(kind: str, language: str = "en", data: Mapping[str, Any] = DATA) -> M
 
 SIGNED_IN = {
     "en": """
-Somebody gave the password of your wallet on a device that has not been
-used for it before.
+A browser on Linux signed in to your wallet. It is new here.
 
 When: 14 November 2023, 23:13 (Berlin)
 Wallet: alice
@@ -63,8 +62,8 @@ Harbour sends no links to sign in. If a mail has one, it is not from
 there.
 """,
     "de": """
-Jemand hat das Passwort Ihres Wallets auf einem Gerät eingegeben, das
-noch nicht dafür benutzt wurde.
+Ein Browser auf Linux hat sich bei Ihrem Wallet angemeldet und ist hier
+neu.
 
 Wann: 14. November 2023, 23:13 (Berlin)
 Wallet: alice
@@ -77,8 +76,7 @@ Harbour sendet keine Links zum Anmelden. Hat eine E-Mail einen, ist sie
 nicht von dort.
 """,
     "es": """
-Alguien ha dado la contraseña de su monedero en un dispositivo que no se
-había usado para él.
+Un navegador en Linux ha iniciado sesión en su monedero. Es nuevo aquí.
 
 Cuándo: 14 de noviembre de 2023, 23:13 (Berlin)
 Monedero: alice
@@ -95,7 +93,7 @@ es de allí.
 
 @pytest.mark.parametrize("language", SIGNED_IN)
 def test_text_in_each_language(work: Work, language: str) -> None:
-    message = message_of(work, record("new_browser", language, {}))
+    message = message_of(work, record("new_browser", language, {"browser": "A browser on Linux"}))
     assert message is not None
     assert text_of(message) == SIGNED_IN[language].removeprefix("\n").replace("--\n", "-- \n")
     assert (message["From"], message["To"]) == ("Harbour <wallet@pay.example>", "alice@mail.example")

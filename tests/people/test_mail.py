@@ -28,6 +28,7 @@ from tests.instance import Instance, run_instance
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_out
 from tests.people.mail_server import MailServer, text_of, with_address
 from tests.people.test_activity_rules import send_away
+from tests.people.test_second_factors import hidden, send_code, with_codes
 from tests.people.test_sign_in import sign_in
 from tests.tls import privately_issued
 
@@ -247,7 +248,31 @@ def test_new_browser_password_and_key_are_told(payres: Instance, post: MailServe
         assert sign_in(http, "dora").status_code == 303, "the browser is known"
     payres.write(lambda work: wallets.store_password(work, "dora", "x"))
     wait_until(lambda: len(post.to(to)) == 2)
-    assert [one["Subject"] for one in post.to(to)] == ["Signed in on a new device", "Your password was changed"]
+    assert [one["Subject"] for one in post.to(to)] == ["New sign-in: A browser", "Your password was changed"]
+
+
+def test_who_gets_in_causes_no_alarm_and_who_does_not_causes_one(payres: Instance, post: MailServer) -> None:
+    with with_codes(payres, "calm") as (_, app, _), signed_out(payres) as own, signed_out(payres) as thief:
+        owner_id = with_address(payres, "calm", "calm@mail.example")
+
+        def told() -> list[str]:
+            found = "SELECT kind FROM mail WHERE owner_id = ? ORDER BY id"
+            return [kind for (kind,) in payres.read(lambda work: work.execute(found, (owner_id,)).fetchall())]
+
+        for n in range(3):  # step by step from two addresses, as with IPv6 and IPv4
+            page = sign_in(own, "calm", address=f"2001:db8:{n}::1")
+            answer = own.post("/account", data=hidden(page) | {"choice": "code", "code": app.next_code()})
+            assert answer.status_code == 303
+            assert told() == ["new_browser"], "once, although no browser is trusted"
+        sign_in(thief, "calm")
+        sign_in(thief, "calm")
+        page = sign_in(own, "calm")
+        assert send_code(own, page, app.next_code()).status_code == 303
+        assert told() == ["new_browser", "half_sign_in"], "the owner withdraws the own alarm, and not the thief's"
+        for _ in range(9):
+            with signed_out(payres) as other:
+                sign_in(other, "calm")
+        assert len(told()) == 6, "at most five an hour"
 
 
 def test_dead_server_leaves_sign_in_and_payments_alone(payres: Instance, post: MailServer) -> None:

@@ -68,6 +68,10 @@ def with_codes(payres: Instance, path: str) -> Iterator[tuple[OwnersBrowser, App
         yield owner, app, recovery
 
 
+def asks_for_code(page: httpx2.Response) -> bool:
+    return "Enter the code" in words_of(page)
+
+
 def send_code(
     http: httpx2.Client, page: httpx2.Response, code: str, path: str = "/account", **more: str
 ) -> httpx2.Response:
@@ -78,7 +82,7 @@ def test_sign_in_asks_for_a_code_and_leads_to_the_page_that_was_asked_for(payres
     with with_codes(payres, "asked") as (_, app, recovery), signed_out(payres) as http:
         assert len(set(recovery)) == 10
         page = sign_in(http, "asked", path="/settings/receive?x=1")
-        assert page.status_code == 200
+        assert page.status_code == 401
         assert "Now the six digits that your app shows for asked." in words_of(page)
         assert "payres_session" not in http.cookies
         wrong = send_code(http, page, "000000", "/settings/receive?x=1")
@@ -86,15 +90,44 @@ def test_sign_in_asks_for_a_code_and_leads_to_the_page_that_was_asked_for(payres
         answer = send_code(http, wrong, app.next_code(), "/settings/receive?x=1")
         assert (answer.status_code, answer.headers["location"]) == (303, "/settings/receive?x=1")
         assert http.get("/account").status_code == 200
-        assert not any("known" in name for name in http.cookies)
 
 
 def test_browser_that_is_trusted_is_asked_for_the_password_alone_for_thirty_days(payres: Instance) -> None:
     with with_codes(payres, "trusted") as (_, app, _), signed_out(payres) as http:
-        assert send_code(http, sign_in(http, "trusted"), app.next_code(), trust="30").status_code == 303
+        assert send_code(http, sign_in(http, "trusted"), app.next_code()).status_code == 303
+        page = sign_in(http, "trusted")
+        assert asks_for_code(page), "known, and not trusted"
+        assert send_code(http, page, app.next_code(), trust="30").status_code == 303
         assert sign_in(http, "trusted").status_code == 303
-        payres.clock.advance(31 * DAY // 1_000_000)
-        assert sign_in(http, "trusted").status_code == 200, "the code is asked for again"
+        payres.clock.advance(29 * DAY // 1_000_000)
+        assert sign_in(http, "trusted").status_code == 303, "which makes nothing longer"
+        payres.clock.advance(2 * DAY // 1_000_000)
+        assert asks_for_code(sign_in(http, "trusted"))
+
+
+def test_page_that_asks_for_a_code_is_there_when_it_is_loaded_again(payres: Instance) -> None:
+    with with_codes(payres, "reloads") as (_, app, _), signed_out(payres) as http:
+        sign_in(http, "reloads")
+        for path in ("/account", "/account", "/settings/receive"):
+            page = http.get(path)
+            assert "the six digits that your app shows for reloads." in words_of(page)
+        over = http.post("/account", data=hidden(page) | {"choice": "start-over"})
+        assert "Sign in to your wallet" in words_of(over)
+        assert hidden(sign_in(http, "reloads"))["half"] == hidden(page)["half"], "one half sign-in, one alarm"
+        assert send_code(http, page, app.next_code(), "/settings/receive").status_code == 303
+        assert http.get("/account").status_code == 200
+        http.cookies.delete("payres_session")
+        assert "Sign in to your wallet" in words_of(http.get("/account"))
+
+
+def test_sign_in_to_another_wallet_ends_the_session_before_its_code(payres: Instance) -> None:
+    with with_codes(payres, "coded"), signed_in(payres, "before") as browser, signed_out(payres) as http:
+        stale = {"csrf": sign_in_token(http, "/account"), "choice": "sign-in", "wallet": "coded", "password": PASSWORD}
+        http.cookies.update(browser.http.cookies)
+        assert http.get("/account").status_code == 200
+        assert http.post("/account", data=stale).status_code == 303
+        assert "shows for coded." in words_of(http.get("/account"))
+        assert browser.http.get("/account").status_code == 401
 
 
 def test_turning_codes_on_forgets_other_browsers_and_ends_their_sessions(payres: Instance) -> None:
@@ -103,7 +136,7 @@ def test_turning_codes_on_forgets_other_browsers_and_ends_their_sessions(payres:
         turn_on(owner)
         assert owner.http.get("/account").status_code == 200
         assert other.get("/account").status_code == 401
-        assert sign_in(other, "sole").status_code == 200
+        assert asks_for_code(sign_in(other, "sole"))
 
 
 def test_codes_that_were_set_up_wait_ten_minutes_to_be_confirmed(payres: Instance) -> None:
@@ -124,7 +157,9 @@ def test_code_is_good_once_and_none_before_it(payres: Instance) -> None:
         pages = [sign_in(one, "once") for one in (http, thief)]
         assert send_code(http, pages[0], used).status_code == 303
         for code in (used, earlier):
-            assert send_code(thief, pages[1], code).status_code == 401
+            answer = send_code(thief, pages[1], code)
+            assert (answer.status_code, "used a moment ago" in words_of(answer)) == (401, True)
+        assert "9 more tries" in words_of(send_code(thief, pages[1], "000000")), "it was not counted as wrong"
         assert thief.get("/account").status_code == 401
 
 
@@ -188,11 +223,11 @@ def test_link_sets_a_password_and_passes_no_second_factor(payres: Instance) -> N
         made = payres.write(lambda work: make_password_link(work, "linked"))
         path = urlsplit(made.url).path
         fields = {"choice": "set", "password": "another horse", "again": "another horse"}
-        page = http.post(path, data=fields | {"csrf": sign_in_token(http, path)})
-        assert (page.status_code, "Enter the code" in words_of(page)) == (200, True)
-        assert http.get("/account").status_code == 401
-        assert not {name for name in http.cookies if name != "payres_form"}, "neither signed in nor known"
-        assert sign_in(known, "linked", "another horse").status_code == 200, "no browser is known any more"
+        answer = http.post(path, data=fields | {"csrf": sign_in_token(http, path)})
+        page = http.get(answer.headers["location"])
+        assert (page.status_code, asks_for_code(page)) == (401, True)
+        assert set(http.cookies) == {"payres_form", "payres_half"}, "neither signed in nor known"
+        assert asks_for_code(sign_in(known, "linked", "another horse")), "no browser is known any more"
         answer = send_code(http, page, app.next_code())
         assert (answer.status_code, answer.headers["location"]) == (303, "/account")
         assert http.get("/account").status_code == 200
@@ -203,7 +238,7 @@ def test_password_of_an_operator_or_a_program_leaves_the_factors(payres: Instanc
         hashed = hash_password(PASSWORD)
         payres.write(lambda work: store_password(work, "given", hashed))
         page = sign_in(http, "given")
-        assert page.status_code == 200
+        assert asks_for_code(page)
         payres.write(lambda work: store_password(work, "given", hashed))
         assert send_code(http, page, app.next_code()).status_code == 401, "the password was changed meanwhile"
 
@@ -221,7 +256,7 @@ def test_factors_are_removed_a_day_after_an_operator_asked_unless_the_owner_says
             payres.write(lambda work: remove_wallet_factors(work, "lost", cancel=True))
         payres.write(lambda work: remove_wallet_factors(work, "lost"))
         payres.clock.advance(24 * 60 * 60 - 1)
-        assert sign_in(http, "lost").status_code == 200
+        assert asks_for_code(sign_in(http, "lost"))
         payres.clock.advance(1)
         assert sign_in(http, "lost").status_code == 303
         with pytest.raises(WrongState, match="lost has no second factor to remove"):

@@ -25,8 +25,10 @@ TOO_MANY = "There were too many attempts. Try again in 1"
 def sign_in(
     http: httpx2.Client, wallet: str, password: str = PASSWORD, path: str = "/account", address: str = "192.0.2.1"
 ) -> httpx2.Response:
+    """The answer to the form; in place of a half sign-in's, the page that it leads to."""
     fields = {"choice": "sign-in", "wallet": wallet, "password": password, "csrf": sign_in_token(http, path)}
-    return http.post(path, data=fields, headers={"X-Forwarded-For": address})
+    answer = http.post(path, data=fields, headers={"X-Forwarded-For": address})
+    return http.get(path) if "payres_half" in answer.cookies else answer
 
 
 def sessions_of(payres: Instance, session: str) -> object:

@@ -91,8 +91,8 @@ def find_half_sign_in(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> 
     return (row[0], row[1]) if row is not None and lasts(row[2], now, HALF_LIFETIME) else None
 
 
-def delete_half_sign_in(tx: Transaction, kind: Kind, id_hash: bytes) -> None:
-    tx.execute(f"DELETE FROM half_sign_in WHERE id_hash = ? AND {kind.column} IS NOT NULL", (id_hash,))
+def delete_half_sign_in(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int) -> None:
+    tx.execute(f"DELETE FROM half_sign_in WHERE id_hash = ? AND {kind.column} = ?", (id_hash, account_id))
 
 
 def removal_due_at(tx: Transaction, kind: Kind, account_id: int) -> int | None:

@@ -13,7 +13,7 @@ from payres.core.protocol.clock import DAY, HOUR, MINUTE, lasting, lasts
 from payres.core.protocol.limits import KNOWN_BROWSER_DAYS, MAX_KEPT_SIGN_INS, MAX_KNOWN_BROWSERS
 from payres.core.protocol.visible import visible_name
 from payres.core.store.retention import Rule, purge
-from payres.core.store.rows import Table, insert_row, number
+from payres.core.store.rows import Table, find_number, insert_row, number
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Transaction
 
@@ -220,11 +220,13 @@ def count_sessions(tx: Transaction, kind: Kind, account_id: int, now: int) -> in
 
 
 def insert_browser(
-    tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int, lifetime: int = BROWSER_LIFETIME
+    tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int, trusted_until: int | None = None
 ) -> None:
-    """Stores a browser as known to the account; deletes expired ones, and the oldest of too many."""
+    """Stores a browser as known to the account, and until then trusted; deletes expired ones, and the oldest of too
+    many."""
     purge(tx, BROWSERS, now)
-    values = {"id_hash": id_hash, kind.column: account_id, "expires_at": now + lifetime}
+    values = {"id_hash": id_hash, kind.column: account_id, "expires_at": now + BROWSER_LIFETIME}
+    values["trusted_until"] = trusted_until
     insert_row(tx, "known_browser", **values)
     surplus = tx.execute(
         f"SELECT id_hash FROM known_browser WHERE {kind.column} = ? ORDER BY expires_at DESC LIMIT -1 OFFSET ?",
@@ -237,6 +239,13 @@ def knows_browser(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, 
     """Whether the account was signed in to with this browser, which is still known."""
     known = f"SELECT 1 FROM known_browser WHERE id_hash = ? AND {kind.column} = ? AND expires_at > ?"
     return number(tx, known, id_hash, account_id, now) == 1
+
+
+def trusted_until(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int) -> int | None:
+    """Until when a browser is trusted, which is then not asked for the second factor; None if it is not."""
+    found = f"SELECT trusted_until FROM known_browser WHERE id_hash = ? AND {kind.column} = ?"
+    until = find_number(tx, found, id_hash, account_id)
+    return until if until is not None and lasts(until, now, TRUSTED_LIFETIME) else None
 
 
 def delete_browser(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int) -> None:
@@ -270,14 +279,12 @@ def end_access(tx: Transaction, kind: Kind, account_id: int, forget_browsers: bo
 
 
 def end_all(tx: Transaction) -> None:
-    """Signs everybody out, ends every link that sets a password, and trusts no browser of an account with a second
-    factor any more. Others stay known, so that nobody is locked out by guesses."""
+    """Signs everybody out, ends every link that sets a password, and trusts no browser any more. They stay known, so
+    that nobody is locked out by guesses."""
     tx.execute("DELETE FROM session")
     tx.execute("DELETE FROM half_sign_in")
     tx.execute("DELETE FROM password_link")
-    for column in ("owner_id", "operator_id"):
-        guarded = " UNION ".join(f"SELECT {column} FROM {table}" for table in ("totp", "passkey"))
-        tx.execute(f"DELETE FROM known_browser WHERE {column} IN ({guarded})")
+    tx.execute("UPDATE known_browser SET trusted_until = NULL WHERE trusted_until IS NOT NULL")
 
 
 def insert_sign_in(tx: Transaction, kind: Kind, account_id: int, way: str, now: int, seen: Seen) -> None:

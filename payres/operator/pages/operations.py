@@ -59,7 +59,10 @@ FIELDS: Final = {"ilp_address": "ILP address", "url": "URL", "asset_scale": "Dec
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 ONCE: Final = "once"  # the field with the form's id, which makes it run once
 FACTOR: Final = "second_step"  # the field of a code beside that of the password
-WRONG_CODE: Final = "This code is not right, or no longer: type the one shown now, or a recovery code"
+REFUSED_CODES: Final = {
+    "wrong code": "This code is not right, or no longer: type the one shown now, or a recovery code",
+    "used code": "This code was used a moment ago, and each is good once: wait for the next one, and type that",
+}
 TYPE_AGAIN: Final = "Type it again: a page keeps no secret."
 MOST_SAID: Final = 1000
 FORM: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -226,13 +229,7 @@ class OperationPage:
                     return await OPERATOR_SIGN_IN.ask_factor(visit.request, visit.session, form)
                 return await self._look_over(visit, form)
             if self.operation.because:
-                account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
-                session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
-                await OPERATOR_SIGN_IN.check_password(visit.request, account, form["password"], session)
-                if await OPERATOR_SIGN_IN.is_stale(visit.request, visit.session) and not await OPERATOR_SIGN_IN.verify(
-                    visit.request, visit.session, form.get(FACTOR, "")
-                ):
-                    raise InvalidRequest(WRONG_CODE, field=FACTOR)
+                await self._check_asked_again(visit, form)
             answer, subject = await self._carry_out(visit, form)
         except ChangedMeanwhile as error:
             note_error(visit.request, error)
@@ -249,6 +246,16 @@ class OperationPage:
         undo = _filled(undo, members_of(answer)) if undo != self.form.path else ""
         say(visit, Done(self._sentence(answer, subject), undo))
         return redirect(subject.back)
+
+    async def _check_asked_again(self, visit: OperatorVisit, form: Form) -> None:
+        """Raises SignInFailed for a wrong password, InvalidRequest for a code that is not taken, TooManyRequests."""
+        account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
+        session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
+        await OPERATOR_SIGN_IN.check_password(visit.request, account, form["password"], session)
+        if await OPERATOR_SIGN_IN.is_stale(visit.request, visit.session):
+            refused = await OPERATOR_SIGN_IN.verify(visit.request, visit.session, form.get(FACTOR, ""))
+            if refused:
+                raise InvalidRequest(REFUSED_CODES[refused], field=FACTOR)
 
     async def _asks_passkey(self, visit: OperatorVisit) -> bool:
         """Whether the second step comes before what is looked over: that form takes codes, and it can be a passkey."""

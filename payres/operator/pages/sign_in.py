@@ -72,7 +72,7 @@ Page = Callable[[OperatorVisit], Awaitable[Response]]
 class OperatorSignIn(SignIn[OperatorVisit]):
     """An operator signs in by name."""
 
-    cookies = Cookies(OF_OPERATORS, "payres_admin", "payres_admin_known_", "strict")
+    cookies = Cookies(OF_OPERATORS, "payres_admin", "payres_admin_known_", "payres_admin_half", "strict")
     field = "name"
     asks = "admin/code.html"
     home = outside = "/admin"

@@ -49,9 +49,10 @@ class Browser:
         return answer
 
     def sign_in(self, name: str, password: str = PASSWORD, path: str = "/admin") -> httpx2.Response:
-        """Sends the form for it, which who is signed in has from before."""
+        """Sends the form for it, which who is signed in has from before; follows to the page of a half sign-in."""
         fields = {"choice": "sign-in", "name": name, "password": password, "csrf": sign_in_token(self.http, path)}
-        return self.http.post(path, data=fields)
+        answer = self.http.post(path, data=fields)
+        return self.get(path) if "payres_admin_half" in answer.cookies else answer
 
     def get(self, path: str, **params: Any) -> httpx2.Response:
         return self.http.get(path, params=params or None)
