@@ -24,9 +24,10 @@ from payres.core.protocol.identifiers import base64url, hash_secret
 from payres.core.protocol.limits import MAX_PASSKEYS
 from payres.core.protocol.urls import Urls, canonical, is_loopback
 from payres.core.protocol.visible import visible_text
+from payres.core.store import server
 from payres.core.store.work import Work
 from payres.html.language import marked
-from payres.html.second_factors import end_after_last, first_recovery_codes, record
+from payres.html.second_factors import audit_action, end_after_last, first_recovery_codes, record
 from payres.html.store.passkeys import (
     PASSKEYS,
     PasskeyRecord,
@@ -208,7 +209,9 @@ def add_passkey(
 
 def rename_passkey(work: Work, kind: Kind, account: Any, passkey_id: str, name: str) -> None:
     """Raises InvalidRequest for a name that shows nothing, NotFound."""
-    PASSKEYS.update(work, own_passkey(work, kind, account.id, passkey_id).id, name=_shown_name(name))
+    found, shown = own_passkey(work, kind, account.id, passkey_id), _shown_name(name)
+    PASSKEYS.update(work, found.id, name=shown)
+    server.record(work, audit_action(kind, "rename_passkey"), account.name, before=found.name, name=shown)
 
 
 def remove_passkey(work: Work, kind: Kind, account: Any, passkey_id: str) -> None:

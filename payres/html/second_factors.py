@@ -217,9 +217,14 @@ def remove_factors(work: Work, kind: Kind, account: Any) -> None:
 
 def record(work: Work, kind: Kind, account: Any, what: str, **data: Any) -> None:
     """Notes in the audit log what happened to the second factors of an account, and tells an owner, with the data."""
-    server.record(work, f"{kind.link_command.split()[1]}.{what}", account.name)  # wallet or admin, as the commands
+    server.record(work, audit_action(kind, what), account.name)
     if kind is OF_OWNERS:
         notify(work, account.id, what, **data)
+
+
+def audit_action(kind: Kind, what: str) -> str:
+    """What happened to an account, as the audit log calls it: its first word is that of the commands."""
+    return f"{kind.link_command.split()[1]}.{what}"
 
 
 def _codes_of(work: Work, kind: Kind, account_id: int) -> TotpRecord | None:

@@ -190,6 +190,7 @@ def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
     form=OperationForm(
         "Set the fee", ASSET, done="The fee for sending in {asset_code} is set", changes=lambda one: asdict(one.fee)
     ),
+    audits="fee.set",
 )
 def set_fee(work: Work, code: str, scale: Scale, fixed: FixedFee = "0", basis_points: BasisPoints = 0) -> AssetRecord:
     """Set the fee for sending from wallets of an asset. Prices already shown hold.
@@ -235,6 +236,7 @@ def show_rate(work: Work, base: str, counter: str) -> RateRecord:
     form=OperationForm(
         "Set the rate", done="1 {base} buys {rate} {counter}", title="Set a rate", path="/set-rate", lists="/rates"
     ),
+    audits="rate.set",
 )
 def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord:
     """Set how many units of COUNTER one unit of BASE buys. The reverse is the inverse, unless you set it too.
@@ -250,7 +252,6 @@ def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord
     except ValueError as error:
         raise InvalidRequest(f"{rate!r} cannot be a rate: {error}", field="rate") from error
     accounts.set_rate(work, base, counter, rate, work.now)
-    server.record(work, "rate.set", f"{base} {counter}", rate=rate)
     _warn_of_unused_rate(work, base, counter)
     return RateRecord(base, counter, rate, work.now)
 
@@ -261,12 +262,12 @@ def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord
     form=OperationForm(
         "Remove the rate", RATE, done="The rate from {base} to {counter} is removed", back="/rates", ends=True
     ),
+    audits="rate.remove",
 )
 def remove_rate(work: Work, base: str, counter: str) -> RemovedRate:
     """Remove a rate. The rates service, if there is one, sets the next rate."""
     require_rate(work, base, counter)
     accounts.remove_rate(work, base, counter)
-    server.record(work, "rate.remove", f"{base} {counter}")
     return RemovedRate(base=base, counter=counter)
 
 
@@ -282,6 +283,7 @@ def list_liquidity(work: Work, code: str, scale: Scale, page: PageQuery) -> tupl
     movements.MOVEMENT,
     command=CommandLine("liquidity deposit CODE SCALE AMOUNT", "1000.00 --asset EUR --scale 2", then=ASSET),
     form=movements.form("Deposit liquidity", ASSET, "were deposited; the liquidity is {asset_code} {liquidity:money}"),
+    audits="liquidity.deposit",
 )
 def deposit_liquidity(
     work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
@@ -299,6 +301,7 @@ def deposit_liquidity(
     movements.MOVEMENT,
     command=CommandLine("liquidity withdraw CODE SCALE AMOUNT", "250.00 --asset EUR --scale 2", then=ASSET),
     form=movements.form("Withdraw liquidity", ASSET, "were withdrawn; the liquidity is {asset_code} {liquidity:money}"),
+    audits="liquidity.withdraw",
 )
 def withdraw_liquidity(
     work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
@@ -318,6 +321,7 @@ def withdraw_liquidity(
         "were withdrawn; {asset_code} {fees:money} of fees are left",
         path="/assets/{code}/{scale}/withdraw-fees",
     ),
+    audits="fees.withdraw",
 )
 def withdraw_fees(
     work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None

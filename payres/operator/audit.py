@@ -57,6 +57,12 @@ DONE: Final = (
     | {"peer.deposit": "recorded {amount} paid by the", "peer.withdraw": "recorded {amount} paid to the"}
     | dict.fromkeys(("link", "reset_link"), "made a password link for the")
     | {"set_password": "set the password of the", "lock_out": "locked out the", "backup": "made a copy of the"}
+    | {"codes_on": "turned on codes for the", "codes_off": "turned off codes for the"}
+    | {"recovery_codes": "made recovery codes for the", "passkey_added": "added a passkey to the"}
+    | {"passkey_removed": "removed a passkey of the", "rename_passkey": "renamed a passkey of the"}
+    | {"passkey_suspect": "may have a copy of a passkey of the", "factors_removed": "removed the second step of the"}
+    | {"remove_factors": "asked to remove the second step of the", "keep_factors": "kept the second step of the"}
+    | {"ask_above": "set what asks again for the", "change_notices": "changed the notices of the"}
     | {"role": "set the role of the", "base_url": "set the base URL of the", "superseded": "superseded the"}
 )
 NOUNS: Final = {"admin": "operator", "order": "standing order", "api_key": "API key", "key": "key of the wallet"}

@@ -7,17 +7,19 @@ special, such as a command that reads a file, is written by hand in `cli/` or `p
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property, partial, update_wrapper
 from importlib import import_module
 from inspect import getdoc, iscoroutinefunction, signature
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, get_type_hints
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast, get_type_hints
 from urllib.parse import quote
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import asdict
 
 from payres.core.protocol.errors import InvalidRequest
 from payres.core.protocol.wire import Body, List, Page, broken_rule
+from payres.core.store import server
 from payres.core.store.representations import page_of
 from payres.core.store.work import Units, Work
 from payres.operator.inputs import Input
@@ -32,6 +34,7 @@ NOUNS: Final = (
 )
 # The most rows that one unit of work changes. An operation on more takes several units, and others run in between.
 ROWS_AT_ONCE: Final = 256
+NOTHING: Final = (None, UNSET, (), "")  # what is no detail
 WHOLE: Final = re.compile("-?(0|[1-9][0-9]*)")
 
 
@@ -172,6 +175,10 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     PageQuery` makes it a paged list. An answer that `shows_secret` is not stored for an Idempotency-Key. `stream`
     answers requests that accept its `media_types`. `noun` is the first part of the id, by default the name of the
     module. An operation with a form and no endpoint names the `scope` that an endpoint would need.
+
+    One that changes something names what it `audits`, such as `fee.set`, or several of which it does one. A call that
+    has changed something leaves this row in the audit log, with the names in the path as its object and the other
+    arguments as details, unless the rule has recorded it with others.
     """
 
     request: str = ""
@@ -181,6 +188,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     form: OperationForm | None = None
     noun: str = ""
     scope: str = ""
+    audits: str = ""
     shows_secret: bool = False
     stream: Callable[..., Any] | None = None
     media_types: Sequence[str] = ()
@@ -188,8 +196,44 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def __call__(self, function: F) -> F:
         assert self.scopes or self.form is None, f"{function.__name__} has a form, so it needs a scope"
-        _DECLARED[function] = msgspec.structs.replace(self, function=function)
+        made = msgspec.structs.replace(self, function=function)
+        if made.changes:
+            assert self.audits, f"{function.__name__} changes something, so it must say what it audits"
+            rule = partial(made.recorded_steps if made.is_async else made.recorded)
+            function = cast(F, update_wrapper(rule, made.function))
+        _DECLARED[function] = msgspec.structs.replace(made, function=function)
         return function
+
+    def recorded(self, work: Work, *args: Any, **given: Any) -> Any:
+        """Runs the rule of one unit, and writes the row of the audit log."""
+        return self._record(work, partial(self.function, work, *args, **given), args, given)
+
+    async def recorded_steps(self, call: Any, *args: Any, **given: Any) -> Any:
+        """Runs the rule of several units, the first of which that changes something writes the row."""
+
+        def once(work: Work, unit: Callable[[Work], Any]) -> tuple[Any, bool]:
+            found = self._record(work, partial(unit, work), args, given)
+            return found, work.recorded > 0
+
+        return await self.function(_Recording(call, once), *args, **given)
+
+    def _record(self, work: Work, run: Callable[[], Any], args: Sequence[Any], given: Mapping[str, Any]) -> Any:
+        recorded, before = work.recorded, _count_changes(work)
+        found = run()
+        if work.recorded == recorded and _count_changes(work) != before:
+            bound = signature(self.function).bind(None, *args, **given)
+            bound.apply_defaults()
+            named = bound.arguments
+            names = self.segments or [*self.inputs][:1]
+            own = {names[0]: self.shows.member} if self.shows and self.shows.member else {}
+            about = (str(getattr(found, own.get(name, name), named[name])) for name in names)
+            details = {
+                self.wire_names[one.name]: named[one.name]
+                for one in self.inputs.values()
+                if one.name not in names and "is_secret" not in one.extra and named[one.name] not in NOTHING
+            }
+            server.record(work, self.audits.split()[0], " ".join(about), **details)
+        return found
 
     @property
     def method(self) -> str:
@@ -246,6 +290,12 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     @property
     def only_reads(self) -> bool:
         return self.method == "GET" or self.listing is not None
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes what operators should know of: all but what lists, or has only scopes to read."""
+        reads = self.scopes and all(one.endswith(":read") for one in self.scopes)
+        return not (self.only_reads or reads)
 
     @property
     def is_async(self) -> bool:
@@ -327,6 +377,30 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
         if self.is_paged:
             return page_of(found, show)
         return List(result=[show(one) for one in found]) if self.listing else show(found)
+
+
+class _Recording:
+    """The `call` of an operation of several units: `once` runs its units that write, until one has left a row."""
+
+    def __init__(self, call: Any, once: Callable[[Work, Callable[[Work], Any]], tuple[Any, bool]]) -> None:
+        self._call = call
+        self._once = once
+        self._is_recorded = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._call, name)
+
+    async def write(self, unit: Callable[[Work], Any]) -> Any:
+        if self._is_recorded:
+            return await self._call.write(unit)
+        found, self._is_recorded = await self._call.write(lambda work: self._once(work, unit))
+        return found
+
+
+def _count_changes(work: Work) -> int:
+    """The rows that were changed so far by this connection."""
+    [count] = work.execute("SELECT total_changes()").fetchone()
+    return int(count)
 
 
 _DECLARED: Final[dict[Callable[..., Any], Operation]] = {}

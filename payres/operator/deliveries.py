@@ -151,6 +151,7 @@ def list_deliveries(
         text="To be sent again: {deliveries}. The server sends them within seconds",
     ),
     noun="webhooks",
+    audits="webhook.replay",
 )
 async def replay(
     call: Units,
@@ -216,6 +217,7 @@ def _replay_failed(work: Work, due: Sequence[tuple[int, str]], first: int) -> in
     ),
     noun="webhooks",
     scope="webhooks:write",
+    audits="webhook.replay",
 )
 async def replay_failed(call: Units, id: str, event: Name | None = None) -> Replayed:
     """Send again all events that have failed for a webhook, or the one with this id."""

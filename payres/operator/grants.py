@@ -279,6 +279,7 @@ def show_grant(work: Work, id: GrantName) -> GrantRecord:
         will="It is the owner's money. Approve only what the owner told you to.",
         is_over=lambda grant: grant.state != "pending",
     ),
+    audits="grant.approve grant.deny",
 )
 def decide(work: Work, id: str, approve: bool, reason: DecisionReason | None = None) -> GrantDecision:
     """Consent to a grant, or refuse it, in the owner's name.
@@ -302,7 +303,7 @@ def _decided(word: str, decision: GrantDecision) -> str:
     return f"{word}\nredirect  {redirect}"
 
 
-@operation(command=CommandLine("grant approve REF", text=partial(_decided, "approved")))
+@operation(command=CommandLine("grant approve REF", text=partial(_decided, "approved")), audits="grant.approve")
 def approve(work: Work, id: GrantName, reason: DecisionReason | None = None) -> GrantDecision:
     """Consent to a grant in the owner's name.
 
@@ -312,7 +313,7 @@ def approve(work: Work, id: GrantName, reason: DecisionReason | None = None) -> 
     return decide(work, id, True, reason)
 
 
-@operation(command=CommandLine("grant deny REF", text=partial(_decided, "denied")))
+@operation(command=CommandLine("grant deny REF", text=partial(_decided, "denied")), audits="grant.deny")
 def deny(work: Work, id: GrantName, reason: DecisionReason | None = None) -> GrantDecision:
     """Refuse a grant in the owner's name.
 
@@ -334,14 +335,12 @@ def deny(work: Work, id: GrantName, reason: DecisionReason | None = None) -> Gra
         because=FOR_GOOD,
         ends=True,
     ),
+    audits="grant.revoke",
 )
 def revoke(work: Work, id: GrantName) -> GrantRecord:
     """End a grant and all its tokens at once. What was paid stays paid."""
-    before = require_grant(work, id)
-    after = tokens.revoke_grant(work, id)
-    if after.state != before.state:
-        server.record(work, "grant.revoke", id)
-    return after
+    require_grant(work, id)
+    return tokens.revoke_grant(work, id)
 
 
 def _consent(work: Work, found: InteractionRecord) -> Consent:

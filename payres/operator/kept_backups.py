@@ -47,7 +47,7 @@ log = logging.getLogger("payres.backup")
 Write = Callable[[Callable[[Work], None]], Coroutine[Any, Any, None]]
 
 
-@operation("POST /backups backup:write", noun="backups")
+@operation("POST /backups backup:write", noun="backups", audits="database.backup")
 async def make(call: ActorRequest) -> MadeBackup:
     """Make a verified copy of the database in the directory of the setting backup_directory."""
     return await make_in_folder(call.context, call.write, await call.read(lambda work: work.actor))
@@ -150,6 +150,7 @@ def list_backups(work: Work) -> Sequence[Path]:
         unasked="the copy stays in the folder of the server",
     ),
     scope="backup:write",
+    audits="database.backup",
 )
 async def begin_backup(call: ActorRequest) -> None:
     """Make a verified backup in the folder. You may leave the page."""
@@ -169,6 +170,7 @@ async def begin_backup(call: ActorRequest) -> None:
         will=SECRETS,
     ),
     scope="backup:write",
+    audits="backup.download",
 )
 async def download(call: ActorRequest, name: str) -> Response:
     """Download a backup."""

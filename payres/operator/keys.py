@@ -98,6 +98,7 @@ def _read_jwk(_: object, text: str) -> object:
         path="/wallets/{wallet}/new-key",
         back="/wallets/{wallet}",
     ),
+    audits="key.add key.rename",
 )
 def add_key(
     work: Work,
@@ -143,6 +144,7 @@ def add_key(
         because=FOR_GOOD,
         ends=True,
     ),
+    audits="key.revoke",
 )
 def revoke_key(work: Work, wallet: WalletName, kid: str) -> KeyRecord:
     """Revoke a key. Requests that are signed with it are refused from now on, and jwks.json does not have it."""

@@ -130,6 +130,7 @@ def move(work: Work, account_id: int, kind: MovementKind, text: str, reference: 
         unasked="it undoes what was asked for minutes ago",
     ),
     scope="wallets:fund",
+    audits=" ".join(f"{kind}.{action}" for kind in HOLDERS for action in ACTIONS.values()),
 )
 def undo(work: Work, id: str) -> MovementRecord:
     """Make the opposite movement.

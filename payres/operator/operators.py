@@ -108,6 +108,7 @@ def list_operators(work: Work) -> Sequence[OperatorRecord]:
     ),
     scope="operators:write",
     shows_secret=True,
+    audits="admin.link",
 )
 def make_link(
     work: Work,
@@ -147,6 +148,7 @@ def make_link(
     command=CommandLine("admin role NAME ROLE", "ann read-only"),
     form=OperationForm("Change the role", OPERATOR, "{name} is {role} now", changes=True),
     scope="operators:write",
+    audits="admin.role",
 )
 def set_role(work: Work, name: str, role: Role) -> OperatorRecord:
     """Let an operator do everything, or look only. It takes effect at once, and signs nobody out."""
@@ -154,7 +156,6 @@ def set_role(work: Work, name: str, role: Role) -> OperatorRecord:
     if role != "full":
         _require_another(work, found)
     OPERATORS.update(work, found.id, role=role)
-    server.record(work, "admin.role", name, role=role)
     return require_operator(work, name)
 
 
@@ -170,12 +171,12 @@ def set_role(work: Work, name: str, role: Role) -> OperatorRecord:
         unasked=TAKES_AWAY,
     ),
     scope="operators:write",
+    audits="admin.sign_out",
 )
 def sign_out(work: Work, name: str) -> OperatorRecord:
     """Sign an operator out in every browser. The password stays."""
     found = require_operator(work, name)
     delete_sessions(work, OF_OPERATORS, found.id)
-    server.record(work, "admin.sign_out", name)
     return found
 
 
@@ -191,6 +192,7 @@ def sign_out(work: Work, name: str) -> OperatorRecord:
         ends=True,
     ),
     scope="operators:write",
+    audits="admin.remove",
 )
 def remove_operator(work: Work, name: str) -> Operator:
     """Remove an operator. Sessions and links end; the audit log keeps the name."""

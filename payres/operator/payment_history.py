@@ -207,6 +207,7 @@ Receiver = Annotated[
         plan=lambda work, id, **given: _meant(work, refunds.WantedRefund(id, **given)),
     ),
     noun="payments",
+    audits="payment.refund",
 )
 async def refund(
     call: ActorRequest, id: str, amount: Returned = None, to: Receiver = None, *, reference: Reference

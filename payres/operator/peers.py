@@ -180,6 +180,7 @@ def show_peer(work: Work, name: str) -> PeerRecord:
         "  --incoming-token-file from-first-bank --credit-limit 1000.00 --max-packet 10000",
     ),
     form=OperationForm("Add the peer", done="{name} is a peer from now on", title="New peer", lists="/peers"),
+    audits="peer.add",
 )
 def add_peer(
     work: Work,
@@ -233,6 +234,7 @@ def add_peer(
     PEER,
     command=CommandLine("peer change NAME", "first-bank --credit-limit 2500.00 --route g"),
     form=OperationForm("Change", PEER, done="The terms of {name} are changed", title="Change the terms", changes=True),
+    audits="peer.change",
 )
 def change_peer(
     work: Work,
@@ -282,6 +284,7 @@ def change_peer(
         changes=True,
         unasked="only operators see it",
     ),
+    audits="peer.note",
 )
 def write_note(work: Work, name: str, note: PeerNote) -> PeerRecord:
     """Write a note at a peer, such as whom to call. Only operators see it; an empty one removes it."""
@@ -306,6 +309,7 @@ def write_note(work: Work, name: str, note: PeerNote) -> PeerRecord:
         because=FOR_GOOD,
         ends=True,
     ),
+    audits="peer.remove",
 )
 def remove_peer(work: Work, name: str) -> PeerRecord:
     """End the peering with a peer. Settle with it first.
@@ -317,7 +321,6 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
     if refusal := unsettled(work, peer):
         raise refusal
     PEERS.update(work, peer.id, removed_at=work.now)
-    server.record(work, "peer.remove", name)
     return peer
 
 
@@ -355,6 +358,7 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[M
     movements.MOVEMENT,
     command=CommandLine("peer deposit NAME AMOUNT", "first-bank 100.00", then=PEER),
     form=movements.form("Record it", PEER, "came in: {standing}", title="They paid us", path="/peers/{name}/deposit"),
+    audits="peer.deposit",
 )
 def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Record what the peer paid us outside of payres. The peer then owes us less, or we owe it more."""
@@ -367,6 +371,7 @@ def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = No
     movements.MOVEMENT,
     command=CommandLine("peer withdraw NAME AMOUNT", "first-bank 100.00", then=PEER),
     form=movements.form("Record it", PEER, "went out: {standing}", title="We paid them", path="/peers/{name}/withdraw"),
+    audits="peer.withdraw",
 )
 def withdraw(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Record what we paid the peer outside of payres.

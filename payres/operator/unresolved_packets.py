@@ -131,6 +131,7 @@ def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacke
         question="What happened to it?",
         will=_will,
     ),
+    audits="packet.resolve",
 )
 def resolve(work: Work, id: str, outcome: Resolution) -> ResolvedPacket:
     """Record the outcome of an unresolved packet."""

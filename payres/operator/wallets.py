@@ -146,6 +146,7 @@ def list_wallets(work: Work) -> Sequence[WalletRecord]:
         lists="/wallets",
         unasked="an empty wallet gives nobody money or access",
     ),
+    audits="wallet.create",
 )
 def open_wallet(
     work: Work,
@@ -165,7 +166,7 @@ def show_wallet(work: Work, wallet: WalletName) -> WalletRecord:
     return require_wallet(work, wallet)
 
 
-@operation("PATCH /wallets/{wallet} wallets:write", WALLET)
+@operation("PATCH /wallets/{wallet} wallets:write", WALLET, audits="wallet.rename wallet.activate wallet.deactivate")
 def change_wallet(
     work: Work,
     wallet: WalletName,
@@ -217,6 +218,7 @@ def create_wallet(
     movements.MOVEMENT,
     command=CommandLine("wallet deposit PATH AMOUNT", "alice 100.00 --reference invoice-17", then=WALLET),
     form=movements.form("Deposit", WALLET, "were deposited; {name} has {asset_code} {balance:money}"),
+    audits="wallet.deposit",
 )
 def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Put money into a wallet. Record only what has really come from outside."""
@@ -232,6 +234,7 @@ def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | 
     movements.MOVEMENT,
     command=CommandLine("wallet withdraw PATH AMOUNT", "alice 100.00 --reference invoice-17", then=WALLET),
     form=movements.form("Withdraw", WALLET, "were withdrawn; {name} has {asset_code} {balance:money}"),
+    audits="wallet.withdraw",
 )
 def withdraw(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
     """Take money out of a wallet. Record only what has really gone outside."""
@@ -260,6 +263,7 @@ def list_movements(work: Work, wallet: WalletName, page: PageQuery) -> tuple[Seq
         unasked="a name gives nobody money or access, and its owner can change it",
     ),
     scope="wallets:write",
+    audits="wallet.rename",
 )
 def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRecord:
     """Change the public name of a wallet. An empty name removes it; the wallet address stays."""
@@ -279,10 +283,11 @@ def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRec
         "Deactivate", WALLET, done="{name} is inactive", is_over=lambda one: one.state != "active", ends=True
     ),
     scope="wallets:write",
+    audits="wallet.deactivate",
 )
 def deactivate(work: Work, wallet: WalletName) -> WalletRecord:
     """Deactivate a wallet address. It answers 404: no payment in or out can begin. Money and history stay."""
-    return _change(work, wallet, "wallet.deactivate", state="inactive")
+    return _turn(work, wallet, "inactive")
 
 
 @operation(
@@ -290,13 +295,14 @@ def deactivate(work: Work, wallet: WalletName) -> WalletRecord:
     command=CommandLine("wallet activate PATH"),
     form=OperationForm("Activate", WALLET, done="{name} is active again", is_over=lambda one: one.state == "active"),
     scope="wallets:write",
+    audits="wallet.activate",
 )
 def activate(work: Work, wallet: WalletName) -> WalletRecord:
     """Activate a wallet address again."""
-    return _change(work, wallet, "wallet.activate", state="active")
+    return _turn(work, wallet, "active")
 
 
-@operation("PUT /wallets/{wallet}/password wallets:write")
+@operation("PUT /wallets/{wallet}/password wallets:write", audits="wallet.set_password")
 async def set_password(
     call: Call,
     wallet: str,
@@ -328,6 +334,7 @@ def store_password(work: Work, path: str, password_hash: str, forget_browsers: b
     command=CommandLine("wallet reset-link PATH", text="{url}"),
     shows_secret=True,
     form=OperationForm("Make a password link", WALLET, title="Password link", path="/wallets/{wallet}/password-link"),
+    audits="wallet.reset_link",
 )
 def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     """Make a URL with which an owner sets a password.
@@ -353,7 +360,11 @@ class FactorRemoval(Resource, frozen=True, kw_only=True):
     due_at: Time | None
 
 
-@operation(shows=REMOVAL, command=CommandLine("wallet remove-factors PATH", "alice\nalice --cancel"))
+@operation(
+    shows=REMOVAL,
+    command=CommandLine("wallet remove-factors PATH", "alice\nalice --cancel"),
+    audits="wallet.remove_factors wallet.keep_factors",
+)
 def remove_wallet_factors(
     work: Work, wallet: WalletName, cancel: Annotated[bool, said("Keep them after all.")] = False
 ) -> FactorRemoval:
@@ -381,12 +392,12 @@ def remove_wallet_factors(
         presses=True,
         unasked="whoever signs in still needs the password",
     ),
+    audits="wallet.unlock",
 )
 def unlock(work: Work, wallet: WalletName) -> WalletRecord:
     """Clear the counts of wrong passwords of a wallet. Its owner can then sign in at once."""
     found = require_wallet(work, wallet)
     OWNERS.update(work, found.owner_id, unlocked_at=work.now)
-    server.record(work, "wallet.unlock", found.path)
     return found
 
 
@@ -402,17 +413,15 @@ def unlock(work: Work, wallet: WalletName) -> WalletRecord:
         presses=True,
         unasked=TAKES_AWAY,
     ),
+    audits="wallet.sign_out",
 )
 def sign_out(work: Work, wallet: WalletName) -> WalletRecord:
     """Sign a wallet's owner out in every browser. The password stays."""
     found = require_wallet(work, wallet)
     delete_sessions(work, OF_OWNERS, found.owner_id)
-    server.record(work, "wallet.sign_out", found.path)
     return found
 
 
-def _change(work: Work, path: str, action: str, **columns: str) -> WalletRecord:
-    wallet = require_wallet(work, path)
-    WALLETS.update(work, wallet.id, **columns)
-    server.record(work, action, wallet.path)
+def _turn(work: Work, path: str, state: WalletStanding) -> WalletRecord:
+    WALLETS.update(work, require_wallet(work, path).id, state=state)
     return require_wallet(work, path)

@@ -158,6 +158,7 @@ def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
         will="It gets events from now on, all unless you name some. The secret that verifies them is shown once.",
     ),
     shows_secret=True,
+    audits="webhook.add",
 )
 def add(
     work: Work,
@@ -226,6 +227,7 @@ def show(work: Work, id: str) -> WebhookRecord:
         presses=True,
         unasked="a test says nothing about money or people",
     ),
+    audits="webhook.test",
 )
 async def test(call: Call, id: str) -> WebhookTest:
     """Send the event webhook.test now, and return the answer.
@@ -251,10 +253,11 @@ async def test(call: Call, id: str) -> WebhookTest:
         presses=True,
         unasked=TAKES_AWAY,
     ),
+    audits="webhook.pause",
 )
 def pause(work: Work, id: str) -> WebhookRecord:
     """Send a webhook nothing but tests until it is resumed. Its events wait, for 30 days."""
-    return _turn(work, id, "webhook.pause", "paused")
+    return _turn(work, id, "paused")
 
 
 @operation(
@@ -269,6 +272,7 @@ def pause(work: Work, id: str) -> WebhookRecord:
         presses=True,
         unasked="it undoes a pause",
     ),
+    audits="webhook.resume",
 )
 def resume(work: Work, id: str) -> WebhookRecord:
     """Send a paused webhook its events again.
@@ -276,14 +280,13 @@ def resume(work: Work, id: str) -> WebhookRecord:
     Those that have waited come first.
     """
     work.changed.append(ACTIVE_WEBHOOK)
-    return _turn(work, id, "webhook.resume", "active")
+    return _turn(work, id, "active")
 
 
-def _turn(work: Work, id: str, action: str, state: WebhookState) -> WebhookRecord:
+def _turn(work: Work, id: str, state: WebhookState) -> WebhookRecord:
     if require_webhook(work, id).state == "disabled":
         raise WrongState("The webhook is disabled, because it answered 410; a test that it accepts enables it")
     WEBHOOKS.update(work, id, state=state)
-    server.record(work, action, id)
     return require_webhook(work, id)
 
 
@@ -293,6 +296,7 @@ def _turn(work: Work, id: str, action: str, state: WebhookState) -> WebhookRecor
     command=CommandLine("webhook rotate ID"),
     shows_secret=True,
     form=OperationForm("Make a new secret", WEBHOOK, title="New secret", path="/webhooks/{id}/secret"),
+    audits="webhook.rotate",
 )
 def rotate(work: Work, id: str) -> Added:
     """Make a new secret, which is shown once. For 24 hours, deliveries are signed with the old one too.
@@ -303,7 +307,6 @@ def rotate(work: Work, id: str) -> Added:
     secret = new_webhook_secret(work)
     encrypted, ends_at = server.encrypt(work, stored.WEBHOOK_SECRETS, secret), work.now + ROTATION_HOURS * HOUR
     WEBHOOKS.update(work, id, secret=encrypted, previous_secret=webhook.secret, previous_until=ends_at)
-    server.record(work, "webhook.rotate", id)
     return Added(require_webhook(work, id), secret)
 
 
@@ -312,6 +315,7 @@ def rotate(work: Work, id: str) -> Added:
     WEBHOOK,
     command=CommandLine("webhook change ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --name 'Order book'"),
     form=OperationForm("Change", WEBHOOK, "{name} is changed", changes=True),
+    audits="webhook.change",
 )
 def change(
     work: Work, id: str, name: WebhookName | UnsetType | None = UNSET, events: Patterns | UnsetType = UNSET
@@ -343,6 +347,7 @@ def change(
         because=FOR_GOOD,
         ends=True,
     ),
+    audits="webhook.remove",
 )
 async def remove(call: Units, id: str) -> Webhook:
     """Remove a webhook and its deliveries. Nothing is sent there any more."""
@@ -363,7 +368,6 @@ def _begin_removal(work: Work, id: str) -> Webhook:
 def make_test(work: Work, id: str) -> tuple[EventRecord, WebhookTarget]:
     """The event that tests a webhook, and its target; the caller sends it. Raises NotFound."""
     webhook = require_webhook(work, id)
-    server.record(work, "webhook.test", id)
     work.emit(TEST, id, WebhookEvent(webhook=id, url=webhook.url))
     [event] = events_after(work, last_sequence(work) - 1, 1)
     return event, target_of(work, webhook)

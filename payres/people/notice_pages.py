@@ -9,6 +9,7 @@ from starlette.responses import Response
 from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.errors import InvalidRequest, MethodNotAllowed, TooManyRequests, nothing_here
+from payres.core.store import server
 from payres.core.store.work import Work
 from payres.html import notices
 from payres.html.html import PAGE_METHODS, redirect, render
@@ -100,8 +101,14 @@ async def ask(visit: OwnerVisit, form: Form) -> Response:
 
 async def confirm(visit: OwnerVisit, form: Form) -> Response:
     """Takes the new address, if the code is right."""
-    code = form.get("code", "")
-    if not await visit.write(lambda work: notices.confirm(work, visit.owner.id, code, visit.language)):
+
+    def unit(work: Work) -> bool:
+        is_right = notices.confirm(work, visit.owner.id, form.get("code", ""), visit.language)
+        if is_right:
+            server.record(work, "wallet.change_notices", visit.wallet.path, address="confirmed")
+        return is_right
+
+    if not await visit.write(unit):
         return await show(visit, {"code": visit.language.say(WRONG_CODE)}, status=400)
     return redirect(f"{NOTICES}?done=confirmed")
 
@@ -126,7 +133,12 @@ async def send_test(visit: OwnerVisit, form: Form) -> Response:
 
 async def forget(visit: OwnerVisit, form: Form) -> Response:
     """Takes the address away."""
-    await visit.write(lambda work: notices.forget(work, visit.owner.id))
+
+    def unit(work: Work) -> None:
+        notices.forget(work, visit.owner.id)
+        server.record(work, "wallet.change_notices", visit.wallet.path, address="none")
+
+    await visit.write(unit)
     return redirect(f"{NOTICES}?done=forgotten")
 
 

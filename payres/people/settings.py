@@ -7,11 +7,12 @@ from typing import Final
 from starlette.responses import Response
 
 from payres.core.http.error_answers import note_error
-from payres.core.protocol.amounts import MAX_VALUE
+from payres.core.protocol.amounts import MAX_VALUE, describe_amount
 from payres.core.protocol.errors import InvalidRequest, SignInFailed, TooManyRequests, Unavailable
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import MIN_PASSWORD_LENGTH
-from payres.core.store.wallets import WALLETS
+from payres.core.store import server
+from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.html import language
 from payres.html.forms import browser_of, set_signed_in
@@ -128,13 +129,20 @@ async def set_limit(visit: OwnerVisit, form: Form) -> Response:
             visit,
             form,
             partial(_limit, visit),
-            lambda work: WALLETS.update(work, visit.wallet.id, asked_above=above),
+            partial(ask_above, wallet=visit.wallet, above=above),
         )
     except ChangedMeanwhile as error:
         note_error(visit.request, error)
         rows = sides_of(error, {"limit": visit.language.say(DO_NOT_ASK)})
         return _show_limit(visit, error.merged(form), status=error.status, rows=rows)
     return redirect(SECURITY)
+
+
+def ask_above(work: Work, wallet: WalletRecord, above: int | None) -> None:
+    """Stores from what on apps need a second factor; None for all that is more than usual."""
+    WALLETS.update(work, wallet.id, asked_above=above)
+    limit = "none" if above is None else describe_amount(above, wallet.asset)
+    server.record(work, "wallet.ask_above", wallet.path, limit=limit)
 
 
 def _show_limit(

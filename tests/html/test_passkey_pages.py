@@ -208,6 +208,7 @@ def test_passkey_is_named_and_removed_and_then_signs_nobody_in(server: Instance,
         audited = "SELECT action, actor FROM audit WHERE object = 'fay' AND action LIKE '%passkey%' ORDER BY id"
         assert server.read(lambda work: work.execute(audited).fetchall()) == [
             ("wallet.passkey_added", "owner:fay"),
+            ("wallet.rename_passkey", "owner:fay"),
             ("wallet.passkey_removed", "owner:fay"),
         ]
     answer = by_passkey(http, device)

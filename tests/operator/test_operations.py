@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import quote
 
 import httpx2
@@ -14,13 +14,19 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
+from payres.core.protocol.errors import NotFound
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store.accounts import ensure_asset, set_rate
 from payres.core.store.events import last_sequence
-from payres.core.store.work import Work
+from payres.core.store.wallets import WALLETS
+from payres.core.store.work import Units, Work
+from payres.html.sign_in import Browser as Cookies
+from payres.html.sign_in import open_session
+from payres.html.store.sessions import OF_OWNERS, owner_at
 from payres.operator import keys, peers, wallets, webhooks
 from payres.operator.api import all_operations
 from payres.operator.declarations import Operation
+from payres.operator.inputs import said
 from payres.operator.store.standing_orders import ORDERS
 from payres.webhooks.store.webhooks import DELIVERIES, DeliveryRecord
 from tests.helpers import TIMEOUT, Json, usd
@@ -61,6 +67,27 @@ class New:
         path = self._name("wallet")
         self.instance.create_wallet(path, deposit="100.00")
         return path
+
+    def looked_at(self) -> str:
+        """A wallet whose owner is signed in."""
+        path = self.wallet()
+
+        def unit(work: Work) -> None:
+            owner = owner_at(work, path)
+            assert owner is not None
+            open_session(work, OF_OWNERS, owner, Cookies())
+
+        self.instance.write(unit)
+        return path
+
+    def private_webhook(self) -> str:
+        """One that nobody answers."""
+        made = self.instance.write(lambda work: webhooks.add(work, "http://127.0.0.1:9/", private=True))
+        return made.webhook.id
+
+    def deposit(self) -> str:
+        path = self.wallet()
+        return self.instance.write(lambda work: wallets.deposit(work, path, "5.00")).id
 
     def inactive(self) -> str:
         path = self.wallet()
@@ -183,7 +210,7 @@ CASES: Final = (
     Case("wallets.deactivate", lambda new: {"wallet": new.wallet()}, "wallet.deactivate"),
     Case("wallets.activate", lambda new: {"wallet": new.inactive()}, "wallet.activate"),
     Case("wallets.unlock", lambda new: {"wallet": new.wallet()}, "wallet.unlock"),
-    Case("wallets.sign_out", lambda new: {"wallet": new.wallet()}, "wallet.sign_out"),
+    Case("wallets.sign_out", lambda new: {"wallet": new.looked_at()}, "wallet.sign_out"),
     Case("keys.list_keys", lambda new: {"wallet": new.keyed()["wallet"]}),
     Case("keys.revoke_key", lambda new: new.keyed(), "key.revoke"),
     Case("search.search", lambda new: {"q": new.wallet()}),
@@ -225,6 +252,20 @@ CASES: Final = (
     Case("api_keys.revoke_api_key", lambda new: {"id": new.api_key()}, "api_key.revoke"),
     Case("audit.list_entries", lambda new: {}),
 )
+# Changes on one surface alone.
+ALONE: Final = (
+    Case("wallets.change_wallet", lambda new: {"wallet": new.wallet(), "state": "inactive"}, "wallet.deactivate"),
+    Case("wallets.set_password", lambda new: {"wallet": new.wallet(), "password": PASSWORD}, "wallet.set_password"),
+    Case("movements.undo", lambda new: {"id": new.deposit()}, "wallet.withdraw"),
+    Case("webhooks.test", lambda new: {"id": new.private_webhook()}, "webhook.test"),
+)
+# Those that tests of commands run (tests/cli/test_audit.py), and tests of pages.
+BY_COMMAND: Final = {
+    *("wallets.make_password_link", "wallets.remove_wallet_factors", "keys.add_key", "grants.approve", "grants.deny"),
+    *("payments.refund", "assets.withdraw_fees", "unresolved_packets.resolve", "api_keys.create_api_key"),
+    "operators.make_link",
+}
+ON_PAGES: Final = {"backups.make", "kept_backups.begin_backup", "kept_backups.download"}
 # Arguments besides those of a new thing, and the refusal, which is the same on each surface.
 REFUSALS: Final = (
     ("wallets.deposit", {"amount": "1.001"}, "'1.001' is not an amount of USD"),
@@ -404,6 +445,55 @@ def test_operation_is_the_same_on_each_surface(case: Case, new: New) -> None:
     assert [found[0] for found in audited[:1]] == ([] if case.action is None else [case.action])
 
 
+@pytest.mark.parametrize("case", ALONE, ids=lambda case: case.id)
+def test_change_on_one_surface_is_audited(case: Case, new: New) -> None:
+    operation = OPERATIONS[case.id]
+    given, carry_out = case.given(new), by_request if operation.method else by_form
+    assert carry_out(new, operation, given).refusal == ""
+    newest = new.program.audited()[0]
+    assert newest[1] == case.action
+    assert PASSWORD not in str(newest)
+
+
+def test_each_operation_that_changes_something_is_run_and_says_what_it_audits() -> None:
+    changes = {one.id: one for one in OPERATIONS.values() if one.changes}
+    cases = [*CASES, *ALONE]
+    assert changes.keys() == {one.id for one in cases if one.action} | BY_COMMAND | ON_PAGES
+    assert all(case.action in OPERATIONS[case.id].audits.split() for case in cases if case.action)
+    with pytest.raises(AssertionError, match="must say what it audits"):
+        Operation("PUT /assets/{code} assets:write")(lambda work, code: None)
+
+
+def _rename(work: Work, wallet: str, public_name: str, token: Annotated[str, said(secret=True)], n: int = 1) -> None:
+    for _ in range(n):
+        WALLETS.update(work, wallets.require_wallet(work, wallet).id, public_name=public_name)
+
+
+async def _rename_in_steps(call: Units, wallet: str, public_name: str, token: str) -> None:
+    for _ in range(2):
+        await call.read(lambda work: wallets.require_wallet(work, wallet))
+        await call.write(lambda work: None)
+        await call.write(partial(_rename, wallet=wallet, public_name=public_name, token=token))
+
+
+def test_change_that_says_nothing_leaves_a_row_all_the_same(new: New) -> None:
+    """Once, without secrets; and none of what changed nothing, or was refused."""
+    declared = Operation("PUT /wallets/{wallet}/x wallets:write", audits="wallet.rename")
+    given: Given = {"wallet": new.wallet(), "public_name": "New", "token": "SECRET"}
+    row = ("wallet.rename", given["wallet"], {"publicName": "New", "n": 1})
+    rule, database = declared(_rename), new.instance.context.database
+    new.instance.write(lambda work: rule(work, **given))
+    assert new.program.audited()[0][1:] == row
+    before = new.program.audited()[:2]
+    new.instance.write(lambda work: rule(work, **given, n=0))
+    with pytest.raises(NotFound):
+        new.instance.write(lambda work: rule(work, **given | {"wallet": "nobody"}))
+    assert new.program.audited()[:2] == before
+    new.instance._server.call(declared(_rename_in_steps)(database, **given))
+    assert new.program.audited()[0][1:3] == row[:2]
+    assert new.program.audited()[1:3] == before
+
+
 def _members(operation: Operation, answer: Json | None) -> Any:
     """A list is a member of the command's output, and the `result` of the API's answer."""
     assert answer is not None
@@ -487,7 +577,6 @@ def _leave_undelivered(work: Work, id: str) -> None:
 
 # What is done with them first, so that the form is not over.
 BEFORE: Final[Mapping[str, Callable[..., object]]] = {
-    "wallets.activate": wallets.deactivate,
     "webhooks.resume": webhooks.pause,
     "webhooks.replay_failed": _leave_undelivered,
 }

@@ -13,6 +13,7 @@ from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.gnap import GrantRequest
 from payres.core.store.clients import Client
 from payres.core.store.grants import GRANTS
+from payres.core.store.server import AUDIT
 from tests.helpers import Json, sign_in_token, usd
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
@@ -112,6 +113,9 @@ def test_what_was_approved_long_ago_is_not_usual_and_the_owner_sets_an_amount(pa
         assert owner.send("/account/security/limit", "set", {"limit": "three"}).status_code == 400
         assert owner.send("/account/security/limit", "set", {"limit": "3.00"}).status_code == 303
         assert 'value="3.00"' in owner.http.get("/account/security/limit").text
+        audited = "WHERE action = 'wallet.ask_above' AND object = 'long-ago'"
+        [entry] = payres.read(lambda work: AUDIT.list(work, audited))
+        assert (entry.actor, entry.details) == ("owner:long-ago", {"limit": "USD 3.00"})
         payres.clock.advance(91 * DAY // SECOND)
         with OwnersBrowser(payres, "long-ago") as later:
             assert not is_asked(decide(later, ask(payres, "long-ago", {"debitAmount": usd(300)})))

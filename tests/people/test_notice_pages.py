@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from payres.core.store.server import AUDIT
 from payres.html import notices
 from payres.html.store import mail
 from payres.html.store.mail import ADDRESSES, AddressRecord
@@ -75,6 +76,9 @@ def test_address_gets_notices_once_its_code_is_typed_in(owner: OwnersBrowser, po
     right = owner.send(PAGE, "confirm", {"code": f" {code[:4]} {code[4:]} "})
     assert right.headers["location"] == f"{PAGE}?done=confirmed"
     assert f"{mail_of(owner)} confirmed" in owner.words(PAGE)
+    audited = "WHERE action = 'wallet.change_notices' AND object = ?"
+    [entry] = owner.instance.read(lambda work: AUDIT.list(work, audited, owner.path))
+    assert entry.details == {"address": "confirmed"}, "and not which"
     assert len(post.to(mail_of(owner))) == 1, "nothing is sent to what is not confirmed"
     assert owner.send(PAGE, "test").headers["location"] == f"{PAGE}?done=test"
     assert post.wait_for(mail_of(owner), 2)[1]["Subject"] == "A test"

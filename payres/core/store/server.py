@@ -322,3 +322,4 @@ def record(work: Work, action: str, about: str, **details: object) -> None:
     """
     given = {name: value for name, value in details.items() if value is not None}
     AUDIT.insert(work, AuditRecord(work.new_id(), work.now, work.actor, action, about, given))
+    work.recorded += 1

@@ -110,11 +110,11 @@ class Work:
     """An open transaction, with the time, new ids, URLs and settings for a unit of work.
 
     It is created when the unit runs, so `now` (microseconds UTC) is the one time for all its decisions. `actor` is the
-    name for the audit log. `warn` shows a warning to the user of a command. `changed` collects the keys that
-    `events.changes` wakes after the commit.
+    name for the audit log, which has `recorded` rows of this unit. `warn` shows a warning to the user of a command.
+    `changed` collects the keys that `events.changes` wakes after the commit.
     """
 
-    __slots__ = ("actor", "changed", "execute", "executemany", "metrics", "now", "settings", "urls", "warn")
+    __slots__ = ("actor", "changed", "execute", "executemany", "metrics", "now", "recorded", "settings", "urls", "warn")
 
     execute: Callable[..., sqlite3.Cursor]
     executemany: Callable[..., sqlite3.Cursor]
@@ -132,6 +132,7 @@ class Work:
         self.warn = environment.warn
         self.metrics = environment.metrics
         self.changed = [] if changed is None else changed
+        self.recorded = 0
 
     def emit(
         self, kinds: str | Sequence[str], subject: str | None, data: msgspec.Struct, wallet_id: int | None = None

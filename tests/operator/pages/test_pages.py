@@ -448,6 +448,8 @@ def test_audit_log_leads_to_what_was_changed(action: str, about: str, link: str 
         ("server", "rate.set", "EUR USD", {"rate": "1.1"}, "server set the rate EUR USD"),
         ("page:ann", "grant.deny", "0198", {}, "ann denied the grant 0198"),
         ("page:ann", "api_key.revoke", "0198", {}, "ann revoked the API key 0198"),
+        ("owner:eli", "wallet.passkey_added", "eli", {}, "the owner of eli added a passkey to the wallet eli"),
+        ("owner:eli", "wallet.ask_above", "eli", {}, "the owner of eli set what asks again for the wallet eli"),
     ],
 )
 def test_change_is_told_as_a_sentence(
