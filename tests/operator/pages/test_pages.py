@@ -324,7 +324,7 @@ def test_filters_are_folded_away_until_they_are_used(ann: Browser, seeded: Seede
 
 def test_files_have_the_columns_that_they_had(ann: Browser, seeded: Seeded) -> None:
     known = "Created (UTC),Payment,Direction,Wallet,Amount,Moved,Refunded,Asset,State,Receiver,Failure"
-    assert ann.get("/admin/payments?format=csv").text.splitlines()[0] == known
+    assert ann.get("/admin/payments?format=csv").text.splitlines()[0].replace('"', "") == known
 
 
 @pytest.mark.parametrize(
