@@ -218,9 +218,9 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
         return await self.function(_Recording(call, once), *args, **given)
 
     def _record(self, work: Work, run: Callable[[], Any], args: Sequence[Any], given: Mapping[str, Any]) -> Any:
-        recorded, before = work.recorded, _count_changes(work)
+        recorded, before = work.recorded, server.count_changes(work)
         found = run()
-        if work.recorded == recorded and _count_changes(work) != before:
+        if work.recorded == recorded and server.count_changes(work) != before:
             bound = signature(self.function).bind(None, *args, **given)
             bound.apply_defaults()
             named = bound.arguments
@@ -395,12 +395,6 @@ class _Recording:
             return await self._call.write(unit)
         found, self._is_recorded = await self._call.write(lambda work: self._once(work, unit))
         return found
-
-
-def _count_changes(work: Work) -> int:
-    """The rows that were changed so far by this connection."""
-    [count] = work.execute("SELECT total_changes()").fetchone()
-    return int(count)
 
 
 _DECLARED: Final[dict[Callable[..., Any], Operation]] = {}

@@ -315,6 +315,12 @@ def last_details(tx: Transaction, action: str, about: str, reference: str, befor
     return None if found is None else found.details
 
 
+def count_changes(tx: Transaction) -> int:
+    """The rows that were changed so far on this connection."""
+    [count] = tx.execute("SELECT total_changes()").fetchone()
+    return int(count)
+
+
 def record(work: Work, action: str, about: str, **details: object) -> None:
     """Records that the actor of this unit did `action`, such as `wallet.deposit`, to `about`.
 
