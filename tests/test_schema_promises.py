@@ -239,7 +239,8 @@ def money() -> set[str]:
 
 
 def test_each_table_says_what_it_promises_and_the_program_keeps_it() -> None:
-    assert [*faults(schema(), rules(), get_args(RightKind))] == []
+    found = [*faults(schema(), rules(), get_args(RightKind))]
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize(
@@ -347,7 +348,8 @@ def test_what_lasts_or_is_due_is_compared_with_a_clock_by_functions_of_the_clock
             kinds.setdefault(column, {})[table.name] = kind
     found = {f"{one.removeprefix('payres/')}: {name}" for one in MODULES for name in compared(one, kinds)}
     by_hand = sorted(found - COMPARED.keys() - COMPARED_STILL)
-    assert not by_hand, "use lasts, lasting or is_due of clock.py, or Table.due; or say in COMPARED why not"
+    says = "use lasts, lasting or is_due of clock.py, or Table.due; or say in COMPARED why not"
+    assert not by_hand, f"{', '.join(by_hand)}: {says}"
     assert COMPARED.keys() | COMPARED_STILL == found, "what is not compared by hand any more is not said any more"
 
 
