@@ -123,8 +123,8 @@ create index wallet_of_owner on wallet_address (owner_id);
 
 -- Public Ed25519 keys of local wallet addresses; x is the base64url of the 32 bytes, as in a JWK. A kid may be reused
 -- after its key was revoked. name is for the operator, not shown to clients.
--- rows: operators; owners, at most 32 (MAX_JWKS_KEYS) in force for each wallet_address, and those revoked without a
---   bound
+-- rows: operators; owners, at most 32 (MAX_JWKS_KEYS) in force for each wallet_address, and 240
+--   (MAX_FORMS_OF_OWNER) an hour that they add and revoke
 -- kept: for good, because clients' grants name the key that asked for them
 -- times: created_at, revoked_at shown
 -- restore: listed and carried over as key
@@ -310,7 +310,8 @@ create trigger wallet_address_deleted after delete on wallet_address
 -- owner's activity list, comparable with the ids of outgoing payments: it starts with the time of the first receipt, or
 -- before that is the id, while the payment is open and has an amount. Others are null, and not shown. At purge_at the
 -- payment is deleted: it has expired, without an amount and with nothing received. Null for all others.
--- rows: clients, at most 200 (rate_limit_creations) a second; owners, without a bound
+-- rows: clients, at most 200 (rate_limit_creations) a second; owners, at most 240 (MAX_FORMS_OF_OWNER) an hour, and one
+--   for each try of a standing_order_run
 -- kept: an incoming payment without an `incomingAmount` that expired and received nothing, with the quotes to it: 7
 --   days (EMPTY_PAYMENT_DAYS) after it expired, by retention.INCOMING_PAYMENTS
 -- kept: others: for good
@@ -342,7 +343,8 @@ create index incoming_payment_to_purge on incoming_payment (purge_at) where purg
 -- Quotes. incoming_payment_id is set if the receiver is local; otherwise path is the probed path to it, as JSON. At
 -- purge_at the quote is deleted if unused; null once a payment is known to have used it. wish is the owner's input, as
 -- JSON, if the quote was requested on a page; null for a client's quote.
--- rows: clients, at most 200 (rate_limit_creations) a second; owners, without a bound
+-- rows: clients, at most 200 (rate_limit_creations) a second; owners, at most 240 (MAX_FORMS_OF_OWNER) an hour, and one
+--   for each try of a standing_order_run
 -- kept: a quote without a payment: 1 day (UNUSED_QUOTE) after it expired, by retention.QUOTES
 -- kept: others: for good
 -- times: created_at shown; expires_at lasts 15 minutes (quote_lifetime); purge_at purge
@@ -550,7 +552,8 @@ create table event (
 -- The audit log: each change by an operator, in the transaction of the change. actor is `shell:<user>`, `api:<id of the
 -- key>`, `page:<name of the operator>`, or `server`; details is a JSON object without secrets. Rows are never changed
 -- or deleted.
--- rows: operators; owners, without a bound
+-- rows: operators; owners, at most 240 (MAX_FORMS_OF_OWNER) an hour, besides what they take away again; one for each
+--   grant that they decide on
 -- kept: for good
 -- times: created_at shown
 -- restore: nothing, because the restore compares it
@@ -846,7 +849,7 @@ create table webhook_attempt (
 
 -- Sessions in browsers, each of an owner or of an operator. wallet_address_id is the wallet that an owner looks at;
 -- verified_at is when a second factor was last given; address and browser are where it was opened.
--- rows: owners and operators by their password, of which at most 2 (PASSWORDS_AT_ONCE) are checked at once
+-- rows: at most 32 (MAX_SESSIONS) for each owner and operator
 -- kept: who is signed in, with the name of the browser and the address (of IPv6 the first half): when it ends, by
 --   SESSIONS
 -- times: created_at lasts 12 hours (OF_OWNERS.longest, OF_OPERATORS.longest); expires_at lasts 15 minutes
@@ -1064,7 +1067,8 @@ create table mail_choice (
 
 -- Mails to owners. key names what each is about, so that nothing is told twice; data is a JSON object. send_at is when
 -- the next attempt is due; null once the mail is sent or given up, whose reason is last_error.
--- rows: owners, at most 5 (MAX_MAILS_ASKED_FOR) an hour that they ask for, and others without a bound
+-- rows: owners, at most 5 (MAX_MAILS_ASKED_FOR) an hour that they ask for; anybody, at most 4 (MAX_NOTICES_OF_KIND) an
+--   hour of each other kind for each owner
 -- kept: mails to owners, with their addresses: 30 days after they were made; a code that was sent is removed from its
 --   mail at once, by mail.KEPT
 -- times: created_at lasts 3 days (TOO_OLD) for an attempt, and 1 hour (clock.HOUR) for a count; send_at due, at most 1
@@ -1181,7 +1185,8 @@ create index api_key_of_maker on api_key (made_by) where made_by is not null;
 -- due when they show its start, from first_window on. Windows from next_window on have no run yet, and next_at is when the first of them is
 -- due, null if there is none or the order is not active. Windows before not_before are not paid: what was paid of them
 -- is lost with the state that a restore replaced. problem is why payres paused it.
--- rows: owners, at most 50 (MAX_ORDERS_OF_WALLET) that go on for each wallet_address
+-- rows: owners, at most 50 (MAX_ORDERS_OF_WALLET) that go on for each wallet_address, and 240 (MAX_FORMS_OF_OWNER) an
+--   hour that they set up and end
 -- kept: for good
 -- times: next_at due on a date; not_before date; created_at, ended_at shown
 -- restore: listed and carried over as standingOrder

@@ -13,7 +13,7 @@ import msgspec
 from payres.cli import Command
 from payres.cli.key import read_key
 from payres.cli.options import InputFile, WholeNumber, decimal_of, secret_option
-from payres.cli.session import Session, say, with_session
+from payres.cli.session import Session, print_text, with_session
 from payres.client import Client, OpenPaymentsError, access, money
 from payres.client.calls import TimedTransport
 from payres.client.clients import signer_of, trusted
@@ -83,7 +83,7 @@ def pay(session: Session, /, address: str, amount: str | None, payer: str, clien
     with _in_sentences(), Client(signer, *key) as op:
         # Standard output is the payment's when that is asked for as JSON.
         def tell(text: str) -> None:
-            say(text, err=session.as_json)
+            print_text(text, err=session.as_json)
 
         payment = _pay(op, receiver, amount, payer, options["note"], options["timeout"], tell)
     rows = ("Payment", payment.id), ("Receiver", payment.receiver), ("Sent", in_words(payment.sent_amount))
@@ -154,7 +154,7 @@ def request(session: Session, /, method: str, url: str, body: IO[bytes] | None, 
     found: Any = answer.text
     with suppress(ValueError):
         found = answer.json()
-    say(f"{answer.status_code} {answer.reason_phrase}", err=True)
+    print_text(f"{answer.status_code} {answer.reason_phrase}", err=True)
     if session.as_json or sys.stdout.isatty():
         session.show({"status": answer.status_code, "headers": dict(answer.headers), "body": found}, answer.text)
     else:  # a program gets it as it came

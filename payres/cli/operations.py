@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from payres.cli import Command
 from payres.cli.options import decimal_of, limit_option, require_secret, secret_option
-from payres.cli.session import Session, say, with_session
+from payres.cli.session import Session, print_text, with_session
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Environment, Work
 from payres.operator.declarations import CommandLine, Operation, declared
@@ -167,7 +167,7 @@ def _show(session: Session, operation: Operation, line: CommandLine, found: Any,
         session.show(found, line.text(found) if callable(line.text) else line.text.format_map(asdict(found)))
         is_link = hasattr(found, "url") and hasattr(found, "expires_at")
         if is_link and not session.as_json:  # beside the URL, which scripts take from standard output
-            say(f"It works once, until {found.expires_at}", err=True)
+            print_text(f"It works once, until {found.expires_at}", err=True)
     else:
         assert shape is not None
         session.show(found, shape.text(found))

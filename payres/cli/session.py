@@ -110,7 +110,7 @@ class Session:
         if self.as_json:
             click.echo(msgspec.json.format(msgspec.json.encode(resource), indent=2))
         else:
-            say(text)
+            print_text(text)
 
     def database(self, otherwise: str = "name another with --database PATH") -> str:
         """The path of the database, which must exist; `otherwise` is the user's alternative to `payres init`."""
@@ -199,10 +199,10 @@ class _Steps(NamedTuple):
 def warn(sentence: str | None) -> None:
     """Prints a warning, if there is one, on standard error: standard output is for the resource."""
     if sentence is not None:
-        say(f"Warning: {sentence}", err=True)
+        print_text(f"Warning: {sentence}", err=True)
 
 
-def say(text: str, err: bool = False) -> None:
+def print_text(text: str, err: bool = False) -> None:
     """Prints a text, in which others may have written for a terminal."""
     click.echo(visible_lines(text), err=err)
 

@@ -15,7 +15,7 @@ from payres.core.process.settings import mail_address
 from payres.core.protocol.clock import HOUR, lasts
 from payres.core.protocol.errors import InvalidRequest, TooManyRequests, nothing_here
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.limits import MAX_MAILS_ASKED_FOR
+from payres.core.protocol.limits import MAX_MAILS_ASKED_FOR, MAX_NOTICES_OF_KIND
 from payres.core.protocol.visible import visible_name, visible_url
 from payres.core.store import server
 from payres.core.store.clients import CLIENTS
@@ -25,10 +25,10 @@ from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.store import mail
-from payres.html.store.mail import ADDRESSES, AddressRecord, MailRate
+from payres.html.store.mail import ADDRESSES, AddressRecord, MailRate, MailRecord
 
 # The kinds that an owner may do without, and those that are gathered: the first is sent at once, the others of the hour
-# after it together. All others, about access to the wallet, are always sent, and at once.
+# after it together. All others, about access to the wallet, are always sent, and the first few of an hour at once.
 CHOICES: Final = ("money", "failed", "app")
 GATHERED: Final = ("money", "failed")
 MOST_ITEMS: Final = 20  # of one mail
@@ -40,13 +40,43 @@ def notify(
     work: Work, owner_id: int, kind: str, /, key: str | None = None, send_at: int | None = None, **data: Any
 ) -> None:
     """Tells an owner what this unit does, if there is a confirmed address. `people/letters.py` has the kinds and what
-    they say of the data. With a `key`, there is at most one mail; with `send_at` it can be withdrawn until then."""
+    they say of the data. With a `key`, there is at most one mail; with `send_at` it can be withdrawn until then.
+
+    Beyond a few of a kind within an hour, the others are gathered. What can be withdrawn is told no more often then: it
+    would be the same again.
+    """
     address = ADDRESSES.get(work, owner_id)
     if address is None or address.email is None or mail.cursor(work) is None:
         return
     choice = "failed" if kind.startswith("order_") else kind  # a payment that did not go through, as well
-    if mail.rates(work, owner_id).get(choice) != "off":
+    if mail.rates(work, owner_id).get(choice) == "off":
+        return
+    if mail.count_mails(work, owner_id, kind, work.now - HOUR) < MAX_NOTICES_OF_KIND - 1:
         mail.insert_mail(work, address, kind, data, key, send_at)
+    elif send_at is None and not (key and mail.has_key(work, key)):
+        _gather_notice(work, address, kind, data | {"at": work.now, "key": key or work.new_id()})
+
+
+def _gather_notice(work: Work, address: AddressRecord, kind: str, item: dict[str, Any]) -> None:
+    """Adds what happened to the mail of this kind that is not due yet, as one that is due may be on its way; else to a
+    new one, in an hour."""
+    prefix = f"more:{kind}:{address.owner_id}"
+    last = mail.last_with_key(work, prefix)
+    if last is not None and any(one["key"] == item["key"] for one in last.data["items"]):
+        return
+    if last is not None and lasts(last.send_at or 0, work.now, HOUR) and last.address == address.email:
+        _add(work, last, item)
+    else:
+        number = 0 if last is None else int(last.key.rpartition(":")[2]) + 1
+        data = {"items": [item], "more": False}
+        mail.insert_mail(work, address, kind, data, f"{prefix}:{number:020}", work.now + HOUR)
+
+
+def _add(work: Work, waiting: MailRecord, item: Any) -> None:
+    items = [*waiting.data["items"], item]
+    if item not in waiting.data["items"]:
+        more = waiting.data["more"] or len(items) > MOST_ITEMS
+        mail.change_mail(work, waiting.id, data=waiting.data | {"items": items[-MOST_ITEMS:], "more": more})
 
 
 def notify_of_app(work: Work, kind: str, grant: GrantRecord) -> None:
@@ -67,15 +97,12 @@ def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str, even
     prefix = f"{kind}:{wallet_id}:event"
     last = mail.last_with_key(work, prefix)
     if last is not None and last.send_at is not None and last.address == address.email:
-        items = [*last.data["items"], item]
-        if item not in last.data["items"]:
-            more = last.data["more"] or len(items) > MOST_ITEMS
-            mail.change_mail(work, last.id, data=last.data | {"items": items[-MOST_ITEMS:], "more": more})
+        _add(work, last, item)
         return
     since, send_at = address.confirmed_at, work.now + (HOUR if rate == "hour" else 0)
     if last is not None:
         since = max(since, last.data.get("until", last.data["since"]))
-        send_at = max(send_at, min(last.sent_at or 0, work.now) + HOUR)
+        send_at = max(send_at, min(last.sent_at or last.created_at, work.now) + HOUR)
     since = min(since, event.created_at - 1)  # earlier than both if the clock was ahead of this event
     data = {"wallet": wallet_id, "since": since, "items": [item], "more": False}
     mail.insert_mail(work, address, kind, data, f"{prefix}:{event.sequence:020}", send_at)

@@ -8,7 +8,7 @@ held: no transaction, no thread. An export ends when its reader disconnects.
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any, Final, TypeVar
@@ -25,6 +25,7 @@ from payres.core.http.responses import JSON, CutShort, asks_for, json_response
 from payres.core.http.routing import Route
 from payres.core.payments.idempotency import KeyedRequest, cache_response, find_response
 from payres.core.process.rate_limiter import too_many
+from payres.core.process.slots import Slots
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import (
     BearerTokenInvalid,
@@ -34,7 +35,7 @@ from payres.core.protocol.errors import (
     TokenInvalid,
     Unavailable,
 )
-from payres.core.protocol.limits import EXPORT_SECONDS, MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
+from payres.core.protocol.limits import EXPORT_SECONDS
 from payres.core.protocol.urls import ADMIN_API
 from payres.core.protocol.wire import broken_rule, decode, encode
 from payres.core.store.work import Work
@@ -218,13 +219,16 @@ async def _in_steps(call: ApiCall, operation: Operation, given: dict[str, Any], 
         return answer
 
 
-async def send_export(call: ActorRequest, export: Export, actor: str) -> Response:
-    """The answer. Raises TooManyRequests, and the errors of the export's first step, before a byte is sent."""
-    parts = _parts(call, export, actor)
+async def send_export(
+    call: ActorRequest, export: Export, caller: Hashable, slots: Slots | None = None, seconds: int = EXPORT_SECONDS
+) -> Response:
+    """The answer, in one of the caller's slots: of operators unless given. Raises TooManyRequests, and the errors of
+    the export's first step, before a byte is sent."""
+    parts = _parts(call, export, caller, slots or operator_of(call.context).export_slots)
     first = await anext(parts)
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
     headers |= attachment(export.name, export.form)
-    return Stream(parts, MEDIA_TYPES[export.form], headers, first=first, seconds=EXPORT_SECONDS)
+    return Stream(parts, MEDIA_TYPES[export.form], headers, first=first, seconds=seconds)
 
 
 def attachment(name: str, form: Format) -> dict[str, str]:
@@ -233,12 +237,9 @@ def attachment(name: str, form: Format) -> dict[str, str]:
     return {"Content-Disposition": f'attachment; filename="{plain}.{form}"'}
 
 
-async def _parts(call: ActorRequest, export: Export, actor: str) -> AsyncGenerator[bytes]:
-    slots = operator_of(call.context).export_slots
-    if not slots.try_take(actor):
-        raise too_many(
-            SECOND, f"At most {MAX_EXPORTS} exports are read at a time, {MAX_EXPORTS_OF_CALLER} by one caller"
-        )
+async def _parts(call: ActorRequest, export: Export, caller: Hashable, slots: Slots) -> AsyncGenerator[bytes]:
+    if not slots.try_take(caller):
+        raise too_many(SECOND, "Too many exports are being read, in all or by this caller. Read those to their end")
     gone = asyncio.ensure_future(_wait_until_gone(call.request))
     try:
         yield (await call.read(export.text)).encode()  # encoded on the unit's thread and not on the event loop's
@@ -252,7 +253,7 @@ async def _parts(call: ActorRequest, export: Export, actor: str) -> AsyncGenerat
             raise CutShort("the client has gone")
     finally:
         gone.cancel()
-        slots.release(actor)
+        slots.release(caller)
 
 
 async def _wait_until_gone(request: Request) -> None:

@@ -284,9 +284,11 @@ def resume(work: Work, id: str) -> WebhookRecord:
 
 
 def _turn(work: Work, id: str, state: WebhookState) -> WebhookRecord:
-    if require_webhook(work, id).state == "disabled":
+    before = require_webhook(work, id).state
+    if before == "disabled":
         raise WrongState("The webhook is disabled, because it answered 410; a test that it accepts enables it")
-    WEBHOOKS.update(work, id, state=state)
+    if before != state:
+        WEBHOOKS.update(work, id, state=state)
     return require_webhook(work, id)
 
 

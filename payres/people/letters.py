@@ -170,16 +170,24 @@ def envelope(work: Work | Environment, to: str, letter: Letter, now: int) -> Ema
 
 def _single(work: Work, record: MailRecord, language: Language) -> Letter:
     subject, sentence = TEXTS[record.kind]
-    values = _values(record.data, language) | {"operator": _operator(work)}
-    owner = OWNERS.find(work, "WHERE o.id = ? ORDER BY w.id", record.owner_id)
-    title, said = language.say(subject, **values), language.say(sentence, **values)
+    items = record.data.get("items") or [{**record.data, "at": record.created_at}]
+    values = [_values(one, language) | {"operator": _operator(work)} for one in items]
+    title = language.say(subject, **values[-1])
     if record.kind == "code":
-        return _letter(language, work, title, said)
-    when = language.say("When: {moment}", moment=_moment(language, record.created_at))
-    wallet = language.say("Wallet: {wallet}", wallet=record.data.get("wallet") or (owner.name if owner else ""))
+        return _letter(language, work, title, language.say(sentence, **values[-1]))
+    if len(items) > 1:
+        title += language.say(" (and {number} more)", number=len(items) - 1)
+    owner = OWNERS.find(work, "WHERE o.id = ? ORDER BY w.id", record.owner_id)
+    paragraphs = []
+    for one, said in zip(items, values, strict=True):
+        when = language.say("When: {moment}", moment=_moment(language, one["at"]))
+        wallet = language.say("Wallet: {wallet}", wallet=one.get("wallet") or (owner.name if owner else ""))
+        paragraphs += [language.say(sentence, **said), f"{when}\n{wallet}"]
+    if record.data.get("more"):
+        paragraphs.append(language.say("These are the last ones; there were more."))
     worry = marked("If this was not you, sign in as you always do, change your password, and tell {operator}.")
-    rest = [] if record.kind in PLAIN else [language.say(worry, **values)]
-    return _letter(language, work, title, said, f"{when}\n{wallet}", *rest)
+    rest = [] if record.kind in PLAIN else [language.say(worry, **values[-1])]
+    return _letter(language, work, title, *paragraphs, *rest)
 
 
 def _claimed(name: str, host: str) -> str:

@@ -14,7 +14,10 @@ from starlette.responses import Response
 from payres.core.http.context import Context
 from payres.core.http.routing import LateRoutes, Route
 from payres.core.http.serving import Background, Opening, Part
+from payres.core.process.rate_limiter import RateLimiter
+from payres.core.protocol.clock import HOUR
 from payres.core.protocol.errors import DomainError, Unavailable
+from payres.core.protocol.limits import MAX_FORMS_OF_OWNER
 from payres.core.protocol.urls import PAGE_ROOTS
 from payres.html.sign_in import SignInGuard
 from payres.html.store import mail
@@ -56,7 +59,8 @@ async def _open(opening: Opening) -> None:
                 await opening.database.write(partial(mail.turn, on=bool(settings.smtp_host)))
     bills = RemoteBills()
     opening.stack.push_async_callback(bills.aclose)
-    opening.parts[PeopleServices] = PeopleServices(opening.parts[SignInGuard], bills)
+    forms = RateLimiter(MAX_FORMS_OF_OWNER, opening.environment.clock, HOUR, MAX_FORMS_OF_OWNER // 2)
+    opening.parts[PeopleServices] = PeopleServices(opening.parts[SignInGuard], bills, forms)
     opening.pages = _Pages()
 
 

@@ -4,7 +4,9 @@ import msgspec
 from msgspec import field
 
 from payres.core.http.context import Context
+from payres.core.process.rate_limiter import RateLimiter
 from payres.core.process.slots import Slots
+from payres.core.protocol.limits import MAX_EXPORTS_OF_OWNER, MAX_EXPORTS_OF_OWNERS
 from payres.html.sign_in import SignInGuard
 from payres.people.remote_bills import RemoteBills
 
@@ -14,6 +16,10 @@ class PeopleServices(msgspec.Struct, frozen=True):
 
     sign_in: SignInGuard
     remote_bills: RemoteBills
+    # Whatever an owner's form writes, it counts here.
+    forms: RateLimiter
+    # For statements in progress, per owner: operators' exports have slots of their own.
+    export_slots: Slots = field(default_factory=lambda: Slots(MAX_EXPORTS_OF_OWNERS, MAX_EXPORTS_OF_OWNER))
     # One slot per payment from another wallet while a request for it is sent to the payer's server.
     checkout_slots: Slots = field(default_factory=lambda: Slots(None, 1))
 

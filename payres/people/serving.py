@@ -11,7 +11,9 @@ from payres.core.http import wallet_addresses
 from payres.core.http.context import context_of
 from payres.core.http.responses import asks_for
 from payres.core.http.routing import Handler, Route
+from payres.core.process.rate_limiter import too_many
 from payres.core.protocol.errors import TooManyRequests
+from payres.core.protocol.limits import MAX_FORMS_OF_OWNER
 from payres.core.protocol.urls import RESET_PATH
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
@@ -20,7 +22,7 @@ from payres.html.html import language_of, load_templates, qr_code, render, serve
 from payres.html.passkey_pages import PasskeyPages
 from payres.html.store.second_factors import removal_due_at
 from payres.html.store.sessions import OF_OWNERS
-from payres.html.visits import Place, Unasked, choose_zone
+from payres.html.visits import Form, Place, Unasked, choose_zone
 from payres.operator.declarations import TAKES_AWAY
 from payres.people import (
     activity,
@@ -41,6 +43,7 @@ from payres.people import (
 )
 from payres.people.activity import Reader, Wanted
 from payres.people.letters import STOP_PATH
+from payres.people.services import people_of
 from payres.people.sessions import HOME, NOTICES, OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit
 
 
@@ -172,8 +175,10 @@ def page_routes() -> Sequence[Route]:
     load_templates(
         "account/home.html", "account/activity.html", "account/movement_parts.html", "account/app_parts.html"
     )
-    at = partial(OWNER_SIGN_IN.answer_place, first=own_wallets.answer_first)
-    answers: dict[str, Handler] = {path: partial(at, place=place) for path, place in PLACES.items()}
+    at = OWNER_SIGN_IN.answer_place
+    answers: dict[str, Handler] = {
+        path: partial(at, place=place, first=partial(_first, place=place)) for path, place in PLACES.items()
+    }
     answers |= {"/pay/{id}": bills.answer_bill, "/pay/{id}/return/{state:secret}": bills.answer_return}
     answers |= {"/interact/{id}/{nonce:secret}": consent.answer}
     answers |= {f"{RESET_PATH}{{secret:secret}}": OWNER_SIGN_IN.follow_link}
@@ -182,6 +187,17 @@ def page_routes() -> Sequence[Route]:
     return [
         Route(path, {"GET": handler, "POST": handler}, is_json=False, takes_all=True) for path, handler in found.items()
     ]
+
+
+async def _first(visit: OwnerVisit, form: Form, place: Place) -> Response | None:
+    """Counts a form for its owner, before it does anything. What only takes away is bounded by what there is, and must
+    not wait for somebody else who has the owner's session. Raises TooManyRequests."""
+    act = place.acts.get(form.get("choice", ""))
+    if not (isinstance(act, Unasked) and act.why == TAKES_AWAY):
+        wait = people_of(visit.context).forms.take(visit.owner.id)
+        if wait:
+            raise too_many(wait, f"You have sent {MAX_FORMS_OF_OWNER} forms within an hour")
+    return await own_wallets.answer_first(visit, form)
 
 
 async def _unless_too_many(request: Request, answer: Handler) -> Response:

@@ -12,12 +12,14 @@ from starlette.responses import Response
 
 from payres.core.protocol.clock import format_time, parse_time
 from payres.core.protocol.errors import nothing_here
+from payres.core.protocol.limits import OWNER_EXPORT_SECONDS
 from payres.core.store.work import Work
 from payres.html.language import Language, marked
 from payres.operator.api import send_export
 from payres.operator.exports import Export, ExportRow, Walk, export_statement
 from payres.people.activity import Reader, months_of
 from payres.people.payments import payers_note
+from payres.people.services import people_of
 from payres.people.sessions import OwnerVisit
 
 COLUMNS: Final = (
@@ -42,7 +44,8 @@ async def download(visit: OwnerVisit) -> Response:
     kept = export_statement(visit.wallet.path, format_time(found.since), format_time(found.until))
     columns = [*map(visit.language.say, COLUMNS)]
     export = Export(f"{visit.wallet.path} {found.name}", columns, _in_words(visit, kept), "csv")
-    return await send_export(visit, export, visit.owner.actor)
+    slots = people_of(visit.context).export_slots
+    return await send_export(visit, export, visit.owner.id, slots, OWNER_EXPORT_SECONDS)
 
 
 def _in_words(visit: OwnerVisit, kept: Export) -> Callable[[Work], Walk]:

@@ -105,4 +105,4 @@ def test_only_one_function_prints_texts() -> None:
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and file.stem != "demo":
                 calls = {ast.unparse(one.func) for one in ast.walk(function) if isinstance(one, ast.Call)}
                 found |= {f"{file.stem}.{function.name}"} if calls & {"click.echo", "click.secho", "print"} else set()
-    assert found - OTHERS == {"session.say"}
+    assert found - OTHERS == {"session.print_text"}

@@ -80,6 +80,7 @@ def pay(work: Work, payment_id: str, bill_id: str | None = None) -> None:
         *((text, f"'{text}") for text in ("=1+2", "+1", "-1+2", "@SUM(A1)", "-", "-A1", "\uff1d1+2")),
         *((text, text) for text in ("-1.00", "-100", "1.00", "a=1", "{}", "", "a;b", "a;-1.00")),
         *(("\t=1", "'\t'=1"), ("-1\n=1", "'-1\n'=1"), ("\n=1", "'\n'=1"), ('"x;=1+2', "\"x;'=1+2"), (";@A1", ";'@A1")),
+        ("\u200b=1", "'=1"),  # what is hidden is left out first
     ],
 )
 def test_no_text_is_a_formula_and_numbers_stay_numbers(tx: Work, text: str, written: str) -> None:

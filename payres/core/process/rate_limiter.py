@@ -34,14 +34,16 @@ requested_by: ContextVar[Requester | None] = ContextVar("requested_by", default=
 
 
 class RateLimiter:
-    """Permits `rate` per second for each key, with a burst of a few seconds' worth; a rate of 0 is no limit.
+    """Permits `rate` in each period for each key, and `burst` at once, without it a few seconds' worth; a rate of 0 is
+    no limit.
 
     It counts in memory. Beyond MAX_COUNTED keys the least recently used is dropped, and then has a full bucket.
     """
 
-    def __init__(self, rate: int, clock: Clock) -> None:
+    def __init__(self, rate: int, clock: Clock, period: int = SECOND, burst: int | None = None) -> None:
         self._rate = rate
-        self._burst = BURST_SECONDS * SECOND * rate  # times are multiplied by the rate, which avoids rounding
+        self._token = period  # times are multiplied by the rate, which avoids rounding
+        self._burst = (BURST_SECONDS * rate if burst is None else burst) * period
         self._clock = clock
         self._full_at: OrderedDict[Hashable, int] = OrderedDict()
 
@@ -55,8 +57,8 @@ class RateLimiter:
             full_at = now
         elif full_at > now + self._burst:  # the clock was set back: nobody may be locked out
             full_at = now + self._burst
-        wait = full_at + SECOND - now - self._burst
-        self._full_at[key] = full_at if wait > 0 else full_at + SECOND
+        wait = full_at + self._token - now - self._burst
+        self._full_at[key] = full_at if wait > 0 else full_at + self._token
         if len(self._full_at) > MAX_COUNTED:
             self._full_at.popitem(last=False)
         return -(-wait // self._rate) if wait > 0 else 0
@@ -69,7 +71,7 @@ class RateLimiter:
         now = self._clock.now() * self._rate
         if full_at > now + self._burst:
             full_at = self._full_at[key] = now + self._burst
-        return max(-(-(full_at + SECOND - now - self._burst) // self._rate), 0)
+        return max(-(-(full_at + self._token - now - self._burst) // self._rate), 0)
 
 
 def too_many(wait: int, description: str) -> TooManyRequests:

@@ -30,12 +30,20 @@ MAX_WAITING_REQUESTS_OF_CLIENT: Final = 2000  # The same per client, or per addr
 MAX_STREAMS_OF_KEY: Final = 50  # Event streams of one API key; further ones are answered 429.
 MAX_EXPORTS: Final = 8  # Concurrent exports of the operator's API and pages; further ones are answered 429.
 MAX_EXPORTS_OF_CALLER: Final = 4  # The same per API key or operator.
+MAX_EXPORTS_OF_OWNERS: Final = 16  # Concurrent statements of owners, besides those.
+MAX_EXPORTS_OF_OWNER: Final = 2  # The same per owner.
+OWNER_EXPORT_SECONDS: Final = 300  # Seconds in which an owner's statement must be read.
 EXPORT_SECONDS: Final = 3600  # Seconds in which an export must be read; then it is cut short.
 GRACE_SECONDS: Final = 10  # Seconds to wait for requests in progress when the server stops.
 # Bytes of the request line and headers together. A signed request has about 1 KiB.
 MAX_HEADER_BYTES: Final = 32 * 1024
 DEFAULT_BODY_BYTES: Final = 65536  # Bytes of a body; the default of `max_body_bytes`.
 MAX_FORM_BYTES: Final = 16 * 1024  # Bytes of a form on a page.
+# Mails of a kind to an owner in an hour: all but the last at once, and what follows together in that, after an hour.
+MAX_NOTICES_OF_KIND: Final = 4
+# Forms that an owner sends in an hour, half of them at once; further ones are answered 429, except those that only take
+# access away or pause something.
+MAX_FORMS_OF_OWNER: Final = 240
 MAX_FORM_FIELDS: Final = 64  # Fields of a form on a page.
 
 # Contents of requests.
@@ -187,6 +195,7 @@ MAX_WRONG_PASSWORDS: Final = 5
 MAX_WRONG_PASSWORDS_PER_WALLET: Final = 20
 # Wrong passwords from one address for all wallets, and separately for all operators.
 MAX_WRONG_PASSWORDS_PER_ADDRESS: Final = 20
+MAX_SESSIONS: Final = 32  # Sessions of a wallet's owner or an operator; beyond it that unused for longest ends.
 KNOWN_BROWSER_DAYS: Final = 365  # Days for which a browser stays known after a sign-in.
 # Known browsers of a wallet or an operator; beyond it the least recently used is dropped.
 MAX_KNOWN_BROWSERS: Final = 32

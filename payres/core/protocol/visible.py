@@ -1,5 +1,6 @@
 """Makes texts and URLs of clients and other servers safe to show, in a page, a terminal, a log and a spreadsheet."""
 
+import re
 import unicodedata
 from urllib.parse import quote, urlsplit
 
@@ -78,8 +79,9 @@ def visible_line(text: str, most: int = MAX_SAID) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """The same of each line of a text."""
-    return text if text.isascii() and text.isprintable() else "\n".join(map(visible_text, text.split("\n")))
+    """The same of each line of a text; tabs stay."""
+    pieces = [text] if text.isascii() and text.isprintable() else re.split("([\n\t])", text)
+    return "".join(one if one in "\n\t" else visible_text(one) for one in pieces)
 
 
 def is_visible(text: str) -> bool:

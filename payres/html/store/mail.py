@@ -109,11 +109,16 @@ def insert_mail(
     """Stores a mail to an owner that is due now, or later, unless there is one with its key; deletes a few old ones."""
     purge(work, KEPT, work.now)
     mail_id, due, to = work.new_id(), work.now if send_at is None else send_at, address.email or ""
-    if key is None or MAILS.find(work, "WHERE key = ?", key) is None:
+    if key is None or not has_key(work, key):
         made = MailRecord(
             mail_id, address.owner_id, kind, key or mail_id, to, dict(data), address.language, work.now, due
         )
         MAILS.insert(work, made)
+
+
+def has_key(tx: Transaction, key: str) -> bool:
+    """Whether a mail about this was stored."""
+    return MAILS.find(tx, "WHERE key = ?", key) is not None
 
 
 def last_with_key(tx: Transaction, prefix: str) -> MailRecord | None:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, lasting, lasts
-from payres.core.protocol.limits import KNOWN_BROWSER_DAYS, MAX_KEPT_SIGN_INS, MAX_KNOWN_BROWSERS
+from payres.core.protocol.limits import KNOWN_BROWSER_DAYS, MAX_KEPT_SIGN_INS, MAX_KNOWN_BROWSERS, MAX_SESSIONS
 from payres.core.protocol.visible import visible_name
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table, find_number, insert_row, number
@@ -158,11 +158,13 @@ def insert_session(
     verified_at: int | None = None,
     seen: Seen = NOWHERE,
 ) -> None:
-    """Stores a new session, of an owner with the wallet looked at, and deletes those that have ended."""
+    """Stores a new session, of an owner with the wallet looked at; deletes those that have ended, and the oldest of too
+    many."""
     purge(tx, SESSIONS, now)
     values = {"id_hash": id_hash, kind.column: account_id, "created_at": now, "expires_at": now + kind.lifetime}
     more = {"verified_at": verified_at, "address": seen.address, "browser": seen.browser}
     insert_row(tx, "session", **values, wallet_address_id=wallet_id, **more)
+    _delete_surplus(tx, "session", kind, account_id, MAX_SESSIONS)
 
 
 def find_session(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> SessionRecord | None:
@@ -228,11 +230,14 @@ def insert_browser(
     values = {"id_hash": id_hash, kind.column: account_id, "expires_at": now + BROWSER_LIFETIME}
     values["trusted_until"] = trusted_until
     insert_row(tx, "known_browser", **values)
-    surplus = tx.execute(
-        f"SELECT id_hash FROM known_browser WHERE {kind.column} = ? ORDER BY expires_at DESC LIMIT -1 OFFSET ?",
-        (account_id, MAX_KNOWN_BROWSERS),
-    ).fetchall()
-    tx.executemany("DELETE FROM known_browser WHERE id_hash = ?", surplus)
+    _delete_surplus(tx, "known_browser", kind, account_id, MAX_KNOWN_BROWSERS)
+
+
+def _delete_surplus(tx: Transaction, table: str, kind: Kind, account_id: int, most: int) -> None:
+    """Deletes those of an account that were unused for longest, of more than so many."""
+    kept = f"SELECT id_hash FROM {table} WHERE {kind.column} = ? ORDER BY expires_at DESC LIMIT -1 OFFSET ?"
+    surplus = tx.execute(kept, (account_id, most)).fetchall()
+    tx.executemany(f"DELETE FROM {table} WHERE id_hash = ?", surplus)
 
 
 def knows_browser(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int) -> bool:

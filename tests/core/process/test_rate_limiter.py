@@ -2,7 +2,7 @@ import pytest
 
 from payres.core.process import rate_limiter
 from payres.core.process.rate_limiter import UNREADABLE, RateLimiter, _counted, address_of, counted_address, too_many
-from payres.core.protocol.clock import SECOND
+from payres.core.protocol.clock import HOUR, SECOND
 from payres.core.protocol.limits import BURST_SECONDS
 from payres.testing.clock import MovableClock
 
@@ -29,6 +29,15 @@ def test_take_gives_a_burst_and_then_the_rate(clock: MovableClock, rate: int) ->
         assert taken(limiter, 5 * rate) == 2 * rate
         clock.advance(3600)
         assert taken(limiter, 2 * burst) == burst
+
+
+def test_rate_is_in_a_period_and_has_a_burst(clock: MovableClock) -> None:
+    limiter = RateLimiter(60, clock, HOUR, 10)
+    assert (taken(limiter, 20), limiter.take("a")) == (10, 60 * SECOND)
+    clock.advance(180)
+    assert taken(limiter, 20) == 3
+    clock.advance(3600)
+    assert taken(limiter, 20) == 10
 
 
 def test_take_says_when_there_is_one_again(clock: MovableClock) -> None:
