@@ -31,7 +31,9 @@ BAD: Final = frozenset(
 WAITING: Final = frozenset({"pending", "sending", "invited"})
 # Where a spreadsheet would begin a formula (OWASP, CSV injection), also in full width; a number is none, though it be
 # negative. Where the decimal mark is a comma, cells are split at `;`, and quotes around a text do not prevent that.
-FORMULA: Final = re.compile(r"(?:\A|(?<=[;\t\r\n]))(?!-[0-9]+(?:\.[0-9]+)?\Z)(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
+FORMULA: Final = re.compile(
+    r"(?:\A|(?<=[;\t\r\n]))(?!-[0-9]+(?:\.[0-9]+)?\Z)(?= *[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])"
+)
 _WHOLE: Final = re.compile("((?:[^ 0-9-][^ ]* )?)([0-9]+)")  # after a currency
 _UUID: Final = re.compile("(?:[a-z]+_)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _URL: Final = re.compile(r"https?://([^/]+)/\S{24,}")

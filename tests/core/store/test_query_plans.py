@@ -61,6 +61,9 @@ VALUES: dict[Any, Any] = {
     sessions.Seen: sessions.NOWHERE,
     Sequence[bytes]: [b"1"],
     Asset: Asset("EUR", 2),
+    standing_orders.OrderRecord: standing_orders.OrderRecord(
+        "1", 1, "bob", None, 1, "send", 1, "USD", 2, "", "R/2027-01-01T06:00:00Z/P1M", "UTC", "active", 1
+    ),
     standing_orders.RunRecord: standing_orders.RunRecord("1", 1, 1, "missed"),
 }
 # These have tests of their own below, or are for the operator and exports alone, or run what another one runs.
