@@ -18,7 +18,7 @@
 --     where money is; `purge` when a retention rule deletes the row. What lasts or is due is compared by functions of
 --     clock.py alone, because the clock may have been ahead.
 --   restore: what a copy brings back that was ended or protected since: `nothing, because ...`; `listed and carried over
---     as KIND` of operator/store/ended_rights.py; `ended by restore, by FUNCTION: WHAT`. There may be several.
+--     as KIND` of ENDED, or `ended by restore: WHAT` by BY_RESTORE, in operator/store/ended_rights.py. There may be several.
 --
 -- A change here also needs a new numbered file in payres/core/store/migrations/; its __init__.py says how. A test checks
 -- that those files together give this schema.
@@ -39,7 +39,7 @@ create table secret (
 -- rows: operators
 -- kept: for good
 -- times: none
--- restore: nothing, because an asset does not end, and payers see its fee before they pay
+-- restore: nothing, because payers see a fee before they pay; operators are told to look for later ones
 create table asset (
   id integer primary key,
   code text not null check (length(code) between 1 and 32),
@@ -54,7 +54,7 @@ create table asset (
 -- rows: operators; the server, one for each asset with another
 -- kept: until it is replaced or removed, by accounts.remove_rate
 -- times: set_at shown; expires_at lasts as long as rates_max_age was at set_at
--- restore: nothing, because payers see a rate before they pay
+-- restore: nothing, because payers see a rate before they pay; operators are told to look for later ones
 create table exchange_rate (
   base_code text not null,
   counter_code text not null,
@@ -71,7 +71,7 @@ create table exchange_rate (
 -- rows: operators; one for each wallet_address and peer
 -- kept: for good
 -- times: none
--- restore: nothing, because a balance does not end
+-- restore: listed and carried over as peerLimits
 create table account (
   id integer primary key,
   kind text not null check (kind in ('wallet', 'liquidity', 'fees', 'peer', 'external')),
@@ -227,7 +227,7 @@ create index grant_to_purge on "grant" (purge_at) where purge_at is not null;
 -- rows: one for each grant
 -- kept: with grant, by _delete_grant
 -- times: expires_at lasts 10 minutes (interaction_lifetime); decided_at lasts 1 hour (APPROVAL_SECONDS)
--- restore: listed and carried over as grant
+-- restore: nothing, because its grant has the decision
 create table interaction (
   id text primary key,
   grant_id text not null unique references "grant",
@@ -604,6 +604,7 @@ create table ledger_check (
 -- times: last_error_at lasts 1 day (clock.DAY); created_at, removed_at shown
 -- restore: listed and carried over as peer
 -- restore: listed and carried over as peerTokens
+-- restore: listed and carried over as peerLimits
 create table peer (
   id integer primary key,
   name text not null,
@@ -759,6 +760,7 @@ create table remote_bill (
 -- kept: until it is removed, by delete_webhook
 -- times: previous_until lasts 24 hours (ROTATION_HOURS); created_at, last_attempt_at shown
 -- restore: listed and carried over as webhook
+-- restore: listed and carried over as webhookSecret
 create table webhook (
   id text primary key,
   name text,
@@ -855,7 +857,7 @@ create table webhook_attempt (
 -- times: created_at lasts 12 hours (OF_OWNERS.longest, OF_OPERATORS.longest); expires_at lasts 15 minutes
 --   (OF_OWNERS.lifetime) of owners and 12 hours (OF_OPERATORS.lifetime) of operators; verified_at lasts 5 minutes
 --   (second_factors.FRESH)
--- restore: ended by restore, by end_all: all sessions
+-- restore: ended by restore: all sessions
 create table session (
   id_hash blob primary key,
   owner_id integer references owner,
@@ -879,7 +881,7 @@ create index session_of_operator on session (operator_id) where operator_id is n
 -- rows: at most 32 (MAX_KNOWN_BROWSERS) for each owner and operator
 -- kept: known browsers: 365 days (KNOWN_BROWSER_DAYS) after the last sign-in, by BROWSERS
 -- times: expires_at lasts 365 days (KNOWN_BROWSER_DAYS); trusted_until lasts 30 days (TRUSTED_LIFETIME)
--- restore: ended by restore, by end_all: the trust in browsers, which stay known
+-- restore: ended by restore: the trust in browsers, which stay known
 create table known_browser (
   id_hash blob primary key,
   owner_id integer references owner,
@@ -898,7 +900,7 @@ create index known_browser_of_operator on known_browser (operator_id, expires_at
 -- kept: until it is used or replaced, by end_access
 -- times: expires_at lasts 1 hour (OF_OWNERS.link_lifetime) of owners and 15 minutes (OF_OPERATORS.link_lifetime) of
 --   operators
--- restore: ended by restore, by end_all: links that set a password
+-- restore: ended by restore: links that set a password
 create table password_link (
   link_hash blob primary key,
   owner_id integer unique references owner,
@@ -947,6 +949,7 @@ create index recovery_code_of_operator on recovery_code (operator_id) where oper
 -- kept: until it is removed, by delete_passkey
 -- times: created_at, last_used_at, suspect_at shown
 -- restore: listed and carried over as passkey
+-- restore: listed and carried over as newPasskey
 create table passkey (
   id text primary key,
   owner_id integer references owner,
@@ -982,7 +985,7 @@ create index used_challenge_expiry on used_challenge (expires_at);
 -- rows: owners and operators by their password, of which at most 2 (PASSWORDS_AT_ONCE) are checked at once
 -- kept: sign-ins that wait for a second step: after 10 minutes (HALF_LIFETIME), by HALF_SIGN_INS
 -- times: created_at shown; expires_at lasts 10 minutes (HALF_LIFETIME)
--- restore: ended by restore, by end_all: sign-ins that wait for a second step
+-- restore: ended by restore: sign-ins that wait for a second step
 create table half_sign_in (
   id_hash blob primary key,
   owner_id integer references owner,
@@ -1001,7 +1004,7 @@ create index half_sign_in_of_operator on half_sign_in (operator_id) where operat
 -- rows: operators, one for each owner and operator
 -- kept: until it is done or refused, by delete_removal
 -- times: asked_at shown; due_at due, at most 1 day (REMOVAL_DELAY) ahead
--- restore: listed and carried over as removal
+-- restore: ended by restore: the removal of a second step, which its owner may have refused since
 create table factor_removal (
   id integer primary key,
   owner_id integer unique references owner,
@@ -1190,6 +1193,7 @@ create index api_key_of_maker on api_key (made_by) where made_by is not null;
 -- kept: for good
 -- times: next_at due on a date; not_before date; created_at, ended_at shown
 -- restore: listed and carried over as standingOrder
+-- restore: ended by restore: dates of standing orders before the restore, which may have been paid since
 create table standing_order (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -1224,7 +1228,7 @@ create index standing_order_due on standing_order (next_at) where next_at is not
 -- rows: one for each standing_order and window
 -- kept: for good
 -- times: window_at date; retry_at due, at most 1 day (standing_orders.PAUSES) ahead
--- restore: ended by restore, by begin_after: payments of standing orders that waited, or fall due before the restore
+-- restore: ended by restore: payments of standing orders that waited, or fall due before the restore
 create table standing_order_run (
   order_id text not null references standing_order,
   window integer not null check (window >= 0),

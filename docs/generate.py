@@ -26,7 +26,7 @@ from payres.core.protocol.event_types import EVENT_TYPES
 from payres.openapi.resources import public_document
 from payres.operator.api import admin_document
 from payres.operator.api_keys import SCOPES
-from payres.operator.ended_rights import NOUNS
+from payres.operator.ended_rights import KINDS
 from payres.testing.instance import run_instance
 from payres.testing.openapi import control_document
 from payres.testing.sandbox import ROOT as CONTROL_PATH
@@ -142,14 +142,14 @@ def promised() -> Mapping[Path, str]:
     """The documents with a table of what the tables of schema.sql promise, written anew between its comments."""
     found = [(name, said) for table in promises.tables() for name, all_said in table.lines.items() for said in all_said]
     kept = [promises.plain(said).split(": ", 1) for name, said in found if name == "kept" and ": " in said]
-    ended = [said.split(": ", 1)[1] for name, said in found if name == "restore" and said.startswith("ended by ")]
+    ended = [said.partition(": ")[2] for name, said in found if name == "restore" and said.startswith("ended by ")]
     listed = [said.rpartition(" ")[2] for name, said in found if name == "restore" and said.startswith("listed ")]
-    again = [noun for kind, noun in NOUNS.items() if kind in listed]
+    again = [noun for kind, (noun, _) in KINDS.items() if kind in listed]
     tables: Mapping[str, Sequence[Sequence[str]]] = {
         "operating.md": [("rows", "deleted"), *(one for one in kept if one[1] != "for good")],
         "how-to/backup.md": [
-            ("what the backup still has", "the restore"),
-            ("; ".join(again), "lists them, and ends them again with `--carry-over`"),
+            ("what the backup has as it was", "the restore"),
+            ("; ".join(again), "lists them, and takes over what became of them with `--carry-over`"),
             ("; ".join(ended), "ends them"),
         ],
     }

@@ -28,10 +28,11 @@ UNITS: Final = {"second": SECOND, "minute": MINUTE, "hour": HOUR, "day": DAY}
 
 
 class Table(NamedTuple):
-    """A table: its integer columns, each with the rest of its definition, the tables that it refers to, and its lines
-    by their names, `rows` and `times` split into clauses."""
+    """A table: its columns, the integer ones each with the rest of its definition, the tables that it refers to, and
+    its lines by their names, `rows` and `times` split into clauses."""
 
     name: str
+    columns: Sequence[str]
     integers: Mapping[str, str]
     refers: Sequence[str]
     lines: Mapping[str, Sequence[str]]
@@ -55,8 +56,10 @@ def tables(text: str | None = None) -> Sequence[Table]:
             clauses = " ".join(said.replace("\n--   ", " ").split())
             if line in LINES:
                 lines.setdefault(line, []).extend(clauses.split("; ") if line in {"rows", "times"} else [clauses])
-        columns = {column: rest for column, kind, rest in _COLUMN.findall(body) if kind == "integer"}
-        found.append(Table(name, columns, re.findall(r"\breferences \"?(\w+)", body), lines))
+        all_columns = _COLUMN.findall(body)
+        integers = {column: rest for column, kind, rest in all_columns if kind == "integer"}
+        columns = [column for column, _, _ in all_columns]
+        found.append(Table(name, columns, integers, re.findall(r"\breferences \"?(\w+)", body), lines))
     return found
 
 

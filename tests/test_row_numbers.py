@@ -30,7 +30,7 @@ FROM_ROWS = {
     "html/passkeys.py getattr(used, kind.column)": "the account of a passkey",
     "html/sign_in.py account_id": "the account of a link",
     "interledger/store/peers.py last": "the last peer with an address, by SQL",
-    "operator/ended_rights.py getattr(found, kind.column)": "the account of a passkey",
+    "operator/ended_rights.py columns[kind.column]": "the account of a factor, by SQL",
     "operator/exports.py owner": "the wallets of payments",
     "operator/keys.py key_id": "it was inserted in this unit",
     "operator/movements.py account_id": "the account of a wallet, peer or asset",

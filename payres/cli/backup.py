@@ -18,8 +18,8 @@ from payres.operator.shapes import format_size
 from payres.operator.store.ended_rights import EndedRight
 
 UNKNOWN = (
-    "grants, tokens, keys and passwords that were ended after the backup was made are valid again."
-    " docs/how-to/backup.md#after-a-loss says what to do"
+    "grants, tokens, keys, passwords and standing orders that were ended after the backup was made are valid again, and"
+    " what was set up to guard an account since is gone. docs/how-to/backup.md#after-a-loss says what to do"
 )
 
 
@@ -62,17 +62,17 @@ def _record(session: Session, made: backups.Backup) -> None:
     "other",
     metavar="PATH",
     type=click.Path(path_type=Path),
-    help="Find out what was ended since SOURCE was made in this database, and not in the one that is replaced.",
+    help="Find out what has changed since SOURCE was made in this database, and not in the one that is replaced.",
 )
-@click.option("--carry-over", is_flag=True, help="End that again: grants, tokens, keys, passwords and the like.")
+@click.option("--carry-over", is_flag=True, help="Take that over: what has ended, and what guards accounts.")
 @with_session
 def restore(session: Session, source: Path, other: Path | None, carry_over: bool) -> None:
     """Stop the server and every other program that has the database open first. SOURCE is not changed: a copy of it is
     verified, migrated if an older payres made it, and put in place of the database. The old database is kept beside it.
 
-    Everybody is signed out. What was ended since SOURCE was made, such as grants, keys and passwords, is valid again:
-    it is listed, if the old database can be read, and ended with --carry-over. SOURCE may be the database itself after
-    its write-ahead log was lost."""
+    Everybody is signed out. What was ended since SOURCE was made, such as grants, keys and standing orders, is valid
+    again, and what guards accounts since, such as codes, is gone: it is listed, if the old database can be read, and
+    taken over with --carry-over. SOURCE may be the database itself after its write-ahead log was lost."""
     database, left = Path(session.settings.database), list[str]()
 
     def finish(tx: sqlite3.Connection, comparison: backups.Comparison) -> None:
@@ -97,7 +97,8 @@ def restore(session: Session, source: Path, other: Path | None, carry_over: bool
     }
     lines = [f"{database}: restored from {source} and verified; everybody is signed out"]
     if restored.replaced:
-        lines.append(f"{restored.replaced}: the old database")
+        old = f"{restored.replaced}: the old database"
+        lines.append(f"{old}; `payres audit list` has what is not compared: changes of fees, rates, routes and names")
     session.show(resource, "\n".join([*lines, *_about_ended(ended, carry_over, source, other or restored.replaced)]))
     for sentence in left:
         warn(sentence)
@@ -111,9 +112,10 @@ def _about_ended(ended: Sequence[EndedRight], carry_over: bool, source: Path, ot
         return []
     listed = ended_rights.lines(ended)
     if carry_over:
-        return ["Ended since the backup was made, and ended again:", *listed]
+        return ["Ended or set up since the backup was made, and taken over:", *listed]
     again = f"payres restore {shlex.quote(str(source))} --compare {shlex.quote(str(other))} --carry-over"
-    return ["VALID AGAIN, though ended since the backup was made:", *listed, f"To end them before you start: {again}"]
+    heading = "VALID AGAIN, though ended since the backup was made, or GONE, though set up since:"
+    return [heading, *listed, f"To take this over before you start: {again}"]
 
 
 @contextmanager

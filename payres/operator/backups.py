@@ -40,11 +40,9 @@ from payres.core.store.migrations import (
 )
 from payres.core.store.server import LostCommits, has_log, remove_token, remove_token_if_complete
 from payres.core.store.work import Transaction, Work
-from payres.html.store.sessions import end_all
 from payres.operator import invariant_checks
 from payres.operator.store import status
-from payres.operator.store.ended_rights import EndedRight, ended_rights, is_same_database
-from payres.operator.store.standing_orders import begin_after
+from payres.operator.store.ended_rights import EndedRight, end_by_restore, ended_rights, is_same_database
 from payres.operator.store.status import Takeover, note_check
 
 PAUSE_MILLISECONDS = 5  # lets the server commit; copying a gigabyte takes about ten seconds
@@ -198,14 +196,13 @@ def restore_backup(
                     _, fault = examine(partial, _verify)
                 if fault is not None:
                     raise BackupError(f"The backup is not sound: {fault}. Nothing was replaced; try another backup")
-                comparison = _compare(partial, source, compare_with or database, now)
+                comparison = _compare(partial, source, compare_with or database)
                 if compare_with is not None and comparison.unknown is not None:
                     raise BackupError(f"{comparison.unknown}. Nothing was replaced")
 
                 def last_changes(tx: sqlite3.Connection) -> None:
                     remove_token(tx)
-                    end_all(tx)
-                    begin_after(tx, now)
+                    end_by_restore(tx, now)
                     if finish is not None:
                         finish(tx, comparison)
 
@@ -228,7 +225,7 @@ def _put_in_place(database: Path, copy: Path, kept: Path) -> bool:
     return was_there
 
 
-def _compare(copy: Path, source: Path, other: Path, now: int) -> Comparison:
+def _compare(copy: Path, source: Path, other: Path) -> Comparison:
     """Compares with a copy of the other database, because reading one that was not closed changes it."""
     if not other.is_file():
         return Comparison(unknown="There is no other database to compare the backup with")
@@ -241,7 +238,7 @@ def _compare(copy: Path, source: Path, other: Path, now: int) -> Comparison:
             examine(old, require_payres)
             if not compare(copy, old, is_same_database):
                 return Comparison(unknown=f"{other} is another database and cannot be compared with the backup")
-            return Comparison(compare(copy, old, lambda tx: ended_rights(tx, now)))
+            return Comparison(compare(copy, old, ended_rights))
     except (sqlite3.Error, UnusableDatabase) as error:
         return Comparison(unknown=f"{other} cannot be compared with the backup: {error}")
 

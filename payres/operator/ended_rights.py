@@ -1,45 +1,41 @@
-"""Rights that a restore makes valid again, and ending them again by the rules that ended them first."""
+"""What a restore brings back: rights that were ended, and protections from before they were there.
+
+Each is ended again by the rules that ended it first.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import asdict
 
 from payres.core.grants import tokens
+from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.errors import WrongState
 from payres.core.protocol.wire import Resource
 from payres.core.store import server
+from payres.core.store.rows import Table, insert_row
+from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
-from payres.html.store.passkeys import PASSKEYS
-from payres.html.store.second_factors import delete_recovery_code
-from payres.html.store.sessions import OF_OWNERS
+from payres.html import second_factors
+from payres.html.store.mail import ADDRESSES, AddressRecord
+from payres.html.store.passkeys import PASSKEYS, find_credential
+from payres.html.store.second_factors import add_recovery_codes, delete_recovery_code, delete_totp
+from payres.html.store.sessions import OF_OWNERS, Kind
 from payres.interledger.store.peers import PEERS
 from payres.operator import api_keys, grants, keys, operators, peers, wallets
-from payres.operator.store.ended_rights import EndedRight, RightKind
+from payres.operator.store.ended_rights import EndedRight
 from payres.operator.store.operators import OF_OPERATORS
+from payres.operator.store.standing_orders import ORDERS
 from payres.webhooks.store.webhooks import WEBHOOKS
 
 EndedRow = Mapping[str, Any]
 SHOWN: Final = 20  # of each kind; with --json all are
-NOUNS: Final[Mapping[RightKind, str]] = {
-    "grant": "grants",
-    "token": "access tokens, revoked or rotated",
-    "key": "keys of wallets",
-    "apiKey": "API keys",
-    "password": "passwords of owners",
-    "operator": "operators",
-    "wallet": "wallets",
-    "peer": "peers",
-    "peerTokens": "tokens of peers",
-    "webhook": "webhooks",
-    "passkey": "passkeys, removed or perhaps copied",
-    "recoveryCodes": "accounts with recovery codes",
-}
 
 
 class Ended(Resource, frozen=True, kw_only=True):
-    kind: RightKind
+    kind: str
     name: str
     about: str
 
@@ -53,14 +49,14 @@ def lines(found: Sequence[EndedRight]) -> Sequence[str]:
     said = []
     for kind, count in Counter(one.kind for one in found).items():
         named = [f"    {one.name}  {one.about}" for one in found if one.kind == kind]
-        said += [f"  {NOUNS[kind]}: {count}", *named[:SHOWN]]
+        said += [f"  {KINDS[kind][0]}: {count}", *named[:SHOWN]]
         said += [f"    and {count - SHOWN} more"] if count > SHOWN else []
     return said
 
 
 def end_again(work: Work, found: Sequence[EndedRight]) -> Sequence[str]:
     """Ends the rights; returns sentences about what is left to do."""
-    outcomes = [_END[one.kind](work, one.name, one.row) for one in found]
+    outcomes = [KINDS[one.kind][1](work, one.name, one.row) for one in found]
     return [left for left in outcomes if isinstance(left, str)]
 
 
@@ -80,15 +76,40 @@ def _end_peer(work: Work, name: str, row: EndedRow) -> str | None:
     return None
 
 
-def _replace_tokens(work: Work, name: str, row: EndedRow) -> None:
-    """Takes the tokens as they are stored, which both databases can read: they have the same secrets."""
-    PEERS.update(work, row["id"], incoming_token_hash=row["incoming"], outgoing_token=row["outgoing"])
-    server.record(work, "peer.change", name, tokens=["outgoing", "incoming"])
+def _lower_limits(work: Work, name: str, row: EndedRow) -> str | None:
+    limit = format_decimal(-row["floor"], peers.require_peer(work, name).asset)
+    peers.change_peer(work, name, max_packet=row["max_packet"] or 0)
+    try:
+        peers.change_peer(work, name, credit_limit=limit)
+    except WrongState as error:
+        return f"The peer {name} keeps the earlier credit limit, and not {limit}. {error}"
+    return None
 
 
-def _disable_webhook(work: Work, name: str, row: EndedRow) -> None:
-    WEBHOOKS.update(work, name, state="disabled")
-    server.record(work, "webhook.disable", name)
+def _turn_webhook(work: Work, name: str, row: EndedRow) -> None:
+    WEBHOOKS.update(work, name, state=row["state"])
+    server.record(work, "webhook.pause" if row["state"] == "paused" else "webhook.disable", name)
+
+
+def _change(table: Table[Any], action: str, key: str | None = None) -> Callable[[Work, str, EndedRow], None]:
+    """Takes columns of the row with that name, or `key`, as they are stored: both databases have the same secrets."""
+
+    def change(work: Work, name: str, row: EndedRow) -> None:
+        found = dict(row)
+        table.update(work, found.pop(key) if key else name, **found)
+        server.record(work, action, name)
+
+    return change
+
+
+def _stop_order(work: Work, name: str, row: EndedRow) -> None:
+    ORDERS.update(work, name, **row, problem=None, next_at=None)
+    server.record(work, "order.pause" if row["state"] == "paused" else "order.end", name)
+
+
+def _replace_address(work: Work, name: str, row: EndedRow) -> None:
+    ADDRESSES.replace(work, AddressRecord(**row))
+    server.record(work, "wallet.change_notices", name)
 
 
 def _end_passkey(work: Work, name: str, row: EndedRow) -> None:
@@ -100,8 +121,8 @@ def _end_passkey(work: Work, name: str, row: EndedRow) -> None:
     if row["suspect_at"] is not None:
         PASSKEYS.update(work, name, suspect_at=row["suspect_at"])
     else:
-        kind = OF_OPERATORS if found.owner_id is None else OF_OWNERS
-        remove_passkey(work, kind, kind.accounts.by_id(work, getattr(found, kind.column)), name)
+        kind, account = _account_of(work, asdict(found))
+        remove_passkey(work, kind, account, name)
 
 
 def _end_recovery_codes(work: Work, name: str, row: EndedRow) -> None:
@@ -109,19 +130,64 @@ def _end_recovery_codes(work: Work, name: str, row: EndedRow) -> None:
         delete_recovery_code(work, bytes.fromhex(code_hash))
 
 
-# A string that one returns says what is left to do.
-_END: Final[Mapping[RightKind, Callable[[Work, str, EndedRow], object]]] = {
-    "grant": lambda work, name, row: grants.revoke(work, name),
-    "token": lambda work, name, row: tokens.revoke_token(work, row["token"]),
-    "key": lambda work, name, row: keys.revoke_key(work, row["path"], name),
+def _add_codes(work: Work, name: str, row: EndedRow) -> str | None:
+    columns = dict(row)
+    encrypted_with = columns.pop("secret_of_server")
+    if server.ensure_secret(work, second_factors.ENCRYPTED, encrypted_with) != encrypted_with:
+        return f"The codes of {name} cannot be read with the secret that the backup has: its owner turns them on again"
+    kind, account = _account_of(work, columns)
+    delete_totp(work, kind, account.id)
+    _add_factor(work, kind, account, "totp", columns)
+    second_factors.record(work, kind, account, "codes_on")
+    return None
+
+
+def _add_passkey(work: Work, name: str, row: EndedRow) -> str | None:
+    columns = dict(row)
+    columns["name"] = columns.pop("called")
+    if find_credential(work, row["credential_id"]) is not None:  # of two owners who became one since
+        return f"The passkey {columns['name']} signs in to another wallet, and not to {name}"
+    kind, account = _account_of(work, columns)
+    _add_factor(work, kind, account, "passkey", columns)
+    second_factors.record(work, kind, account, "passkey_added", name=columns["name"])
+    return None
+
+
+def _account_of(work: Work, columns: EndedRow) -> tuple[Kind, Any]:
+    kind = OF_OPERATORS if columns["owner_id"] is None else OF_OWNERS
+    return kind, kind.accounts.by_id(work, columns[kind.column])
+
+
+def _add_factor(work: Work, kind: Kind, account: Any, table: str, columns: dict[str, Any]) -> None:
+    """Adds what the account signs in with, and its recovery codes."""
+    hashes = [bytes.fromhex(one) for one in msgspec.json.decode(columns.pop("recovery"))]
+    add_recovery_codes(work, kind, account.id, hashes, work.now)
+    insert_row(work, table, **columns)
+
+
+# The kinds of `ENDED`: what each is called, and what ends it again. A string that this returns says what is left to do.
+KINDS: Final[Mapping[str, tuple[str, Callable[[Work, str, EndedRow], object]]]] = {
+    "grant": ("grants", lambda work, name, row: grants.revoke(work, name)),
+    "token": ("access tokens, revoked or rotated", lambda work, name, row: tokens.revoke_token(work, row["token"])),
+    "key": ("keys of wallets", lambda work, name, row: keys.revoke_key(work, row["path"], name)),
     # The keys that were made with it are named too, if they ended.
-    "apiKey": lambda work, name, row: api_keys.revoke_api_key(work, name, keep_made=True),
-    "password": lambda work, name, row: wallets.store_password(work, name, row["hash"], forget_browsers=True),
-    "operator": _end_operator,
-    "wallet": lambda work, name, row: wallets.deactivate(work, name),
-    "peer": _end_peer,
-    "peerTokens": _replace_tokens,
-    "webhook": _disable_webhook,
-    "passkey": _end_passkey,
-    "recoveryCodes": _end_recovery_codes,
+    "apiKey": ("API keys", lambda work, name, row: api_keys.revoke_api_key(work, name, keep_made=True)),
+    "password": (
+        "passwords of owners",
+        lambda work, name, row: wallets.store_password(work, name, row["hash"], forget_browsers=True),
+    ),
+    "operator": ("operators", _end_operator),
+    "wallet": ("wallets", lambda work, name, row: wallets.deactivate(work, name)),
+    "peer": ("peers", _end_peer),
+    "peerTokens": ("tokens and URLs of peers", _change(PEERS, "peer.change", "id")),
+    "peerLimits": ("limits of peers, lowered", _lower_limits),
+    "webhook": ("webhooks", _turn_webhook),
+    "webhookSecret": ("secrets of webhooks", _change(WEBHOOKS, "webhook.rotate")),
+    "standingOrder": ("standing orders, ended, changed or paused", _stop_order),
+    "askedAbove": ("limits above which an app takes a second step", _change(WALLETS, "wallet.ask_above", "id")),
+    "mailAddress": ("addresses for notices", _replace_address),
+    "passkey": ("passkeys, removed or perhaps copied", _end_passkey),
+    "recoveryCodes": ("accounts with recovery codes", _end_recovery_codes),
+    "codes": ("accounts that lack the codes of their second step", _add_codes),
+    "newPasskey": ("passkeys that are missing", _add_passkey),
 }

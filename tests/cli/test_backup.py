@@ -28,7 +28,7 @@ def test_backup_and_restore_say_what_they_did(payres: Command) -> None:
     first, second = result.stdout.splitlines()
     assert first == "payres.db: restored from backup.db and verified; everybody is signed out"
     kept, _, meaning = second.partition(": ")
-    assert meaning == "the old database"
+    assert meaning.startswith("the old database; `payres audit list` has what is not compared: changes of fees, rates")
     assert rows_of(payres("wallet", "list"))[1][:2] == ["alice", "10.00"]
     assert rows_of(payres("wallet", "list", "--database", kept))[1][:2] == ["alice", "15.00"]
 
@@ -61,15 +61,15 @@ def test_restore_lists_what_was_ended_and_says_how_to_end_it_again(payres: Comma
     replaced = lines[1].partition(": ")[0]
     again = f"payres restore backup.db --compare {replaced} --carry-over"
     assert lines[2:] == [
-        "VALID AGAIN, though ended since the backup was made:",
+        "VALID AGAIN, though ended since the backup was made, or GONE, though set up since:",
         "  API keys: 1",
         f"    {made['id']}  reader",
-        f"To end them before you start: {again}",
+        f"To take this over before you start: {again}",
     ]
     assert [key["state"] for key in as_json("api-key", "list")["apiKeys"]] == ["valid"]
     os.rename(replaced, "kept.db")  # whose name would be used again in the same second
     lines = payres(*again.replace(replaced, "kept.db").split()[1:]).stdout.splitlines()
-    assert lines[2] == "Ended since the backup was made, and ended again:"
+    assert lines[2] == "Ended or set up since the backup was made, and taken over:"
     assert [key["state"] for key in as_json("api-key", "list")["apiKeys"]] == ["revoked"]
     assert as_json("restore", "backup.db", "--compare", "kept.db", "--database", "new.db")["ended"] == [
         {"kind": "apiKey", "name": made["id"], "about": "reader"}

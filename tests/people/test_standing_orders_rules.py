@@ -22,6 +22,7 @@ from payres.html.store.mail import ADDRESSES, AddressRecord
 from payres.interledger.quoting import RemoteQuotes
 from payres.operator import assets, invariant_checks, wallets
 from payres.operator.store import standing_orders as store
+from payres.operator.store.ended_rights import end_by_restore
 from payres.operator.store.standing_orders import ORDERS, OrderRecord, RunRecord
 from payres.people import standing_orders as rules
 from payres.people.sending import ask_price, find_payee
@@ -436,7 +437,7 @@ def test_what_was_paid_after_the_backup_is_not_paid_again(books: Books) -> None:
         books.until(at("2027-01-13T06:30"))
         assert books.states(order) == dict.fromkeys(range(3), "paid")
         books.connection, before = copy, books.connection
-        books.run(lambda work: store.begin_after(work, work.now))
+        books.run(lambda work: end_by_restore(work, work.now))
         books.until(at("2027-01-14T06:30"))
         assert books.states(order) == {0: "missed", 1: "missed", 2: "missed", 3: "paid"}
         assert {one.problem for one in books.runs(order)} == {"restored", None}

@@ -236,9 +236,10 @@ def _lock_file(database: str) -> str:
 NONCE_BYTES = 12
 
 
-def ensure_secret(tx: Transaction, name: str) -> bytes:
-    """The named secret, 32 random bytes, created if needed. Needs a writing transaction."""
-    tx.execute("INSERT INTO secret (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, secrets.token_bytes(32)))
+def ensure_secret(tx: Transaction, name: str, value: bytes | None = None) -> bytes:
+    """The named secret, created if needed: 32 random bytes, or this value. Needs a writing transaction."""
+    made = value or secrets.token_bytes(32)
+    tx.execute("INSERT INTO secret (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, made))
     return existing_secret(tx, name)
 
 

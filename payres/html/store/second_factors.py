@@ -56,8 +56,13 @@ def count_passkeys(tx: Transaction, kind: Kind, account_id: int) -> int:
 def replace_recovery_codes(tx: Transaction, kind: Kind, account_id: int, hashes: Sequence[bytes], now: int) -> None:
     """Stores recovery codes in place of all earlier ones."""
     tx.execute(f"DELETE FROM recovery_code WHERE {kind.column} = ?", (account_id,))
-    for one in hashes:
-        insert_row(tx, "recovery_code", hash=one, **{kind.column: account_id}, created_at=now)
+    add_recovery_codes(tx, kind, account_id, hashes, now)
+
+
+def add_recovery_codes(tx: Transaction, kind: Kind, account_id: int, hashes: Sequence[bytes], now: int) -> None:
+    """Stores recovery codes beside those that there are."""
+    stored = f"INSERT INTO recovery_code (hash, {kind.column}, created_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+    tx.executemany(stored, [(one, account_id, now) for one in hashes])
 
 
 def count_recovery_codes(tx: Transaction, kind: Kind, account_id: int) -> int:

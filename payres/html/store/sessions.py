@@ -283,15 +283,6 @@ def end_access(tx: Transaction, kind: Kind, account_id: int, forget_browsers: bo
         tx.execute(f"DELETE FROM {table} WHERE {kind.column} = ?", (account_id,))
 
 
-def end_all(tx: Transaction) -> None:
-    """Signs everybody out, ends every link that sets a password, and trusts no browser any more. They stay known, so
-    that nobody is locked out by guesses."""
-    tx.execute("DELETE FROM session")
-    tx.execute("DELETE FROM half_sign_in")
-    tx.execute("DELETE FROM password_link")
-    tx.execute("UPDATE known_browser SET trusted_until = NULL WHERE trusted_until IS NOT NULL")
-
-
 def insert_sign_in(tx: Transaction, kind: Kind, account_id: int, way: str, now: int, seen: Seen) -> None:
     """Notes a sign-in, or one that failed; forgets old ones, and all but the last that ended so: guesses push out no
     sign-in that one of them has led to."""

@@ -1,37 +1,24 @@
-"""SQL of rights that a copy of a database has and that were ended in the database since: they would be valid again.
+"""SQL of what a restore brings back: rights that were ended since the copy was made, and protections that it lacks.
 
-The statements compare two files: `main` is the copy, `old` the database. Grants, tokens and keys end once. What can
-change both ways, such as a password, counts only if the audit log of the database has a change that the copy lacks.
+schema.sql says at each table which kind of these its rows are, or that a restore ends them by itself. The statements
+compare two files: `main` is the copy, `old` the database. Grants, tokens and keys end once. What can change both ways,
+such as a password, counts only if the audit log of the database has a change that the copy lacks.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
 from payres.core.store.rows import number
 from payres.core.store.work import Transaction
 
-RightKind = Literal[
-    "grant",
-    "token",
-    "key",
-    "apiKey",
-    "password",
-    "operator",
-    "wallet",
-    "peer",
-    "peerTokens",
-    "webhook",
-    "passkey",
-    "recoveryCodes",
-]
-
 
 class EndedRight(msgspec.Struct, frozen=True):
-    """A right by its kind and name; `about` says more for people. `row` is what carrying it over needs."""
+    """A right, or a protection, by its kind and name; `about` says more for people. `row` is what carrying it over
+    needs."""
 
-    kind: RightKind
+    kind: str
     name: str
     about: str
     row: Mapping[str, Any]
@@ -43,17 +30,29 @@ WITH since AS MATERIALIZED
   (SELECT a.action, a.object FROM old.audit a WHERE NOT EXISTS (SELECT 1 FROM main.audit b WHERE b.id = a.id))"""
 
 
+# The owners and operators of the copy, with the ids that they have in the database. One whose wallets were connected
+# since has the factors of the owner that they belong to by now.
+_ACCOUNT: Final = """
+  account AS (SELECT w.owner_id owner_id, NULL operator_id, w.path name, o.owner_id old_owner, NULL old_operator
+    FROM main.wallet_address w JOIN old.wallet_address o ON o.id = w.id AND o.created_at = w.created_at
+    WHERE w.id = (SELECT min(id) FROM main.wallet_address x WHERE x.owner_id = w.owner_id)
+    UNION ALL SELECT NULL, p.id, p.name, NULL, o.id FROM main.operator p JOIN old.operator o ON o.name = p.name)"""
+_OF_ACCOUNT: Final = "(o.owner_id = a.old_owner OR o.operator_id = a.old_operator)"
+# The audit log names an owner by a wallet.
+_CHANGED: Final = """EXISTS (SELECT 1 FROM since WHERE substr(action, instr(action, '.') + 1) = '%s' AND object IN
+    (SELECT a.name UNION ALL SELECT path FROM old.wallet_address WHERE owner_id = a.old_owner))"""
+_NEW_RECOVERY_CODES: Final = f"""
+  (SELECT json_group_array(hex(hash)) FROM old.recovery_code o WHERE used_at IS NULL AND {_OF_ACCOUNT}) recovery"""
+
 # Each gives the name and the words about it, then what carrying it over needs.
 _SAME_WALLET: Final = "JOIN old.wallet_address o ON o.id = w.id AND o.created_at = w.created_at"
 _SAME_PEER: Final = "JOIN old.peer o ON o.id = p.id AND o.name = p.name AND o.created_at = p.created_at"
-_ENDED: Final[Mapping[RightKind, str]] = {
+ENDED: Final[Mapping[str, str]] = {
     "grant": """
 SELECT g.id name, 'of ' || c.identity || coalesce(' for ' || w.path, '') about
 FROM main."grant" g JOIN old."grant" o ON o.id = g.id JOIN main.client c ON c.id = g.client_id
-LEFT JOIN main.wallet_address w ON w.id = g.wallet_address_id LEFT JOIN main.interaction i ON i.grant_id = g.id
-WHERE o.state IN ('revoked', 'denied') AND g.state IN ('approved', 'issued')
-  OR o.state IN ('revoked', 'denied') AND g.state = 'pending' AND i.expires_at > :now
-ORDER BY g.id""",
+LEFT JOIN main.wallet_address w ON w.id = g.wallet_address_id
+WHERE o.state IN ('revoked', 'denied') AND g.state IN ('pending', 'approved', 'issued') ORDER BY g.id""",
     # An ended token may have been deleted since: then its grant has one that the copy lacks.
     "token": """
 SELECT g.id name, 'a token of ' || c.identity about, t.id token
@@ -94,21 +93,56 @@ WHERE w.state = 'active' AND o.state = 'inactive'
 SELECT p.name name, 'was removed' about FROM main.peer p {_SAME_PEER}
 WHERE p.removed_at IS NULL AND o.removed_at NOTNULL ORDER BY p.name""",
     "peerTokens": f"""{_SINCE}
-SELECT p.name name, 'the earlier tokens' about, p.id id, o.incoming_token_hash incoming, o.outgoing_token outgoing
+SELECT p.name name, 'the earlier tokens or URL' about, p.id id, o.url url,
+  o.incoming_token_hash incoming_token_hash, o.outgoing_token outgoing_token
 FROM main.peer p {_SAME_PEER}
-WHERE p.removed_at IS NULL AND o.removed_at IS NULL AND p.incoming_token_hash <> o.incoming_token_hash
+WHERE p.removed_at IS NULL AND o.removed_at IS NULL
+  AND (p.incoming_token_hash <> o.incoming_token_hash OR p.url <> o.url)
+  AND EXISTS (SELECT 1 FROM since WHERE object = p.name AND action = 'peer.change') ORDER BY p.name""",
+    "peerLimits": f"""{_SINCE}
+SELECT p.name name, 'the earlier credit limit or packet limit' about, b.floor floor, o.max_packet max_packet
+FROM main.peer p {_SAME_PEER} JOIN main.account a ON a.id = p.account_id JOIN old.account b ON b.id = o.account_id
+WHERE p.removed_at IS NULL AND o.removed_at IS NULL
+  AND (a.floor < b.floor OR coalesce(p.max_packet > o.max_packet, p.max_packet IS NULL AND o.max_packet NOTNULL))
   AND EXISTS (SELECT 1 FROM since WHERE object = p.name AND action = 'peer.change') ORDER BY p.name""",
     "webhook": f"""{_SINCE}
-SELECT h.id name, h.url about FROM main.webhook h LEFT JOIN old.webhook o ON o.id = h.id
+SELECT h.id name, h.url about, coalesce(o.state, 'disabled') state
+FROM main.webhook h LEFT JOIN old.webhook o ON o.id = h.id
 WHERE h.state <> 'disabled' AND (o.state = 'disabled'
-  OR o.id IS NULL AND EXISTS (SELECT 1 FROM since WHERE object = h.id AND action = 'webhook.remove'))
+  OR o.id IS NULL AND EXISTS (SELECT 1 FROM since WHERE object = h.id AND action = 'webhook.remove')
+  OR h.state = 'active' AND o.state = 'paused'
+    AND EXISTS (SELECT 1 FROM since WHERE object = h.id AND action = 'webhook.pause'))
 ORDER BY h.id""",
-    # Ids are not used again: what is missing was removed.
-    "passkey": """
-SELECT p.id name, 'of ' || coalesce(a.name, (SELECT min(path) FROM main.wallet_address w WHERE w.owner_id = p.owner_id))
-  about, o.suspect_at suspect_at
-FROM main.passkey p LEFT JOIN old.passkey o ON o.id = p.id LEFT JOIN main.operator a ON a.id = p.operator_id
-WHERE o.id IS NULL OR p.suspect_at IS NULL AND o.suspect_at NOTNULL ORDER BY p.id""",
+    "webhookSecret": f"""{_SINCE}
+SELECT h.id name, h.url about, o.secret secret, o.previous_secret previous_secret, o.previous_until previous_until
+FROM main.webhook h JOIN old.webhook o ON o.id = h.id
+WHERE h.secret <> o.secret AND EXISTS (SELECT 1 FROM since WHERE object = h.id AND action = 'webhook.rotate')
+ORDER BY h.id""",
+    "standingOrder": f"""{_SINCE}
+SELECT s.id name, 'of ' || w.path || ' to ' || s.payee about, o.state state, o.ended_at ended_at
+FROM main.standing_order s JOIN old.standing_order o ON o.id = s.id
+JOIN main.wallet_address w ON w.id = s.wallet_address_id
+WHERE s.ended_at IS NULL AND (o.ended_at NOTNULL OR s.state = 'active' AND o.state = 'paused'
+  AND EXISTS (SELECT 1 FROM since WHERE object = s.id AND action = 'order.pause')) ORDER BY s.id""",
+    # Null asks as 0 does, and whichever asks for more is the safe one: so it need not be known which is the later.
+    "askedAbove": f"""
+SELECT w.path name, 'asks for the second step from a higher limit on' about, w.id id, o.asked_above asked_above
+FROM main.wallet_address w {_SAME_WALLET} WHERE coalesce(w.asked_above, 0) > coalesce(o.asked_above, 0)
+ORDER BY w.path""",
+    "mailAddress": f"""{_SINCE}, {_ACCOUNT}
+SELECT a.name, 'notices go to the earlier address, or to none' about, a.owner_id, o.email, o.confirmed_at, o.language,
+  o.time_zone
+FROM account a JOIN old.mail_address o ON o.owner_id = a.old_owner
+LEFT JOIN main.mail_address m ON m.owner_id = a.owner_id
+WHERE m.email IS NOT o.email AND {_CHANGED % "change_notices"} ORDER BY a.name""",
+    # What is missing was removed, or the backup is the newer one.
+    "passkey": f"""{_SINCE},
+  p AS (SELECT p.*, coalesce((SELECT name FROM main.operator WHERE id = p.operator_id),
+    (SELECT path FROM main.wallet_address w WHERE w.owner_id = p.owner_id ORDER BY id LIMIT 1)) of FROM main.passkey p)
+SELECT p.id name, 'of ' || p.of about, o.suspect_at suspect_at FROM p LEFT JOIN old.passkey o ON o.id = p.id
+WHERE p.suspect_at IS NULL AND o.suspect_at NOTNULL OR o.id IS NULL AND EXISTS (SELECT 1 FROM since
+  WHERE object = p.of AND substr(action, instr(action, '.') + 1) IN
+    ('passkey_removed', 'codes_off', 'factors_removed', 'remove', 'connect')) ORDER BY p.id""",
     # Codes that are missing were replaced, or the backup is the newer one.
     "recoveryCodes": f"""{_SINCE},
   code AS (SELECT r.*, coalesce((SELECT name FROM main.operator WHERE id = r.operator_id),
@@ -119,7 +153,48 @@ FROM code r LEFT JOIN old.recovery_code o ON o.hash = r.hash
 WHERE o.used_at NOTNULL OR o.hash IS NULL AND EXISTS (SELECT 1 FROM since WHERE object = r.name
   AND substr(action, instr(action, '.') + 1) IN ('recovery_codes', 'codes_off', 'passkey_removed', 'factors_removed'))
 GROUP BY r.owner_id, r.operator_id ORDER BY 1""",
+    # What guards a sign-in by now: after what the copy has too much, so that nothing takes it away again.
+    "codes": f"""{_SINCE}, {_ACCOUNT}
+SELECT a.name, 'codes that were turned on since' about, a.owner_id, a.operator_id, o.secret, o.created_at,
+  o.confirmed_at, o.last_step, o.wrong, (SELECT value FROM old.secret WHERE name = 'second_factors') secret_of_server,
+  {_NEW_RECOVERY_CODES}
+FROM account a JOIN old.totp o ON {_OF_ACCOUNT}
+LEFT JOIN main.totp p ON p.owner_id = a.owner_id OR p.operator_id = a.operator_id
+WHERE o.confirmed_at NOTNULL AND (p.confirmed_at IS NULL OR p.secret <> o.secret) AND {_CHANGED % "codes_on"}
+ORDER BY a.name""",
+    "newPasskey": f"""{_SINCE}, {_ACCOUNT}
+SELECT a.name, 'a passkey that was added since' about, a.owner_id, a.operator_id, o.id, o.user_handle, o.credential_id,
+  o.public_key, o.sign_count, o.is_backed_up, o.transports, o.name called, o.created_at, o.last_used_at,
+  {_NEW_RECOVERY_CODES}
+FROM account a JOIN old.passkey o ON {_OF_ACCOUNT} LEFT JOIN main.passkey p ON p.id = o.id
+WHERE p.id IS NULL AND o.suspect_at IS NULL AND {_CHANGED % "passkey_added"} ORDER BY a.name, o.id""",
 }
+# What a restore ends without looking at what was there: nobody can know which of these were ended since.
+BY_RESTORE: Final[Mapping[str, Sequence[str]]] = {
+    "session": ["DELETE FROM session"],
+    "half_sign_in": ["DELETE FROM half_sign_in"],
+    "password_link": ["DELETE FROM password_link"],
+    # Its owner may have refused it; who has really lost the second step is asked once more, and waits a day longer.
+    "factor_removal": ["DELETE FROM factor_removal"],
+    # Browsers stay known, so that nobody is locked out by guesses.
+    "known_browser": ["UPDATE known_browser SET trusted_until = NULL WHERE trusted_until IS NOT NULL"],
+    # What was waiting, or falls due before the restore, may have been paid in the state that was replaced, and left it
+    # for another server.
+    "standing_order_run": [
+        "UPDATE standing_order_run SET state = 'missed', problem = 'restored', retry_at = NULL WHERE state = 'waiting'"
+    ],
+    "standing_order": [
+        "UPDATE standing_order SET not_before = :now WHERE ended_at IS NULL",
+        "UPDATE standing_order SET state = 'ended', ended_at = :now WHERE state = 'active' AND next_at IS NULL",
+    ],
+}
+
+
+def end_by_restore(tx: Transaction, now: int) -> None:
+    """Ends in a copy that is restored `now` what each restore ends."""
+    for statements in BY_RESTORE.values():
+        for statement in statements:
+            tx.execute(statement, {"now": now} if ":now" in statement else {})
 
 
 def is_same_database(tx: Transaction) -> bool:
@@ -127,11 +202,11 @@ def is_same_database(tx: Transaction) -> bool:
     return number(tx, "SELECT (SELECT min(id) FROM main.audit) IS (SELECT min(id) FROM old.audit)") == 1
 
 
-def ended_rights(tx: Transaction, now: int) -> Sequence[EndedRight]:
+def ended_rights(tx: Transaction) -> Sequence[EndedRight]:
     """What is valid in the copy and was ended in the database since."""
     found = []
-    for kind, statement in _ENDED.items():
-        cursor = tx.execute(statement, {"now": now} if ":now" in statement else {})
+    for kind, statement in ENDED.items():
+        cursor = tx.execute(statement)
         names = [column[0] for column in cursor.description]
         for name, about, *values in cursor.fetchall():
             found.append(EndedRight(kind, name, about, dict(zip(names[2:], values, strict=True))))

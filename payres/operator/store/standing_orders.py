@@ -143,15 +143,3 @@ def change_run(tx: Transaction, run: RunRecord) -> None:
         " WHERE order_id = ? AND window = ?",
         (run.state, run.outgoing_payment_id, run.problem, run.attempts, run.retry_at, run.order_id, run.window),
     )
-
-
-def begin_after(tx: Transaction, now: int) -> None:
-    """Ends what is due in a database that was restored `now`: what was waiting or falls due before may have been paid
-    in the state that was replaced, and left it for another server."""
-    tx.execute(
-        "UPDATE standing_order_run SET state = 'missed', problem = 'restored', retry_at = NULL WHERE state = 'waiting'"
-    )
-    tx.execute("UPDATE standing_order SET not_before = ? WHERE ended_at IS NULL", (now,))
-    tx.execute(
-        "UPDATE standing_order SET state = 'ended', ended_at = ? WHERE state = 'active' AND next_at IS NULL", (now,)
-    )

@@ -90,10 +90,10 @@ OTHERS = {
         "packets.unsure_packets",
         "all_payments.page_of_payments",
     ),
-    *("payments.payers_of", "all_payments.payments_in_order", "peers.outgoing_token", "sessions.end_all"),
+    *("payments.payers_of", "all_payments.payments_in_order", "peers.outgoing_token"),
+    "second_factors.add_recovery_codes",
     *("payments.delivered_here", "payments.open_parts", "payments.refunds_of"),
     *("wallets.count_wallets", "wallets.find_with_wallet", "events.delete_old_events"),
-    "standing_orders.begin_after",
     *("mail.turn", "mail.change_mail", "mail.release_events"),
     *("search.find_newest", "webhooks.release_events", "webhooks.count_failed_deliveries", "packets.count_unresolved"),
 }
