@@ -404,11 +404,11 @@ def test_restore_ends_by_itself_what_nobody_knows_to_have_ended(books: Books, tm
 
 
 def test_codes_that_are_carried_over_are_asked_for_in_every_browser(books: Books, backup: Path) -> None:
-    """Also in one that was known before they were on, which the backup has; recovery codes stand in for them."""
+    """Also in one that was trusted before they were on, which the backup has; recovery codes stand in for them."""
     known = b"k" * 32
 
     def know(work: Work) -> None:
-        insert_browser(work, OF_OWNERS, hash_secret(known.decode()), 3, work.now)
+        insert_browser(work, OF_OWNERS, hash_secret(known.decode()), 3, work.now, work.now + DAY)
 
     change(backup, lambda tx: know(work_at(tx, NOW)))
     books.write(turn_codes_on)

@@ -25,6 +25,7 @@ from payres.operator.store import all_payments, entries, operators, search, stan
 from payres.operator.store.all_payments import PaymentRecord
 from payres.people.store import activity
 from payres.webhooks.store import webhooks
+from tests.works import standing_order
 
 Query = Callable[[Transaction], object]
 WITH_QUERIES = {
@@ -65,6 +66,7 @@ VALUES: dict[Any, Any] = {
         "1", 1, "bob", None, 1, "send", 1, "USD", 2, "", "R/2027-01-01T06:00:00Z/P1M", "UTC", "active", 1
     ),
     standing_orders.RunRecord: standing_orders.RunRecord("1", 1, 1, "missed"),
+    standing_orders.OrderRecord: standing_order(1, "https://b.example/b", state="cancelled"),
 }
 # These have tests of their own below, or are for the operator and exports alone, or run what another one runs.
 OTHERS = {
