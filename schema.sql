@@ -760,7 +760,6 @@ create table remote_bill (
 -- kept: until it is removed, by delete_webhook
 -- times: previous_until lasts 24 hours (ROTATION_HOURS); created_at, last_attempt_at shown
 -- restore: listed and carried over as webhook
--- restore: listed and carried over as webhookSecret
 create table webhook (
   id text primary key,
   name text,

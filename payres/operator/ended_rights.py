@@ -86,11 +86,6 @@ def _lower_limits(work: Work, name: str, row: EndedRow) -> str | None:
     return None
 
 
-def _turn_webhook(work: Work, name: str, row: EndedRow) -> None:
-    WEBHOOKS.update(work, name, state=row["state"])
-    server.record(work, "webhook.pause" if row["state"] == "paused" else "webhook.disable", name)
-
-
 def _change(table: Table[Any], action: str, key: str | None = None) -> Callable[[Work, str, EndedRow], None]:
     """Takes columns of the row with that name, or `key`, as they are stored: both databases have the same secrets."""
 
@@ -100,11 +95,6 @@ def _change(table: Table[Any], action: str, key: str | None = None) -> Callable[
         server.record(work, action, name)
 
     return change
-
-
-def _stop_order(work: Work, name: str, row: EndedRow) -> None:
-    ORDERS.update(work, name, **row, problem=None, next_at=None)
-    server.record(work, "order.pause" if row["state"] == "paused" else "order.end", name)
 
 
 def _replace_address(work: Work, name: str, row: EndedRow) -> None:
@@ -130,39 +120,27 @@ def _end_recovery_codes(work: Work, name: str, row: EndedRow) -> None:
         delete_recovery_code(work, bytes.fromhex(code_hash))
 
 
-def _add_codes(work: Work, name: str, row: EndedRow) -> str | None:
+def _add_factor(work: Work, name: str, row: EndedRow) -> str | None:
+    """Adds codes, or a passkey, with the recovery codes of their account."""
     columns = dict(row)
-    encrypted_with = columns.pop("secret_of_server")
-    if server.ensure_secret(work, second_factors.ENCRYPTED, encrypted_with) != encrypted_with:
+    recovery, secret = msgspec.json.decode(columns.pop("recovery")), columns.pop("encrypted_with", None)
+    if secret is not None and server.ensure_secret(work, second_factors.ENCRYPTED, secret) != secret:
         return f"The codes of {name} cannot be read with the secret that the backup has: its owner turns them on again"
+    if secret is None and find_credential(work, row["credential_id"]) is not None:  # of owners who became one since
+        return f"The passkey {row['name']} signs in to another wallet, and not to {name}"
     kind, account = _account_of(work, columns)
-    delete_totp(work, kind, account.id)
-    _add_factor(work, kind, account, "totp", columns)
-    second_factors.record(work, kind, account, "codes_on")
-    return None
-
-
-def _add_passkey(work: Work, name: str, row: EndedRow) -> str | None:
-    columns = dict(row)
-    columns["name"] = columns.pop("called")
-    if find_credential(work, row["credential_id"]) is not None:  # of two owners who became one since
-        return f"The passkey {columns['name']} signs in to another wallet, and not to {name}"
-    kind, account = _account_of(work, columns)
-    _add_factor(work, kind, account, "passkey", columns)
-    second_factors.record(work, kind, account, "passkey_added", name=columns["name"])
+    if secret is not None:
+        delete_totp(work, kind, account.id)
+    add_recovery_codes(work, kind, account.id, [bytes.fromhex(one) for one in recovery], work.now)
+    insert_row(work, "passkey" if secret is None else "totp", **columns)
+    what, data = ("passkey_added", {"name": row["name"]}) if secret is None else ("codes_on", {})
+    second_factors.record(work, kind, account, what, **data)
     return None
 
 
 def _account_of(work: Work, columns: EndedRow) -> tuple[Kind, Any]:
     kind = OF_OPERATORS if columns["owner_id"] is None else OF_OWNERS
     return kind, kind.accounts.by_id(work, columns[kind.column])
-
-
-def _add_factor(work: Work, kind: Kind, account: Any, table: str, columns: dict[str, Any]) -> None:
-    """Adds what the account signs in with, and its recovery codes."""
-    hashes = [bytes.fromhex(one) for one in msgspec.json.decode(columns.pop("recovery"))]
-    add_recovery_codes(work, kind, account.id, hashes, work.now)
-    insert_row(work, table, **columns)
 
 
 # The kinds of `ENDED`: what each is called, and what ends it again. A string that this returns says what is left to do.
@@ -181,13 +159,12 @@ KINDS: Final[Mapping[str, tuple[str, Callable[[Work, str, EndedRow], object]]]] 
     "peer": ("peers", _end_peer),
     "peerTokens": ("tokens and URLs of peers", _change(PEERS, "peer.change", "id")),
     "peerLimits": ("limits of peers, lowered", _lower_limits),
-    "webhook": ("webhooks", _turn_webhook),
-    "webhookSecret": ("secrets of webhooks", _change(WEBHOOKS, "webhook.rotate")),
-    "standingOrder": ("standing orders, ended, changed or paused", _stop_order),
+    "webhook": ("webhooks, ended, paused or with the earlier secret", _change(WEBHOOKS, "webhook.change")),
+    "standingOrder": ("standing orders, ended, changed or paused", _change(ORDERS, "order.change")),
     "askedAbove": ("limits above which an app takes a second step", _change(WALLETS, "wallet.ask_above", "id")),
     "mailAddress": ("addresses for notices", _replace_address),
     "passkey": ("passkeys, removed or perhaps copied", _end_passkey),
     "recoveryCodes": ("accounts with recovery codes", _end_recovery_codes),
-    "codes": ("accounts that lack the codes of their second step", _add_codes),
-    "newPasskey": ("passkeys that are missing", _add_passkey),
+    "codes": ("accounts that lack the codes of their second step", _add_factor),
+    "newPasskey": ("passkeys that are missing", _add_factor),
 }

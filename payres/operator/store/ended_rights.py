@@ -106,20 +106,15 @@ WHERE p.removed_at IS NULL AND o.removed_at IS NULL
   AND (a.floor < b.floor OR coalesce(p.max_packet > o.max_packet, p.max_packet IS NULL AND o.max_packet NOTNULL))
   AND EXISTS (SELECT 1 FROM since WHERE object = p.name AND action = 'peer.change') ORDER BY p.name""",
     "webhook": f"""{_SINCE}
-SELECT h.id name, h.url about, coalesce(o.state, 'disabled') state
+SELECT h.id name, h.url about, coalesce(o.state, 'disabled') state, coalesce(o.secret, h.secret) secret,
+  o.previous_secret previous_secret, o.previous_until previous_until
 FROM main.webhook h LEFT JOIN old.webhook o ON o.id = h.id
-WHERE h.state <> 'disabled' AND (o.state = 'disabled'
-  OR o.id IS NULL AND EXISTS (SELECT 1 FROM since WHERE object = h.id AND action = 'webhook.remove')
-  OR h.state = 'active' AND o.state = 'paused'
-    AND EXISTS (SELECT 1 FROM since WHERE object = h.id AND action = 'webhook.pause'))
-ORDER BY h.id""",
-    "webhookSecret": f"""{_SINCE}
-SELECT h.id name, h.url about, o.secret secret, o.previous_secret previous_secret, o.previous_until previous_until
-FROM main.webhook h JOIN old.webhook o ON o.id = h.id
-WHERE h.secret <> o.secret AND EXISTS (SELECT 1 FROM since WHERE object = h.id AND action = 'webhook.rotate')
-ORDER BY h.id""",
+WHERE h.state <> 'disabled' AND (o.state = 'disabled' OR EXISTS (SELECT 1 FROM since WHERE object = h.id
+  AND (action = 'webhook.remove' AND o.id IS NULL OR action = 'webhook.rotate' AND h.secret <> o.secret
+    OR action = 'webhook.pause' AND h.state = 'active' AND o.state = 'paused'))) ORDER BY h.id""",
     "standingOrder": f"""{_SINCE}
-SELECT s.id name, 'of ' || w.path || ' to ' || s.payee about, o.state state, o.ended_at ended_at
+SELECT s.id name, 'of ' || w.path || ' to ' || s.payee about, o.state state, o.ended_at ended_at,
+  NULL problem, NULL next_at
 FROM main.standing_order s JOIN old.standing_order o ON o.id = s.id
 JOIN main.wallet_address w ON w.id = s.wallet_address_id
 WHERE s.ended_at IS NULL AND (o.ended_at NOTNULL OR s.state = 'active' AND o.state = 'paused'
@@ -156,7 +151,7 @@ GROUP BY r.owner_id, r.operator_id ORDER BY 1""",
     # What guards a sign-in by now: after what the copy has too much, so that nothing takes it away again.
     "codes": f"""{_SINCE}, {_ACCOUNT}
 SELECT a.name, 'codes that were turned on since' about, a.owner_id, a.operator_id, o.secret, o.created_at,
-  o.confirmed_at, o.last_step, o.wrong, (SELECT value FROM old.secret WHERE name = 'second_factors') secret_of_server,
+  o.confirmed_at, o.last_step, o.wrong, (SELECT value FROM old.secret WHERE name = 'second_factors') encrypted_with,
   {_NEW_RECOVERY_CODES}
 FROM account a JOIN old.totp o ON {_OF_ACCOUNT}
 LEFT JOIN main.totp p ON p.owner_id = a.owner_id OR p.operator_id = a.operator_id
@@ -164,7 +159,7 @@ WHERE o.confirmed_at NOTNULL AND (p.confirmed_at IS NULL OR p.secret <> o.secret
 ORDER BY a.name""",
     "newPasskey": f"""{_SINCE}, {_ACCOUNT}
 SELECT a.name, 'a passkey that was added since' about, a.owner_id, a.operator_id, o.id, o.user_handle, o.credential_id,
-  o.public_key, o.sign_count, o.is_backed_up, o.transports, o.name called, o.created_at, o.last_used_at,
+  o.public_key, o.sign_count, o.is_backed_up, o.transports, o.name, o.created_at, o.last_used_at,
   {_NEW_RECOVERY_CODES}
 FROM account a JOIN old.passkey o ON {_OF_ACCOUNT} LEFT JOIN main.passkey p ON p.id = o.id
 WHERE p.id IS NULL AND o.suspect_at IS NULL AND {_CHANGED % "passkey_added"} ORDER BY a.name, o.id""",
