@@ -147,10 +147,10 @@ class LazyGroup(Group):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            from payres.core.protocol.visible import visible_lines
+            from payres.core.protocol.visible import visible_text
 
             # Others may have written it for a terminal.
-            error.message = visible_lines(error.message)  # type: ignore[misc]
+            error.message = visible_text(error.message)  # type: ignore[misc]
             raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:

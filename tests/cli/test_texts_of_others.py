@@ -84,6 +84,7 @@ def test_commands_print_it_without_what_a_terminal_would_obey(seeded: Seeded, da
         ("peer", "show", "second"),
         ("webhook", "attempts", seeded.webhook),
         ("peer", "show", SAID),
+        ("key", "revoke", "alice", SAID),
     ]
     asked += [("payment", "show", seeded.outgoing), ("grant", "show", seeded.grant), ("wallet", "show", "alice")]
     printed = ""

@@ -1,5 +1,5 @@
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +134,10 @@ def test_partial_copies_of_killed_processes_go_unless_one_is_being_made(
     others = (folder / "payres-20010101T000000Z.db", folder / "other-20010101T000000Z.db.12345678.partial")
     for one in (left, *others):
         one.touch()
-    with copies_into(folder, folder / "payres", "-*.none") if is_made_now else nullcontext():
+    with ExitStack() as going_on:
+        if is_made_now:  # by two processes, of which the first has ended
+            with copies_into(folder, folder / "payres", "-*.none"):
+                going_on.enter_context(copies_into(folder, folder / "payres", "-*.none"))
         make(instance, 3600)
     assert (left.exists(), others[1].exists()) == (is_made_now, True)
 
