@@ -1110,7 +1110,7 @@ create table mail_cursor (
 -- the movement that this one is the opposite of.
 -- rows: operators
 -- kept: for good
--- times: created_at lasts 10 minutes (UNDO_MINUTES)
+-- times: created_at lasts 1 hour (REMEMBERED)
 -- restore: nothing, because a movement does not end
 create table movement (
   id text primary key,
@@ -1122,6 +1122,7 @@ create table movement (
   unique (account_id, reference)
 ) strict, without rowid;
 create index movement_of_account on movement (account_id, id);
+create index movement_of_reference on movement (reference) where reference is not null;
 create unique index movement_undoing on movement (undoes) where undoes is not null;
 
 -- Operators of the admin pages. An operator sets the password with a one-time link; a new link ends the old password

@@ -286,14 +286,14 @@ def list_liquidity(work: Work, code: str, scale: Scale, page: PageQuery) -> tupl
     audits="liquidity.deposit",
 )
 def deposit_liquidity(
-    work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
+    work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None, again: movements.Again = None
 ) -> MovementRecord:
     """Deposit into the liquidity of an asset.
 
     It pays receivers in the asset when the sender pays in another.
     """
     account_id = ledger.operator_account(work, open_asset(work, code, scale).id, "liquidity")
-    return movements.move(work, account_id, "deposit", amount, reference)
+    return movements.move(work, account_id, "deposit", amount, reference, again)
 
 
 @operation(
@@ -304,11 +304,11 @@ def deposit_liquidity(
     audits="liquidity.withdraw",
 )
 def withdraw_liquidity(
-    work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
+    work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None, again: movements.Again = None
 ) -> MovementRecord:
     """Withdraw from the liquidity of an asset. What is held for payments in progress stays."""
     account_id = ledger.operator_account(work, require_asset(work, code, scale).id, "liquidity")
-    return movements.move(work, account_id, "withdrawal", amount, reference)
+    return movements.move(work, account_id, "withdrawal", amount, reference, again)
 
 
 @operation(
@@ -324,11 +324,11 @@ def withdraw_liquidity(
     audits="fees.withdraw",
 )
 def withdraw_fees(
-    work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None
+    work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None, again: movements.Again = None
 ) -> MovementRecord:
     """Withdraw collected fees."""
     account_id = ledger.operator_account(work, require_asset(work, code, scale).id, "fees")
-    return movements.move(work, account_id, "withdrawal", amount, reference)
+    return movements.move(work, account_id, "withdrawal", amount, reference, again)
 
 
 def _warn_of_unused_rate(work: Work, base: str, counter: str) -> None:

@@ -79,6 +79,7 @@ def told(entry: AuditEntry) -> Sequence[Cell]:
     done = DONE.get(entry.action, DONE.get(verb, usual)).format(amount=f"{code} {Cell(amount, 'number').shown}")
     reference = str(entry.details.get("reference", ""))
     named = f", “{reference}”" if reference and not reference.startswith("page ") else ""
+    named = f" once more{named}" if "again" in entry.details else named
     return [Cell(who.get(kind, entry.actor)), Cell(f" {done} {NOUNS.get(noun, noun)} "), _object(entry), Cell(named)]
 
 
@@ -127,3 +128,10 @@ def who_set(work: Work, about: str, member: str) -> AuditEntry | None:
     where = f"WHERE {newest} AND object = ? AND details ->> ? NOTNULL ORDER BY id DESC LIMIT 1"
     found = AUDIT.find(work, where, about, member)
     return entry(work, found) if found else None
+
+
+def who_moved(work: Work, movement: str, created_at: str) -> str:
+    """Who recorded a movement, as the next entry says; "" if that is of another time."""
+    found = AUDIT.find(work, "WHERE id > ? ORDER BY id LIMIT 1", movement)
+    one = entry(work, found) if found else None
+    return told(one)[0].text if one and one.created_at == created_at else ""

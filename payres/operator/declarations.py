@@ -35,6 +35,7 @@ NOUNS: Final = (
 # The most rows that one unit of work changes. An operation on more takes several units, and others run in between.
 ROWS_AT_ONCE: Final = 256
 NOTHING: Final = (None, UNSET, (), "")  # what is no detail
+OF_PEOPLE: Final = frozenset({"limit", "again"})  # inputs that endpoints do not have
 WHOLE: Final = re.compile("-?(0|[1-9][0-9]*)")
 
 
@@ -324,7 +325,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def struct(self) -> type[msgspec.Struct] | None:
         """The struct of the body, or of the query of a GET or DELETE; None if there are no parameters for it."""
-        rest = [one for one in self.inputs.values() if one.name not in self.segments and one.name != "limit"]
+        rest = [one for one in self.inputs.values() if one.name not in self.segments and one.name not in OF_PEOPLE]
         base = Body if self.takes_json else Query
         if not rest and base is Query:
             return None

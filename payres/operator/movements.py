@@ -5,14 +5,15 @@ however often it is requested. For ten minutes a movement can be undone: the opp
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from itertools import count
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET
 
 from payres.core.payments import ledger
 from payres.core.payments.idempotency import check_reference
 from payres.core.protocol.amounts import describe_amount, format_decimal
-from payres.core.protocol.clock import MINUTE
+from payres.core.protocol.clock import HOUR, MINUTE, format_time
 from payres.core.protocol.errors import DomainError, InsufficientFunds, WrongState, require
 from payres.core.protocol.event_types import WalletEvent
 from payres.core.protocol.wire import Resource, require_amount
@@ -23,6 +24,7 @@ from payres.core.store.work import Work
 from payres.interledger.settlement import warn_of_low
 from payres.interledger.store.peers import peer_with_account
 from payres.operator.declarations import OperationForm, operation
+from payres.operator.inputs import said
 from payres.operator.shapes import Column, Shape, Time, path_of, represent
 from payres.operator.store import entries
 from payres.operator.store.entries import MOVEMENTS, NAMED_ACCOUNTS, MovementRecord, NamedAccount
@@ -41,6 +43,17 @@ HOLDERS: Final = {
 }
 SETTLED: Final = {"deposit": "They paid us", "withdrawal": "We paid them"}
 UNDO_MINUTES: Final = 10
+REMEMBERED: Final = HOUR  # before the same amount is taken for another one
+# For people, whom a movement is asked for: programs say by Idempotency-Key or reference what is a repetition.
+Again = Annotated[str | None, said("The equal one that was made before, to make it once more.", metavar="ID")]
+
+
+class MadeBefore(WrongState):
+    """Somebody has just made the same movement, or one with the same reference: `first`."""
+
+    def __init__(self, sentence: str, first: MovementRecord) -> None:
+        super().__init__(sentence, advice=f"`--again {first.id}` makes it once more", movement=first.id)
+        self.first = first
 
 
 class Movement(Resource, frozen=True, kw_only=True):
@@ -82,7 +95,7 @@ def require_movement(work: Work, id: str) -> MovementRecord:
     return require(MOVEMENTS.get(work, id), "There is no such movement")
 
 
-def _page(one: Movement) -> str:
+def page_of_account(one: Movement) -> str:
     kind, *names = one.account.split(" ")
     return path_of({"wallet": "wallets", "peer": "peers"}.get(kind, "assets"), *names)
 
@@ -106,14 +119,50 @@ def form(button: str, about: Shape, done: str, **others: Any) -> OperationForm:
     return OperationForm(button, about, f"{{asset_code}} {{amount:money}} {done}", **others)
 
 
-def move(work: Work, account_id: int, kind: MovementKind, text: str, reference: str | None = None) -> MovementRecord:
+def move(
+    work: Work,
+    account_id: int,
+    kind: MovementKind,
+    text: str,
+    reference: str | None = None,
+    again: str | None = None,
+) -> MovementRecord:
     """Moves an amount such as "100.00" from outside to the account, or from the account to outside. Raises
     InvalidAmount, InvalidRequest for a reference, WrongState for one that another movement has; InsufficientFunds for a
-    withdrawal, whose reason is the kind of the account."""
+    withdrawal, whose reason is the kind of the account; MadeBefore for people, unless `again` is the id of what was
+    made before."""
     account = NAMED_ACCOUNTS.by_id(work, account_id)
     amount = require_amount(text, account.asset)
     found = _find(work, account, kind, amount, reference)
-    return found if found is not None else _make(work, account, kind, amount, reference=reference)
+    actor, _, _ = work.actor.partition(":")
+    if found is not None and actor != "page":  # where a form is carried out once without a reference
+        return found
+    before = _made_before(work, account, kind, amount, reference) if actor in {"page", "shell"} else None
+    if found is not None and reference is not None:
+        numbers = (f"{reference} ({number})" for number in count(2))
+        reference = next(one for one in numbers if entries.find_movement(work, account_id, one) is None)
+        check_reference(reference)
+    made = _make(work, account, kind, amount, again, reference=reference)
+    if before is not None and before.first.id != again:  # what is refused in any case is not asked
+        raise before
+    return made
+
+
+def _made_before(
+    work: Work, account: NamedAccount, kind: MovementKind, amount: int, reference: str | None
+) -> MadeBefore | None:
+    """The error if somebody, whoever it was, may have made it before."""
+    named = entries.movement_of_reference(work, kind, reference) if reference else None
+    equal = entries.equal_movement(work, account.id, kind, amount, work.now, REMEMBERED)
+    found = [one for one in (named, equal) if one is not None and not one.undone_by]
+    if not found:
+        return None
+    first = max(found, key=lambda one: one.id)
+    is_named = first.reference is not None and first.reference == reference
+    sentence = f"The reference {reference!r} is that of" if is_named else "It may have been made before: there is"
+    of = NAMED_ACCOUNTS.by_id(work, first.account_id)
+    whose = f"a {first.kind} of {describe_amount(first.amount, of.asset)} of the {of.kind} {of.name}"
+    return MadeBefore(f"{sentence} {whose} at {format_time(first.created_at)}", first)
 
 
 @operation(
@@ -124,7 +173,7 @@ def move(work: Work, account_id: int, kind: MovementKind, text: str, reference: 
         done="{asset_code} {amount:money} went back; both movements stay",
         will=f"The opposite is made, and both stay: for {UNDO_MINUTES} minutes, and while the money is there.",
         path=MOVEMENT.undo,
-        back=_page,
+        back=page_of_account,
         is_over=lambda one: one.undoes or one.undone_by,
         presses=True,
         unasked="it undoes what was asked for minutes ago",
@@ -195,7 +244,9 @@ def _find(
     return found
 
 
-def _make(work: Work, account: NamedAccount, kind: MovementKind, amount: int, **about: str | None) -> MovementRecord:
+def _make(
+    work: Work, account: NamedAccount, kind: MovementKind, amount: int, again: str | None = None, **about: str | None
+) -> MovementRecord:
     """Moves the amount; `about` is the reference, or the movement that this one undoes."""
     external = ledger.operator_account(work, account.asset_id, "external")
     if kind == "withdrawal":
@@ -206,7 +257,7 @@ def _make(work: Work, account: NamedAccount, kind: MovementKind, amount: int, **
     columns = {"account_id": account.id, "transfer_id": moved.id, "created_at": work.now}
     MOVEMENTS.create(work, id=movement_id, **columns, **about)
     shown, action = f"{format_decimal(amount, account.asset)} {account.asset_code}", f"{account.kind}.{ACTIONS[kind]}"
-    server.record(work, action, account.name, amount=shown, **about)
+    server.record(work, action, account.name, amount=shown, **about, again=again)
     if account.kind == "wallet":
         _emit(work, account, kind, amount, about.get("reference"))
     elif account.kind == "liquidity":

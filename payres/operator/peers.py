@@ -360,10 +360,12 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[M
     form=movements.form("Record it", PEER, "came in: {standing}", title="They paid us", path="/peers/{name}/deposit"),
     audits="peer.deposit",
 )
-def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
+def deposit(
+    work: Work, name: str, amount: Sum, reference: Reference | None = None, again: movements.Again = None
+) -> MovementRecord:
     """Record what the peer paid us outside of payres. The peer then owes us less, or we owe it more."""
     peers.forget_error(work, require_peer(work, name).id, ABOVE_LIMIT)
-    return movements.move(work, require_peer(work, name).account_id, "deposit", amount, reference)
+    return movements.move(work, require_peer(work, name).account_id, "deposit", amount, reference, again)
 
 
 @operation(
@@ -373,13 +375,15 @@ def deposit(work: Work, name: str, amount: Sum, reference: Reference | None = No
     form=movements.form("Record it", PEER, "went out: {standing}", title="We paid them", path="/peers/{name}/withdraw"),
     audits="peer.withdraw",
 )
-def withdraw(work: Work, name: str, amount: Sum, reference: Reference | None = None) -> MovementRecord:
+def withdraw(
+    work: Work, name: str, amount: Sum, reference: Reference | None = None, again: movements.Again = None
+) -> MovementRecord:
     """Record what we paid the peer outside of payres.
 
     We then owe the peer less, or it owes us more, up to its credit limit.
     """
     peers.forget_error(work, require_peer(work, name).id, SHORT_THERE)
-    return movements.move(work, require_peer(work, name).account_id, "withdrawal", amount, reference)
+    return movements.move(work, require_peer(work, name).account_id, "withdrawal", amount, reference, again)
 
 
 def _set_credit_limit(work: Work, peer: PeerRecord, text: str) -> str:

@@ -220,13 +220,15 @@ def create_wallet(
     form=movements.form("Deposit", WALLET, "were deposited; {name} has {asset_code} {balance:money}"),
     audits="wallet.deposit",
 )
-def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
+def deposit(
+    work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None, again: movements.Again = None
+) -> MovementRecord:
     """Put money into a wallet. Record only what has really come from outside."""
     found = require_wallet(work, wallet)
     if not found.active:
         sentence = f"The wallet {found.path} is inactive and receives no money; activate it first"
         raise WrongState(sentence, path=found.path)
-    return movements.move(work, found.account_id, "deposit", amount, reference)
+    return movements.move(work, found.account_id, "deposit", amount, reference, again)
 
 
 @operation(
@@ -236,9 +238,11 @@ def deposit(work: Work, wallet: WalletName, amount: Sum, reference: Reference | 
     form=movements.form("Withdraw", WALLET, "were withdrawn; {name} has {asset_code} {balance:money}"),
     audits="wallet.withdraw",
 )
-def withdraw(work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None) -> MovementRecord:
+def withdraw(
+    work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None, again: movements.Again = None
+) -> MovementRecord:
     """Take money out of a wallet. Record only what has really gone outside."""
-    return movements.move(work, require_wallet(work, wallet).account_id, "withdrawal", amount, reference)
+    return movements.move(work, require_wallet(work, wallet).account_id, "withdrawal", amount, reference, again)
 
 
 @operation(

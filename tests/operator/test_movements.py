@@ -1,5 +1,6 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
@@ -128,3 +129,82 @@ def test_reference_of_an_undone_deposit_is_not_taken_for_a_new_one(tx: Work) -> 
     movements.undo(tx, wallets.deposit(tx, "alice", "5.00", "invoice-17").id)
     with pytest.raises(WrongState, match="that was undone"):
         wallets.deposit(tx, "alice", "5.00", "invoice-17")
+
+
+AGAIN: dict[str, Callable[..., MovementRecord]] = {
+    "wallet.deposit": lambda tx, **given: wallets.deposit(tx, "alice", "3.00", **given),
+    "wallet.withdraw": lambda tx, **given: wallets.withdraw(tx, "alice", "3.00", **given),
+    "liquidity.deposit": lambda tx, **given: assets.deposit_liquidity(tx, "USD", 2, "3.00", **given),
+    "liquidity.withdraw": lambda tx, **given: assets.withdraw_liquidity(tx, "USD", 2, "3.00", **given),
+    "fees.withdraw": lambda tx, **given: assets.withdraw_fees(tx, "USD", 2, "3.00", **given),
+    "peer.deposit": lambda tx, **given: peers.deposit(tx, "bank", "3.00", **given),
+    "peer.withdraw": lambda tx, **given: peers.withdraw(tx, "bank", "3.00", **given),
+}
+
+
+def by(tx: Work, actor: str, after: int = 0) -> Work:
+    """A later unit of somebody, minutes after the first."""
+    later = work_at(tx.execute("SELECT 1").connection, NOW + after * MINUTE)
+    later.actor = actor
+    return later
+
+
+@contextmanager
+def asked(tx: Work, about: str) -> Iterator[pytest.ExceptionInfo[movements.MadeBefore]]:
+    """The unit is undone."""
+    tx.execute("SAVEPOINT asked")
+    with pytest.raises(movements.MadeBefore) as found:
+        yield found
+    tx.execute("ROLLBACK TO asked")
+    assert about in str(found.value)
+
+
+@pytest.mark.parametrize("action", MAKE)
+def test_person_is_asked_before_the_same_is_made_twice_in_an_hour(tx: Work, action: str) -> None:
+    assert AGAIN.keys() == MAKE.keys()
+    make = AGAIN[action]
+    first = make(by(tx, "page:ann"))
+    for actor, again in (("page:ann", None), ("page:eva", None), ("shell:root", None), ("page:ann", "another")):
+        with asked(tx, "It may have been made before: there is a ") as before:
+            make(by(tx, actor, 59), again=again)
+        assert before.value.first.id == first.id
+    second = make(by(tx, "page:eva", 59), again=first.id)
+    assert AUDIT.list(tx, "ORDER BY id DESC LIMIT 1")[0].details["again"] == first.id
+    with asked(tx, "of USD 3.00") as before:
+        make(by(tx, "page:ann", 60), again=first.id)
+    assert before.value.first.id == second.id, "the newest is shown"
+
+
+@pytest.mark.parametrize(
+    ("actor", "after", "undone"),
+    [("api:key", 1, False), ("server", 1, False), ("page:ann", 61, False), ("page:ann", 1, True)],
+)
+def test_nobody_is_asked_after_an_hour_or_an_undo_and_programs_never(
+    tx: Work, actor: str, after: int, undone: bool
+) -> None:
+    first = wallets.deposit(by(tx, "page:ann"), "alice", "5.00")
+    if undone:
+        movements.undo(by(tx, "page:ann"), first.id)
+    assert wallets.deposit(by(tx, actor, after), "alice", "5.00").id != first.id
+    assert wallets.deposit(by(tx, "page:eva", after), "alice", "5.01").amount == 501
+
+
+def test_reference_of_another_wallet_is_asked_for_however_old(tx: Work) -> None:
+    wallets.create_wallet(tx, "bob", "USD", 2, None, None)
+    first = wallets.deposit(by(tx, "page:ann"), "bob", "5.00", "transfer 4711")
+    month = 30 * 24 * 60
+    with asked(tx, "The reference 'transfer 4711' is that of a deposit of USD 5.00 of the wallet bob"):
+        wallets.deposit(by(tx, "shell:root", month), "alice", "7.00", "transfer 4711")
+    assert wallets.deposit(by(tx, "shell:root", month), "alice", "7.00", "transfer 4711", first.id).amount == 700
+    assert wallets.withdraw(by(tx, "shell:root", month), "bob", "4.00", "transfer 4711 out").amount == 400
+
+
+def test_same_reference_is_the_same_for_programs_and_commands_and_numbered_on_a_page(tx: Work) -> None:
+    first = wallets.deposit(by(tx, "page:ann"), "alice", "5.00", "invoice-17")
+    for actor in ("api:key", "shell:root"):
+        assert wallets.deposit(by(tx, actor), "alice", "5.00", "invoice-17").id == first.id
+    for number in (2, 3):
+        with asked(tx, "deposit of USD 5.00") as before:
+            wallets.deposit(by(tx, "page:eva"), "alice", "5.00", "invoice-17")
+        made = wallets.deposit(by(tx, "page:eva"), "alice", "5.00", "invoice-17", before.value.first.id)
+        assert made.reference == f"invoice-17 ({number})"

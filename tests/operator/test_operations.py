@@ -312,7 +312,8 @@ def _changed_webhook(new: New) -> Given:
 
 
 def _moved(new: New, amount: str) -> Given:
-    return {"wallet": new.wallet(), "amount": amount, "reference": "of mine"}
+    wallet = new.wallet()
+    return {"wallet": wallet, "amount": amount, "reference": f"of {wallet}"}
 
 
 class Outcome(NamedTuple):

@@ -15,7 +15,6 @@ from payres.core.protocol.wire import encode
 from payres.core.store.events import find_event
 from payres.core.store.payments import INCOMING
 from payres.core.store.rows import PageQuery
-from payres.core.store.server import AUDIT
 from payres.core.store.wallets import find_with_wallet
 from payres.core.store.work import Work
 from payres.html.language import Language
@@ -31,7 +30,7 @@ from payres.operator.doctor import lacking_rates
 from payres.operator.exports import export_statement
 from payres.operator.grants import GRANT, sees, spending_under
 from payres.operator.movements import MOVEMENT, Movement, own_reference, undoable_until
-from payres.operator.pages.operations import filters_of
+from payres.operator.pages.lists import filters_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.payment_history import HISTORY, show_payment, story_of
 from payres.operator.payments import PAYMENT, Payment
@@ -187,7 +186,10 @@ def _receiver(work: Work, url: str) -> str:
 
 def _of_peer(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     name = visit.segments["name"]
-    record, columns = peers.require_peer(work, name), [*MOVEMENT.on_pages, Column("By", partial(_moved_by, work))]
+    record, columns = (
+        peers.require_peer(work, name),
+        [*MOVEMENT.on_pages, Column("By", lambda one: audit.who_moved(work, one.id, one.created_at))],
+    )
     settlements = _listed(work, peers.list_settlements, page=FEW, name=name)
     return {
         "record": record,
@@ -198,13 +200,6 @@ def _of_peer(work: Work, visit: OperatorVisit) -> dict[str, Any]:
         "settlements": make_table("Settlements", columns, settlements, "Nothing was settled yet"),
         "refusal": peers.unsettled(work, record),
     }
-
-
-def _moved_by(work: Work, one: Movement) -> str:
-    """Who recorded it, as the next entry of the audit log says."""
-    found = AUDIT.find(work, "WHERE id > ? ORDER BY id LIMIT 1", one.id)
-    entry = audit.ENTRY.show(work, found) if found else None
-    return audit.told(entry)[0].text if entry and entry.created_at == one.created_at else ""
 
 
 def _of_asset(work: Work, visit: OperatorVisit) -> dict[str, Any]:

@@ -1,181 +1,47 @@
-"""The pages of operations: lists with filters in the URL, also as CSV; forms, with what they will do; and exports."""
+"""The forms of operations: what they will do is looked over, and what others did meanwhile is shown."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, get_origin
-from urllib.parse import urlencode
 
 from starlette.responses import Response
 
 from payres.core.http.error_answers import note_error
+from payres.core.protocol.clock import parse_time
 from payres.core.protocol.errors import DomainError, InvalidAmount, InvalidRequest, NotFound, SignInFailed, WrongState
 from payres.core.protocol.identifiers import hash_secret, new_id
-from payres.core.protocol.limits import DEFAULT_PAGE, MAX_PAGE
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import visible_text
-from payres.core.protocol.wire import Page
 from payres.core.store.work import Work
-from payres.html.html import HEADERS, language_of, operators_language, redirect
+from payres.html.html import language_of, operators_language, redirect
 from payres.html.language import typed_decimal
 from payres.html.meanwhile import WAS, ChangedMeanwhile, check_unchanged, plain_lines, sides_of
 from payres.html.second_factors import factors_of
 from payres.html.sentences import ended
 from payres.html.visits import Form
-from payres.operator.api import (
-    PAGE_PARAMETERS,
-    all_operations,
-    attachment,
-    operation_parameters,
-    read_filters,
-    send_export,
-)
-from payres.operator.audit import AuditEntry, told, who_set
-from payres.operator.declarations import Operation, OperationForm, operation_of
-from payres.operator.exports import Export, export_payments
+from payres.operator.audit import AuditEntry, told, who_moved, who_set
+from payres.operator.declarations import OF_PEOPLE, Operation, OperationForm
 from payres.operator.inputs import MAX_NAME_LENGTH, Input
+from payres.operator.movements import MOVEMENT, MadeBefore, own_reference, page_of_account
+from payres.operator.pages.lists import Field
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit
 from payres.operator.services import operator_of
-from payres.operator.shapes import Cell, Fact, facts_of, make_table, members_of, path_of
+from payres.operator.shapes import Cell, Fact, facts_of, members_of, path_of
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, is_used, use_form
 
-FORMAT: Final = "format"
-LABELS: Final = {
-    "from": "From (UTC)",
-    "to": "Before (UTC)",
-    "counterpart": "Other wallet, or beginning of a URL",
-    "min": "Amount from",
-    "max": "Amount to",
-    "reason": "Reason contains",
-    "actor": "Who contains",
-    "action": "Did what contains",
-    "object": "To what contains",
-    "withoutConsent": "Without consent too",
-    "canSignIn": "Owner has a password",
-    "used": "Without prices only looked at",
-}
 # Labels of fields that are no English words.
 FIELDS: Final = {"ilp_address": "ILP address", "url": "URL", "asset_scale": "Decimals", "max_packet": "Largest packet"}
-COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 ONCE: Final = "once"  # the field with the form's id, which makes it run once
 FACTOR: Final = "second_step"  # the field of a code beside that of the password
 REFUSED_CODES: Final = {
     "wrong code": "This code is not right, or no longer: type the one shown now, or a recovery code",
     "used code": "This code was used a moment ago, and each is good once: wait for the next one, and type that",
 }
+AGAIN: Final = "again"  # the field with the id of what was made before, and is made once more on purpose
 TYPE_AGAIN: Final = "Type it again: a page keeps no secret."
 MOST_SAID: Final = 1000
 FORM: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
-    """A page of an operation's list."""
-    request, listing, shape, path = visit.request, operation.listing, operation.shows, _url(visit, {})
-    assert listing is not None
-    assert shape is not None
-    parameters = dict(request.query_params)
-    non_empty = {name: value for name, value in parameters.items() if value}
-    if non_empty != parameters:  # forms send empty fields
-        return redirect(_url(visit, non_empty))
-    filters = read_filters(request, operation, (FORMAT,))
-    narrowed = ({listing.narrowed: "true"} if listing.narrowed else {}) | filters
-    given = operation_parameters(request, operation, narrowed)
-    found = await visit.read(partial(operation.run, given=given))
-    count = given["page"].count if operation.is_paged else DEFAULT_PAGE
-    rows = Field("first", "Rows", "choice", str(count), dict.fromkeys(map(str, (*COUNTS, count))), is_required=True)
-    title = listing.title.format(**visit.segments)
-    if non_empty.get(FORMAT) == "csv":
-        table = make_table(title, shape.listed, found.result, listing.none)
-        return Response(table.csv, headers=HEADERS | attachment(title, "csv"), media_type="text/csv")
-    return visit.show(
-        "list.html",
-        title=title,
-        about=listing.about,
-        also=listing.also,
-        views=[(name, f"{path}?{query}".rstrip("?")) for name, query in listing.views.items()],
-        here=f"{path}?{request.url.query}".rstrip("?"),
-        new=_new(listing.page or operation.path),
-        table=make_table(title, shape.on_pages, found.result, listing.none),
-        filters=filters_of(operation, narrowed),
-        is_filtered=bool(filters),
-        rows=[rows] if operation.is_paged else [],
-        is_resized=count != DEFAULT_PAGE,
-        csv=_url(visit, non_empty | {FORMAT: "csv"}),
-        beside=_newer_and_older(visit, non_empty, found, count),
-    )
-
-
-def _new(path: str) -> tuple[str, str] | None:
-    """The label and the URL of the form that makes something new for the list."""
-    forms = (one.form for one in all_operations() if one.form and one.form.lists == path)
-    return next(((one.heading, ADMIN_ROOT + one.url) for one in forms), None)
-
-
-class Field(NamedTuple):
-    """A field of a form: `kind` is that of its input, `unit` stands before an amount. `shown` is the value as it is
-    understood, `was` the one that it had when the form was opened, None if it is sent in any case."""
-
-    name: str
-    label: str
-    kind: str
-    value: str
-    options: Collection[str] = ()
-    words: str = ""
-    was: str | None = None
-    unit: str = ""
-    shown: str = ""
-    problem: str = ""
-    is_required: bool = False
-    longest: int = 100
-
-
-def _newer_and_older(
-    visit: OperatorVisit, parameters: Mapping[str, str], found: Any, count: int
-) -> Sequence[tuple[str, str]]:
-    """The labels and URLs of the newer and older pages that exist."""
-    if not isinstance(found, Page):
-        return []
-    shared = {name: value for name, value in parameters.items() if name not in PAGE_PARAMETERS}
-    pagination, cursor = found.pagination, parameters.get("cursor", "")
-    newer = ("Newer", "last", pagination.start_cursor, pagination.has_previous_page)
-    older = ("Older", "first", pagination.end_cursor, pagination.has_next_page)
-    return [
-        (label, _url(visit, shared | {name: str(count), "cursor": end or cursor}))
-        for label, name, end, is_there in (newer, older)
-        if is_there
-    ]
-
-
-def filters_of(operation: Operation, given: Mapping[str, str] = {}) -> list[Field]:
-    """The form fields of the parameters of a query."""
-    found = []
-    for one in operation.inputs.values() if operation.struct else ():
-        if one.name in operation.segments or one.name == "limit":
-            continue
-        name = operation.wire_names[one.name]
-        kind, options = ("choice", ("true", "false")) if one.is_mark else (one.kind_of_field, one.choices)
-        default = "false" if one.is_mark else one.default if isinstance(one.default, str) else ""
-        field = Field(name, LABELS.get(name, name.capitalize()), kind, given.get(name) or default, options)
-        found.append(field._replace(is_required=bool(default), longest=one.longest or field.longest))
-    return found
-
-
-def _url(visit: OperatorVisit, parameters: Mapping[str, str]) -> str:
-    path = visit.request.scope["raw_path"].decode("ascii")
-    return f"{path}?{urlencode(parameters)}" if parameters else path
-
-
-async def exports_page(visit: OperatorVisit) -> Response:
-    """The forms of all exports except a wallet's statement."""
-    return visit.show("exports.html", title="Exports", fields=filters_of(operation_of(export_payments)))
-
-
-async def send_file(visit: OperatorVisit, rule: Callable[..., Export]) -> Response:
-    """The file of an export."""
-    request, operation = visit.request, operation_of(rule)
-    filters = {name: value for name, value in read_filters(request, operation).items() if value}
-    export = rule(**operation_parameters(request, operation, filters))
-    return await send_export(visit, export, visit.operator.actor)
 
 
 class FormSubject(NamedTuple):
@@ -194,6 +60,17 @@ class Done(NamedTuple):
     undo: str = ""
 
 
+class Repeated(NamedTuple):
+    """What may have been made before, in words: `about` is its page, `reference` is said of one that is the same."""
+
+    title: str
+    who: str
+    what: str
+    about: str
+    button: str
+    reference: str
+
+
 class _Rehearsed(Exception):
     """Ends the unit of a rehearsal, so that nothing of it is stored; it has the thing as it would be."""
 
@@ -207,7 +84,9 @@ class OperationPage:
     def __init__(self, operation: Operation, form: OperationForm) -> None:
         self.operation = operation
         self.form = form
-        inputs = [one for one in operation.inputs.values() if f"{{{one.name}}}" not in form.url]
+        inputs = [
+            one for one in operation.inputs.values() if f"{{{one.name}}}" not in form.url and one.name not in OF_PEOPLE
+        ]
         is_choice = isinstance(form.button, Mapping)
         choices = (one.name for one in inputs if is_choice and (one.is_mark or get_origin(one.type) is Literal))
         self._choice = next(choices, None)
@@ -231,12 +110,8 @@ class OperationPage:
             if self.operation.because:
                 await self._check_asked_again(visit, form)
             answer, subject = await self._carry_out(visit, form)
-        except ChangedMeanwhile as error:
-            note_error(visit.request, error)
-            return await self._show_both(visit, form, error)
         except DomainError as error:
-            found = note_error(visit.request, error)
-            return await self._render(visit, form, self._problems(found), found.status)
+            return await self._refused(visit, form, note_error(visit.request, error))
         if isinstance(answer, Response):  # a file
             return answer
         shape = self.operation.shows
@@ -256,6 +131,15 @@ class OperationPage:
             refused = await OPERATOR_SIGN_IN.verify(visit.request, visit.session, form.get(FACTOR, ""))
             if refused:
                 raise InvalidRequest(REFUSED_CODES[refused], field=FACTOR)
+
+    async def _refused(self, visit: OperatorVisit, form: Form, error: DomainError) -> Response:
+        """The form with what is wrong with it, or the page that shows what others did."""
+        if isinstance(error, ChangedMeanwhile):
+            return await self._show_both(visit, form, error)
+        if isinstance(error, MadeBefore):
+            typed = {name: text for name, text in form.items() if name not in {"password", FACTOR}}
+            return await self._look_over(visit, typed | {AGAIN: error.first.id}, error.status)
+        return await self._render(visit, form, self._problems(error), error.status)
 
     async def _asks_passkey(self, visit: OperatorVisit) -> bool:
         """Whether the second step comes before what is looked over: that form takes codes, and it can be a passkey."""
@@ -293,7 +177,7 @@ class OperationPage:
         answer = self.operation.run(work, self._given(visit, form, work))
         return answer, self._subject(work, visit, answer, before)
 
-    async def _look_over(self, visit: OperatorVisit, form: Form) -> Response:
+    async def _look_over(self, visit: OperatorVisit, form: Form, status: int = 200) -> Response:
         """The page that names what will be done, and asks for the password. Raises what the operation refuses."""
 
         def unit(work: Work) -> None:
@@ -311,7 +195,7 @@ class OperationPage:
                 await visit.write(unit)
             except _Rehearsed as rehearsed:
                 then = rehearsed.thing
-        return await self._render(visit, form, {}, 200, then)
+        return await self._render(visit, form, {}, status, then)
 
     def _given(self, visit: OperatorVisit, form: Form, work: Work) -> dict[str, Any]:
         """The arguments of the operation, without empty optional ones and what a change leaves as it is."""
@@ -331,6 +215,8 @@ class OperationPage:
                 typed[one.name] = one.typed(work, text)
         if self._choice is not None:
             typed[self._choice] = form["choice"]
+        if AGAIN in self.operation.inputs:
+            typed[AGAIN] = form.get(AGAIN)
         return self.operation.read(typed)
 
     def _needs(self, one: Input) -> bool:
@@ -378,6 +264,7 @@ class OperationPage:
         is_plain = not (self._inputs or is_over) and len(self.form.buttons) == 1
         if self.operation.because and is_plain and visit.operator.may_change:
             form = {"choice": next(iter(self.form.buttons)), **form}  # there is nothing to fill in first
+        first = await self._made_before(visit, form, subject) if form.get(AGAIN) else None
         is_looked_over = {"password", FACTOR} & problems.keys() or (
             self.operation.because and "choice" in form and not problems
         )
@@ -390,6 +277,7 @@ class OperationPage:
             action=self.form,
             will=self.operation.sentences(subject.thing),
             because=self.operation.because,
+            first=first,
             is_over=is_over,
             fields=self._fields(visit, form, problems, subject.thing, bool(is_looked_over)),
             changes=[(label, before, after) for (label, before), (_, after) in changes if before != after],
@@ -397,6 +285,33 @@ class OperationPage:
             problems=problems,
             once=new_id(),
             asks_factor=self.operation.because and await OPERATOR_SIGN_IN.is_stale(visit.request, visit.session),
+        )
+
+    async def _made_before(self, visit: OperatorVisit, form: Form, subject: FormSubject) -> Repeated:
+        """What the page says of the movement that is made once more."""
+
+        def unit(work: Work) -> tuple[Any, str]:
+            found = MOVEMENT.find(work, id=form[AGAIN])
+            return found, who_moved(work, found.id, found.created_at)
+
+        first, who = await visit.read(unit)
+        english, money = operators_language(visit.request), f"{first.asset_code} {Cell(first.amount, 'number').shown}"
+        way = "into" if first.kind == "deposit" else "out of"
+        ago, reference = english.span(max(english.now - parse_time(first.created_at), 0)), own_reference(first)
+        by = "You did" if who == visit.operator.name else f"{who or 'Somebody'} did"
+        named = f", “{visible_text(reference)}”" if reference else ""
+        button = self.form.buttons[form["choice"]]
+        there = f" {way} {subject.name}" if first.account.startswith("wallet ") else ""
+        typed = Cell(typed_decimal(form.get("amount", ""), language_of(visit.request).point), "number").shown
+        return Repeated(
+            f"{button.partition(' it')[0]} {first.asset_code} {typed}{there} again?",
+            f"{by} that {ago} ago",
+            f"{money} {way} the {first.account}{named},{english.clock_at(first.created_at)}. It is there.",
+            page_of_account(first),
+            f"{button.partition(' it')[0]} another {first.asset_code} {typed}",
+            "The same as the first time: a number follows it"
+            if reference and reference == form.get("reference")
+            else "",
         )
 
     def _fields(

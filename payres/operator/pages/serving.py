@@ -23,7 +23,8 @@ from payres.operator.api import all_operations
 from payres.operator.exports import export_ledger, export_payments, export_statement
 from payres.operator.pages import overview, server
 from payres.operator.pages.details import thing_pages
-from payres.operator.pages.operations import OperationPage, exports_page, send_file, show_list
+from payres.operator.pages.lists import exports_page, send_file, show_list
+from payres.operator.pages.operations import OperationPage
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit, Page, may_only_look
 
 

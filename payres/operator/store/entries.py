@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from payres.core.protocol.amounts import Asset
-from payres.core.protocol.clock import DAY
+from payres.core.protocol.clock import CORRECTION, DAY, lasting
+from payres.core.protocol.identifiers import first_identifier
 from payres.core.store.rows import PageBounds, PageQuery, Table, number, select_page
 from payres.core.store.work import Transaction
 from payres.operator.store.all_payments import PaymentRecord
@@ -188,6 +189,22 @@ MOVEMENTS = Table(
 
 def find_movement(tx: Transaction, account_id: int, reference: str) -> MovementRecord | None:
     return MOVEMENTS.find(tx, "WHERE m.account_id = ? AND m.reference = ?", account_id, reference)
+
+
+def equal_movement(
+    tx: Transaction, account_id: int, kind: str, amount: int, now: int, lifetime: int
+) -> MovementRecord | None:
+    """The newest movement of the same amount in the last `lifetime`, unless it was undone."""
+    recent, times = lasting("m.created_at", now - lifetime, lifetime)
+    stands = "m.undoes IS NULL AND NOT EXISTS (SELECT 1 FROM movement WHERE undoes = m.id)"
+    where = f"WHERE m.account_id = ? AND m.id >= ? AND t.kind = ? AND t.amount = ? AND {recent} AND {stands}"
+    values = (account_id, first_identifier(now - lifetime - CORRECTION), kind, amount, *times)
+    return MOVEMENTS.find(tx, f"{where} ORDER BY m.id DESC LIMIT 1", *values)
+
+
+def movement_of_reference(tx: Transaction, kind: str, reference: str) -> MovementRecord | None:
+    """The newest movement of a kind with the reference, of any account."""
+    return MOVEMENTS.find(tx, "WHERE m.reference = ? AND t.kind = ? ORDER BY m.id DESC LIMIT 1", reference, kind)
 
 
 def page_of_movements(tx: Transaction, account_id: int, page: PageQuery) -> tuple[Sequence[MovementRecord], PageBounds]:

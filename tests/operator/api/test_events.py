@@ -65,7 +65,7 @@ def test_events_after_a_sequence_are_read_in_their_order(payres: Instance, progr
 
 
 def deposit_by_command(payres: Instance) -> None:
-    command = ["--database", payres.context.settings.database, "wallet", "deposit", "alice", "1.00"]
+    command = ["--database", payres.context.settings.database, "wallet", "deposit", "alice", "1.03"]
     assert CliRunner().invoke(main, command).exit_code == 0
 
 

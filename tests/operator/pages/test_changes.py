@@ -198,6 +198,36 @@ def test_deposit_takes_the_password_again_and_is_made_once(payres: Instance, ann
     assert ann.rows("/admin/audit-log")[0]["Details"].startswith("amount 12.50 USD, reference page ")
 
 
+def test_equal_deposit_is_looked_at_once_more_whoever_made_the_first(payres: Instance, ann: Browser) -> None:
+    own = open_wallet(payres, "twice")
+    given = {"choice": "deposit", "amount": "12.50", "reference": "transfer 4711", "password": PASSWORD}
+    with Browser(payres) as eva:
+        eva.follow_link("eva")
+        assert eva.send(f"{own}/deposit", **given).status_code == 303
+    payres.clock.advance(120)
+    form = hidden_fields(ann.get(f"{own}/deposit")) | given
+    for sent in (form, {name: text for name, text in form.items() if name != "password"}):
+        asked = ann.http.post(f"{own}/deposit", data=sent)
+        assert asked.status_code == 409
+        assert re.match(
+            r"Deposit USD 12\.50 into twice again\? eva did that 2 minutes ago USD 12\.50 into the wallet twice,"
+            r" “transfer 4711”, at \d\d:\d\d\. It is there\. Amount USD 12\.50 Reference transfer 4711 The same as the"
+            r" first time: a number follows it Balance USD 112\.50 → USD 125\.00 Your password, because this moves",
+            words_of(asked),
+        )
+        assert f'<a class="button calm" href="{own}">See the first one</a>' in asked.text
+    assert payres.balance("twice") == "112.50", "nothing is done yet"
+    again = hidden_fields(asked)
+    assert again["again"]
+    wrong = ann.http.post(f"{own}/deposit", data=form | again | {"password": "wrong"})
+    assert (wrong.status_code, "Deposit USD 12.50 into twice again?" in words_of(wrong)) == (401, True)
+    answer = ann.http.post(f"{own}/deposit", data=form | hidden_fields(wrong))
+    assert (answer.status_code, payres.balance("twice")) == (303, "125.00")
+    told = ann.rows("/admin/audit-log")[0]["title"]
+    assert told == "ann put USD 12.50 into the wallet twice once more, “transfer 4711 (2)”"
+    payres.check_ledger()
+
+
 @pytest.mark.parametrize(
     ("language", "typed", "shown"),
     [("de", "1.234,5", "1,234.5"), ("de", "12,50", "12.50"), ("en", "1,234.50", "1,234.50"), ("en", "1000", "1,000")],

@@ -1,0 +1,1 @@
+create index movement_of_reference on movement (reference) where reference is not null;

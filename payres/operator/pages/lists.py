@@ -1,0 +1,152 @@
+"""The pages of lists, with filters in the URL, also as CSV; and of exports."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from payres.core.protocol.limits import DEFAULT_PAGE, MAX_PAGE
+from payres.core.protocol.urls import ADMIN_ROOT
+from payres.core.protocol.wire import Page
+from payres.html.html import HEADERS, redirect
+from payres.operator.api import (
+    PAGE_PARAMETERS,
+    all_operations,
+    attachment,
+    operation_parameters,
+    read_filters,
+    send_export,
+)
+from payres.operator.declarations import Operation, operation_of
+from payres.operator.exports import Export, export_payments
+from payres.operator.pages.sign_in import OperatorVisit
+from payres.operator.shapes import make_table
+
+FORMAT: Final = "format"
+LABELS: Final = {
+    "from": "From (UTC)",
+    "to": "Before (UTC)",
+    "counterpart": "Other wallet, or beginning of a URL",
+    "min": "Amount from",
+    "max": "Amount to",
+    "reason": "Reason contains",
+    "actor": "Who contains",
+    "action": "Did what contains",
+    "object": "To what contains",
+    "withoutConsent": "Without consent too",
+    "canSignIn": "Owner has a password",
+    "used": "Without prices only looked at",
+}
+COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
+
+
+async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
+    """A page of an operation's list."""
+    request, listing, shape, path = visit.request, operation.listing, operation.shows, _url(visit, {})
+    assert listing is not None
+    assert shape is not None
+    parameters = dict(request.query_params)
+    non_empty = {name: value for name, value in parameters.items() if value}
+    if non_empty != parameters:  # forms send empty fields
+        return redirect(_url(visit, non_empty))
+    filters = read_filters(request, operation, (FORMAT,))
+    narrowed = ({listing.narrowed: "true"} if listing.narrowed else {}) | filters
+    given = operation_parameters(request, operation, narrowed)
+    found = await visit.read(partial(operation.run, given=given))
+    count = given["page"].count if operation.is_paged else DEFAULT_PAGE
+    rows = Field("first", "Rows", "choice", str(count), dict.fromkeys(map(str, (*COUNTS, count))), is_required=True)
+    title = listing.title.format(**visit.segments)
+    if non_empty.get(FORMAT) == "csv":
+        table = make_table(title, shape.listed, found.result, listing.none)
+        return Response(table.csv, headers=HEADERS | attachment(title, "csv"), media_type="text/csv")
+    return visit.show(
+        "list.html",
+        title=title,
+        about=listing.about,
+        also=listing.also,
+        views=[(name, f"{path}?{query}".rstrip("?")) for name, query in listing.views.items()],
+        here=f"{path}?{request.url.query}".rstrip("?"),
+        new=_new(listing.page or operation.path),
+        table=make_table(title, shape.on_pages, found.result, listing.none),
+        filters=filters_of(operation, narrowed),
+        is_filtered=bool(filters),
+        rows=[rows] if operation.is_paged else [],
+        is_resized=count != DEFAULT_PAGE,
+        csv=_url(visit, non_empty | {FORMAT: "csv"}),
+        beside=_newer_and_older(visit, non_empty, found, count),
+    )
+
+
+def _new(path: str) -> tuple[str, str] | None:
+    """The label and the URL of the form that makes something new for the list."""
+    forms = (one.form for one in all_operations() if one.form and one.form.lists == path)
+    return next(((one.heading, ADMIN_ROOT + one.url) for one in forms), None)
+
+
+class Field(NamedTuple):
+    """A field of a form: `kind` is that of its input, `unit` stands before an amount. `shown` is the value as it is
+    understood, `was` the one that it had when the form was opened, None if it is sent in any case."""
+
+    name: str
+    label: str
+    kind: str
+    value: str
+    options: Collection[str] = ()
+    words: str = ""
+    was: str | None = None
+    unit: str = ""
+    shown: str = ""
+    problem: str = ""
+    is_required: bool = False
+    longest: int = 100
+
+
+def _newer_and_older(
+    visit: OperatorVisit, parameters: Mapping[str, str], found: Any, count: int
+) -> Sequence[tuple[str, str]]:
+    """The labels and URLs of the newer and older pages that exist."""
+    if not isinstance(found, Page):
+        return []
+    shared = {name: value for name, value in parameters.items() if name not in PAGE_PARAMETERS}
+    pagination, cursor = found.pagination, parameters.get("cursor", "")
+    newer = ("Newer", "last", pagination.start_cursor, pagination.has_previous_page)
+    older = ("Older", "first", pagination.end_cursor, pagination.has_next_page)
+    return [
+        (label, _url(visit, shared | {name: str(count), "cursor": end or cursor}))
+        for label, name, end, is_there in (newer, older)
+        if is_there
+    ]
+
+
+def filters_of(operation: Operation, given: Mapping[str, str] = {}) -> list[Field]:
+    """The form fields of the parameters of a query."""
+    found = []
+    for one in operation.inputs.values() if operation.struct else ():
+        if one.name in operation.segments or one.name == "limit":
+            continue
+        name = operation.wire_names[one.name]
+        kind, options = ("choice", ("true", "false")) if one.is_mark else (one.kind_of_field, one.choices)
+        default = "false" if one.is_mark else one.default if isinstance(one.default, str) else ""
+        field = Field(name, LABELS.get(name, name.capitalize()), kind, given.get(name) or default, options)
+        found.append(field._replace(is_required=bool(default), longest=one.longest or field.longest))
+    return found
+
+
+def _url(visit: OperatorVisit, parameters: Mapping[str, str]) -> str:
+    path = visit.request.scope["raw_path"].decode("ascii")
+    return f"{path}?{urlencode(parameters)}" if parameters else path
+
+
+async def exports_page(visit: OperatorVisit) -> Response:
+    """The forms of all exports except a wallet's statement."""
+    return visit.show("exports.html", title="Exports", fields=filters_of(operation_of(export_payments)))
+
+
+async def send_file(visit: OperatorVisit, rule: Callable[..., Export]) -> Response:
+    """The file of an export."""
+    request, operation = visit.request, operation_of(rule)
+    filters = {name: value for name, value in read_filters(request, operation).items() if value}
+    export = rule(**operation_parameters(request, operation, filters))
+    return await send_export(visit, export, visit.operator.actor)
