@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from payres.core.process.slots import Slots, SlotsBusy
-from payres.core.protocol.clock import HOUR, MINUTE, SECOND
+from payres.core.protocol.clock import MINUTE, SECOND
 from payres.core.protocol.errors import (
     InsufficientAccess,
     InvalidRequest,
@@ -53,7 +53,6 @@ from payres.html.store.sessions import (
     SessionRecord,
 )
 
-MOST_ALARMS: Final = 5  # mails of half sign-ins to an owner in an hour
 BUSY_SECONDS: Final = 5  # in which a full queue is processed, also on a slow machine
 
 T = TypeVar("T")
@@ -83,18 +82,21 @@ class Nobody(msgspec.Struct, frozen=True):
 
 
 class PasswordGate:
-    """All hashing of passwords in a server: PASSWORDS_AT_ONCE at a time, on threads of their own, one for each key.
+    """All hashing of passwords in a server: PASSWORDS_AT_ONCE at a time, on threads of their own, one for each key; and
+    one more of an operator who signs in, so that owners cannot keep operators waiting.
 
     Known browsers go straight to it; sign-ins from others and new passwords wait in queues of their own for their turn.
     """
 
     def __init__(self) -> None:
         self._slots, self._new = password_slots(), password_slots()
-        self._threads = ThreadPoolExecutor(PASSWORDS_AT_ONCE, "passwords")
+        self._of_operators = Slots(1, queue=PASSWORDS_WAITING)
+        self._threads = ThreadPoolExecutor(PASSWORDS_AT_ONCE + 1, "passwords")
 
-    async def verify(self, account: Account, password: str, key: Hashable) -> bool:
+    async def verify(self, kind: Kind, account: Account, password: str) -> bool:
         """See verify_password. Raises SlotsBusy."""
-        async with self._slots.slot(key):
+        slots = self._slots if kind is OF_OWNERS else self._of_operators
+        async with slots.slot((kind.noun, account.id)):
             return await self._run(partial(verify_password, account, password))
 
     async def hash(self, password: str, key: Hashable, check: Callable[[], Awaitable[object]]) -> str:
@@ -200,7 +202,7 @@ class SignInGuard:
 
     def __init__(self, gate: PasswordGate, kind: Kind = OF_OWNERS) -> None:
         self._gate = gate
-        self._noun = kind.noun
+        self._kind = kind
         self._attempts: OrderedDict[Key, list[int]] = OrderedDict()  # when each was made, microseconds UTC
         self._others = password_slots()
 
@@ -211,12 +213,12 @@ class SignInGuard:
             async with AsyncExitStack() as slots:
                 if guesser.known_browser is None:  # known browsers skip this queue, except for its head
                     await slots.enter_async_context(self._others.slot(account.id))
-                is_right = await self._gate.verify(account, password, (self._noun, account.id))
+                is_right = await self._gate.verify(self._kind, account, password)
         except SlotsBusy as busy:
             self._take_back(keys, now)
             raise too_busy() from busy
         if not is_right:
-            raise wrong_password(self._noun)
+            raise wrong_password(self._kind.noun)
         here, *wider = keys  # the wider counts are shared, so only this attempt is removed
         self._attempts.pop(here, None)
         self._take_back(wider, now)
@@ -244,7 +246,7 @@ class SignInGuard:
         recent = {key: [moment for moment in self._attempts.get(key, ()) if moment > since] for key in limits}
         for key, moments in recent.items():
             if len(moments) >= limits[key]:
-                whose = "from your address" if key[0] == "address" else f"for this {self._noun}"
+                whose = "from your address" if key[0] == "address" else f"for this {self._kind.noun}"
                 raise _too_many(f"{limits[key]} wrong passwords {whose}", moments[-limits[key]] + WINDOW - now)
         for key, moments in recent.items():
             self._attempts.pop(key, None)
@@ -455,8 +457,7 @@ def _wait(work: Work, kind: Kind, account: Account, browser: Browser, seen: Seen
         return half
     secret = work.new_secret()
     factor_store.insert_half_sign_in(work, kind, hash_secret(secret), account.id, account.wallet_id, work.now)
-    # Who has only the password gets no further: the owner should know, and after some mails does.
-    if kind is OF_OWNERS and mail.count_mails(work, account.id, "half_sign_in", work.now - HOUR) < MOST_ALARMS:
+    if kind is OF_OWNERS:  # who has only the password gets no further: the owner should know
         key, send_at = f"{_alarm_of(secret, kind, account.id)}:mail", work.now + factor_store.HALF_LIFETIME
         notify(work, account.id, "half_sign_in", key=key, send_at=send_at)
     return HalfSignIn(secret, account, second_factors.factors_of(work, kind, account.id))

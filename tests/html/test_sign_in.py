@@ -254,15 +254,16 @@ async def test_all_kinds_of_passwords_share_the_slots(setting: Hashing) -> None:
     owners, operators = SignInGuard(gate), SignInGuard(gate, OF_OPERATORS)
     new = [asyncio.create_task(set_password(gate, number)) for number in range(PASSWORDS_AT_ONCE + PASSWORDS_WAITING)]
     await setting.begun(PASSWORDS_AT_ONCE)
-    known = sign_ins(owners, [100], known=True) + sign_ins(operators, [100], known=True)
+    known = sign_ins(owners, [100], known=True) + sign_ins(operators, [200], known=True)
     await settle()
     assert await set_password(gate, 99) == 503
-    assert setting.order == [0] * PASSWORDS_AT_ONCE
+    await setting.begun(1)
+    assert setting.order == [0] * PASSWORDS_AT_ONCE + [200], "operators do not wait for owners"
     setting.release(PASSWORDS_AT_ONCE)
     await setting.begun(PASSWORDS_AT_ONCE)
     setting.release(100)
     assert set(await asyncio.gather(*new, *known)) == {200}
-    assert set(setting.order[: 3 * PASSWORDS_AT_ONCE]) == {0, 100}, "sign-ins do not wait for all new passwords"
+    assert set(setting.order[: 3 * PASSWORDS_AT_ONCE]) == {0, 100, 200}, "sign-ins do not wait for all new passwords"
 
 
 async def test_threads_of_passwords_are_no_others(setting: Hashing) -> None:

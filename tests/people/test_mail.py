@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from payres.core.process.settings import Settings
+from payres.core.protocol.limits import MAX_NOTICES_OF_KIND
 from payres.core.store.events import delete_old_events, last_sequence
 from payres.core.store.payments import INCOMING
 from payres.core.store.work import Environment, Work
@@ -272,7 +273,7 @@ def test_who_gets_in_causes_no_alarm_and_who_does_not_causes_one(payres: Instanc
         for _ in range(9):
             with signed_out(payres) as other:
                 sign_in(other, "calm")
-        assert len(told()) == 6, "at most five an hour"
+        assert len(told()) == MAX_NOTICES_OF_KIND, "at most three an hour, beside the one of the new browser"
 
 
 def test_dead_server_leaves_sign_in_and_payments_alone(payres: Instance, post: MailServer) -> None:

@@ -199,7 +199,8 @@ MAX_SESSIONS: Final = 32  # Sessions of a wallet's owner or an operator; beyond 
 KNOWN_BROWSER_DAYS: Final = 365  # Days for which a browser stays known after a sign-in.
 # Known browsers of a wallet or an operator; beyond it the least recently used is dropped.
 MAX_KNOWN_BROWSERS: Final = 32
-# Passwords checked or set at once: each takes 64 MiB and a core for some tens of milliseconds.
+# Passwords checked or set at once, and one more of an operator who signs in: each takes 64 MiB, and a core for tens of
+# milliseconds.
 PASSWORDS_AT_ONCE: Final = 2
 # Waiting passwords from known browsers, as many from others, and as many new ones; half of that of one wallet,
 # operator or API key. Further ones are answered 503.
