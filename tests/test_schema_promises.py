@@ -33,8 +33,6 @@ NUMBERS: Final = {
     *("wrong", "sign_count", "is_backed_up", "value", "most", "first_window", "next_window", "window"),
     *("overlapped", "after_event"),
 }
-# Tables whose rows somebody can cause without a bound. This only gets shorter.
-UNBOUNDED: Final[Mapping[str, str]] = {}
 # How many columns the line `restore:` of each table was written for.
 _COUNTED: Final = """
 secret 2, asset 5, exchange_rate 5, account 8, owner 4, wallet_address 10, wallet_key 7, client 6, client_key 5,
@@ -160,8 +158,6 @@ def _faults_of_rows(table: Table, names: set[str]) -> Iterator[str]:
             if name not in Settings.__struct_fields__ and not hasattr(limits, name):
                 yield f"{table.name}: put {name}, which bounds its rows, in core/protocol/limits.py"
         is_bounded = bounds or names & set(re.findall(r"for each (\w+)", said)) or said in {"operators", "one row"}
-        if said.endswith("without a bound"):
-            is_bounded = table.name in UNBOUNDED
         if not (is_bounded or said.startswith("the server, ")):
             yield (
                 f"{table.name}: `{said}` must name what bounds the rows: a limit, as `at most 32 (MAX_KNOWN_BROWSERS)`;"
@@ -307,11 +303,6 @@ def test_what_is_kept_for_good_is_never_deleted() -> None:
     deleted = {*re.findall(r'DELETE FROM "?(\w+)', sources)}
     for_good = {table.name for table in tables() if not any(map(BY.search, table.lines["kept"]))}
     assert not deleted & for_good, "say in `kept:` of schema.sql how long, and what deletes the rows"
-
-
-def test_what_is_not_kept_yet_gets_less() -> None:
-    unbounded = {table.name for table in tables() for said in table.lines["rows"] if said.endswith("without a bound")}
-    assert unbounded == UNBOUNDED.keys()
 
 
 def texts(module: str) -> Iterator[str]:
