@@ -118,6 +118,11 @@ class New:
         self.instance.write(lambda work: set_rate(work, codes[0], codes[1], "2", work.now))
         return dict(zip(("base", "counter"), codes, strict=True))
 
+    def paused_webhook(self) -> str:
+        found = self.webhook()
+        self.instance.write(lambda work: webhooks.pause(work, found))
+        return found
+
     def webhook(self) -> str:
         url = f"https://hooks.example/{self._name('hook')}"
         for one in self.program.get("/webhooks")["result"][2:]:  # there may be 16
@@ -242,7 +247,7 @@ CASES: Final = (
     Case("webhooks.add", lambda new: {"url": f"https://{new.unused()}.example/"}, "webhook.add"),
     Case("webhooks.change", lambda new: _changed_webhook(new), "webhook.change"),
     Case("webhooks.pause", lambda new: {"id": new.webhook()}, "webhook.pause"),
-    Case("webhooks.resume", lambda new: {"id": new.webhook()}, "webhook.resume"),
+    Case("webhooks.resume", lambda new: {"id": new.paused_webhook()}, "webhook.resume"),
     Case("webhooks.list_attempts", lambda new: {"id": new.webhook()}),
     Case("webhooks.remove", lambda new: {"id": new.webhook()}, "webhook.remove"),
     Case("webhooks.rotate", lambda new: {"id": new.webhook()}, "webhook.rotate"),
