@@ -20,7 +20,7 @@ from payres.core.store.connections import connect_writer
 from payres.core.store.copies import change as change_copy
 from payres.core.store.copies import side_file
 from payres.core.store.grants import GRANTS, GrantRecord
-from payres.core.store.server import ensure_secret, record
+from payres.core.store.server import record
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.html import notices, second_factors
@@ -31,11 +31,11 @@ from payres.html.sign_in import Browser, HalfSignIn, SignedIn, begin, follow_lin
 from payres.html.store.mail import MAILS
 from payres.html.store.passkeys import PASSKEYS, PasskeyRecord
 from payres.html.store.second_factors import replace_recovery_codes, use_recovery_code
-from payres.html.store.sessions import NOWHERE, OF_OWNERS, OwnerRecord, insert_browser, owner_at, owner_of
+from payres.html.store.sessions import NOWHERE, OF_OWNERS, Kind, OwnerRecord, insert_browser, owner_at, owner_of
 from payres.operator import api_keys, ended_rights, grants, keys, operators, peers, wallets, webhooks
 from payres.operator.backups import BackupError, Comparison, make_backup, restore_backup
 from payres.operator.store.ended_rights import ENDED
-from payres.operator.store.operators import OF_OPERATORS
+from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord
 from payres.operator.store.standing_orders import ORDERS
 from payres.people import standing_orders
 from payres.people.own_wallets import join
@@ -101,7 +101,9 @@ class Books:
         for grant, state in zip(self.grants[2:], ("approved", "pending"), strict=True):
             GRANTS.update(work, grant.id, state=state)
         webhooks.add(work, "https://third.example")
-        WALLETS.update(work, 1, asked_above=5000)
+        turn_codes_on(work, OF_OWNERS, owner(work, "alice"))
+        for number in (1, 2):
+            WALLETS.update(work, number, asked_above=5000)
         wallets.make_password_link(work, "bob")
         operators.make_link(work, "carol", read_only=False)
         for name in ("first", "second", "third"):
@@ -127,14 +129,22 @@ def forget_address(work: Work, path: str) -> None:
     record(work, "wallet.change_notices", path)
 
 
-def turn_codes_on(work: Work) -> None:
-    """With recovery codes; and a browser that is known from before."""
-    dora = owner(work, "dora")
-    second_factors.begin_codes(work, OF_OWNERS, dora.id)
-    secret = base64.b32decode(str(second_factors.unconfirmed_secret(work, OF_OWNERS, dora.id)))
+def turn_codes_on(work: Work, kind: Kind, account: OwnerRecord | OperatorRecord) -> None:
+    second_factors.begin_codes(work, kind, account.id)
+    secret = base64.b32decode(str(second_factors.unconfirmed_secret(work, kind, account.id)))
     code = second_factors.code_at(secret, work.now // second_factors.STEP)
-    assert second_factors.confirm_codes(work, OF_OWNERS, dora, code)
-    new_recovery_codes(work, OF_OWNERS, dora)
+    assert second_factors.confirm_codes(work, kind, account, code)
+
+
+def guard(work: Work) -> None:
+    """With codes, and recovery codes."""
+    turn_codes_on(work, OF_OWNERS, owner(work, "dora"))
+    new_recovery_codes(work, OF_OWNERS, owner(work, "dora"))
+
+
+def make_codes_anew(work: Work) -> None:
+    second_factors.turn_codes_off(work, OF_OWNERS, owner(work, "alice"))
+    turn_codes_on(work, OF_OWNERS, owner(work, "alice"))
 
 
 def add_passkey(work: Work) -> None:
@@ -209,7 +219,14 @@ CASES: Final[Mapping[str, tuple[Callable[[Work], object], str]]] = {
         lambda work: standing_orders.pause(work, wallets.require_wallet(work, "bob"), "bob"),
         "state, ended_at, next_at FROM standing_order WHERE id = 'bob'",
     ),
-    "askedAbove": (lambda work: WALLETS.update(work, 1, asked_above=100), "asked_above FROM wallet_address"),
+    "askedAbove": (
+        lambda work: WALLETS.update(work, 1, asked_above=100),
+        "asked_above FROM wallet_address WHERE id = 1",
+    ),
+    "askedAbove, always": (
+        lambda work: WALLETS.update(work, 2, asked_above=None),
+        "asked_above FROM wallet_address WHERE id = 2",
+    ),
     "mailAddress": (lambda work: take_address(work, "alice", "new@mail.example"), ADDRESS.format(1)),
     "mailAddress, taken away": (lambda work: forget_address(work, "bob"), ADDRESS.format(2)),
     "mailAddress, the first": (lambda work: take_address(work, "dora", "dora@mail.example"), ADDRESS.format(3)),
@@ -222,8 +239,13 @@ CASES: Final[Mapping[str, tuple[Callable[[Work], object], str]]] = {
         "count(*) FROM recovery_code WHERE used_at IS NULL AND owner_id = 2",
     ),
     "codes": (
-        turn_codes_on,
+        guard,
         "t.secret, r.hash FROM recovery_code r LEFT JOIN totp t USING (owner_id) WHERE owner_id = 3 ORDER BY hash",
+    ),
+    "codes, made anew": (make_codes_anew, "secret FROM totp WHERE owner_id = 1"),
+    "codes, of an operator": (
+        lambda work: turn_codes_on(work, OF_OPERATORS, OPERATORS.by_id(work, 2)),
+        "operator_id, secret FROM totp WHERE operator_id > 0",
     ),
     "newPasskey": (add_passkey, "name, credential_id FROM passkey WHERE owner_id = 3"),
 }
@@ -340,6 +362,39 @@ def test_nothing_is_said_of_what_is_newer_in_the_backup(books: Books, ended: Pat
     assert restore(books, newer) == Comparison([])
 
 
+def test_nothing_is_said_of_what_was_turned_off_or_resumed_in_the_newer_backup(books: Books, tmp_path: Path) -> None:
+    def begin_all(work: Work) -> None:
+        turn_codes_on(work, OF_OWNERS, owner(work, "bob"))
+        standing_orders.pause(work, wallets.require_wallet(work, "bob"), "bob")
+        webhooks.pause(work, webhook_of(work, "third"))
+
+    def undo_all(work: Work) -> None:
+        second_factors.turn_codes_off(work, OF_OWNERS, owner(work, "bob"))
+        standing_orders.resume(work, wallets.require_wallet(work, "bob"), "bob")
+        webhooks.resume(work, webhook_of(work, "third"))
+
+    backups = []
+    for change in (begin_all, undo_all):
+        books.write(change)
+        backups.append(make_backup(books.path, tmp_path / f"{change.__name__}.db", False, NOW).path)
+    restore(books, backups[0])
+    assert restore(books, backups[1]) == Comparison([])
+
+
+def test_nothing_is_said_of_factors_that_are_not_taken(books: Books, backup: Path) -> None:
+    """Codes that were turned off again and wait to be confirmed, and a passkey that may have been copied."""
+
+    def change(work: Work) -> None:
+        make_codes_anew(work)
+        second_factors.turn_codes_off(work, OF_OWNERS, owner(work, "alice"))
+        second_factors.begin_codes(work, OF_OWNERS, owner(work, "alice").id)
+        add_passkey(work)
+        PASSKEYS.update(work, "of 3", suspect_at=work.now)
+
+    books.write(change)
+    assert restore(books, backup) == Comparison([])
+
+
 def test_recovery_codes_that_were_replaced_since_have_ended(books: Books, backup: Path) -> None:
     def replace(work: Work) -> None:
         bob = owner_at(work, "bob")
@@ -384,7 +439,8 @@ def test_codes_that_are_carried_over_are_asked_for_in_every_browser(books: Books
         insert_browser(work, OF_OWNERS, hash_secret(known.decode()), 3, work.now, work.now + DAY)
 
     change_copy(backup, lambda tx: know(work_at(tx, NOW)))
-    books.write(turn_codes_on)
+    change_copy(backup, lambda tx: tx.execute("DELETE FROM secret WHERE name = 'second_factors'"))  # of the first codes
+    books.write(guard)
     codes = books.write(lambda work: new_recovery_codes(work, OF_OWNERS, owner(work, "dora")))
     browser = Browser(known={3: known.decode()})
 
@@ -395,22 +451,34 @@ def test_codes_that_are_carried_over_are_asked_for_in_every_browser(books: Books
     assert isinstance(books.write(sign_in), SignedIn), "as it was"
     restore(books, backup, carry_over=True, other=first.replaced)
     assert isinstance(books.write(sign_in), HalfSignIn)
+    assert books.write(lambda work: second_factors.verify(work, OF_OWNERS, 3, "000000")) is None, "it can be decrypted"
     assert books.write(lambda work: second_factors.verify(work, OF_OWNERS, 3, codes[0])) == "recovery code"
 
 
 def test_what_cannot_be_carried_over_whole_is_said(books: Books, backup: Path) -> None:
     """Codes that the restored server cannot decrypt would stop it; a credit limit may be used up already."""
-    books.write(turn_codes_on)
+    books.write(guard)
     books.write(lambda work: peers.change_peer(work, "second", credit_limit="50"))
     found = restore(books, backup).ended
-    books.write(lambda work: ensure_secret(work, second_factors.ENCRYPTED))
+    books.rows("UPDATE secret SET value = x'01' WHERE name = 'second_factors'")
     books.write(lambda work: wallets.deposit(work, "alice", "1.00"))
     used = "UPDATE account SET balance = -6000 WHERE id = (SELECT account_id FROM peer WHERE name = 'second')"
     books.rows(used)
     limit, codes = books.write(lambda work: ended_rights.end_again(work, found))
     assert limit.startswith("The peer second keeps the earlier credit limit, and not 50.00. The peer second uses")
     assert codes.startswith("The codes of dora cannot be read with the secret that the backup has")
-    assert books.rows("SELECT count(*) FROM totp") == [(0,)]
+    assert books.rows("SELECT count(*) FROM totp WHERE owner_id = 3") == [(0,)]
+
+
+def test_passkey_of_owners_who_became_one_is_one_owners(books: Books, backup: Path) -> None:
+    def change(work: Work) -> None:
+        join(work, owner(work, "dora"), "bob", owner(work, "bob"))
+        add_passkey(work)
+
+    books.write(change)
+    found = restore(books, backup).ended
+    [left] = books.write(lambda work: ended_rights.end_again(work, [one for one in found if one.kind == "newPasskey"]))
+    assert left == "The passkey Pixel 9 signs in to another wallet, and not to dora"
 
 
 def test_peer_that_cannot_be_removed_has_a_token_that_nobody_knows(books: Books, backup: Path) -> None:
