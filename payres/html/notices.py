@@ -190,7 +190,7 @@ def stop(work: Work, token: str) -> None:
 
 
 def _check_asked(work: Work, owner_id: int, kind: str) -> None:
-    if mail.count_mails(work, owner_id, kind, work.now - HOUR) >= MAX_MAILS_ASKED_FOR:
+    if mail.count_mails(work, owner_id, kind, work.now, HOUR) >= MAX_MAILS_ASKED_FOR:
         raise TooManyRequests(f"There were {MAX_MAILS_ASKED_FOR} of these mails within an hour", retry_after=3600)
 
 

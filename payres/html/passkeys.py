@@ -18,7 +18,7 @@ import msgspec
 from starlette.requests import Request
 
 from payres.core.http.context import context_of
-from payres.core.protocol.clock import MINUTE, lasts
+from payres.core.protocol.clock import MINUTE, is_due, lasts
 from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState
 from payres.core.protocol.identifiers import base64url, hash_secret
 from payres.core.protocol.limits import MAX_PASSKEYS
@@ -27,7 +27,14 @@ from payres.core.protocol.visible import visible_text
 from payres.core.store import server
 from payres.core.store.work import Work
 from payres.html.language import marked
-from payres.html.second_factors import audit_action, end_after_last, first_recovery_codes, record
+from payres.html.second_factors import (
+    REMOVAL_DELAY,
+    audit_action,
+    end_after_last,
+    first_recovery_codes,
+    record,
+    removal_due_at,
+)
 from payres.html.store.passkeys import (
     PASSKEYS,
     PasskeyRecord,
@@ -36,7 +43,6 @@ from payres.html.store.passkeys import (
     passkeys_of,
     use_challenge,
 )
-from payres.html.store.second_factors import removal_due_at
 from payres.html.store.sessions import Kind, verify_session
 
 if TYPE_CHECKING:
@@ -304,7 +310,7 @@ def use(work: Work, kind: Kind, signed: Signed) -> PasskeyRecord:
     """
     before = PASSKEYS.get(work, signed.passkey.id)
     due_at = removal_due_at(work, kind, getattr(signed.passkey, kind.column))
-    if before is None or (due_at is not None and due_at <= work.now):
+    if before is None or (due_at is not None and is_due(due_at, work.now, REMOVAL_DELAY)):
         raise refused(UNKNOWN)
     if before.suspect_at:
         raise refused(SUSPECT)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import quote, urlencode
 
-from payres.core.protocol.clock import DAY, MINUTE, SECOND, lasts
+from payres.core.protocol.clock import DAY, MINUTE, SECOND, is_due, lasts
 from payres.core.protocol.errors import WrongState
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import RECOVERY_CODES
@@ -62,8 +62,13 @@ def factors_of(work: Work, kind: Kind, account_id: int) -> Factors:
         MAX_WRONG_CODES - totp.wrong if totp else MAX_WRONG_CODES,
         store.count_recovery_codes(work, kind, account_id),
         store.count_passkeys(work, kind, account_id),
-        store.removal_due_at(work, kind, account_id),
+        removal_due_at(work, kind, account_id),
     )
+
+
+def removal_due_at(work: Work, kind: Kind, account_id: int) -> int | None:
+    """When the account's second factors are removed, in a day at the latest; None unless an operator wants that."""
+    return store.removal_due_at(work, kind, account_id, work.now + REMOVAL_DELAY)
 
 
 def has_factor(work: Work, kind: Kind, account_id: int) -> bool:
@@ -185,7 +190,7 @@ def ask_removal(work: Work, kind: Kind, account: Any) -> int:
     """
     if not has_factor(work, kind, account.id):
         raise WrongState(f"{account.name} has no second factor to remove")
-    due_at = store.removal_due_at(work, kind, account.id)
+    due_at = removal_due_at(work, kind, account.id)
     if due_at is None:
         due_at = work.now + REMOVAL_DELAY
         store.insert_removal(work, kind, account.id, work.now, due_at)
@@ -195,17 +200,20 @@ def ask_removal(work: Work, kind: Kind, account: Any) -> int:
 
 def cancel_removal(work: Work, kind: Kind, account: Any) -> None:
     """Keeps the second factors. Raises WrongState if nobody wants to remove them."""
-    if store.removal_due_at(work, kind, account.id) is None:
+    if removal_due_at(work, kind, account.id) is None:
         raise WrongState(f"Nobody wants to remove the second factors of {account.name}")
     store.delete_removal(work, kind, account.id)
     record(work, kind, account, "keep_factors")
 
 
 def remove_if_due(work: Work, kind: Kind, account: Any) -> None:
-    """Removes the second factors, if an operator wanted that a day ago."""
-    due_at = store.removal_due_at(work, kind, account.id)
-    if due_at is not None and due_at <= work.now:
+    """Removes the second factors, if an operator wanted that a day ago. If the clock was ahead then, the day begins
+    now: the owner has had none to say no."""
+    due_at = removal_due_at(work, kind, account.id)
+    if due_at is not None and is_due(due_at, work.now, REMOVAL_DELAY):
         remove_factors(work, kind, account)
+    elif due_at is not None:
+        store.limit_removal(work, kind, account.id, due_at)
 
 
 def remove_factors(work: Work, kind: Kind, account: Any) -> None:

@@ -18,7 +18,7 @@ import msgspec
 
 from payres.core.process.settings import Settings, local_url, settings_file
 from payres.core.protocol.amounts import Asset, describe_amount
-from payres.core.protocol.clock import DAY, SECOND, SystemClock, format_time
+from payres.core.protocol.clock import DAY, SECOND, SystemClock, format_time, lasts
 from payres.core.protocol.limits import MIN_FREE_BYTES
 from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, is_loopback
 from payres.core.protocol.visible import visible_line
@@ -159,15 +159,16 @@ def _backups(work: Work) -> Iterator[Look]:
 
 
 def _ledger(work: Work) -> Iterator[Look]:
-    broken, checked_at, earliest = status.broken_invariant(work), status.last_check(work), work.now - CHECK_DAYS * DAY
+    broken, checked_at, time = status.broken_invariant(work), status.last_check(work), CHECK_DAYS * DAY
     fix = "Check it with `payres ledger check`. A running server does so all the time; its log says why it does not"
     if broken is not None:
         fix = "Accept no payments until it does: docs/operating.md"
         yield "ledger", f"its invariant `{broken}` did not hold", True, fix
     elif checked_at is not None:
-        yield "ledger", f"all its invariants held at {format_time(checked_at)}", checked_at < earliest, fix
+        is_old = not lasts(checked_at + time, work.now, time)
+        yield "ledger", f"all its invariants held at {format_time(checked_at)}", is_old, fix
     else:
-        yield "ledger", "it has not been checked yet", _has_money_since(work, earliest), fix
+        yield "ledger", "it has not been checked yet", _has_money_since(work, work.now - time), fix
 
 
 def _has_money_since(work: Work, time: int) -> bool:
@@ -232,7 +233,7 @@ def _peers(work: Work) -> Iterator[Look]:
             most = describe_amount(credit, peer.asset).removeprefix(f"{peer.asset_code} ")
             seen = f"it owes {100 * used // credit} % of its credit: {describe_amount(used, peer.asset)} of {most}"
             yield subject, f"{seen}. At the limit, payments from there stop", WARNS, settle, page
-        elif peer.last_error_at is not None and peer.last_error_at > work.now - DAY:
+        elif peer.last_error_at is not None and lasts(peer.last_error_at + DAY, work.now, DAY):
             fix = f"Compare the settings in `payres peer show {peer.name}` with its operator"
             pay = f"Pay it and record that (`payres peer withdraw {peer.name} AMOUNT`), or ask it for a higher limit"
             of_credit = {ABOVE_LIMIT: settle, SHORT_THERE: pay}.get(peer.last_error or "")

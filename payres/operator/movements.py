@@ -13,7 +13,7 @@ from msgspec import UNSET
 from payres.core.payments import ledger
 from payres.core.payments.idempotency import check_reference
 from payres.core.protocol.amounts import describe_amount, format_decimal
-from payres.core.protocol.clock import HOUR, MINUTE, format_time
+from payres.core.protocol.clock import HOUR, MINUTE, format_time, lasts
 from payres.core.protocol.errors import DomainError, InsufficientFunds, WrongState, require
 from payres.core.protocol.event_types import WalletEvent
 from payres.core.protocol.wire import Resource, require_amount
@@ -207,7 +207,7 @@ def _check_undoable(work: Work, account: NamedAccount, first: MovementRecord) ->
         raise WrongState(f"This {first.kind} undoes another one, and cannot be undone itself")
     if first.undone_by is not None:
         raise WrongState(f"This {first.kind} was undone already")
-    if work.now >= first.created_at + UNDO_MINUTES * MINUTE:
+    if not lasts(first.created_at + UNDO_MINUTES * MINUTE, work.now, UNDO_MINUTES * MINUTE):
         sentence = f"A {first.kind} can be undone for {UNDO_MINUTES} minutes, which are over; make a"
         raise WrongState(f"{sentence} {OPPOSITES[first.kind]} instead")
     if account.kind == "peer" and peer_with_account(work, account.id) is None:

@@ -7,13 +7,12 @@ import msgspec
 from starlette.responses import Response
 
 from payres.core.grants.limits import NO_INTERVAL, Spending, spending_of, spent_in_window
-from payres.core.grants.requests import has_lapsed
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.errors import nothing_here, require
 from payres.core.protocol.visible import visible_url
 from payres.core.store import grants, payments, wallets
-from payres.core.store.grants import DecidedRecord
+from payres.core.store.grants import DecidedRecord, has_lapsed
 from payres.core.store.payments import INCOMING
 from payres.core.store.rows import AFTER_ALL
 from payres.core.store.wallets import KEYS, KeyRecord, WalletRecord, find_with_wallet

@@ -34,7 +34,7 @@ from payres.core.protocol.wire import Amount, encode
 from payres.core.store import server, wallets
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.clients import CLIENTS, ClientRecord
-from payres.core.store.grants import GRANTS
+from payres.core.store.grants import GRANTS, has_lapsed
 from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.representations import amount
 from payres.core.store.wallets import WALLETS, KeyRecord, WalletRecord
@@ -229,8 +229,7 @@ def is_stale_for(work: Work, request: ConsentRequest, limit: ReadLimit | None) -
     most = spending._replace(value=min((one for one in values if one is not None), default=None)).a_month
     if most is None:
         return True
-    since = work.now - USUAL_DAYS * DAY
-    approved = map(spending_of, activity.access_approved_since(work, request.wallet.id, since))
+    approved = map(spending_of, activity.access_approved(work, request.wallet.id, work.now, USUAL_DAYS * DAY))
     usual = [one.a_month for one in approved if one and one.a_month and one.asset == asset]
     if asset == request.wallet.asset:
         usual.append(activity.asked_above(work, request.wallet.id))
@@ -511,7 +510,7 @@ def _lack(spending: Spending | None, around: Surroundings, wallet: WalletRecord)
 
 def _show_decided(request: Request, found: ConsentRequest, status: int) -> Response:
     """The outcome of a decided request."""
-    lapsed = requests.has_lapsed(found.grant.state, found.interaction.decided_at, context_of(request).clock.now())
+    lapsed = has_lapsed(found.grant.state, found.interaction.decided_at, context_of(request).clock.now())
     return _end(request, found, "lapsed" if lapsed else found.grant.state, _finish_link(request, found), status)
 
 

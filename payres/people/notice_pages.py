@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error
+from payres.core.protocol.clock import lasts
 from payres.core.protocol.errors import InvalidRequest, MethodNotAllowed, TooManyRequests, nothing_here
 from payres.core.store import server
 from payres.core.store.work import Work
@@ -15,6 +16,7 @@ from payres.html import notices
 from payres.html.html import PAGE_METHODS, redirect, render
 from payres.html.language import marked
 from payres.html.meanwhile import ChangedMeanwhile, filled, save_unchanged, sides_of
+from payres.html.notices import CODE_LIFETIME
 from payres.html.sentences import problem_of
 from payres.html.store import mail
 from payres.html.store.mail import ADDRESSES, MailRate
@@ -62,7 +64,8 @@ async def show(
 
     def unit(work: Work) -> dict[str, Any]:
         address = ADDRESSES.get(work, visit.owner.id)
-        is_asked = address is not None and address.pending is not None and (address.code_until or 0) > work.now
+        until = None if address is None else address.code_until
+        is_asked = until is not None and lasts(until, work.now, CODE_LIFETIME)
         return {
             "email": address and address.email,
             "pending": address.pending if address is not None and is_asked else None,

@@ -462,7 +462,7 @@ async def _show_lack(visit: OwnerVisit, wish: Wish, payee: Payee, free: int, err
 async def _show_price(visit: OwnerVisit, price: Price, error: DomainError | None = None) -> Response:
     """The price, or why it cannot be paid now."""
     terms, own = price.quote.terms, visit.wallet.asset
-    is_over = visit.language.now >= price.quote.expires_at
+    is_over = not price.quote.lasts_at(visit.language.now)
     problem = said_at_field(visit, error, price.wish, terms.asset, price.free)[1] if error and not is_over else ""
     net, same = terms.debit - terms.fee, terms.asset == own
     return visit.show(

@@ -20,7 +20,7 @@ from payres.core.store.work import Work
 from payres.html.factor_pages import FactorPages
 from payres.html.html import language_of, load_templates, qr_code, render, serve_page
 from payres.html.passkey_pages import PasskeyPages
-from payres.html.store.second_factors import removal_due_at
+from payres.html.second_factors import removal_due_at
 from payres.html.store.sessions import OF_OWNERS
 from payres.html.visits import Form, Place, Unasked, choose_zone
 from payres.operator.declarations import TAKES_AWAY

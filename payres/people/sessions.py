@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from payres.core.http.context import Context, context_of
 from payres.core.http.error_answers import note_error
-from payres.core.protocol.clock import MINUTE
+from payres.core.protocol.clock import MINUTE, lasts
 from payres.core.protocol.errors import (
     DomainError,
     InvalidReceiver,
@@ -66,8 +66,8 @@ def find_owner(work: Work, session: str) -> tuple[OwnerRecord, WalletRecord, boo
     found = find_session(work, OF_OWNERS, session)
     if found is None:
         return None
-    is_used = found.expires_at - work.now < OF_OWNERS.lifetime - RENEWAL
-    is_due = is_used and work.now < found.created_at + OF_OWNERS.longest
+    is_used = not lasts(found.expires_at - OF_OWNERS.lifetime + RENEWAL, work.now, RENEWAL)
+    is_due = is_used and lasts(found.created_at + OF_OWNERS.longest, work.now, OF_OWNERS.longest)
     assert found.wallet_id is not None, "a session of an owner has a wallet"
     return owner_of(work, found.wallet_id), WALLETS.by_id(work, found.wallet_id), is_due
 

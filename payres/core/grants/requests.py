@@ -37,12 +37,19 @@ from payres.core.protocol.gnap import (
     interaction_hash,
 )
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.limits import APPROVAL_SECONDS
 from payres.core.protocol.urls import Urls, app_scheme, canonical_host, is_loopback, with_ascii_host
 from payres.core.protocol.wire import encode
 from payres.core.store import grants, retention
 from payres.core.store.clients import Client
-from payres.core.store.grants import GRANTS, INTERACTIONS, Decider, GrantRecord, InteractionRecord
+from payres.core.store.grants import (
+    GRANTS,
+    INTERACTIONS,
+    Decider,
+    GrantRecord,
+    InteractionRecord,
+    has_lapsed,
+    is_undecided,
+)
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Transaction, Work
 
@@ -85,11 +92,6 @@ def decide(work: Work, pending: Pending, approve: bool, decider: Decider, reason
     return _redirect(work.urls, interaction, reference)
 
 
-def has_lapsed(state: str, decided_at: int | None, now: int) -> bool:
-    """Whether the client has not continued an approved grant in time."""
-    return state == "approved" and decided_at is not None and now >= decided_at + APPROVAL_SECONDS * SECOND
-
-
 def finish_link(urls: Urls, pending: Pending, now: int) -> str | None:
     """The redirect of an earlier decision.
 
@@ -118,7 +120,7 @@ def check_undecided(pending: Pending, now: int) -> None:
         raise WrongState("This request was cancelled")
     if pending.grant.state != "pending":
         raise WrongState("This request has been decided already")
-    if now >= pending.interaction.expires_at:
+    if not is_undecided(pending.grant, pending.interaction, now):
         raise InvalidInteraction("This request has expired; the app can ask again")
 
 
@@ -348,7 +350,7 @@ def _still_pending(
 ) -> GrantResponse:
     if reference:
         raise _unknown()
-    if work.now >= interaction.expires_at:
+    if not is_undecided(grant, interaction, work.now):
         raise GrantNotIssued("The time to decide on this grant is over; ask for a new one", reason="decision_expired")
     if interaction.finish_uri is not None:
         raise GrantNotIssued(

@@ -13,7 +13,6 @@ from payres.core.payments.ledger import NotEnough
 from payres.core.payments.quotes import local_terms
 from payres.core.payments.settlement import emit_payment_event, pay_locally, short_of_liquidity
 from payres.core.protocol.amounts import MAX_LEDGER, Offer, Terms
-from payres.core.protocol.clock import lasts
 from payres.core.protocol.errors import InsufficientFunds, InvalidAmount, InvalidQuote, InvalidRequest, WrongState
 from payres.core.protocol.wire import OutgoingPayment, OutgoingPaymentRequest, metadata_text, value_in
 from payres.core.store import grants, payments
@@ -173,7 +172,7 @@ def _quoted_terms(
         raise InvalidQuote("quoteId is not a quote of this client for this wallet address", field="quoteId")
     if is_used:
         raise WrongState("The quote has been used; ask for a new one", field="quoteId")
-    if not lasts(quote.expires_at, work.now, quote.expires_at - quote.created_at):
+    if not quote.lasts_at(work.now):
         raise InvalidQuote("The quote has expired; ask for a new one", field="quoteId")
     if quote.terms.incoming_payment_id is None:
         return quote.terms, None

@@ -1,12 +1,12 @@
 """SQL of grants: their interactions, what they have spent, and their access tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
 
 from payres.core.protocol.amounts import Asset
-from payres.core.protocol.clock import SECOND, lasts
+from payres.core.protocol.clock import SECOND, lasting, lasts
 from payres.core.protocol.limits import APPROVAL_SECONDS
 from payres.core.store.rows import PageBounds, PageQuery, Table, find_number, number, select_page
 from payres.core.store.work import Damaged, Transaction
@@ -98,13 +98,30 @@ INTERACTIONS = Table(InteractionRecord, "interaction")
 SPENDING = Table(SpendingRecord, "grant_spending")
 
 
-# For each state, the stored state, the comparison with the current time, and the age to subtract from it.
+_TO_CONTINUE: Final = APPROVAL_SECONDS * SECOND
+# For each state, the stored state, and whether that lasts; and until when, and how long a stored state does.
 IN_TIME: Final = {
-    "pending": ("pending", "expires_at >", 0),
-    "expired": ("pending", "expires_at <=", 0),
-    "approved": ("approved", "decided_at >", APPROVAL_SECONDS * SECOND),
-    "lapsed": ("approved", "decided_at <=", APPROVAL_SECONDS * SECOND),
+    "pending": ("pending", ""),
+    "expired": ("pending", "NOT "),
+    "approved": ("approved", ""),
+    "lapsed": ("approved", "NOT "),
 }
+_UNTIL: Final[Mapping[str, tuple[str, int | str]]] = {
+    "pending": ("i.expires_at", "i.expires_at - g.created_at"),
+    "approved": (f"i.decided_at + {_TO_CONTINUE}", _TO_CONTINUE),
+}
+
+
+def is_undecided(grant: GrantRecord, interaction: InteractionRecord, now: int) -> bool:
+    """Whether the owner may still decide."""
+    until = interaction.expires_at
+    return grant.state == "pending" and lasts(until, now, until - grant.created_at)
+
+
+def has_lapsed(state: str, decided_at: int | None, now: int) -> bool:
+    """Whether the client has not continued an approved grant in time."""
+    is_approved = state == "approved" and decided_at is not None
+    return is_approved and not lasts((decided_at or 0) + _TO_CONTINUE, now, _TO_CONTINUE)
 
 
 def page_of_grants(
@@ -125,8 +142,10 @@ def page_of_grants(
         # Most grants in the other states had an interaction.
         table = GRANTS if without_consent else CONSENTED if state in {None, "issued"} else WITH_INTERACTION
         return select_page(tx, table, query, of_wallet if state is None else {"state = ?": state} | of_wallet)
-    stored, in_time, age = IN_TIME[state]
-    return select_page(tx, WITH_INTERACTION, query, {"g.state = ?": stored, f"i.{in_time} ?": now - age} | of_wallet)
+    stored, negated = IN_TIME[state]
+    column, lifetime = _UNTIL[stored]
+    in_time, times = lasting(column, now, lifetime)
+    return select_page(tx, WITH_INTERACTION, query, {"g.state = ?": stored, f"{negated}{in_time}": times} | of_wallet)
 
 
 # Excludes grants that the client cancelled before a decision: these are not pending either.

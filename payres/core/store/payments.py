@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from payres.core.protocol.amounts import MAX_LEDGER, Asset, ProbedPath, Terms
+from payres.core.protocol.clock import lasts
 from payres.core.store.retention import EMPTY_PAYMENT
 from payres.core.store.rows import Embedded, Row, Table, find_number, number
 from payres.core.store.work import Transaction
@@ -85,6 +86,10 @@ class QuoteRecord(msgspec.Struct, frozen=True):
     expires_at: int
     purge_at: int | None
     wish: str | None = None
+
+    def lasts_at(self, now: int) -> bool:
+        """Whether it can be used, as far as time goes."""
+        return lasts(self.expires_at, now, self.expires_at - self.created_at)
 
 
 QUOTES = Table(QuoteRecord, "quote", terms=_TERMS_AS_TEXT)

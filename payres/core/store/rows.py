@@ -182,9 +182,12 @@ EVERY: Final[Mapping[str, Any]] = {}
 def select_page(
     tx: Transaction, table: Table[R], query: PageQuery, conditions: Mapping[str, Any] = EVERY
 ) -> tuple[Sequence[R], PageBounds]:
-    """A page of the rows that satisfy the conditions (SQL with one `?`, and its value), newest first by key."""
-    key = table.key
-    source, values = f"{table.source} WHERE {''.join(f'{one} AND ' for one in conditions)}", [*conditions.values()]
+    """A page of the rows that satisfy the conditions (SQL, and the value of its `?` or a tuple of several), newest
+    first by key."""
+    key, values = table.key, list[Any]()
+    for value in conditions.values():
+        values += value if isinstance(value, tuple) else (value,)
+    source = f"{table.source} WHERE {''.join(f'{one} AND ' for one in conditions)}"
     older = query.towards == "older" or query.cursor is None
     comparison, order = ("<", "DESC") if older else (">", "ASC")
     cursor = AFTER_ALL if query.cursor is None else query.cursor

@@ -100,9 +100,14 @@ def delete_half_sign_in(tx: Transaction, kind: Kind, id_hash: bytes, account_id:
     tx.execute(f"DELETE FROM half_sign_in WHERE id_hash = ? AND {kind.column} = ?", (id_hash, account_id))
 
 
-def removal_due_at(tx: Transaction, kind: Kind, account_id: int) -> int | None:
-    """When the account's second factors are removed; None unless an operator wants that."""
-    return find_number(tx, f"SELECT due_at FROM factor_removal WHERE {kind.column} = ?", account_id)
+def removal_due_at(tx: Transaction, kind: Kind, account_id: int, latest: int) -> int | None:
+    """When the account's second factors are removed, at the latest then; None unless an operator wants that."""
+    return find_number(tx, f"SELECT min(due_at, ?) FROM factor_removal WHERE {kind.column} = ?", latest, account_id)
+
+
+def limit_removal(tx: Transaction, kind: Kind, account_id: int, latest: int) -> None:
+    """Makes a removal due at the latest then."""
+    tx.execute(f"UPDATE factor_removal SET due_at = min(due_at, ?) WHERE {kind.column} = ?", (latest, account_id))
 
 
 def insert_removal(tx: Transaction, kind: Kind, account_id: int, now: int, due_at: int) -> None:

@@ -5,12 +5,12 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from payres.core.protocol.clock import DAY, HOUR, MINUTE
+from payres.core.protocol.clock import DAY, HOUR, MINUTE, lasting
 from payres.core.store.retention import Rule, purge
-from payres.core.store.rows import Table, insert_row, json_column
+from payres.core.store.rows import Table, find_number, insert_row, json_column
 from payres.core.store.work import Transaction
 from payres.html.store.second_factors import delete_factors
-from payres.html.store.sessions import BROWSER_LIFETIME, Kind
+from payres.html.store.sessions import BROWSER_LIFETIME, Kind, count_sessions
 
 
 class OperatorRecord(msgspec.Struct, frozen=True):
@@ -44,15 +44,15 @@ def find_operator(tx: Transaction, name: str) -> OperatorRecord | None:
 
 def access_of(tx: Transaction, operator_id: int, now: int) -> tuple[int | None, int, int | None]:
     """Until when an operator's link is valid, the number of valid sessions, and the last sign-in."""
-    found = tx.execute(
-        "SELECT (SELECT expires_at FROM password_link WHERE operator_id = :id AND expires_at > :now),"
-        " (SELECT count(*) FROM session WHERE operator_id = :id AND expires_at > :now),"
-        " coalesce((SELECT max(at) FROM sign_in WHERE operator_id = :id AND way NOT LIKE 'wrong %'),"
-        " (SELECT max(expires_at) - :lifetime FROM known_browser WHERE operator_id = :id))",
-        {"id": operator_id, "now": now, "lifetime": BROWSER_LIFETIME},
+    valid, times = lasting("expires_at", now, OF_OPERATORS.link_lifetime)
+    link = f"SELECT expires_at FROM password_link WHERE operator_id = ? AND {valid}"
+    last = (
+        "SELECT coalesce((SELECT max(at) FROM sign_in WHERE operator_id = :id AND way NOT LIKE 'wrong %'),"
+        " (SELECT max(expires_at) - :lifetime FROM known_browser WHERE operator_id = :id))"
     )
-    until, sessions, last = found.fetchone()
-    return until, sessions, last
+    row = tx.execute(last, {"id": operator_id, "lifetime": BROWSER_LIFETIME}).fetchone()
+    sessions = count_sessions(tx, OF_OPERATORS, operator_id, now)
+    return find_number(tx, link, operator_id, *times), sessions, row[0]
 
 
 def delete_operator(tx: Transaction, operator_id: int) -> None:

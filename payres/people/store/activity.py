@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from payres.core.protocol.amounts import MAX_LEDGER
+from payres.core.protocol.clock import lasts
 from payres.core.store.accounts import AccountRecord
 from payres.core.store.rows import first_row_from, number
 from payres.core.store.work import Transaction
@@ -162,15 +163,15 @@ def _sum(tx: Transaction, side: str, account_id: int, first: int, end: int) -> i
 MOST_APPROVED: Final = 1000  # grants that are looked at for what is usual
 
 
-def access_approved_since(tx: Transaction, wallet_id: int, since: int) -> Sequence[str]:
-    """The access (JSON text) of the last grants, those that the owner has approved since then."""
+def access_approved(tx: Transaction, wallet_id: int, now: int, time: int) -> Sequence[str]:
+    """The access (JSON text) of the last grants, those that the owner has approved in so long a time until now."""
     decided = "SELECT decided_at FROM interaction WHERE grant_id = g.id AND decided_by = 'owner'"
     found = tx.execute(
         f'SELECT access, ({decided}) FROM "grant" g WHERE wallet_address_id = ?'
         " AND state <> 'pending' AND state <> 'denied' ORDER BY id DESC LIMIT ?",
         (wallet_id, MOST_APPROVED),
     )
-    return [access for access, decided_at in found if decided_at is not None and decided_at >= since]
+    return [access for access, decided_at in found if decided_at is not None and lasts(decided_at + time, now, time)]
 
 
 def asked_above(tx: Transaction, wallet_id: int) -> int:
