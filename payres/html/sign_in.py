@@ -204,6 +204,7 @@ class SignInGuard:
         self._gate = gate
         self._kind = kind
         self._attempts: OrderedDict[Key, list[int]] = OrderedDict()  # when each was made, microseconds UTC
+        self._last = 0
         self._others = password_slots()
 
     async def check_password(self, account: Account, password: str, now: int, guesser: Guesser) -> None:
@@ -225,6 +226,7 @@ class SignInGuard:
 
     def wrong_tries(self, account: Account, now: int) -> WrongTries:
         """The wrong passwords from browsers that the account does not know."""
+        self._follow(now)
         since, wrong, addresses, until = _since(account, now), 0, 0, list[int]()
         limits = {"account and address": MAX_WRONG_PASSWORDS, "account": MAX_WRONG_PASSWORDS_PER_WALLET}
         for key, all_moments in self._attempts.items():
@@ -239,10 +241,9 @@ class SignInGuard:
     def _count(self, account: Account, guesser: Guesser, now: int) -> Sequence[Key]:
         """Counts the attempt as wrong until it succeeds, so that concurrent attempts cannot exceed the limit. Returns
         the keys that it was counted under, narrowest first."""
+        self._follow(now)
         since = _since(account, now)
         limits = _limits(account, guesser)
-        for key in limits.keys() & self._attempts.keys():  # the clock was set back: nobody may be locked out
-            self._attempts[key] = [min(moment, now) for moment in self._attempts[key]]
         recent = {key: [moment for moment in self._attempts.get(key, ()) if moment > since] for key in limits}
         for key, moments in recent.items():
             if len(moments) >= limits[key]:
@@ -254,6 +255,16 @@ class SignInGuard:
         while len(self._attempts) > MAX_COUNTED:
             self._attempts.popitem(last=False)
         return list(limits)
+
+    def _follow(self, now: int) -> None:
+        """Lets what was counted be as old as it was, if the clock was set back: nobody may be locked out by that."""
+        back = self._last - now
+        if back > SECOND:  # requests that wait for one another differ by less
+            self._attempts = OrderedDict(
+                (key, [moment - back for moment in moments]) for key, moments in self._attempts.items()
+            )
+        if back > SECOND or back < 0:
+            self._last = now
 
     def _take_back(self, keys: Sequence[Key], now: int) -> None:
         """Removes the attempt from the counts."""

@@ -44,19 +44,15 @@ class RateLimiter:
         self._rate = rate
         self._token = period  # times are multiplied by the rate, which avoids rounding
         self._burst = (BURST_SECONDS * rate if burst is None else burst) * period
-        self._clock = clock
+        self._clock, self._last = clock, 0
         self._full_at: OrderedDict[Hashable, int] = OrderedDict()
 
     def take(self, key: Hashable) -> int:
         """Takes one token. Returns 0, or if there is none, the microseconds until the next."""
         if not self._rate:
             return 0
-        now = self._clock.now() * self._rate
-        full_at = self._full_at.pop(key, 0)
-        if full_at < now:
-            full_at = now
-        elif full_at > now + self._burst:  # the clock was set back: nobody may be locked out
-            full_at = now + self._burst
+        now = self._now()
+        full_at = max(self._full_at.pop(key, 0), now)
         wait = full_at + self._token - now - self._burst
         self._full_at[key] = full_at if wait > 0 else full_at + self._token
         if len(self._full_at) > MAX_COUNTED:
@@ -65,13 +61,16 @@ class RateLimiter:
 
     def wait(self, key: Hashable) -> int:
         """Like `take`, without taking a token."""
+        now = self._now()
         full_at = self._full_at.get(key)
-        if full_at is None:
-            return 0
-        now = self._clock.now() * self._rate
-        if full_at > now + self._burst:
-            full_at = self._full_at[key] = now + self._burst
-        return max(-(-(full_at + self._token - now - self._burst) // self._rate), 0)
+        return 0 if full_at is None else max(-(-(full_at + self._token - now - self._burst) // self._rate), 0)
+
+    def _now(self) -> int:
+        now = self._clock.now()
+        if now < self._last:  # the clock was set back: nobody may be locked out
+            self._full_at.clear()
+        self._last = now
+        return now * self._rate
 
 
 def too_many(wait: int, description: str) -> TooManyRequests:
