@@ -51,7 +51,7 @@ def notify(
     choice = "failed" if kind.startswith("order_") else kind  # a payment that did not go through, as well
     if mail.rates(work, owner_id).get(choice) == "off":
         return
-    if mail.count_mails(work, owner_id, kind, work.now - HOUR) < MAX_NOTICES_OF_KIND - 1:
+    if mail.count_mails(work, owner_id, kind, work.now) < MAX_NOTICES_OF_KIND - 1:
         mail.insert_mail(work, address, kind, data, key, send_at)
     elif send_at is None and not (key and mail.has_key(work, key)):
         _gather_notice(work, address, kind, data | {"at": work.now, "key": key or work.new_id()})
@@ -190,7 +190,7 @@ def stop(work: Work, token: str) -> None:
 
 
 def _check_asked(work: Work, owner_id: int, kind: str) -> None:
-    if mail.count_mails(work, owner_id, kind, work.now, HOUR) >= MAX_MAILS_ASKED_FOR:
+    if mail.count_mails(work, owner_id, kind, work.now) >= MAX_MAILS_ASKED_FOR:
         raise TooManyRequests(f"There were {MAX_MAILS_ASKED_FOR} of these mails within an hour", retry_after=3600)
 
 

@@ -203,8 +203,7 @@ class SignInGuard:
     def __init__(self, gate: PasswordGate, kind: Kind = OF_OWNERS) -> None:
         self._gate = gate
         self._kind = kind
-        self._attempts: OrderedDict[Key, list[int]] = OrderedDict()  # when each was made, microseconds UTC
-        self._last = 0
+        self._attempts, self._last = OrderedDict[Key, list[int]](), 0  # when each was made, microseconds UTC
         self._others = password_slots()
 
     async def check_password(self, account: Account, password: str, now: int, guesser: Guesser) -> None:
@@ -259,12 +258,11 @@ class SignInGuard:
     def _follow(self, now: int) -> None:
         """Lets what was counted be as old as it was, if the clock was set back: nobody may be locked out by that."""
         back = self._last - now
-        if back > SECOND:  # requests that wait for one another differ by less
-            self._attempts = OrderedDict(
-                (key, [moment - back for moment in moments]) for key, moments in self._attempts.items()
-            )
-        if back > SECOND or back < 0:
-            self._last = now
+        if 0 <= back <= SECOND:  # requests that wait for one another differ by so much
+            return
+        if back > 0:
+            self._attempts = OrderedDict((key, [at - back for at in times]) for key, times in self._attempts.items())
+        self._last = now
 
     def _take_back(self, keys: Sequence[Key], now: int) -> None:
         """Removes the attempt from the counts."""

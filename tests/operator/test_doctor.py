@@ -203,7 +203,7 @@ def test_ledger_that_was_not_checked_for_long(work: Work) -> None:
     assert broken(work) == set()
     work.execute("UPDATE transfer SET created_at = created_at - 1")
     assert "`payres ledger check`" in str(found(work)["ledger"].fix)
-    note_check(work, NOW - DAY)
+    note_check(work, NOW - DAY + 1)
     assert broken(work) == set()
     work.execute("UPDATE ledger_check SET checked_at = checked_at - 1")
     assert broken(work) == {"ledger"}

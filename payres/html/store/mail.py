@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from payres.core.protocol.clock import DAY, lasting
+from payres.core.protocol.clock import DAY, HOUR, lasting
 from payres.core.store import server
 from payres.core.store.events import OUTBOX, EventRecord, last_sequence
 from payres.core.store.retention import Rule, purge
@@ -148,9 +148,9 @@ def last_mail(tx: Transaction, owner_id: int) -> MailRecord | None:
     return MAILS.find(tx, "WHERE owner_id = ? AND attempts > 0 AND kind <> 'code' ORDER BY id DESC LIMIT 1", owner_id)
 
 
-def count_mails(tx: Transaction, owner_id: int, kind: str, now: int, time: int) -> int:
-    """How many mails of a kind an owner has caused in so long a time until now."""
-    recent, times = lasting("created_at", now - time, time)
+def count_mails(tx: Transaction, owner_id: int, kind: str, now: int) -> int:
+    """How many mails of a kind an owner has caused in the last hour."""
+    recent, times = lasting("created_at", now - HOUR, HOUR)
     return number(tx, f"SELECT count(*) FROM mail WHERE owner_id = ? AND kind = ? AND {recent}", owner_id, kind, *times)
 
 
