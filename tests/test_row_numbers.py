@@ -13,7 +13,7 @@ LEAVES = {
     "wallet_key": "in forms of a session, which a restore ends, and among the keys of its wallet only",
     "owner": "in the name of a cookie whose secret is the account's, and in links signed for the mail address too",
     "operator": "in the name of a cookie whose secret is the account's",
-    "event": "as the sequence, which orders events; they have ids that are never used again: docs/events.md says so",
+    "event": "as the sequence, which a restore continues if it can: docs/events.md; ids are never used again",
     "transfer": "in exports and lists of the ledger, which show its time too: docs/how-to/backup.md says so",
 }
 STAYS = {

@@ -30,6 +30,7 @@ from payres.core.store.copies import (
     side_file,
     swap_files,
 )
+from payres.core.store.events import continue_after, last_sequence
 from payres.core.store.migrations import (
     UnusableDatabase,
     first_fault,
@@ -78,10 +79,12 @@ class Backup(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """What was ended in another state of the database since the backup and is valid again; or why that is not known."""
+    """What was ended in another state of the database since the backup and is valid again, and the sequence of that
+    state's last event; or why that is not known."""
 
     ended: Sequence[EndedRight] = ()
     unknown: str | None = None
+    last_event: int = 0
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -203,6 +206,7 @@ def restore_backup(
                 def last_changes(tx: sqlite3.Connection) -> None:
                     remove_token(tx)
                     end_by_restore(tx, now)
+                    continue_after(tx, comparison.last_event)
                     if finish is not None:
                         finish(tx, comparison)
 
@@ -238,7 +242,7 @@ def _compare(copy: Path, source: Path, other: Path) -> Comparison:
             examine(old, require_payres)
             if not compare(copy, old, is_same_database):
                 return Comparison(unknown=f"{other} is another database and cannot be compared with the backup")
-            return Comparison(compare(copy, old, ended_rights))
+            return Comparison(compare(copy, old, ended_rights), last_event=examine(old, last_sequence))
     except (sqlite3.Error, UnusableDatabase) as error:
         return Comparison(unknown=f"{other} cannot be compared with the backup: {error}")
 

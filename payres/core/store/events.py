@@ -72,6 +72,13 @@ def last_sequence(tx: Transaction) -> int:
     return number(tx, "SELECT seq FROM sqlite_sequence WHERE name = 'event'")
 
 
+def continue_after(tx: Transaction, sequence: int) -> None:
+    """Uses no sequence up to this one for another event: programs have asked for what comes after it."""
+    if sequence > last_sequence(tx):
+        tx.execute("DELETE FROM sqlite_sequence WHERE name = 'event'")
+        tx.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('event', ?)", (sequence,))
+
+
 def has_old_events(tx: Transaction, now: int) -> bool:
     """Whether an event is old enough to be purged."""
     oldest = tx.execute("SELECT created_at FROM event ORDER BY sequence LIMIT 1").fetchone()

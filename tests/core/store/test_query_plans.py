@@ -80,6 +80,7 @@ OTHERS = {
     *(
         "entries.transfers",
         "events.last_sequence",
+        "events.continue_after",
         "events.has_old_events",
         "webhooks.signing_secrets",
         "grants.authorization_revision",
