@@ -381,7 +381,7 @@ def test_payers_of_a_payment_page_are_named_by_their_address(tx: Work) -> None:
     paid = bill(tx, "bob", 1400)
 
     def pays(number: int, payer: str, state: Stage) -> None:
-        record = CheckoutRecord(bytes([number]), paid, b"browser", payer, 700, "asked", NOW)
+        record = CheckoutRecord(bytes([number]), paid, b"browser %d" % number, payer, 700, "asked", NOW)
         insert_checkout(tx, record, "pending")
         assert change_checkout(tx, record, state, NOW, failure="denied" if state == "failed" else None)
 

@@ -30,7 +30,7 @@ ALL = ("", "-wal", ".lock")
 
 
 def deposit(work: Work) -> None:
-    wallets.deposit(work, "alice", "1.00")
+    wallets.deposit(work, "alice", f"{1 + count(work)}.00")  # the same again would be asked about
 
 
 def count(work: Work) -> int:

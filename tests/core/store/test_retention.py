@@ -471,7 +471,7 @@ def test_use_nonce_remembers_those_that_are_over_for_requests_that_still_wait(tx
     [
         (NONCES, "1, 'kid', x, 1"),
         (sessions.SESSIONS, "CAST(x AS BLOB), 1, 1, NULL, 1, 1, NULL, NULL, NULL"),
-        (sessions.BROWSERS, "CAST(x AS BLOB), 1, NULL, 1"),
+        (sessions.BROWSERS, "CAST(x AS BLOB), 1, NULL, 1, NULL"),
         (operators.FORMS, "x, 1"),
     ],
     ids=lambda one: one.table if isinstance(one, Rule) else "",
