@@ -257,6 +257,22 @@ def test_packet_in_flight_may_deliver_by_the_probed_rate_or_the_payments_own(
     assert [(one.least, one.most) for one in standing.in_flight] == [(least, most)]
 
 
+@pytest.mark.parametrize(
+    ("delivered", "estimated", "under_way", "state"),
+    [(900, 0, False, "completed"), (900, 900, False, "sending"), (900, 0, True, "sending"), (899, 0, False, "sending")],
+)
+def test_payment_ends_with_its_last_packet_unless_what_arrived_is_an_estimate_or_more_is_under_way(
+    machine: Machine, delivered: int, estimated: int, under_way: bool, state: str
+) -> None:
+    """An estimate is compared with the receiver first: else the payer pays for what may not have arrived."""
+    for _ in range(1 + under_way):
+        machine.do(("send", "payment-1", "dollars", 100))
+    machine.do(("decide", "fulfilled", 0, delivered))
+    OUTGOING.update(machine.work(), "payment-1", estimated=estimated)
+    settlement.end_if_finished(machine.work(), "payment-1")
+    assert OUTGOING.by_id(machine.work(), "payment-1").state == state
+
+
 def test_payment_without_its_hold_means_that_the_database_is_damaged(book: Transaction) -> None:
     assert payment_hold(book, "payment-1").remaining == DEBIT
     with pytest.raises(Damaged, match="outgoing payment payment-0 has no hold"):

@@ -13,14 +13,16 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
+from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import Unavailable
+from payres.core.store.accounts import set_rate
 from payres.interledger.carrying import NoReply
 from payres.interledger.node import node_of
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_reply, encode_packet
 from payres.operator import peers
 from tests.conftest import Refused
-from tests.helpers import TIMEOUT
+from tests.helpers import TIMEOUT, last_segment
 from tests.instance import Instance, run_instance
 from tests.interledger.node import LIFETIME, Sender, sender_to
 from tests.works import add_usd_peer
@@ -93,6 +95,22 @@ SPELLINGS = [
     *({"Content-Type": media} for media in ("application/ilp+octet-stream", "Application/Octet-Stream; charset=x")),
     *({"Authorization": f"{scheme} token-of-first"} for scheme in ("bearer", "BEARER", "Bearer ")),
 ]
+
+
+@pytest.mark.parametrize("asset", [Asset("EUR", 2), Asset("USD", 3)])
+def test_address_of_another_currency_than_its_wallet_takes_no_money(
+    server: Instance, anonymous: httpx2.Client, asset: Asset
+) -> None:
+    """As one that was given out for another wallet, before a restore used its number again."""
+    path = new_wallet(server)
+    server.write(lambda tx: set_rate(tx, "USD", "EUR", "10", tx.now))
+    bill = last_segment(server.client.create_incoming_payment(server.wallet(path))["id"])
+    credentials = node_of(server.context).credentials
+    address = credentials.for_payment(bill, asset).ilp_address
+    reply = reply_of(post(anonymous, server, sender_to(address, credentials, server.clock).prepare(100, 1)))
+    assert isinstance(reply, Reject)
+    assert (reply.code, reply.message) == (Code.UNREACHABLE, "The wallet address accepts no money")
+    assert server.balance(path) == "0.00"
 
 
 @pytest.mark.parametrize("headers", SPELLINGS)

@@ -15,6 +15,8 @@ import pytest
 from payres.core.protocol.clock import HOUR
 from payres.core.protocol.limits import MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
 from payres.core.remote.connection import FetchFailed
+from payres.core.store.work import Work
+from payres.interledger import settlement
 from payres.interledger.remote_payments import NOT_IN_FULL
 from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.store import packets
@@ -243,6 +245,41 @@ def test_receiver_that_says_less_than_it_said_before_is_asked_again(
     monkeypatch.setattr(RemoteReceivers, "fetch", behind)
     paid = road.end(created)
     assert next(figures, None) is None
+    assert paid.record.state == "completed"
+    road.check(paid, receiver)
+
+
+def test_figure_says_nothing_of_a_packet_that_left_while_it_was_read(
+    road: Road, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a packet that was on its way then would count as lost, whatever became of it."""
+    receiver = road.bill()
+    created = road.begin(receiver, "answered", "lost before")
+    road.wait_until_unanswered(created)
+    left: list[str] = []
+    states: list[str] = []
+    link = peer_of(road.a, "b")
+    fetch = RemoteReceivers.fetch
+
+    def send_another(work: Work) -> None:
+        [lost, *_] = packets.packets_of_payment(work, last_segment(created["id"]), "prepared")
+        assert settlement.reject(work, lost.id)
+        another = msgspec.structs.replace(lost, id=work.new_id())
+        settlement.prepare(work, another, link)
+        left.append(another.id)
+
+    async def read_slowly(self: RemoteReceivers, url: str, seconds: float | None = None) -> RemoteIncomingPayment:
+        found = await fetch(self, url)
+        database = road.a.context.database
+        if not left:
+            await database.write(send_another)
+        else:
+            states.append((await database.read(lambda work: packets.PACKETS.by_id(work, left[0]))).state)
+        return found
+
+    monkeypatch.setattr(RemoteReceivers, "fetch", read_slowly)
+    paid = road.end(created)
+    assert states[0] == "prepared", "it was asked again before the packet had an outcome"
     assert paid.record.state == "completed"
     road.check(paid, receiver)
 
