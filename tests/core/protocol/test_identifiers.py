@@ -1,12 +1,21 @@
 """ILP addresses, and base64url: RFC 4648's vectors without their padding, and back."""
 
 import binascii
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.core.protocol.identifiers import MAX_ILP_ADDRESS, base64url, base64url_decoded, is_ilp_address
+from payres.core.protocol.clock import DAY, SECOND
+from payres.core.protocol.identifiers import (
+    MAX_ILP_ADDRESS,
+    base64url,
+    base64url_decoded,
+    is_ilp_address,
+    moment_of,
+    new_id,
+)
 
 SCHEMES = ["g", "private", "example", "peer", "self", "test", "test1", "test2", "test3", "local"]
 
@@ -46,3 +55,14 @@ def test_what_is_encoded_is_decoded(data: bytes) -> None:
 def test_impossible_length_is_an_error() -> None:
     with pytest.raises(binascii.Error):
         base64url_decoded("A")
+
+
+@pytest.mark.parametrize(("back", "rises"), [(0, True), (30 * SECOND, True), (30 * DAY, False)])
+def test_ids_rise_and_follow_a_clock_that_is_set_back_far(
+    monkeypatch: pytest.MonkeyPatch, back: int, rises: bool
+) -> None:
+    before, now = new_id(), time.time_ns() - back * 1000
+    monkeypatch.setattr(time, "time_ns", lambda: now)
+    found = [new_id() for _ in range(9)]
+    assert all(one > before for one in found) is rises
+    assert all(abs(moment_of(one) - now // 1000) <= 131 * SECOND for one in found)
