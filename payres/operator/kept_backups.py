@@ -185,33 +185,30 @@ async def download(call: ActorRequest, name: str) -> Response:
 
 async def keep_schedule(context: Context) -> None:
     """Makes backups as the settings say, until the database is in fail-stop."""
-    schedule = BackupSchedule(context)
-    await Worker("the scheduled backup", context.database, schedule.step, schedule.retry_seconds).run()
+    retry_seconds = min(context.settings.backup_every, RETRY_SECONDS)
+    await Worker("the scheduled backup", context.database, schedule(context, retry_seconds), retry_seconds).run()
 
 
-class BackupSchedule:
-    """The backups that the settings say. While the verification finds the same fault, tries follow each other more and
-    more rarely, because each copies and reads the whole database."""
+def schedule(context: Context, retry_seconds: float) -> Callable[[], Coroutine[Any, Any, float]]:
+    """The step of `make_if_due`. While the verification finds the same fault, tries follow each other more and more
+    rarely, because each copies and reads the whole database."""
+    pauses: dict[str, float] = {}  # after the last fault
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self.retry_seconds = min(context.settings.backup_every, RETRY_SECONDS)
-        self._fault = ""
-        self._pause = self.retry_seconds
-
-    async def step(self) -> float:
-        """Makes a backup if it is due. Returns the seconds until the next look. Raises as `make_if_due`."""
+    async def step() -> float:
         try:
-            pause = await make_if_due(self._context)
+            pause = await make_if_due(context)
+            pauses.clear()
         except WrongState as error:
             if not isinstance(error.__cause__, UnsoundCopy):
                 raise
-            is_same, self._fault = self._fault == error.__cause__.fault, error.__cause__.fault
-            self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS) if is_same else self.retry_seconds
-            log.warning("%s; next try in %g s", error, self._pause)
-            return self._pause
-        self._fault = ""
+            fault = error.__cause__.fault
+            pause = min(2 * pauses[fault], LONGEST_PAUSE_SECONDS) if fault in pauses else retry_seconds
+            pauses.clear()
+            pauses[fault] = pause
+            log.warning("%s; next try in %g s", error, pause)
         return pause
+
+    return step
 
 
 async def make_if_due(context: Context) -> float:

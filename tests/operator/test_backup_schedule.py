@@ -12,7 +12,7 @@ from payres.core.store.copies import copies_into
 from payres.operator import doctor
 from payres.operator.backups import restore_backup
 from payres.operator.doctor import Diagnosis
-from payres.operator.kept_backups import BackupSchedule, make_if_due
+from payres.operator.kept_backups import make_if_due, schedule
 from payres.operator.store.status import last_backup
 from tests.helpers import TIMEOUT, wait_until
 from tests.instance import Instance, run_instance
@@ -102,10 +102,10 @@ def test_what_cannot_be_removed_keeps_nothing_else(
 def test_broken_copies_are_made_more_and_more_rarely_and_one_is_kept(instance: Instance, folder: Path) -> None:
     def attempts(index: str, seconds: int) -> list[float]:
         instance.write(lambda work: work.execute(f"DROP INDEX {index}").fetchall())
-        schedule, pauses = BackupSchedule(instance.context), list[float]()
+        step, pauses = schedule(instance.context, 3600), list[float]()
         while not pauses or sum(pauses) < seconds:
             instance.clock.advance(pauses[-1] if pauses else 3600)
-            pauses.append(instance._server.call(schedule.step()))
+            pauses.append(instance._server.call(step()))
         return pauses
 
     def ready() -> Any:
