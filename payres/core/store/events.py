@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from payres.core.process.worker import Worker
-from payres.core.protocol.clock import DAY, SECOND
+from payres.core.protocol.clock import CORRECTION, DAY, SECOND
 from payres.core.protocol.identifiers import event_id, sequence_of
 from payres.core.store.database import Database
 from payres.core.store.rows import Table, first_row_from, number
@@ -80,9 +80,14 @@ def continue_after(tx: Transaction, sequence: int) -> None:
 
 
 def has_old_events(tx: Transaction, now: int) -> bool:
-    """Whether an event is old enough to be purged."""
+    """Whether an event is old enough to be purged, or may be, behind one of a clock that was ahead."""
     oldest = tx.execute("SELECT created_at FROM event ORDER BY sequence LIMIT 1").fetchone()
-    return oldest is not None and oldest[0] < now - KEPT
+    return oldest is not None and not _is_kept(oldest[0], now)
+
+
+def _is_kept(time: int, now: int) -> bool:
+    """Whether an event of this time is kept, and those after it too."""
+    return now - KEPT <= time <= now + CORRECTION
 
 
 # Forgets those of these old events, by sequence, that a part does not need, and returns them.
@@ -93,12 +98,13 @@ def delete_old_events(tx: Transaction, now: int, releases: Iterable[Release], af
     """Deletes those of a batch of old events, the next after this sequence, that no part needs. Returns the last of the
     batch; None if there are no more old ones."""
     batch = "SELECT sequence, created_at FROM event WHERE sequence > ? ORDER BY sequence LIMIT ?"
-    old = [sequence for sequence, time in tx.execute(batch, (after, AT_ONCE)) if time < now - KEPT]
-    gone: Sequence[int] = old
+    found = tx.execute(batch, (after, AT_ONCE)).fetchall()
+    gone: Sequence[int] = [sequence for sequence, time in found if time < now - KEPT]
     for release in releases:
         gone = release(tx, gone)
     tx.executemany("DELETE FROM event WHERE sequence = ?", [(sequence,) for sequence in gone])
-    return old[-1] if len(old) == AT_ONCE else None
+    is_last = len(found) < AT_ONCE or all(_is_kept(time, now) for _, time in found)
+    return None if is_last else found[-1][0]
 
 
 POLL_SECONDS: Final = 1

@@ -401,6 +401,18 @@ def test_old_events_that_no_part_needs_go_a_batch_at_a_time(tx: Transaction) -> 
     assert count(tx, "event") == 1, "a part needs the first"
 
 
+def test_old_events_behind_those_of_a_clock_that_was_ahead_are_deleted(tx: Transaction) -> None:
+    tx.execute("DELETE FROM event")
+    now = START + events.KEPT + 1
+    times = (*[now + 30 * DAY] * events.AT_ONCE, *[START] * 3)
+    tx.executemany(INSERT_EVENT, [("grant.revoked", None, b"{}", time, None) for time in times])
+    assert events.has_old_events(tx, now)
+    after = events.delete_old_events(tx, now, [])
+    assert after is not None
+    assert events.delete_old_events(tx, now, [], after) is None
+    assert count(tx, "event") == events.AT_ONCE
+
+
 async def test_many_old_events_that_are_needed_keep_no_others(tmp_path: Path) -> None:
     database = await Database.open(str(tmp_path / "payres.db"), Environment.of(Settings()))
     many = 3 * events.AT_ONCE + 1
