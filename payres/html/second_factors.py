@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import quote, urlencode
 
+from msgspec.structs import replace
+
 from payres.core.protocol.clock import DAY, MINUTE, SECOND, is_due, lasts
 from payres.core.protocol.errors import WrongState
 from payres.core.protocol.identifiers import hash_secret
@@ -85,12 +87,15 @@ def verify(work: Work, kind: Kind, account_id: int, typed: str) -> Way | None:
     """With what this code signs in; None if it is not taken. A wrong one is counted, so a unit that calls this must
     return, and not raise; one that was used a moment ago is not.
 
-    A recovery code takes the count back, and lets codes in again that a clock which was ahead has left behind.
+    A recovery code takes the count back.
     """
     text, totp, step = _plain(typed), _codes_of(work, kind, account_id), work.now // STEP
+    if totp is not None and totp.last_step > step + 1:  # the clock was ahead: codes are good again in a minute
+        totp = replace(totp, last_step=step + 1)
+        TOTP.update(work, totp.id, last_step=totp.last_step)
     if store.use_recovery_code(work, kind, account_id, _recovery_hash(text), work.now):
         if totp is not None:
-            TOTP.update(work, totp.id, wrong=0, last_step=min(totp.last_step, step + 1))
+            TOTP.update(work, totp.id, wrong=0)
         return "recovery code"
     if totp is None:
         return None
@@ -249,11 +254,10 @@ def _waiting(work: Work, kind: Kind, account_id: int) -> TotpRecord | None:
 
 
 def _step_of(work: Work, totp: TotpRecord, text: str) -> int | None:
-    """The step of a code, if it is the present one or one beside it; of none before the last if a clock that was ahead
-    has stored that."""
+    """The step of a code, if it is the present one or one beside it."""
     now, typed = work.now // STEP, text.encode("utf-8", "replace")
     secret = base64.b32decode(_secret_of(work, totp))
-    steps = (now + 1, now, now - 1) if totp.last_step <= now + 1 else ()
+    steps = (now + 1, now, now - 1)
     return next((step for step in steps if hmac.compare_digest(code_at(secret, step).encode(), typed)), None)
 
 
