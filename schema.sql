@@ -594,6 +594,27 @@ create table ledger_check (
   broken text
 ) strict;
 
+-- Due rows whose step has failed so often, one after the other: label is the key in the table of the kind, party for whom
+-- the row is, was_due_at when it was due: at another time it is tried in any case. Else it is tried at again_at, never if
+-- that is null: it is set aside.
+-- rows: the server, one for each due row whose step has failed, which its own table bounds
+-- kept: why due work could not be done: 30 days after its first fault, by agenda.KEPT
+-- times: failing_since, was_due_at shown; again_at due, at most 1 hour (agenda.FAULT_PAUSES) ahead
+-- restore: nothing, because each is tried once at the start
+create table fault (
+  kind text not null,
+  label text not null,
+  party any not null,
+  faults integer not null check (faults > 0),
+  failing_since integer not null,
+  again_at integer,
+  was_due_at integer not null,
+  error text not null,
+  primary key (kind, label)
+) strict, without rowid;
+create index fault_age on fault (failing_since);
+create index fault_due on fault (kind, again_at) where again_at is not null;
+
 -- ==== Interledger ====
 
 -- Interledger peers. The account's balance is what we owe the peer (if negative, what the peer owes us, at most its
@@ -730,6 +751,8 @@ create table checkout (
 create index checkout_purge on checkout (purge_at);
 create index checkout_paid on checkout (incoming_payment_id, payer) where state = 'paid';
 create index checkout_due on checkout (due_at) where due_at is not null;
+create index checkout_due_of_server on checkout (substr(payer, 1, 7 + instr(substr(payer || '/', 9), '/')), due_at)
+  where due_at is not null;
 create index checkout_of_payment on checkout (incoming_payment_id, changed_at);
 create index checkout_of_browser on checkout (incoming_payment_id, browser_hash);
 
@@ -755,10 +778,12 @@ create table remote_bill (
 -- Webhooks. events are comma-separated names and patterns. Each event up to cursor was attempted once or is not wanted;
 -- those that are sent again have a row in delivery. While a webhook is paused, or disabled because it answered 410,
 -- events wait. Secrets are encrypted; previous_secret also signs until previous_until. last_status and last_error are of
--- the latest attempt. wallet_address_id is null for the operator's own; another is its owner's, for that wallet's events.
+-- the latest attempt. wallet_address_id is null for the operator's own; another is its owner's, for that wallet's events:
+-- due_at is when the first of its deliveries is due.
 -- rows: operators, at most 16 (MAX_WEBHOOKS); owners, at most 5 (MAX_WEBHOOKS_OF_WALLET) for each wallet_address
 -- kept: until it is removed, by delete_webhook
--- times: previous_until lasts 24 hours (ROTATION_HOURS); created_at, last_attempt_at shown
+-- times: previous_until lasts 24 hours (ROTATION_HOURS); due_at due, at
+--   most 2 days (webhooks.LONGEST_PAUSE) ahead; created_at, last_attempt_at shown
 -- restore: listed and carried over as webhook
 create table webhook (
   id text primary key,
@@ -775,9 +800,11 @@ create table webhook (
   last_attempt_at integer,
   last_status integer,
   last_error text,
-  wallet_address_id integer references wallet_address
+  wallet_address_id integer references wallet_address,
+  due_at integer
 ) strict, without rowid;
 create index webhook_of_wallet on webhook (wallet_address_id);
+create index webhook_due on webhook (due_at) where due_at is not null and state = 'active';
 
 -- The last event that was looked at for the webhooks of wallets. One of these gets nothing but rows in delivery: each
 -- event of the wallet since the webhook's cursor, which is when it was added.
@@ -1090,7 +1117,8 @@ create table mail (
   sent_at integer,
   last_error text
 ) strict;
-create index mail_due on mail (send_at) where send_at is not null;
+create index mail_due on mail (send_at, id) where send_at is not null;
+create index mail_due_of_owner on mail (owner_id, send_at) where send_at is not null;
 create index mail_of_owner on mail (owner_id, id);
 create index mail_age on mail (created_at);
 
@@ -1243,3 +1271,5 @@ create table standing_order_run (
   check ((state = 'waiting') = (retry_at is not null))
 ) strict, without rowid;
 create index standing_order_run_due on standing_order_run (retry_at) where retry_at is not null;
+create index standing_order_run_due_of_order on standing_order_run (order_id, retry_at) where retry_at is not null;
+create index standing_order_run_unpaid on standing_order_run (window_at) where state <> 'paid';

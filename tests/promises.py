@@ -19,7 +19,7 @@ from tests.helpers import ROOT
 LINES: Final = ("rows", "kept", "times", "restore")
 _TABLE: Final = re.compile(r'((?:^--[^\n]*\n)*)^create table "?(\w+)"? \(\n(.*?)^\) strict', re.MULTILINE | re.DOTALL)
 _LINE: Final = re.compile(r"^-- (\w+): (.*(?:\n--   .*)*)", re.MULTILINE)
-_COLUMN: Final = re.compile(r"^  (\w+) (text|integer|blob)\b(.*)$", re.MULTILINE)
+_COLUMN: Final = re.compile(r"^  (\w+) (text|integer|blob|any)\b(.*)$", re.MULTILINE)
 _NAMES: Final = r" \(([A-Za-z_.]+(?:, [A-Za-z_.]+)*)\)"
 QUANTITY: Final = re.compile(rf"([\d,]+)(?: (second|minute|hour|day)s?)?{_NAMES}")
 BARE: Final = re.compile(r"([\d,]+) (second|minute|hour|day)s?\b(?! \([A-Za-z_.])")

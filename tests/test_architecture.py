@@ -14,11 +14,10 @@ MODULES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "payres")
 MIN_MODULE_LINES = 80
 MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 60
-MAX_CORE_LINES = 14_300
+MAX_CORE_LINES = 14_500
 # Entry points, parts that are one value, groups with few commands of their own, paths that documents name, and what
 # would import in a circle with the module it belongs to, or would load that at the start.
 SHORT_MODULES = {
-    "payres/people/order_worker.py",
     "payres/__main__.py",
     "payres/application.py",
     "payres/cli/mail.py",
@@ -39,7 +38,6 @@ SHORT_MODULES = {
     "payres/openapi/part.py",
     "payres/operator/streams.py",
     "payres/operator/volume.py",
-    "payres/people/checkout_worker.py",
     "payres/people/services.py",
     "payres/people/statements.py",
     "payres/people/store/remote_bills.py",

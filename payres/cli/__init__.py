@@ -31,6 +31,7 @@ SECTIONS: Mapping[str, Mapping[str, Noun]] = {
         "serve": Noun("Run the server.", module="server"),
         "status": Noun("Show the state of the server and its money.", module="status"),
         "doctor": Noun("Find problems, and say how to fix them.", module="status"),
+        "due": Noun("See what waits; try it now, or give it up.", "due_work"),
         "backup": Noun("Copy the database while the server runs.", module="backup"),
         "restore": Noun("Replace the database by a backup.", module="backup"),
     },

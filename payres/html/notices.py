@@ -96,13 +96,15 @@ def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str, even
         return
     prefix = f"{kind}:{wallet_id}:event"
     last = mail.last_with_key(work, prefix)
-    if last is not None and last.send_at is not None and last.address == address.email:
+    is_waiting = last is not None and last.send_at is not None
+    if last is not None and is_waiting and last.address == address.email and "until" not in last.data:
         _add(work, last, item)
         return
     since, send_at = address.confirmed_at, work.now + (HOUR if rate == "hour" else 0)
     if last is not None:
         since = max(since, last.data.get("until", last.data["since"]))
-        send_at = max(send_at, min(last.sent_at or last.created_at, work.now) + HOUR)
+        sent_at = None if is_waiting and "until" in last.data else last.sent_at or last.created_at
+        send_at = max(send_at, min(sent_at or work.now, work.now) + HOUR)
     since = min(since, event.created_at - 1)  # earlier than both if the clock was ahead of this event
     data = {"wallet": wallet_id, "since": since, "items": [item], "more": False}
     mail.insert_mail(work, address, kind, data, f"{prefix}:{event.sequence:020}", send_at)

@@ -29,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # The modules that declare operations, in the order of the endpoints.
 NOUNS: Final = (
     *("wallets", "movements", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
-    *("payment_history", "standing_orders", "webhooks", "deliveries"),
+    *("payment_history", "standing_orders", "webhooks", "deliveries", "due_work"),
     *("status", "ledger", "exports", "api_keys", "operators", "audit", "search"),
 )
 # The most rows that one unit of work changes. An operation on more takes several units, and others run in between.

@@ -187,7 +187,8 @@ def _replay_event(work: Work, event: str, webhook: str | None) -> Replayed:
     server.record(work, "webhook.replay", event, webhooks=len(due))
     for webhook_id in due:
         DELIVERIES.replace(work, DeliveryRecord(found.sequence, webhook_id, "pending", 0, work.now, None, None, None))
-    work.changed.append(EVENTS)
+        stored.note_due(work, webhook_id, work.now)
+    work.changed += (EVENTS, stored.DUE.changed)
     return Replayed(deliveries=len(due))
 
 
@@ -201,7 +202,7 @@ def _replay_failed(work: Work, due: Sequence[tuple[int, str]], first: int) -> in
     """Replays a batch, beginning at an index; the audit log has all batches as one change."""
     if first == 0:
         server.record(work, "webhook.replay", "failed", deliveries=len(due))
-    work.changed.append(EVENTS)
+    work.changed += (EVENTS, stored.DUE.changed)
     return stored.repeat_failed(work, due[first : first + ROWS_AT_ONCE], work.now)
 
 

@@ -18,12 +18,13 @@ import msgspec
 
 from payres.core.process.settings import Settings, local_url, settings_file
 from payres.core.protocol.amounts import Asset, describe_amount
-from payres.core.protocol.clock import DAY, SECOND, SystemClock, format_time, lasts
+from payres.core.protocol.clock import DAY, MINUTE, SECOND, SystemClock, format_time, lasts
 from payres.core.protocol.limits import MIN_FREE_BYTES
 from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, is_loopback
 from payres.core.protocol.visible import visible_line
 from payres.core.store import accounts, wallets
 from payres.core.store.accounts import LOW_PART
+from payres.core.store.agenda import MOST_FAULTS
 from payres.core.store.connections import changed_at, free_bytes, is_served, log_bytes
 from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.server import existing_secret
@@ -35,7 +36,7 @@ from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator.backups import AFTER_TAKEOVER, BROKEN, describe_backup, made_in
 from payres.operator.shapes import MEBIBYTE, format_size
-from payres.operator.store import status
+from payres.operator.store import due_work, status
 from payres.webhooks.store import webhooks
 
 if TYPE_CHECKING:  # it loads slowly, and only checks over HTTP need it
@@ -46,6 +47,7 @@ LARGE_LOG_BYTES: Final = 256 * MEBIBYTE
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 BACKUP_DAYS: Final = 2
 SHOWN_RATES: Final = 8  # of those that are missing, on the one line that tells of them
+LATE: Final = 10 * MINUTE  # after so long, due work should have been done
 CHECK_DAYS: Final = 1  # more than a server takes for tens of millions of payments
 TIMEOUT_SECONDS: Final = 10
 MAX_SEEN: Final = 1000  # characters: other servers have written some of them
@@ -89,7 +91,7 @@ def examine(work: Work) -> Sequence[Diagnosis]:
     if taken is not None:
         seen = f"another server has taken this one's place: {describe_backup(taken)}"
         return _findings([("database", seen, True, AFTER_TAKEOVER)])
-    looks = (_files, _backups, _ledger, _settings, _rates, _liquidity, _peers, _webhooks, _mail)
+    looks = (_files, _backups, _ledger, _settings, _rates, _liquidity, _peers, _webhooks, _mail, _due)
     return _findings(found for look in looks for found in look(work))
 
 
@@ -271,6 +273,19 @@ def _mail(work: Work) -> Iterator[Look]:
     fix = "Try it with `payres mail test ADDRESS`; docs/how-to/mail.md has the settings"
     seen = f"{count} waiting" + (f"; the last attempt failed: {error}" if error else "")
     yield "mail", seen, error is not None, fix
+
+
+def _due(work: Work) -> Iterator[Look]:
+    """Work that is set aside, and work that has been due for long."""
+    counts = [due_work.count_due(work, name, work.now) for name in due_work.DUE_KINDS]
+    aside, page = sum(one.set_aside for one in counts), ("the page What waits", "due")
+    oldest = min((one.oldest for one in counts if one.oldest is not None), default=work.now)
+    if aside:
+        fix = "`payres due list` says why; `payres due retry ID` tries it again, `payres due give-up ID` ends it"
+        yield "due work", f"{aside} set aside after {MOST_FAULTS} faults of payres", True, fix, page
+    elif oldest < work.now - LATE:
+        seen = f"something has been due since {format_time(oldest)}"
+        yield "due work", seen, WARNS, "`payres due list` shows what waits, and why", page
 
 
 def _clock() -> Iterator[Diagnosis]:

@@ -26,7 +26,7 @@ from payres.core.store.work import Work
 from payres.interledger.node import node_of
 from payres.interledger.store import packets
 from payres.operator.services import operator_of
-from payres.operator.store import status
+from payres.operator.store import due_work, status
 from payres.webhooks.sender import Sender
 from payres.webhooks.store import webhooks
 
@@ -158,6 +158,13 @@ def _stored(work: Work) -> Iterator[Family]:
     yield "gauge", "payres_disk_free_bytes", "What the disk of the database has free.", free
     sending = {("outgoing",): status.count_sending(work)}
     yield "gauge", "payres_payments_open", "Payments that have not ended.", sending, "direction"
+    found = {name: due_work.count_due(work, name, work.now) for name in due_work.DUE_KINDS}
+    labels = {(name,): one for name, one in found.items()}
+    yield "gauge", "payres_due", "Work that is due.", {key: one.due for key, one in labels.items()}, "kind"
+    ages = {key: 0 if one.oldest is None else max(work.now - one.oldest, 0) / SECOND for key, one in labels.items()}
+    yield "gauge", "payres_due_oldest_seconds", "Since the oldest of that is due.", ages, "kind"
+    aside = {key: one.set_aside for key, one in labels.items()}
+    yield "gauge", "payres_set_aside", "Work that is tried no more until an operator says so.", aside, "kind"
     meaning, unresolved = "Packets whose outcome an operator has to resolve.", packets.count_unresolved(work)
     yield "gauge", "payres_ilp_packets_unresolved", meaning, unresolved
 

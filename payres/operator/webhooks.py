@@ -1,7 +1,7 @@
 """Webhooks: which events are sent where, pauses, secrets and tests."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from typing import Annotated, Final, Literal
 
@@ -18,7 +18,7 @@ from payres.core.remote.ip_addresses import names_private_host
 from payres.core.store import server
 from payres.core.store.events import EventRecord, events_after, last_sequence
 from payres.core.store.wallets import WALLETS, WalletRecord
-from payres.core.store.work import Units, Work
+from payres.core.store.work import Environment, Units, Work
 from payres.operator.api_keys import key_of_actor, require_scopes
 from payres.operator.declarations import (
     FOR_GOOD,
@@ -234,9 +234,16 @@ async def test(call: Call, id: str) -> WebhookTest:
 
     A webhook that was disabled, because its endpoint answered 410, continues if the endpoint accepts the test.
     """
-    event, target = await call.write(partial(make_test, id=id))
-    async with aclosing(Sender(call.context.clock, call.context.settings.allow_private_hosts)) as sender:
-        made = await sender.send(target, event)
+    context = call.context
+    async with AsyncExitStack() as stack:
+        if isinstance(context, Environment):  # of a command
+            own = Sender(context.clock, context.settings.allow_private_hosts)
+            sender = await stack.enter_async_context(aclosing(own))
+        else:
+            sender = context.part(Sender)
+        with sender.testing(id):
+            event, target = await call.write(partial(make_test, id=id))
+            made = await sender.send(target, event)
     await call.write(partial(record_test, id=id, event=event, attempt=made))
     return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
 
@@ -279,7 +286,7 @@ def resume(work: Work, id: str) -> WebhookRecord:
 
     Those that have waited come first.
     """
-    work.changed.append(ACTIVE_WEBHOOK)
+    work.changed += (ACTIVE_WEBHOOK, stored.DUE.changed)
     return _turn(work, id, "active")
 
 
@@ -382,7 +389,7 @@ def record_test(work: Work, id: str, event: EventRecord, attempt: Attempt) -> No
     note_attempts(work, id, [(ToSend(event), attempt)])
     if attempt.error is None and is_disabled:
         WEBHOOKS.update(work, id, state="active")
-        work.changed.append(ACTIVE_WEBHOOK)
+        work.changed += (ACTIVE_WEBHOOK, stored.DUE.changed)
 
 
 def _check_url(url: str, is_public: bool) -> None:

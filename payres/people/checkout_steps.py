@@ -38,17 +38,16 @@ LAPSED: Final = ("decision_expired", "approval_expired")
 Failure = Literal["denied", "expired", "closed", "refused", "no_funds", "silent", "failed", "part"]
 
 
-async def advance(desk: Desk, id_hash: bytes) -> None:
-    """Does the next step, within `ATTEMPT_SECONDS`; nothing while another call does."""
+async def advance(desk: Desk, id_hash: bytes) -> bool:
+    """Does the next step, within `ATTEMPT_SECONDS`. False while another call does."""
     if not desk.running.try_take(id_hash):
-        return
+        return False
     try:
         found = await desk.database.read(partial(load, id_hash=id_hash))
-        if found is None or found.record.state not in {"returned", "made"}:
-            return
-        until = desk.clock.now() + LEASE
-        if await desk.database.write(partial(begin_attempt, record=found.record, until=until)):
+        is_open = found is not None and found.record.state in {"returned", "made"}
+        if found and is_open and await desk.database.write(partial(begin_attempt, record=found.record)):
             await _Attempt(desk, found).run()
+        return True
     finally:
         desk.running.release(id_hash)
 

@@ -249,7 +249,7 @@ def _arrived(work: Work, wallet: WalletRecord, data: Mapping[str, Any], language
         if back is not None:
             yield _line(language, marked("{amount} back from {name}"), back.amount, wallet, back)
             continue
-        amount, found = received_between(work, item, data["since"], work.now), reader.find(item)
+        amount, found = received_between(work, item, data["since"], data.get("until", work.now)), reader.find(item)
         if amount and found is not None:
             yield _line(language, marked("{amount} from {name}"), amount, wallet, found)
 

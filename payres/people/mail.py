@@ -1,4 +1,4 @@
-"""Sends mails to owners: one at a time, on a thread, to the mail server in the settings.
+"""Sends mails to owners: one of each at a time, on threads, to the mail server in the settings.
 
 A mail is at least sent once: after a kill between its acceptance and the commit it is sent again, with the same id. A
 mail that the server refuses for good (5xx) is given up; anything else is tried again, more and more rarely.
@@ -8,6 +8,7 @@ import asyncio
 import logging
 import re
 import socket
+import ssl
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -22,13 +23,14 @@ from payres.core.process.worker import Worker
 from payres.core.protocol.clock import DAY, HOUR, MINUTE
 from payres.core.protocol.event_types import WalletEvent
 from payres.core.protocol.visible import visible_line, visible_text
+from payres.core.store.agenda import Agenda
 from payres.core.store.events import EventRecord, last_sequence
 from payres.core.store.payments import OUTGOING, REFUNDS
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
-from payres.html.notices import gather
+from payres.html.notices import GATHERED, gather
 from payres.html.store import mail
-from payres.html.store.mail import MailRecord
+from payres.html.store.mail import MAILS, MailRecord
 
 if TYPE_CHECKING:  # loaded with the first mail
     import smtplib
@@ -59,9 +61,10 @@ class MailAnswer(NamedTuple):
 class MailAttempt:
     """One attempt to send a mail. What the server says is bounded and safe to show, and has the address nowhere."""
 
-    def __init__(self, settings: Settings, local_name: str) -> None:
+    def __init__(self, settings: Settings, local_name: str, trust: ssl.SSLContext | None = None) -> None:
         self._settings = settings
         self._local_name = local_name
+        self._trust = trust  # which takes long to load
         self._smtp: smtplib.SMTP | None = None
 
     def send(self, message: "EmailMessage") -> MailAnswer:
@@ -92,15 +95,14 @@ class MailAttempt:
 
     def _send(self, message: "EmailMessage") -> MailAnswer:
         import smtplib
-        import ssl
 
-        settings, trust = self._settings, ssl.create_default_context()
+        settings, security = self._settings, self._settings.smtp_security
+        trust = None if security == "none" else self._trust or ssl.create_default_context()
         name, seconds = self._local_name, SOCKET_SECONDS
-        is_tls = settings.smtp_security == "tls"
         # Without a host, so that `abort` knows the connection from the beginning.
         smtp = self._smtp = (
             smtplib.SMTP_SSL(local_hostname=name, timeout=seconds, context=trust)
-            if is_tls
+            if security == "tls"
             else smtplib.SMTP(local_hostname=name, timeout=seconds)
         )
         smtp._host = settings.smtp_host  # type: ignore[attr-defined]  # whose certificate is expected
@@ -117,7 +119,7 @@ class MailAttempt:
         code, said = smtp.connect(settings.smtp_host, settings.smtp_port)
         if code != 220:
             return _answered(code, said)._replace(is_sent=False, is_final=False, is_usable=False)
-        if settings.smtp_security == "starttls":
+        if security == "starttls":
             smtp.starttls(context=trust)
         if settings.smtp_user:
             path = settings.smtp_password_file
@@ -163,56 +165,74 @@ class MailWorker:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._database = context.database
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="payres-mail")
+        self._threads = ThreadPoolExecutor(mail.DUE.at_once, thread_name_prefix="payres-mail")
+        self._trust = ssl.create_default_context() if context.settings.smtp_security != "none" else None
 
     async def run(self) -> None:
         """Ends when the database is in fail-stop."""
+        telling = Worker("the telling of events", self._database, self._tell, RETRY_SECONDS)
+        sending = Agenda(mail.DUE, self._database, self._context.changes, self._attempt)
         try:
-            await Worker("the sending of mail", self._database, self._step, RETRY_SECONDS).run()
+            await asyncio.gather(telling.run(), sending.run())
         finally:
-            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _step(self) -> float:
-        # What is due first: what a killed process had sent must not have changed when it is sent again.
-        while (record := await self._database.read(lambda work: mail.next_mail(work, work.now))) is not None:
-            if not await self._attempt(record):
-                return REST_SECONDS
-        await self._gather()
-        return POLL_SECONDS
-
-    async def _gather(self) -> None:
+    async def _tell(self) -> float:
         """Makes mails of the events since the last time."""
         while await self._database.read(lambda work: last_sequence(work) > (mail.cursor(work) or 0)):
             await self._database.write(tell_of_events)
+        return POLL_SECONDS
 
-    async def _attempt(self, record: MailRecord) -> bool:
-        """Sends a mail. False if the server could not be used."""
-        from payres.people.letters import message_of
-
-        now, outcome = self._context.clock.now(), MailAnswer("it is too old", is_final=True)
-        message = None
-        if now - record.created_at < TOO_OLD:
-            try:
-                now, message = await self._database.examine(lambda work: (work.now, message_of(work, record)))
-                outcome = MailAnswer("there is nothing to tell any more", is_final=True)
-            except ValueError as error:
-                outcome = MailAnswer(f"it cannot be written: {error}", is_final=True)
+    async def _attempt(self, mail_id: str) -> float | None:
+        """Sends a mail. Returns the seconds to rest if the server could not be used."""
+        written = await self._database.examine(partial(_write, mail_id=mail_id))
+        if written is None:
+            return None
+        record, now, message, outcome = written
         if message is not None:
+            if record.kind in GATHERED and not await self._database.write(partial(close, record=record, now=now)):
+                return 0  # more was gathered into it meanwhile
             outcome = await self._send(message)
         if not outcome.is_sent and message is not None:
             log.warning("a mail was not taken (%s): %s", record.kind, outcome.said)
         await self._database.write(partial(store_outcome, record=record, outcome=outcome, now=now))
-        return outcome.is_usable
+        return None if outcome.is_usable else REST_SECONDS
 
     async def _send(self, message: "EmailMessage") -> MailAnswer:
-        post = MailAttempt(self._context.settings, self._context.urls.host)
+        post = MailAttempt(self._context.settings, self._context.urls.host, self._trust)
         try:
             async with asyncio.timeout(MAIL_SECONDS):
-                return await asyncio.get_running_loop().run_in_executor(self._thread, post.send, message)
+                return await asyncio.get_running_loop().run_in_executor(self._threads, post.send, message)
         except TimeoutError:
             return MailAnswer(f"it has not taken the mail within {MAIL_SECONDS:g} seconds", is_usable=False)
         finally:
             post.abort()
+
+
+def _write(work: Work, mail_id: str) -> "tuple[MailRecord, int, EmailMessage | None, MailAnswer] | None":
+    """A mail that is due, with the time and its message; without one, how it ends."""
+    from payres.people.letters import message_of
+
+    record = MAILS.get(work, mail_id)
+    if record is None or record.send_at is None:
+        return None
+    if work.now - record.created_at >= TOO_OLD:
+        return record, work.now, None, MailAnswer("it is too old", is_final=True)
+    try:
+        message, said = message_of(work, record), "there is nothing to tell any more"
+    except ValueError as error:
+        message, said = None, f"it cannot be written: {error}"
+    return record, work.now, message, MailAnswer(said, is_final=True)
+
+
+def close(work: Work, record: MailRecord, now: int) -> bool:
+    """Lets nothing more be gathered into a mail that was written `now`: it must be the same if it is sent again. False
+    if it is not as in `record` any more."""
+    found = MAILS.get(work, record.id)
+    if found is None or found.send_at is None or found.data != record.data:
+        return False
+    mail.change_mail(work, record.id, data={"until": now} | record.data)
+    return True
 
 
 def tell_of_events(work: Work) -> None:
@@ -246,8 +266,11 @@ def store_outcome(work: Work, record: MailRecord, outcome: MailAnswer, now: int)
     """Stores how an attempt that was made `now` has ended, and when the next is due."""
     is_last = outcome.is_final or record.attempts >= len(PAUSES)
     data = {} if record.kind == "code" and is_last else record.data
-    if outcome.is_sent and "items" in data:
-        data = data | {"until": now}
+    if "items" in data:
+        last = mail.last_with_key(work, record.key.rpartition(":")[0])
+        # If it was not sent, more is gathered into it, unless that is in another one by now.
+        is_closed = outcome.is_sent or last is None or last.id != record.id
+        data = {"until": now} | data if is_closed else {key: one for key, one in data.items() if key != "until"}
     mail.change_mail(
         work,
         record.id,

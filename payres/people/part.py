@@ -3,10 +3,11 @@
 The modules of pages are imported on first use, because they load slowly.
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,21 +16,23 @@ from payres.core.http.context import Context
 from payres.core.http.routing import LateRoutes, Route
 from payres.core.http.serving import Background, Opening, Part
 from payres.core.process.rate_limiter import RateLimiter
+from payres.core.process.worker import Pause
 from payres.core.protocol.clock import HOUR
 from payres.core.protocol.errors import DomainError, Unavailable
 from payres.core.protocol.limits import MAX_FORMS_OF_OWNER
 from payres.core.protocol.urls import PAGE_ROOTS
+from payres.core.store.agenda import Agenda
+from payres.core.store.work import Work
 from payres.html.sign_in import SignInGuard
 from payres.html.store import mail
 from payres.interledger.node import node_of
-from payres.people.checkout_worker import CheckoutWorker
+from payres.interledger.store import checkouts
+from payres.operator.store import standing_orders
 from payres.people.mail import MailWorker
-from payres.people.order_worker import OrderWorker
 from payres.people.remote_bills import RemoteBills
 from payres.people.services import PeopleServices
 
-if TYPE_CHECKING:
-    from payres.people.checkout import Desk
+PAGE_SECONDS: Final = 1.0  # while a page does the step of a checkout
 
 
 class _Pages:
@@ -65,16 +68,47 @@ async def _open(opening: Opening) -> None:
 
 
 def _workers(context: Context, _: Opening) -> Iterator[Background]:
-    yield CheckoutWorker(context.database, context.clock, partial(_checkout_desk, context)).run()
-    yield OrderWorker(context.database, partial(node_of, context)).run()
+    agenda = partial(Agenda, database=context.database, changes=context.changes)
+    yield agenda(checkouts.STEPS, step=partial(_advance, context)).run()
+    yield agenda(checkouts.ENDS, step=partial(_end_page, context)).run()
+    yield agenda(standing_orders.WINDOWS, step=partial(_begin_window, context), correct=_reopen).run()
+    yield agenda(standing_orders.TRIES, step=partial(_try_run, context)).run()
     if context.settings.smtp_host:
         yield MailWorker(context).run()
 
 
-def _checkout_desk(context: Context) -> "Desk":
+async def _advance(context: Context, id_hash: bytes) -> Pause | None:
     from payres.people.bills import desk_of
+    from payres.people.checkout_steps import advance
 
-    return desk_of(context)
+    if await advance(desk_of(context), id_hash):
+        return None
+    await asyncio.sleep(PAGE_SECONDS)
+    return 0
+
+
+async def _end_page(context: Context, id_hash: bytes) -> None:
+    await context.database.write(lambda work: checkouts.end_page(work, id_hash, work.now))
+
+
+async def _begin_window(context: Context, order_id: str) -> None:
+    from payres.people.standing_orders import begin_window
+
+    await context.database.write(partial(begin_window, order_id=order_id))
+
+
+def _reopen(work: Work) -> None:
+    from payres.people.standing_orders import reopen
+
+    reopen(work)
+
+
+async def _try_run(context: Context, order_id: str, window: int) -> None:
+    from payres.people.standing_orders import try_run
+
+    node = node_of(context)
+    await try_run(context.database, node.quotes, order_id, window)
+    node.payments.wake()
 
 
 def _late_routes() -> Sequence[Route]:

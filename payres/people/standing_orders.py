@@ -5,6 +5,7 @@ window has at most one run, which changes in the unit that makes its payment: no
 only the latest window is paid, if it is not late.
 """
 
+import logging
 from calendar import monthrange
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -16,8 +17,8 @@ from msgspec.structs import asdict, replace
 
 from payres.core.grants.limits import Interval, parse_interval
 from payres.core.protocol.amounts import Asset, Terms, describe_amount, format_decimal
-from payres.core.protocol.clock import DAY, HOUR, SECOND
-from payres.core.protocol.errors import DomainError, WrongState, nothing_here
+from payres.core.protocol.clock import CORRECTION, DAY, HOUR, SECOND
+from payres.core.protocol.errors import DomainError, Unavailable, WrongState, nothing_here
 from payres.core.protocol.limits import MAX_ORDERS_OF_WALLET
 from payres.core.protocol.visible import visible_url
 from payres.core.store import server
@@ -33,7 +34,7 @@ from payres.people.sending import KeptWish, Payee, Wish, ask_price, confirm_paym
 
 LATE: Final = 3 * DAY  # after a window has begun it is no longer paid
 PAUSES: Final = (HOUR, 6 * HOUR, DAY)  # before a run is tried again; the last one repeats
-MISSED_AT_ONCE: Final = 64  # windows, in one unit
+AT_ONCE: Final = 64  # windows or orders, in one unit
 ALLOWANCE: Final = 10  # of the price, one part in so many that an order may take more if fees and rates change
 # Reasons and codes of errors that do not go away by themselves: the owner must look.
 LASTING: Final = frozenset({"no_wallet", "own_wallet", "other_currency", "no_address", "invalid_request"})
@@ -42,6 +43,8 @@ MEANWHILE: Final = marked("A date has passed since you looked this over. Press C
 TOO_MANY: Final = marked("You have as many standing orders as one wallet can have. End one first")
 LONGEST_MONTH: Final = 31
 EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - what clocks show, in whatever zone
+
+log = logging.getLogger("payres.orders")
 
 
 class NotPaid(Exception):
@@ -212,20 +215,37 @@ def end(work: Work, wallet: WalletRecord, order_id: str) -> None:
         server.record(work, "order.end", order.id)
 
 
-def begin_due(work: Work, limit: int) -> Sequence[RunRecord]:
-    """Begins a run for each window that is due, and returns the runs that are to be tried now."""
-    for order in store.due_orders(work, work.now, limit):
-        _begin_window(work, order)
-    due = store.due_runs(work, work.now, limit)
-    for run in due:
-        if work.now > run.window_at + LATE:  # the server was down meanwhile
-            _settle(work, run, "failed", run.problem or "late")
-    return [run for run in due if work.now <= run.window_at + LATE]
+def reopen(work: Work) -> None:
+    """After the clock was ahead: windows that are still to come are due again, unless they were paid."""
+    for order in store.orders_ahead(work, work.now + CORRECTION, AT_ONCE):
+        window = min(store.forget_runs(work, order.id, work.now + CORRECTION), order.next_window)
+        ORDERS.update(work, order.id, next_window=window)
+        if order.state in {"active", "ended"}:
+            next_at = schedule_of(order).at(window)
+            ORDERS.update(work, order.id, state="active", ended_at=None, next_at=next_at)
 
 
-async def try_run(call: Units, remote: RemoteQuotes, run: RunRecord) -> None:
-    """Pays a run that is due, or notes why not and when it is tried again."""
+async def try_run(call: Units, remote: RemoteQuotes, order_id: str, window: int) -> None:
+    """Pays a run that is due, or notes why not and when it is tried again. What is a fault of payres is raised in the
+    first hour, and then delays it like any other failure."""
+    run, now = await call.read(lambda work: (store.find_run(work, order_id, window), work.now))
+    if run is None or run.state != "waiting":
+        return
+    if now > run.window_at + LATE or run.problem == store.GIVEN_UP:  # late if the server was down meanwhile
+        await call.write(partial(_fail, run=run, failure=run.problem or "late"))
+        return
+    try:
+        await _try_run(call, remote, run)
+    except Unavailable:
+        raise
+    except Exception:
+        if now < run.window_at + HOUR:
+            raise
+        log.exception("a payment of standing order %s failed; it is tried again", order_id)
+        await call.write(partial(put_off, run=run, failure="internal_error"))
 
+
+async def _try_run(call: Units, remote: RemoteQuotes, run: RunRecord) -> None:
     def find(work: Work) -> tuple[OrderRecord, WalletRecord]:
         order = ORDERS.by_id(work, run.order_id)
         return order, WALLETS.by_id(work, order.wallet_address_id)
@@ -276,6 +296,11 @@ def put_off(work: Work, run: RunRecord, failure: str) -> None:
             _tell(work, order, "waiting")
 
 
+def _fail(work: Work, run: RunRecord, failure: str) -> None:
+    if _open(work, run)[1]:
+        _settle(work, run, "failed", failure)
+
+
 def _tried(run: RunRecord) -> RunRecord:
     return replace(run, attempts=run.attempts + 1)
 
@@ -286,14 +311,19 @@ def _open(work: Work, run: RunRecord) -> tuple[OrderRecord, bool]:
     return order, order.state == "active" and found is not None and found.state == "waiting"
 
 
-def _begin_window(work: Work, order: OrderRecord) -> None:
-    """Begins a run for the latest window that is due; earlier ones are missed."""
+def begin_window(work: Work, order_id: str) -> None:
+    """Begins a run for the latest window of an order that is due; earlier ones are missed."""
+    order = ORDERS.by_id(work, order_id)
+    if order.next_at is None or order.next_at > work.now:
+        return
     schedule = schedule_of(order)
     latest = schedule.latest(work.now)
-    end_of_batch = min(latest + 1, order.next_window + MISSED_AT_ONCE)
+    end_of_batch = min(latest + 1, order.next_window + AT_ONCE)
     for run in _waiting(work, order):  # it had time until the next window
         _settle(work, run, "failed", run.problem or "late")
     for window in range(order.next_window, end_of_batch):
+        if store.find_run(work, order.id, window) is not None:  # it was paid while the clock was ahead
+            continue
         at = schedule.at(window)
         assert at is not None, "the latest window is not after the last one"
         problem = "restored" if at < order.not_before else "late" if window < latest or work.now - at > LATE else None
@@ -306,6 +336,7 @@ def _begin_window(work: Work, order: OrderRecord) -> None:
     if following > latest and next_at is not None and next_at <= work.now:  # the rules of the zone have changed
         next_at = work.now + HOUR
     ORDERS.update(work, order.id, next_window=following, next_at=next_at)
+    work.changed.append(store.TRIES.changed)
     _end_after_last(work, order.id)
 
 

@@ -26,6 +26,7 @@ from payres.core.process.worker import Worker, cancel_all, retry
 from payres.core.protocol.clock import HOUR, MINUTE, SECOND
 from payres.core.protocol.event_types import WebhookEvent
 from payres.core.protocol.limits import MAX_DELIVERIES_OF_WEBHOOK, MAX_EVENTS_IN_TURNS
+from payres.core.store.agenda import Agenda
 from payres.core.store.database import Database
 from payres.core.store.events import OUTBOX, Changes, EventRecord
 from payres.core.store.work import EVENTS as NEWS
@@ -126,8 +127,6 @@ ALL: Final = "*"
 TEST: Final = "webhook.test"  # sent only to its webhook, on creation
 # What the webhook of a wallet gets. Other events of a wallet, such as an unresolved packet, are the operator's.
 OF_WALLETS: Final = ("incoming_payment.*", "outgoing_payment.*", "grant.*", "refund.*", "wallet.*")
-# Rounds to the webhooks of wallets at a time; they take turns, and have connections of their own.
-ROUNDS_OF_WALLETS: Final = 16
 
 log = logging.getLogger("payres.events")
 
@@ -241,20 +240,23 @@ class Deliveries:
         return LOOK_SECONDS
 
     async def _serve(self, webhook_id: str) -> None:
-        """Sends a webhook its events round by round, until it is no longer active."""
-        name, queue, most = f"webhook {webhook_id}", Queue(), MAX_DELIVERIES_OF_WEBHOOK
+        """Sends a webhook its events, until it is no longer active. After a fault it begins anew from the rows."""
+        rounds = partial(self._send_rounds, webhook_id)
+        await retry(f"webhook {webhook_id}", self._database, rounds, RETRY_SECONDS)
+
+    async def _send_rounds(self, webhook_id: str) -> None:
+        queue, most = Queue(), MAX_DELIVERIES_OF_WEBHOOK
         with self._changes.watch(NEWS) as news:
             while True:
                 most = min(2 * most, SENT_AT_ONCE) if await _give_way() else MAX_DELIVERIES_OF_WEBHOOK
                 news.clear()
-                search = partial(find, webhook_id=webhook_id, queue=queue)
-                found = await retry(name, self._database, partial(self._database.read, search), RETRY_SECONDS)
+                found = await self._database.read(partial(find, webhook_id=webhook_id, queue=queue))
                 if found is None:
                     return
                 is_all = found.seen == queue.seen
                 queue.add(found)
                 if queue or queue.cursor >= found.webhook.cursor + READ_AT_ONCE:
-                    await self.send_round(name, found.webhook, queue, most)
+                    await self._send_round(found.webhook, queue, most)
                 elif is_all:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(LOOK_SECONDS):
@@ -262,15 +264,23 @@ class Deliveries:
                 if not queue:
                     await asyncio.sleep(PAUSE_SECONDS)
 
-    async def send_round(self, name: str, webhook: WebhookRecord, queue: Queue, most: int) -> None:
-        """Sends the next events, and stores the results."""
-        read = partial(find_round, webhook=webhook, taken=queue.take(most))
-        found = await retry(name, self._database, partial(self._database.read, read), RETRY_SECONDS)
-        if found is not None:
-            attempts = await self._send(found)
-            queue.put_back(found.to_send[len(attempts) :])
-            unit = partial(store_round, found=found, attempts=attempts, cursor=queue.cursor)
-            await retry(name, self._database, partial(self._database.write, unit), RETRY_SECONDS)
+    async def send_due(self, webhook_id: str) -> float | None:
+        """Sends an owner's webhook a round of what is due; then it is others' turn."""
+        await _give_way()
+        queue = Queue()
+        found = await self._database.read(partial(find, webhook_id=webhook_id, queue=queue))
+        if found is None:
+            return None
+        queue.add(found)
+        return 0 if await self._send_round(found.webhook, queue, 2 * SENT_AT_ONCE) else None
+
+    async def _send_round(self, webhook: WebhookRecord, queue: Queue, most: int) -> int:
+        """Sends the next events, and stores the results. Returns how many were sent."""
+        found = await self._database.read(partial(find_round, webhook=webhook, taken=queue.take(most)))
+        attempts = await self._send(found)
+        queue.put_back(found.to_send[len(attempts) :])
+        await self._database.write(partial(store_round, found=found, attempts=attempts, cursor=queue.cursor))
+        return len(attempts)
 
     async def _send(self, found: Round) -> Sequence[Attempt]:
         """The attempts to send the first events of a round: all, unless the endpoint is slow."""
@@ -288,51 +298,27 @@ class Deliveries:
         return [attempts[number] for number in range(len(attempts))]
 
 
-class WalletDeliveries:
-    """Sends the events of wallets to the webhooks of their owners. `run` until cancelled.
+class WalletEvents:
+    """Makes the events of wallets due at the webhooks of their owners. `run` until cancelled.
 
     New events are looked at together, however many wallets have webhooks: those of wallets that have become deliveries.
     """
 
-    def __init__(self, database: Database, deliveries: Deliveries) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._deliveries = deliveries
         self._seen = 0
-        self._tasks: dict[str, asyncio.Task[None]] = {}  # by webhook
-        self._worker = Worker("the search for wallets' events", database, self._look, RETRY_SECONDS)
 
     async def run(self) -> None:
         """Runs until cancelled, or the database is in fail-stop."""
-        try:
-            await self._worker.run()
-        finally:
-            await cancel_all(self._tasks.values())
+        await Worker("the search for wallets' events", self._database, self._look, RETRY_SECONDS).run()
 
     async def _look(self) -> float:
-        """Makes new events due, and begins rounds to webhooks with something due."""
         await _give_way()
         found, seen = await self._database.read(lambda work: webhooks.events_of_wallets(work, self._seen, READ_AT_ONCE))
         if found or seen >= self._seen + READ_AT_ONCE:
             await self._database.write(partial(make_due, found=found, cursor=seen))
         has_more, self._seen = seen >= self._seen + READ_AT_ONCE, seen
-        due = await self._database.read(lambda work: webhooks.due_webhooks_of_wallets(work, work.now))
-        for webhook_id in due:
-            if webhook_id not in self._tasks and len(self._tasks) < ROUNDS_OF_WALLETS:
-                self._tasks[webhook_id] = asyncio.create_task(self._serve(webhook_id))
         return 0 if has_more else LOOK_SECONDS
-
-    async def _serve(self, webhook_id: str) -> None:
-        """Sends one round to a webhook; then it is others' turn."""
-        queue, search = Queue(), partial(find, webhook_id=webhook_id, queue=Queue())
-        name = f"webhook {webhook_id}"
-        try:
-            found = await retry(name, self._database, partial(self._database.read, search), RETRY_SECONDS)
-            if found is not None and found.due:
-                queue.add(found)
-                await self._deliveries.send_round(name, found.webhook, queue, 2 * SENT_AT_ONCE)
-        finally:
-            del self._tasks[webhook_id]
-            self._worker.woken.set()
 
 
 def make_due(work: Work, found: Sequence[OfWallet], cursor: int) -> None:
@@ -340,6 +326,7 @@ def make_due(work: Work, found: Sequence[OfWallet], cursor: int) -> None:
     of = {one: WEBHOOKS.get(work, one) for one in {one.webhook_id for one in found}}
     wanted = [one for one in found if (hook := of[one.webhook_id]) is not None and wants(hook, one.type)]
     webhooks.deliver_to_wallets(work, wanted, cursor, work.now)
+    work.changed.append(webhooks.DUE.changed)
 
 
 def find(work: Work, webhook_id: str, queue: Queue) -> Found | None:
@@ -382,9 +369,11 @@ def store_round(work: Work, found: Round, attempts: Sequence[Attempt], cursor: i
     first_attempts = [one.turn for one in sent if one.delivery is None]
     ahead = {turn.wallet_id: turn.sequence for turn in first_attempts if turn.sequence > cursor}
     webhooks.advance(work, webhook.id, cursor, ahead, READ_AT_ONCE)
+    kept = webhooks.kept_events(work, [one.event.sequence for one in sent])
     for one, attempt in zip(sent, attempts, strict=True):
-        if one.delivery is not None or attempt.error is not None:
+        if one.event.sequence in kept and (one.delivery is not None or attempt.error is not None):
             DELIVERIES.replace(work, _delivery(webhook.id, one, attempt))
+    webhooks.note_due(work, webhook.id, work.now)
     if attempts:
         note_attempts(work, webhook.id, list(zip(sent, attempts, strict=True)))
     if webhook.active and any(attempt.status == GONE for attempt in attempts):
@@ -472,7 +461,8 @@ async def _open(opening: Opening) -> None:
 def _workers(context: Context, _: Opening) -> Iterator[Background]:
     deliveries = Deliveries(context.database, context.changes, context.part(Sender))
     yield deliveries.run()
-    yield WalletDeliveries(context.database, deliveries).run()
+    yield WalletEvents(context.database).run()
+    yield Agenda(webhooks.DUE, context.database, context.changes, deliveries.send_due).run()
 
 
 WEBHOOKS_PART: Final = Part("webhooks", open=_open, workers=_workers, release=webhooks.release_events)

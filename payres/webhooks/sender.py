@@ -5,7 +5,8 @@ import base64
 import hmac
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Final
 
@@ -13,6 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from payres.core.protocol.clock import SECOND, Clock, format_time
+from payres.core.protocol.errors import TooManyRequests
 from payres.core.protocol.identifiers import base64url_decoded
 from payres.core.protocol.limits import (
     DELIVERY_SECONDS,
@@ -31,9 +33,11 @@ from payres.webhooks.store import webhooks
 from payres.webhooks.store.webhooks import WebhookRecord
 
 # Enough that no delivery waits for another.
-AT_ONCE: Final = MAX_WEBHOOKS * MAX_DELIVERIES_OF_WEBHOOK
-# Of owners' webhooks, whose rounds are so few that none waits either; they share lookups, and take nothing from these.
-OF_WALLETS: Final = Bounds(seconds=DELIVERY_SECONDS, per_host=AT_ONCE, in_all=AT_ONCE)
+AT_ONCE: Final = MAX_WEBHOOKS * (MAX_DELIVERIES_OF_WEBHOOK + 1)
+TESTS_AT_ONCE: Final = 16
+# Of owners' webhooks, where none waits either; they share lookups, and take nothing from these.
+OWNERS_AT_ONCE: Final = webhooks.DUE.at_once * MAX_DELIVERIES_OF_WEBHOOK + TESTS_AT_ONCE
+OF_WALLETS: Final = Bounds(seconds=DELIVERY_SECONDS, per_host=OWNERS_AT_ONCE, in_all=OWNERS_AT_ONCE)
 BOUNDS: Final = Bounds(seconds=DELIVERY_SECONDS, per_host=AT_ONCE, in_all=AT_ONCE, untrusted_hosts=False)
 OPERATORS: Final = frozenset({"failure", "outgoingPayment"})
 GONE: Final = 410
@@ -86,6 +90,18 @@ class Sender:
         self.repeats: Callable[[EventRecord], bool] = lambda event: False
         self._clients = {private: GuardedClient(private or allow_private_hosts, BOUNDS) for private in (False, True)}
         self._of_wallets = GuardedClient(allow_private_hosts, OF_WALLETS)
+        self._tested: set[str] = set()
+
+    @contextmanager
+    def testing(self, webhook_id: str) -> Iterator[None]:
+        """Around a test of a webhook. Raises TooManyRequests during another one of it, or too many."""
+        if webhook_id in self._tested or len(self._tested) >= TESTS_AT_ONCE:
+            raise TooManyRequests("A test is under way: wait for its answer", retry_after=DELIVERY_SECONDS)
+        self._tested.add(webhook_id)
+        try:
+            yield
+        finally:
+            self._tested.discard(webhook_id)
 
     async def send(self, target: WebhookTarget, event: EventRecord) -> Attempt:
         """Makes one attempt. Raises nothing."""

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
+from payres.core.store import agenda
 from payres.operator import wallets
-from payres.people import order_worker
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.screens import AXE, check
 from tests.helpers import wait_until
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Instance]:
-    monkeypatch.setattr(order_worker, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(agenda, "LOOK_SECONDS", 0.02)
     with run_instance(tmp_path / "payres.db") as found:
         found.create_wallet("dora", name="Dora", deposit="240.18", password=PASSWORD)
         yield found

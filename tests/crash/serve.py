@@ -9,14 +9,13 @@ from unittest.mock import patch
 
 from payres.cli import main
 from payres.core.protocol.clock import SECOND, Clock, SystemClock
+from payres.core.store import agenda, work
 from payres.core.store import database as lanes
-from payres.core.store import work
 from payres.core.store.connections import connect_writer
 from payres.interledger import outbound, remote_payments, unanswered
 from payres.interledger.remote_payments import Backoff
 from payres.interledger.sending.connection import Timing
 from payres.operator import services
-from payres.people import checkout_worker, order_worker
 from payres.webhooks import deliveries
 
 LIFETIME = 3 * SECOND
@@ -65,8 +64,7 @@ def serve_by(file: Path) -> None:
         patch.object(remote_payments, "MAX_ATTEMPTS", 1000),
         patch.object(unanswered, "TICK_SECONDS", TICK_SECONDS),
         patch.object(unanswered, "seconds_until", clock.seconds_until),
-        patch.object(checkout_worker, "POLL_SECONDS", TICK_SECONDS),
-        patch.object(order_worker, "POLL_SECONDS", TICK_SECONDS),
+        patch.object(agenda, "LOOK_SECONDS", TICK_SECONDS),
     ):
         serve()
 

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
+from payres.core.protocol.clock import HOUR
 from payres.core.protocol.errors import NotFound
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store.accounts import ensure_asset, set_rate
@@ -22,6 +23,8 @@ from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Units, Work
 from payres.html.sign_in import Browser as Cookies
 from payres.html.sign_in import open_session
+from payres.html.store import mail
+from payres.html.store.mail import AddressRecord
 from payres.html.store.sessions import OF_OWNERS, owner_at
 from payres.operator import keys, peers, wallets, webhooks
 from payres.operator.api import all_operations
@@ -39,7 +42,7 @@ from tests.works import standing_order
 Given = dict[str, Any]
 OPERATIONS: Final = {one.id: one for one in all_operations()}
 # Members that differ each time, or that the sender of webhooks changes meanwhile.
-CHANGING: Final = r"id|secret|timestamp|sequence|behind|lastStatus|lastError|deliveries|\w+At"
+CHANGING: Final = r"id|since|secret|timestamp|sequence|behind|lastStatus|lastError|deliveries|\w+At"
 VOLATILE: Final = re.compile(rf'"({CHANGING})":("[^"]*"|null|\d+|\[[^\]]*\])')
 KEY: Final = jwk_from_public_bytes("app", bytes(range(32)))
 ARGUMENT: Final = re.compile(r"\[?[A-Z]+\]?")
@@ -128,6 +131,18 @@ class New:
         for one in self.program.get("/webhooks")["result"][2:]:  # there may be 16
             self.program.change("DELETE", f"/webhooks/{one['id']}")
         self.made.append(self.program.post("/webhooks", {"url": url})["id"])
+        return self.made[-1]
+
+    def waiting(self) -> str:
+        """A mail that could not be sent yet."""
+
+        def unit(work: Work) -> str:
+            address = AddressRecord(1, "alice@mail.example", work.now, "en", "UTC")
+            mail.insert_mail(work, address, "test", {}, self._name("mail"), work.now + HOUR)
+            work.execute("UPDATE mail SET attempts = 1 WHERE attempts = 0")
+            return f"mail:{work.execute('SELECT max(id) FROM mail').fetchone()[0]}"
+
+        self.made.append(self.instance.write(unit))
         return self.made[-1]
 
     def operator(self) -> str:
@@ -254,6 +269,9 @@ CASES: Final = (
     Case("webhooks.replay_failed", lambda new: {"id": new.webhook()}, "webhook.replay"),
     Case("webhooks.replay", lambda new: {"failed": True, "webhook": new.webhook()}, "webhook.replay"),
     Case("webhooks.list_deliveries", lambda new: {"state": "failed"}),
+    Case("due.list_due", lambda new: {}),
+    Case("due.retry", lambda new: {"id": new.waiting()}, "due.retry"),
+    Case("due.give_up", lambda new: {"id": new.waiting()}, "due.give-up"),
     Case("api_keys.revoke_api_key", lambda new: {"id": new.api_key()}, "api_key.revoke"),
     Case("audit.list_entries", lambda new: {}),
 )

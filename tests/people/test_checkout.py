@@ -19,10 +19,10 @@ import pytest
 from payres.core.http.server import settings_of
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.limits import BURST_SECONDS, CHECKOUT_RATE
+from payres.core.store import agenda
 from payres.core.store.payments import OUTGOING
 from payres.core.store.rows import number
 from payres.interledger.store.checkouts import CHECKOUTS, CheckoutRecord, Stage, change_checkout
-from payres.people import checkout_worker
 from payres.people.checkout import load
 from payres.people.checkout_steps import SETTLES, TOO_FAST
 from payres.testing import instance as testing
@@ -44,7 +44,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sequence[Insta
         pytest.MonkeyPatch.context() as patched,
         network(tmp_path_factory.mktemp("checkout"), "shop", "one", "two") as found,
     ):
-        patched.setattr(checkout_worker, "POLL_SECONDS", 0.02)
+        patched.setattr(agenda, "LOOK_SECONDS", 0.02)
         for payers in found[1:]:
             peer(found[0], payers)
         yield found

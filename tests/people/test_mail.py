@@ -3,7 +3,7 @@
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from payres.core.process.settings import Settings
+from payres.core.protocol.clock import SECOND
 from payres.core.protocol.limits import MAX_NOTICES_OF_KIND
+from payres.core.store.agenda import FAULT_PAUSES, FAULTS, FaultRecord
 from payres.core.store.events import delete_old_events, last_sequence
 from payres.core.store.payments import INCOMING
 from payres.core.store.work import Environment, Work
@@ -23,7 +25,7 @@ from payres.html.store.mail import ADDRESSES, MAILS, MailRecord
 from payres.interledger.settlement import end_sending
 from payres.operator import doctor, grants, refunds, wallets
 from payres.people.letters import Letter, envelope
-from payres.people.mail import PAUSES, MailAttempt, tell_of_events
+from payres.people.mail import PAUSES, MailAnswer, MailAttempt, MailWorker, tell_of_events
 from tests.helpers import TIMEOUT, Json, receiver_of, usd, wait_until
 from tests.instance import Instance, run_instance
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_out
@@ -274,6 +276,59 @@ def test_who_gets_in_causes_no_alarm_and_who_does_not_causes_one(payres: Instanc
             with signed_out(payres) as other:
                 sign_in(other, "calm")
         assert len(told()) == MAX_NOTICES_OF_KIND, "at most three an hour, beside the one of the new browser"
+
+
+def test_mail_that_cannot_be_written_stops_no_other_and_is_set_aside(payres: Instance, post: MailServer) -> None:
+    lost, fine = with_address(payres, "bob", "bob@mail.example"), with_address(payres, "alice", "a@mail.example")
+    notify(payres, lost, "kind that nobody has written")
+    kinds = ("password", "codes_on", "codes_off", "recovery_codes", "keep_factors")
+    for number, (kind, pause) in enumerate(zip(kinds, (*FAULT_PAUSES, 0), strict=True), 1):
+        notify(payres, fine, kind)
+        post.wait_for("a@mail.example", number)
+        wait_until(lambda number=number: [one.faults for one in faults(payres)] == [number])  # type: ignore[misc]
+        payres.clock.advance(pause / SECOND)
+    [one] = faults(payres)
+    assert (one.again_at, one.error) == (None, "KeyError: 'kind that nobody has written'")
+    notify(payres, lost)
+    post.wait_for("bob@mail.example")
+
+
+def faults(instance: Instance) -> Sequence[FaultRecord]:
+    return instance.read(lambda tx: FAULTS.list(tx, "WHERE kind = 'mail'"))
+
+
+def test_notices_of_one_owner_keep_no_other_owner_waiting(payres: Instance, post: MailServer) -> None:
+    loud, other = with_address(payres, "bob", "bob@mail.example"), with_address(payres, "alice", "a@mail.example")
+    address = payres.read(lambda tx: ADDRESSES.by_id(tx, loud))
+    for _ in range(200):
+        payres.write(lambda work: mail.insert_mail(work, address, "password", {}))
+    notify(payres, other)
+    post.wait_for("a@mail.example")
+    assert len(post.to("bob@mail.example")) < 100
+
+
+def test_what_comes_while_a_mail_is_sent_is_told_in_the_next_one(
+    payres: Instance, post: MailServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to, comes = "alice@mail.example", [True]
+    with_address(payres, "alice", to)
+    send = MailWorker._send
+
+    async def slow(self: MailWorker, message: Any) -> MailAnswer:
+        if comes:
+            comes.clear()
+            await self._database.write(partial(wallets.deposit, wallet="alice", amount="2.00"))
+            await self._database.write(tell_of_events)
+            return MailAnswer("451 come again")
+        return await send(self, message)
+
+    monkeypatch.setattr(MailWorker, "_send", slow)
+    payres.write(partial(wallets.deposit, wallet="alice", amount="1.00"))
+    wait_until(lambda: mails(payres) != [] and has_tried(payres, 1))
+    payres.clock.advance(61)
+    assert post.wait_for(to)[0]["Subject"] == "Money arrived: USD 1.00, paid in by Harbour", "as when it was tried"
+    payres.clock.advance(3601)
+    assert post.wait_for(to, 2)[1]["Subject"] == "Money arrived: USD 2.00, paid in by Harbour"
 
 
 def test_dead_server_leaves_sign_in_and_payments_alone(payres: Instance, post: MailServer) -> None:

@@ -11,12 +11,12 @@ import httpx2
 import pytest
 
 from payres.core.protocol.clock import HOUR, SECOND
+from payres.core.store import agenda
 from payres.core.store.payments import OUTGOING
 from payres.core.store.work import Work
 from payres.operator import assets, wallets
 from payres.operator.store import standing_orders as store
 from payres.operator.store.standing_orders import ORDERS, OrderRecord
-from payres.people import order_worker
 from payres.testing.peering import peer
 from tests.helpers import receiver_of, wait_until
 from tests.instance import Instance, run_instance
@@ -37,7 +37,7 @@ def set_clock(instance: Instance, moment: datetime) -> None:
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Instance]:
     """At noon on 10 January; it looks for what is due all the time."""
-    monkeypatch.setattr(order_worker, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(agenda, "LOOK_SECONDS", 0.02)
     with run_instance(tmp_path / "payres.db") as found:
         set_clock(found, NOON)
         yield found
@@ -344,7 +344,7 @@ def test_amount_that_arrives_in_another_currency_has_a_most(sender: Sender) -> N
 
 @pytest.fixture
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sequence[Instance]]:
-    monkeypatch.setattr(order_worker, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(agenda, "LOOK_SECONDS", 0.02)
     with network(tmp_path, "a", "b") as (a, b):
         peer(a, b)
         b.create_wallet("carol", name="Carol")

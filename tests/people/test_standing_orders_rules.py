@@ -30,7 +30,6 @@ from payres.people.standing_orders import OrderWish
 from tests.works import InSteps, Killed, in_steps, savepoint, work_at
 
 NO_REMOTE = cast("RemoteQuotes", None)  # nobody is on another server
-BATCH = 16
 VALUE = 1000
 
 
@@ -97,8 +96,15 @@ class Books:
 
     def step(self, most: int = 1 << 30) -> None:
         """What the worker does when it looks; the process dies before a unit that writes after so many."""
-        for run in self.run(lambda work: rules.begin_due(work, BATCH)):
-            in_steps(rules.try_run, InSteps(self.run, most), NO_REMOTE, run)
+        self.run(self.begin)
+        due = "SELECT order_id, window FROM standing_order_run WHERE retry_at <= ?"
+        for order_id, window in self.connection.execute(due, (self.now,)).fetchall():
+            in_steps(rules.try_run, InSteps(self.run, most), NO_REMOTE, order_id, window)
+
+    def begin(self, work: Work) -> None:
+        """Begins what is due."""
+        for (order_id,) in work.execute("SELECT id FROM standing_order WHERE next_at <= ?", (work.now,)).fetchall():
+            rules.begin_window(work, order_id)
 
     def until(self, moment: int, pause: int = HOUR // 2) -> None:
         """Time goes on, and the worker looks again and again."""
@@ -213,7 +219,7 @@ def test_years_of_downtime_are_told_a_few_at_a_time(books: Books) -> None:
     order = books.set_up("2027-01-11T06:00", "P1D")
     books.now = at("2027-01-11T06:00") + 200 * DAY
     books.step()
-    assert len(books.runs(order)) == rules.MISSED_AT_ONCE
+    assert len(books.runs(order)) == rules.AT_ONCE
     for _ in range(3):
         books.step()
     assert books.states(order) == dict.fromkeys(range(200), "missed") | {200: "paid"}
@@ -426,12 +432,48 @@ def test_wallet_has_so_many_orders_and_no_more(books: Books) -> None:
     books.set_up("2027-01-11T06:00", replaces=made[0])
 
 
+@pytest.mark.parametrize("times", [None, 4])
+def test_dates_that_a_clock_ahead_began_are_due_again_unless_paid(books: Books, times: int | None) -> None:
+    order = books.set_up("2027-01-11T06:00", "P1D", times=times)
+    stopped = books.set_up("2027-01-11T06:00", "P1D")
+    books.until(at("2027-01-11T06:30"))
+    books.now += 3 * DAY
+    books.step()
+    assert books.states(order) == {0: "paid", 1: "missed", 2: "missed", 3: "paid"}
+    books.change(rules.end, stopped)
+    books.now -= 3 * DAY - HOUR
+    books.run(rules.reopen)
+    assert not store.orders_ahead(books.connection, books.now, 9), "those that have ended stay as they are"
+    assert (books.order(order).state, books.states(order)) == ("active", {0: "paid", 3: "paid"})
+    assert books.order(order).next_at == at("2027-01-12T06:00")
+    books.until(at("2027-01-14T20:00"))
+    assert books.states(order) == dict.fromkeys(range(4), "paid")
+    assert books.paid == 4 + 2
+    assert books.order(order).state == ("active" if times is None else "ended")
+
+
+def test_fault_of_payres_is_told_to_the_owner_after_an_hour(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = books.set_up("2027-01-11T06:00", "P1D")
+    books.now = at("2027-01-11T06:00")
+    monkeypatch.setattr(rules, "find_payee", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        books.step()
+    assert books.runs(order)[0].problem is None
+    books.now += HOUR
+    books.step()
+    assert (books.runs(order)[0].problem, books.runs(order)[0].retry_at) == ("internal_error", books.now + HOUR)
+    monkeypatch.undo()
+    books.now += HOUR
+    books.step()
+    assert books.states(order) == {0: "paid"}
+
+
 def test_what_was_paid_after_the_backup_is_not_paid_again(books: Books) -> None:
     """The payment is lost with the state that the restore replaced; it may have left for another server."""
     order = books.set_up("2027-01-11T06:00", "P1D")
     ends = books.set_up("2027-01-11T06:00", times=1)
     books.now = at("2027-01-11T06:00")
-    books.run(lambda work: rules.begin_due(work, BATCH))
+    books.run(books.begin)
     with closing(connections.connect_writer(":memory:")) as copy:
         books.connection.backup(copy)
         books.until(at("2027-01-13T06:30"))

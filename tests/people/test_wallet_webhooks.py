@@ -1,22 +1,27 @@
 """Webhooks of one wallet, which its owner adds: what is sent to whom, what is refused, and what operators see."""
 
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from payres.core.protocol.errors import WrongState
+from payres.core.protocol.errors import TooManyRequests, WrongState
 from payres.core.protocol.event_types import PacketEvent, RefundEvent
 from payres.core.protocol.limits import MAX_WEBHOOKS_OF_WALLET
 from payres.core.protocol.wire import Amount
 from payres.core.store import events
 from payres.core.store.server import AUDIT
+from payres.core.store.work import Work
 from payres.operator import deliveries as operator_deliveries
 from payres.operator import wallets, webhooks
 from payres.operator.webhooks import WEBHOOK
 from payres.webhooks import deliveries
 from payres.webhooks.store import webhooks as store
 from tests.helpers import receiver_of, wait_until
+from tests.http_server import reply, serving
 from tests.instance import Instance, run_instance
 from tests.people.browser import OwnersBrowser, signed_in
 from tests.webhooks.endpoint import Endpoint, answering
@@ -167,10 +172,98 @@ def test_what_failed_is_tried_again_and_waits_for_an_inactive_wallet(
     instance.write(lambda work: wallets.deactivate(work, browser.path))
     instance.clock.advance(10)
     deposit(instance, "alice")
-    assert instance.read(lambda work: store.due_webhooks_of_wallets(work, work.now)) == []
     instance.write(lambda work: wallets.activate(work, browser.path))
     assert [one.path for one in endpoint.wait_for(2)] == ["/hook", "/hook"], "a redirect is not followed"
     wait_until(lambda: states(instance, path) == ["delivered"])
+
+
+def test_silent_webhooks_of_others_delay_no_event(
+    instance: Instance, browser: OwnersBrowser, endpoint: Endpoint
+) -> None:
+    heard, goes_on = threading.Semaphore(0), threading.Event()
+
+    def silent(handler: BaseHTTPRequestHandler) -> None:
+        heard.release()
+        goes_on.wait(30)
+        reply(handler, 500)
+
+    names = [f"silent-{next(NUMBERS)}" for _ in range(4)]
+    with serving(silent) as port:
+
+        def unit(work: Work) -> None:
+            for name in names:
+                for number in range(MAX_WEBHOOKS_OF_WALLET):
+                    webhooks.add_of_wallet(work, wallets.require_wallet(work, name), f"https://h.example/{number}")
+            url = f"http://127.0.0.1:{port}/"
+            work.execute("UPDATE webhook SET url = ? WHERE url LIKE 'https://h.example/%'", (url,))
+
+        for name in names:
+            instance.create_wallet(name)
+        instance.write(unit)
+        for name in names:
+            deposit(instance, name)
+        for _ in range(store.DUE.of_party * len(names)):
+            assert heard.acquire(timeout=20)
+        add(browser, endpoint.url)
+        deposit(instance, browser.path)
+        endpoint.wait_for(1)
+        assert not heard.acquire(blocking=False), "each owner has two slots"
+        goes_on.set()
+        for name in names:
+            instance.write(lambda work, name=name: wallets.deactivate(work, name))  # type: ignore[misc]
+
+
+def test_one_test_of_a_webhook_at_a_time(instance: Instance, browser: OwnersBrowser) -> None:
+    goes_on, heard = threading.Event(), threading.Event()
+
+    def silent(handler: BaseHTTPRequestHandler) -> None:
+        heard.set()
+        goes_on.wait(30)
+        reply(handler, 200)
+
+    with serving(silent) as port, ThreadPoolExecutor() as pool:
+        path, _ = add(browser, f"http://127.0.0.1:{port}/")
+        first = pool.submit(browser.send, path, "test", {})
+        assert heard.wait(20)
+        assert browser.send(path, "test", {}).status_code == TooManyRequests.status
+        goes_on.set()
+        assert first.result().status_code == 303
+
+
+@pytest.mark.parametrize("is_owners", [True, False])
+def test_event_that_is_deleted_on_its_way_stops_nothing(
+    instance: Instance, browser: OwnersBrowser, is_owners: bool
+) -> None:
+    """The webhook is paused meanwhile, so the event is not needed any more."""
+    heard, goes_on, fails = threading.Semaphore(0), threading.Event(), [True]
+
+    def slow(handler: BaseHTTPRequestHandler) -> None:
+        heard.release()
+        goes_on.wait(30)
+        reply(handler, 500 if fails else 200)
+
+    with serving(slow) as port:
+        url = f"http://127.0.0.1:{port}/"
+        if is_owners:
+            hook = hook_id(add(browser, url)[0])
+        else:
+            hook = instance.write(lambda work: webhooks.add(work, url, events=("wallet.*",), private=True)).webhook.id
+        deposit(instance, browser.path)
+        assert heard.acquire(timeout=20)
+        instance.write(lambda work: webhooks.pause(work, hook))
+
+        def unit(work: Work) -> None:
+            last = events.last_sequence(work)
+            work.execute("DELETE FROM delivery WHERE sequence = ?", (last,))
+            work.execute("DELETE FROM event WHERE sequence = ?", (last,))
+
+        instance.write(unit)
+        goes_on.set()
+        fails.clear()
+        instance.write(lambda work: webhooks.resume(work, hook))
+        deposit(instance, browser.path)
+        assert heard.acquire(timeout=20)
+        in_steps(webhooks.remove, InSteps(instance.write), hook)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,13 @@
 import asyncio
 from typing import Final
 
+from payres.core.store.agenda import DueKind
 from payres.core.store.rows import number
 from payres.core.store.work import Work
-from payres.interledger.store import checkouts, packets
-from payres.operator.store import standing_orders
+from payres.interledger.store import packets
+from payres.interledger.store.checkouts import STEPS
+from payres.operator.store import due_work
+from payres.operator.store.standing_orders import TRIES, WINDOWS
 from payres.webhooks.deliveries import is_all_sent
 from tests.simulation.town import Town
 from tests.simulation.world import Violation
@@ -43,7 +46,7 @@ async def _under_way(town: Town, with_events: bool) -> str:
     def busy(work: Work) -> str:
         payments, waiting = number(work, SENDING), len(packets.prepared_packets(work, 100))
         pages = 0 if is_restored else number(work, PAYING)
-        orders = len(standing_orders.due_orders(work, work.now, 9)) + len(standing_orders.due_runs(work, work.now, 9))
+        orders = _due(work, WINDOWS) + _due(work, TRIES)
         found = f"{payments} payments, {waiting} packets, {pages} payment pages, {orders} standing orders"
         is_busy = bool(payments or waiting or pages or orders)
         if with_events and (not is_all_sent(work) or number(work, DELIVERING)):
@@ -54,7 +57,12 @@ async def _under_way(town: Town, with_events: bool) -> str:
     return "; ".join(found)
 
 
+def _due(work: Work, kind: DueKind) -> int:
+    """How much is due of a kind, or was set aside, which nothing here should be."""
+    return sum(one.next_try is None or one.next_try <= work.now for one in due_work.waiting(work, kind.name, work.now))
+
+
 def _later(work: Work) -> int:
     """The microseconds until the last checkout or delivery is due; 0 if none is but what is due now."""
-    is_idle = not number(work, SENDING) and not checkouts.has_due(work, work.now) and is_all_sent(work)
+    is_idle = not number(work, SENDING) and not _due(work, STEPS) and is_all_sent(work)
     return max(number(work, LATER) - work.now, 0) if is_idle else 0

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Protocol, TypeVar
 
 T = TypeVar("T")
+Pause = float  # in seconds
 
 log = logging.getLogger("payres.worker")
 

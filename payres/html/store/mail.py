@@ -10,6 +10,7 @@ import msgspec
 
 from payres.core.protocol.clock import DAY, HOUR, lasting
 from payres.core.store import server
+from payres.core.store.agenda import DueKind
 from payres.core.store.events import OUTBOX, EventRecord, last_sequence
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table, find_number, insert_row, json_column, number
@@ -18,6 +19,16 @@ from payres.core.store.work import Transaction, Work
 SECRET: Final = "mail"  # noqa: S105 - the name of the secret that signs links to end notices
 MailRate = Literal["off", "hour", "once"]
 KEPT: Final = Rule("mail", "created_at", "id", after=30 * DAY)
+DUE: Final = DueKind(
+    name="mail",
+    table="mail",
+    due="send_at",
+    key=("id",),
+    party="mail.owner_id",
+    at_once=4,
+    of_party=1,
+    longest=DAY,
+)
 TYPES: Final = (
     *("incoming_payment.partial_payment_received", "incoming_payment.completed"),
     *("wallet.deposited", "outgoing_payment.failed"),
@@ -114,6 +125,7 @@ def insert_mail(
             mail_id, address.owner_id, kind, key or mail_id, to, dict(data), address.language, work.now, due
         )
         MAILS.insert(work, made)
+        work.changed.append(DUE.changed)
 
 
 def has_key(tx: Transaction, key: str) -> bool:
@@ -129,11 +141,6 @@ def last_with_key(tx: Transaction, prefix: str) -> MailRecord | None:
 def withdraw(tx: Transaction, prefix: str) -> None:
     """Deletes the mails that wait and whose key begins with this, and a colon."""
     tx.execute("DELETE FROM mail WHERE key > ? AND key < ? AND send_at IS NOT NULL", (f"{prefix}:", f"{prefix};"))
-
-
-def next_mail(tx: Transaction, now: int) -> MailRecord | None:
-    """The mail that has been due for longest."""
-    return MAILS.find(tx, "WHERE send_at <= ? ORDER BY send_at LIMIT 1", now)
 
 
 def change_mail(tx: Transaction, mail_id: str, **columns: Any) -> None:

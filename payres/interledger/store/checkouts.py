@@ -7,15 +7,17 @@ from typing import Final, Literal
 import msgspec
 
 from payres.core.protocol.clock import DAY, LATEST, MINUTE, SECOND, is_due
+from payres.core.protocol.limits import MAX_CHECKOUTS, MAX_CHECKOUTS_OF_SERVER
 from payres.core.store import server
+from payres.core.store.agenda import DueKind
 from payres.core.store.retention import Rule, purge
-from payres.core.store.rows import Table, find_number
+from payres.core.store.rows import Table
 from payres.core.store.work import Transaction
 
 SECRET = "checkouts"  # noqa: S105 - the name of the secret that encrypts `pending`
 UNPAID = DAY  # how long one is kept, after it was created
 LONGEST_PAUSE = 5 * MINUTE  # between attempts
-LEASE = 10 * SECOND  # longer than the wait for a slot and an attempt; then the step of a process that died is repeated
+LEASE = 10 * SECOND  # longer than an attempt; then it is repeated, if what it came to could not be stored
 
 Stage = Literal["asked", "returned", "made", "paid", "failed"]
 
@@ -51,6 +53,30 @@ class CheckoutRecord(msgspec.Struct, frozen=True):
 
 CHECKOUTS = Table(CheckoutRecord, "checkout")
 RULE = Rule("checkout", "purge_at", "id_hash")
+# The next steps of payments from other wallets; payers of a slow server do not delay those of others.
+STEPS = DueKind(
+    name="checkout",
+    table="checkout",
+    due="due_at",
+    key=("id_hash",),
+    label="hex(checkout.id_hash)",
+    party="substr(payer, 1, 7 + instr(substr(payer || '/', 9), '/'))",  # the server
+    at_once=MAX_CHECKOUTS,
+    of_party=MAX_CHECKOUTS_OF_SERVER,
+    longest=LONGEST_PAUSE,
+)
+# The ends of their pages.
+ENDS = DueKind(
+    name="checkout-end",
+    table="checkout",
+    due="purge_at",
+    key=("id_hash",),
+    label="hex(checkout.id_hash)",
+    party="0",
+    at_once=1,
+    of_party=1,
+    longest=None,
+)
 
 
 _OF_BROWSER: Final = "WHERE incoming_payment_id = ? AND browser_hash = ? AND state"
@@ -119,12 +145,10 @@ def change_checkout(
     return changed.rowcount == 1
 
 
-def begin_attempt(tx: Transaction, record: CheckoutRecord, until: int) -> bool:
-    """Counts an attempt before its first request; it is repeated after `until` if this process dies. False if the state
-    is no longer as in `record`."""
+def begin_attempt(tx: Transaction, record: CheckoutRecord) -> bool:
+    """Counts an attempt before its first request. False if the state is no longer as in `record`."""
     changed = tx.execute(
-        "UPDATE checkout SET attempts = attempts + 1, due_at = ? WHERE id_hash = ? AND state = ?",
-        (until, record.id_hash, record.state),
+        "UPDATE checkout SET attempts = attempts + 1 WHERE id_hash = ? AND state = ?", (record.id_hash, record.state)
     )
     return changed.rowcount == 1
 
@@ -137,25 +161,9 @@ def note_failure(tx: Transaction, record: CheckoutRecord, due_at: int, silent: s
     )
 
 
-def has_due(tx: Transaction, now: int) -> bool:
-    """Whether `claim_due` has something to do."""
-    purge_at = find_number(tx, "SELECT min(purge_at) FROM checkout")
-    return (purge_at is not None and purge_at <= now) or bool(_due(tx, now, 1))
-
-
-def claim_due(tx: Transaction, now: int, limit: int) -> Sequence[CheckoutRecord]:
-    """The checkouts that are due; they are due again after a lease, and meanwhile do not stand before others. Deletes a
-    few that are kept no longer, with their secrets."""
-    purge(tx, RULE, now)
-    found = _due(tx, now, limit)
-    for record in found:
-        tx.execute("UPDATE checkout SET due_at = ? WHERE id_hash = ?", (now + LEASE, record.id_hash))
-    return found
-
-
-def _due(tx: Transaction, now: int, limit: int) -> Sequence[CheckoutRecord]:
-    """Checkouts whose next step is due, longest due first, and those whose time is of a clock that was ahead."""
-    return CHECKOUTS.due(tx, "due_at", now, LONGEST_PAUSE, limit)
+def end_page(tx: Transaction, id_hash: bytes, now: int) -> None:
+    """Deletes a checkout that is kept no longer."""
+    tx.execute("DELETE FROM checkout WHERE id_hash = ? AND purge_at <= ?", (id_hash, now))
 
 
 def checkouts_of(tx: Transaction, incoming_payment_id: str, limit: int) -> Sequence[CheckoutRecord]:

@@ -31,7 +31,12 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Peers": {"Peers": "/admin/peers"},
     "Currencies": {"Currencies": "/admin/assets", "Exchange rates": "/admin/rates"},
     "Programs": {"Webhooks": "/admin/webhooks", "API keys": "/admin/api-keys", "Exports": "/admin/exports"},
-    "Server": {"Backups": "/admin/backups", "Operators": "/admin/operators", "Audit log": "/admin/audit-log"}
+    "Server": {
+        "What waits": "/admin/due",
+        "Backups": "/admin/backups",
+        "Operators": "/admin/operators",
+        "Audit log": "/admin/audit-log",
+    }
     | {"Ledger check": "/admin/ledger-check", "Settings": "/admin/settings"},
 }
 WRONG: Final = "This name and this password do not belong together"

@@ -6,6 +6,8 @@ from typing import Final, Literal
 import msgspec
 
 from payres.core.protocol.amounts import Asset
+from payres.core.protocol.clock import DAY
+from payres.core.store.agenda import DueKind
 from payres.core.store.rows import PageBounds, PageQuery, Table, number, select_page
 from payres.core.store.work import Transaction
 
@@ -61,8 +63,38 @@ class RunRecord(msgspec.Struct, frozen=True):
     retry_at: int | None = None
 
 
+GIVEN_UP: Final = "given_up"  # the problem of a run that an operator has given up
 ORDERS: Final = Table(OrderRecord, "standing_order")
 RUNS: Final = Table(RunRecord, "standing_order_run", key="window")
+_AHEAD: Final = (
+    "FROM standing_order_run r JOIN standing_order o ON o.id = r.order_id"
+    " WHERE r.state <> 'paid' AND r.window_at > {} AND o.state <> 'cancelled'"
+)
+# Windows of orders that begin; a clock that was ahead has begun windows that are still to come.
+WINDOWS: Final = DueKind(
+    name="order",
+    table="standing_order",
+    due="next_at",
+    key=("id",),
+    party="standing_order.wallet_address_id",
+    at_once=16,
+    of_party=2,
+    longest=None,
+    ahead=f"SELECT 1 {_AHEAD.format(':ahead')} LIMIT 1",
+)
+# Payments of orders.
+TRIES: Final = DueKind(
+    name="order-payment",
+    table="standing_order_run",
+    due="retry_at",
+    key=("order_id", "window"),
+    label="standing_order_run.order_id || ':' || standing_order_run.window",
+    source="standing_order_run JOIN standing_order o ON o.id = standing_order_run.order_id",
+    party="o.wallet_address_id",
+    at_once=16,
+    of_party=2,
+    longest=DAY,
+)
 
 
 def page_of_orders(
@@ -105,14 +137,26 @@ def going_on(tx: Transaction, wallet_id: int) -> int:
     return number(tx, "SELECT count(*) FROM standing_order WHERE wallet_address_id = ? AND ended_at IS NULL", wallet_id)
 
 
-def due_orders(tx: Transaction, now: int, limit: int) -> Sequence[OrderRecord]:
-    """Orders with a window that has no run yet, longest due first."""
-    return ORDERS.list(tx, "WHERE next_at <= ? ORDER BY next_at LIMIT ?", now, limit)
+def give_up_run(tx: Transaction, order_id: str, window: int, now: int) -> None:
+    """Makes a waiting run due, whose next try ends it."""
+    tx.execute(
+        "UPDATE standing_order_run SET problem = ?, retry_at = ?"
+        " WHERE order_id = ? AND window = ? AND state = 'waiting'",
+        (GIVEN_UP, now, order_id, window),
+    )
 
 
-def due_runs(tx: Transaction, now: int, limit: int) -> Sequence[RunRecord]:
-    """Runs that are to be tried now, longest due first."""
-    return RUNS.list(tx, "WHERE retry_at <= ? ORDER BY retry_at LIMIT ?", now, limit)
+def orders_ahead(tx: Transaction, now: int, limit: int) -> Sequence[OrderRecord]:
+    """Orders with unpaid runs of windows that are still to come."""
+    return ORDERS.list(tx, f"WHERE id IN (SELECT o.id {_AHEAD.format('?')} LIMIT ?)", now, limit)
+
+
+def forget_runs(tx: Transaction, order_id: str, after: int) -> int:
+    """Deletes the unpaid runs of windows that begin after a time, of which there is one. Returns the first window."""
+    unpaid = "standing_order_run WHERE order_id = ? AND window_at > ? AND state <> 'paid'"
+    first = number(tx, f"SELECT min(window) FROM {unpaid}", order_id, after)
+    tx.execute(f"DELETE FROM {unpaid}", (order_id, after))
+    return first
 
 
 def find_run(tx: Transaction, order_id: str, window: int) -> RunRecord | None:

@@ -1,18 +1,20 @@
 """SQL of webhooks, and of deliveries: events that a webhook did not take at first, or that are sent again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
-from payres.core.protocol.clock import HOUR, lasts
+from payres.core.protocol.clock import DAY, HOUR, lasts
 from payres.core.protocol.limits import MAX_KEPT_ATTEMPTS, ROTATION_HOURS
 from payres.core.store import server
+from payres.core.store.agenda import DueKind
 from payres.core.store.events import EventRecord
 from payres.core.store.rows import Table, find_number, number
 from payres.core.store.work import Transaction
 
 ACTIVE_WEBHOOK: Final = "active webhook"  # in `Work.changed`: a webhook was activated
+LONGEST_PAUSE: Final = 2 * DAY  # between attempts
 WEBHOOK_SECRETS: Final = "webhook_secrets"  # the name of the secret that encrypts webhook secrets
 
 
@@ -93,6 +95,19 @@ class OfWallet(NamedTuple):
     webhook_id: str
 
 
+# Rounds of events to owners' webhooks. Their deliveries are not due by themselves, so that rounds stay together.
+DUE: Final = DueKind(
+    name="webhook",
+    table="webhook",
+    due="due_at",
+    key=("id",),
+    source="webhook JOIN wallet_address a ON a.id = webhook.wallet_address_id",
+    where="webhook.state = 'active' AND a.state = 'active'",
+    party="a.owner_id",
+    at_once=32,
+    of_party=2,
+    longest=LONGEST_PAUSE,
+)
 WEBHOOKS = Table(WebhookRecord, "webhook")
 DELIVERIES = Table(DeliveryRecord, "delivery")
 ATTEMPTS = Table(AttemptRecord, "webhook_attempt")
@@ -140,20 +155,23 @@ def deliver_to_wallets(tx: Transaction, wanted: Sequence[OfWallet], cursor: int,
         " WHERE sequence = ? AND EXISTS (SELECT 1 FROM webhook WHERE id = ?)"
     )
     tx.executemany(due, [(one.webhook_id, now, one.sequence, one.webhook_id) for one in wanted])
+    for webhook_id in {one.webhook_id for one in wanted}:
+        note_due(tx, webhook_id, now)
     tx.execute("UPDATE wallet_event SET cursor = ? WHERE id = 1", (cursor,))
 
 
-def due_webhooks_of_wallets(tx: Transaction, now: int) -> Sequence[str]:
-    """The active webhooks of active wallets with a delivery that is due, longest unattempted first."""
-    rows = tx.execute(
-        "SELECT w.id, w.last_attempt_at FROM webhook w JOIN wallet_address a ON a.id = w.wallet_address_id"
-        " WHERE w.wallet_address_id > 0 AND a.state = 'active' AND w.state = 'active' AND"
-        " (EXISTS (SELECT 1 FROM delivery d WHERE d.webhook_id = w.id AND d.next_at <= ?)"
-        " OR EXISTS (SELECT 1 FROM delivery d WHERE d.webhook_id = w.id AND d.next_at IS NOT NULL"
-        " AND coalesce(d.last_attempt_at, d.next_at) > ?))",
-        (now, now),
-    )
-    return [webhook_id for webhook_id, _ in sorted(rows, key=lambda row: row[1] or 0)]
+def kept_events(tx: Transaction, sequences: Iterable[int]) -> set[int]:
+    """Those of these events that are not deleted yet."""
+    return {one for one in sequences if tx.execute("SELECT 1 FROM event WHERE sequence = ?", (one,)).fetchone()}
+
+
+def note_due(tx: Transaction, webhook_id: str, now: int) -> None:
+    """Stores when the first delivery to an owner's webhook is due, which has changed."""
+    first = "SELECT min(next_at) FROM delivery WHERE webhook_id = ? AND next_at IS NOT NULL"
+    due_at = find_number(tx, first, webhook_id)
+    due_at = None if due_at is None else min(due_at, now + LONGEST_PAUSE)
+    of_owner = "UPDATE webhook SET due_at = ? WHERE id = ? AND wallet_address_id > 0 AND due_at IS NOT ?"
+    tx.execute(of_owner, (due_at, webhook_id, due_at))
 
 
 def delete_webhook(tx: Transaction, webhook_id: str, rows: int) -> bool:
@@ -286,7 +304,23 @@ def repeat_failed(tx: Transaction, keys: Sequence[tuple[int, str]], now: int) ->
         "UPDATE delivery SET state = 'pending', attempts = 0, next_at = ?, last_attempt_at = NULL, last_status = NULL,"
         " last_error = NULL WHERE sequence = ? AND webhook_id = ? AND state = 'failed'"
     )
-    return sum(tx.execute(repeat, (now, *key)).rowcount for key in keys)
+    count = sum(tx.execute(repeat, (now, *key)).rowcount for key in keys)
+    for webhook_id in {webhook_id for _, webhook_id in keys}:
+        note_due(tx, webhook_id, now)
+    return count
+
+
+def try_now(tx: Transaction, webhook_id: str, now: int) -> None:
+    """Makes all that a webhook has not taken yet due now."""
+    tx.execute("UPDATE delivery SET next_at = ? WHERE webhook_id = ? AND next_at IS NOT NULL", (now, webhook_id))
+    note_due(tx, webhook_id, now)
+
+
+def give_up(tx: Transaction, webhook_id: str) -> None:
+    """Sends no more of what a webhook has not taken yet, until it is replayed."""
+    failed = "UPDATE delivery SET state = 'failed', next_at = NULL WHERE webhook_id = ? AND next_at IS NOT NULL"
+    tx.execute(failed, (webhook_id,))
+    note_due(tx, webhook_id, 0)
 
 
 def deliveries_of_event(tx: Transaction, sequence: int) -> Sequence[DeliveryRecord]:

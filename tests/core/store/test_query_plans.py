@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from payres.core.protocol.amounts import Asset
-from payres.core.store import clients, events, grants, payments, retention, server, wallets
+from payres.core.store import agenda, clients, events, grants, payments, retention, server, wallets
 from payres.core.store.accounts import AccountRecord, Cause, RateRecord
 from payres.core.store.migrations import schema
 from payres.core.store.retention import Rule
@@ -21,7 +21,7 @@ from payres.core.store.rows import PageQuery, Table, first_row_from, page_of_wal
 from payres.core.store.work import Transaction
 from payres.html.store import mail, sessions
 from payres.interledger.store import checkouts, packets, peers
-from payres.operator.store import all_payments, entries, operators, search, standing_orders
+from payres.operator.store import all_payments, due_work, entries, operators, search, standing_orders
 from payres.operator.store.all_payments import PaymentRecord
 from payres.people.store import activity
 from payres.webhooks.store import webhooks
@@ -410,3 +410,21 @@ def test_volume_is_counted_along_the_ids_of_transfers(connection: RecordingConne
     for plan in plans(connection, lambda tx: entries.sums_by_day(tx, 1, 5)).values():
         assert plan[0] == "SEARCH t USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"
         assert not [step for step in plan if "SCAN" in step]
+
+
+@pytest.mark.parametrize("name", due_work.DUE_KINDS)
+def test_due_rows_are_searched_in_an_index(connection: RecordingConnection, name: str) -> None:
+    kind = due_work.DUE_KINDS[name].kind
+    values = dict.fromkeys([*kind.key, "kind", "now", "latest", "after", "party", "ahead"], 1)
+    for sql in agenda._sql(kind).values():
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+        is_sorted = kind.source and "= :party" in sql  # an owner's few webhooks, or runs
+        check_searches(sql, [step for step in plan if not (is_sorted and "TEMP B-TREE FOR ORDER" in step)])
+
+
+def test_payers_of_one_server_are_one_party(connection: RecordingConnection) -> None:
+    of = f"SELECT {checkouts.STEPS.party} FROM (SELECT ? AS payer)"
+    payers = ("https://a.example/x", "https://a.example", "https://b.example:8443/x/y", "http://a.example/x")
+    found = [connection.execute(of, (one,)).fetchone()[0] for one in payers]
+    assert found[0] != found[2] != found[3] != found[0]
+    assert found[1].rstrip("/") == found[0].rstrip("/")

@@ -22,6 +22,7 @@ IDS = {
     "backups": "list_backups make",
     "events": "read",
     "exports": "export_ledger export_payments export_statement",
+    "due": "give_up list_due retry show_due",
     "grants": "decide list_grants revoke show_grant",
     "keys": "add_key list_keys revoke_key",
     "ledger": "check list_entries",

@@ -68,6 +68,8 @@ ASKS_NOT: Final = {
     "/admin/webhooks/{id}/resume",
     "/admin/webhooks/{id}/send",
     "/admin/operators/{name}/sign",
+    "/admin/due/{id}/try",
+    "/admin/due/{id}/give-up",
 }
 # The forms of hand-written pages, by their choice: those that ask for the second step alone, and others.
 PLACES_ASK = {(CODES, PAGE), (CODES, "set-up"), (CODES, "confirm"), (CODES, "off"), (RECOVERY, "make")}

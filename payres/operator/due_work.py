@@ -1,0 +1,218 @@
+"""What waits: due work that was not done yet, why, when it is tried again, and what is set aside until you say so."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Final, Literal
+
+from payres.core.protocol.errors import WrongState, require
+from payres.core.protocol.visible import visible_url
+from payres.core.protocol.wire import Resource
+from payres.core.store.work import Work
+from payres.html.store import mail
+from payres.interledger.store import checkouts
+from payres.interledger.store.checkouts import CHECKOUTS
+from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.inputs import said
+from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
+from payres.operator.store import due_work, standing_orders
+from payres.operator.store.due_work import DUE_KINDS, WaitingRow
+from payres.webhooks.store import webhooks
+
+DueState = Literal["set aside", "tried again", "due"]
+WorkId = Annotated[str, said("The one in the list, such as webhook:0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11.")]
+# What each kind is called, and what is lost when it is given up.
+WORDS: Final[Mapping[str, tuple[str, str]]] = {
+    "mail": ("Mail", "It is never sent. What it says stands in the owner's wallet too."),
+    "order": ("Date of a standing order", ""),
+    "order-payment": ("Payment of a standing order", "Nothing is taken for this date. Its owner is told."),
+    "checkout": ("Payment from another wallet", "No money has left the payer's wallet. They can begin again."),
+    "checkout-end": ("End of a payment page", ""),
+    "webhook": (
+        "Events for an owner's webhook",
+        "They can be sent again for 30 days, by `payres webhook replay`.",
+    ),
+    "sending": ("Payment to another server", ""),
+    "packet": ("Packet to a peer", ""),
+}
+
+
+class DueWork(Resource, frozen=True, kw_only=True):
+    """What waits. `wallet` is the path of the one that it is for; `about` the kind of a mail, or the URL of a payee, a
+    payer or a webhook. `next_attempt_at` is null for what is `set aside`; `last_error` is why the last one failed."""
+
+    id: str
+    kind: str
+    wallet: str | None
+    about: str
+    state: DueState
+    since: Time
+    next_attempt_at: Time | None
+    attempts: int
+    last_error: str | None
+
+
+def due(work: Work, row: WaitingRow) -> DueWork:
+    is_later = row.next_try is not None and (row.next_try > work.now or row.attempts > 0)
+    state = "set aside" if row.next_try is None else "tried again" if is_later else "due"
+    made = {
+        "id": f"{row.kind}:{row.label}",
+        "state": state,
+        "next_attempt_at": row.next_try,
+        "last_error": row.why,
+    }
+    return represent(DueWork, row, **made)
+
+
+def require_due(work: Work, id: str) -> WaitingRow:
+    """Raises NotFound."""
+    kind, _, label = id.partition(":")
+    rows = due_work.waiting(work, kind, work.now) if kind in DUE_KINDS else due_work.all_waiting(work, work.now)
+    found = next((one for one in rows if (one.kind, one.label) == (kind, label)), None)
+    return require(found, f"Nothing with the id {id!r} waits", "`payres due list` shows all that does")
+
+
+def _name(one: DueWork) -> str:
+    host = visible_url(one.about).host if "://" in one.about else ""
+    return f"{WORDS[one.kind][0]}: {host or one.about}"
+
+
+def _place(one: DueWork) -> Cell:
+    """Its name, with the page where it can be seen, or put right."""
+    label = one.id.partition(":")[2]
+    pages = {"packet": ("packets", label), "sending": ("payments", label), "webhook": ("webhooks", label)}
+    order = {"order": ("orders", label), "order-payment": ("orders", label.partition(":")[0])}
+    known = (pages | order).get(one.kind) if one.kind != "packet" or one.state == "set aside" else None
+    return Cell(_name(one), "long", path_of(*known) if known else None)
+
+
+DUE: Final = Shape(
+    due,
+    Column("What", _place, listed="on pages"),
+    Column("Id", "id", "code", listed="in files"),
+    Column("Wallet", "wallet", "long", "wallets"),
+    Column("About", "about", "long", listed="in files"),
+    Column("State", "state", "state"),
+    Column("Since (UTC)", "since", "time"),
+    Column("Next try (UTC)", "next_attempt_at", "time"),
+    Column("Tries", "attempts", "number"),
+    Column("Why", "last_error", "long"),
+    read=require_due,
+    page="/due/{id}",
+    name=_name,
+    moving={"state", "since", "next_attempt_at", "attempts", "last_error"},
+)
+
+
+@operation(
+    "GET /due status:read",
+    DUE,
+    command=CommandLine("due list"),
+    listing=Listing(
+        *("due", "Nothing waits", "What waits"),
+        page="/due",
+        about="What is set aside waits for you: it has failed again and again. The rest is tried again by itself.",
+    ),
+    noun="due",
+)
+def list_due(work: Work) -> Sequence[WaitingRow]:
+    """List what waits, what is set aside first.
+
+    That is work that is due and not done yet, and what could not be done and is tried again.
+    """
+    found = [*due_work.all_waiting(work, work.now)]
+    return sorted(found, key=lambda one: (one.next_try is not None, one.next_try or one.since))
+
+
+@operation("GET /due/{id} status:read", DUE, noun="due")
+def show_due(work: Work, id: WorkId) -> WaitingRow:
+    """Read one thing that waits."""
+    return require_due(work, id)
+
+
+@operation(
+    "POST /due/{id}/tries due:write",
+    DUE,
+    command=CommandLine("due retry ID", "mail:0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", text="It is tried within seconds"),
+    form=OperationForm(
+        "Try now",
+        DUE,
+        "It is tried within seconds",
+        is_over=lambda one: one.kind not in DUE_KINDS,
+        back="/due",
+        presses=True,
+        unasked="it would be tried in any case",
+    ),
+    noun="due",
+    audits="due.retry",
+)
+def retry(work: Work, id: WorkId) -> WaitingRow:
+    """Try now what waits, also if it is set aside."""
+    row = _on_agenda(work, id)
+    due_work.try_now(work, row)
+    return row
+
+
+@operation(
+    "DELETE /due/{id} due:write",
+    DUE,
+    command=CommandLine("due give-up ID", "mail:0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", text="It is given up"),
+    form=OperationForm(
+        "Give up",
+        DUE,
+        "It is given up",
+        title="Give it up",
+        path="/due/{id}/give-up",
+        will=lambda one: [WORDS[one.kind][1]],
+        is_over=lambda one: one.kind not in _GIVE_UP,
+        back="/due",
+        ends=True,
+        unasked="it moves no money",
+    ),
+    noun="due",
+    audits="due.give-up",
+)
+def give_up(work: Work, id: WorkId) -> WaitingRow:
+    """Give up what waits: it is not tried again."""
+    row = _on_agenda(work, id)
+    if row.kind not in _GIVE_UP:
+        raise WrongState("This cannot be given up: it would come back, or stand in the way of what follows")
+    _GIVE_UP[row.kind](work, row.label)
+    due_work.forget(work, row)
+    return row
+
+
+def _on_agenda(work: Work, id: str) -> WaitingRow:
+    """Raises NotFound, and WrongState for what the Interledger node does."""
+    row = require_due(work, id)
+    if row.kind not in DUE_KINDS:
+        sentence = "The server tries this by itself, and an unresolved packet is resolved with its peer"
+        raise WrongState(sentence, advice="`payres peer unresolved NAME` lists those")
+    return row
+
+
+def _end_mail(work: Work, label: str) -> None:
+    mail.change_mail(work, label, send_at=None, last_error="given up by an operator")
+
+
+def _end_run(work: Work, label: str) -> None:
+    """Its next step ends it, and tells the owner."""
+    order_id, _, window = label.partition(":")
+    standing_orders.give_up_run(work, order_id, int(window), work.now)
+
+
+def _end_checkout(work: Work, label: str) -> None:
+    record = CHECKOUTS.find(work, "WHERE id_hash = ?", bytes.fromhex(label))
+    if record is None or record.state != "returned":
+        raise WrongState("Its payment may have been created: the payer's server is asked until it says so")
+    checkouts.change_checkout(work, record, "failed", work.now, failure="silent")
+
+
+def _end_events(work: Work, label: str) -> None:
+    webhooks.give_up(work, label)
+
+
+_GIVE_UP: Final[Mapping[str, Callable[[Work, str], None]]] = {
+    "mail": _end_mail,
+    "order-payment": _end_run,
+    "checkout": _end_checkout,
+    "webhook": _end_events,
+}
