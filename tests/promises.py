@@ -129,12 +129,17 @@ def _defining(name: str) -> Sequence[str]:
 
 
 @cache
+def declared(kind: str) -> Mapping[str, Any]:
+    """Each value of a type, such as a retention Rule, by its module and name."""
+    found = {}
+    for module, text in _sources().items():
+        for name in re.findall(rf"^(\w+)(?:: Final)? = {kind}\(", text, re.MULTILINE):
+            found[f"{module.split('.')[-1]}.{name}"] = getattr(import_module(module), name)
+    made = sum(len(re.findall(rf"(?<!class )\b{kind}\(", text)) for text in _sources().values())
+    assert len(found) == made, f"each {kind} is a name at the top of a module"
+    return found
+
+
 def rules() -> Mapping[str, Rule]:
     """Each retention Rule, by its module and name."""
-    found: dict[str, Rule] = {}
-    for module, text in _sources().items():
-        for name in re.findall(r"^(\w+)(?:: Final)? = Rule\(", text, re.MULTILINE):
-            found[f"{module.split('.')[-1]}.{name}"] = getattr(import_module(module), name)
-    made = sum(len(re.findall(r"(?<!class )\bRule\(", text)) for text in _sources().values())
-    assert len(found) == made, "each Rule is a name at the top of a module"
-    return found
+    return declared("Rule")

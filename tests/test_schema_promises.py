@@ -18,7 +18,7 @@ from payres.operator.store.ended_rights import BY_RESTORE, ENDED
 from tests.helpers import ROOT
 from tests.operator.test_ended_rights import ENDED_BY_RESTORE
 from tests.operator.test_ended_rights import KINDS as RIGHTS
-from tests.promises import BARE, BY, LINES, UNITS, Table, quantities, rules, tables, value_of
+from tests.promises import BARE, BY, LINES, UNITS, Table, declared, quantities, rules, tables, value_of
 from tests.test_architecture import MODULES, TABLE, is_store, named_in, nodes
 
 KINDS: Final = ("shown", "lasts", "due", "date", "order", "purge")
@@ -281,6 +281,23 @@ def test_what_is_kept_for_good_is_never_deleted() -> None:
     deleted = {*re.findall(r'DELETE FROM "?(\w+)', sources)}
     for_good = {table.name for table in tables() if not any(map(BY.search, table.lines["kept"]))}
     assert not deleted & for_good, "say in `kept:` of schema.sql how long, and what deletes the rows"
+
+
+# What is due outside the agenda, and what looks at it.
+DUE_ELSEWHERE: Final = {
+    ("delivery", "next_at"): "the sender of the operator's webhooks, and through webhook.due_at of owners'",
+    ("factor_removal", "due_at"): "whoever signs in",
+    ("fault", "again_at"): "the agenda itself",
+}
+
+
+def test_due_work_is_of_a_kind_that_puts_off_no_further_than_its_table_says() -> None:
+    said = {(one.name, column): about for one in tables() for column, about in one.times.items() if about[0] == "due"}
+    kinds = {(one.table, one.due): one for one in declared("DueKind").values()}
+    for place, kind in kinds.items():
+        _, about = said.get(place, ("", ""))
+        assert [kind.longest] * bool(kind.longest) == [one.said for one in quantities(about)], place
+    assert {*said} - {*kinds} == {*DUE_ELSEWHERE}, "declare a DueKind for work that is due, or say here who looks at it"
 
 
 def texts(module: str) -> Iterator[str]:
