@@ -19,7 +19,7 @@ from payres.core.store import accounts, server
 from payres.core.store.accounts import ASSETS, AssetRecord, RateRecord, find_operator_account
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
-from payres.operator import movements
+from payres.operator import look_overs, movements
 from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import DecimalText, Reference, Sum, said
 from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
@@ -188,7 +188,11 @@ def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
     ASSET,
     command=CommandLine("fee set CODE SCALE", "--asset USD --scale 2 --fixed 0.10 --basis-points 50"),
     form=OperationForm(
-        "Set the fee", ASSET, done="The fee for sending in {asset_code} is set", changes=lambda one: asdict(one.fee)
+        "Set the fee",
+        ASSET,
+        done="The fee for sending in {asset_code} is set",
+        changes=lambda one: asdict(one.fee),
+        weighs=look_overs.of_fee,
     ),
     audits="fee.set",
 )
@@ -234,7 +238,12 @@ def show_rate(work: Work, base: str, counter: str) -> RateRecord:
     RATE,
     command=CommandLine("rate set BASE COUNTER RATE", "USD EUR 0.92", text="1 {base} buys {rate} {counter}"),
     form=OperationForm(
-        "Set the rate", done="1 {base} buys {rate} {counter}", title="Set a rate", path="/set-rate", lists="/rates"
+        "Set the rate",
+        done="1 {base} buys {rate} {counter}",
+        title="Set a rate",
+        path="/set-rate",
+        lists="/rates",
+        weighs=look_overs.of_rate,
     ),
     audits="rate.set",
 )

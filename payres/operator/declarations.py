@@ -23,7 +23,7 @@ from payres.core.store import server
 from payres.core.store.representations import page_of
 from payres.core.store.work import Units, Work
 from payres.operator.inputs import Input
-from payres.operator.shapes import Shape
+from payres.operator.shapes import Cell, Shape
 
 F = TypeVar("F", bound=Callable[..., Any])
 # The modules that declare operations, in the order of the endpoints.
@@ -98,6 +98,19 @@ STAKES: Final[Mapping[str, str]] = (
 )
 
 
+class LookOver(NamedTuple):
+    """What a form will do, as it is looked over, also where no password is asked for: a question, the button, rows of
+    what is now and will be, in place of those that a rehearsal finds, other facts, and who set the present values; with
+    a `risk` why it is unusual, in a sentence and more."""
+
+    question: str
+    button: str
+    rows: Sequence[tuple[str, Cell, Cell]] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    risk: tuple[str, str] | None = None
+    set_by: str = ""
+
+
 class OperationForm(NamedTuple):
     """A page with a form that carries out an operation, for operators with write access.
 
@@ -113,8 +126,9 @@ class OperationForm(NamedTuple):
     - A form whose operation has a scope in STAKES is looked over, and asks for the operator's password again, for that
       reason or another `because`; unless it is `unasked`, which says why: it only takes access away, or undoes what
       was asked for. Before that, `plan` raises what an operation of several units refuses, and returns what fields
-      that are left empty stand for. A form that `presses` is a button on the page itself, because what it does can be
-      taken back. One that `ends` something stands at the end of the page.
+      that are left empty stand for; after it, `weighs` says of arguments that are good what is to be looked at. A form
+      that `presses` is a button on the page itself, because what it does can be taken back. One that `ends` something
+      stands at the end of the page.
     - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `back` is the
       next page, or makes its path of the thing; by default it is that of the thing.
     """
@@ -134,6 +148,7 @@ class OperationForm(NamedTuple):
     because: str = ""
     unasked: str = ""
     plan: Callable[..., Mapping[str, str]] = lambda _, **given: {}
+    weighs: Callable[..., LookOver | None] | None = None
     presses: bool = False
     ends: bool = False
 

@@ -24,7 +24,7 @@ from payres.core.store.work import Work
 from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PEERS, PeerRecord
-from payres.operator import movements
+from payres.operator import look_overs, movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import MAX_NAME_LENGTH, Currency, DecimalText, Name, Reference, Sum, said
@@ -179,7 +179,9 @@ def show_peer(work: Work, name: str) -> PeerRecord:
         "  --url https://first-bank.example/ilp --outgoing-token-file to-first-bank \\\n"
         "  --incoming-token-file from-first-bank --credit-limit 1000.00 --max-packet 10000",
     ),
-    form=OperationForm("Add the peer", done="{name} is a peer from now on", title="New peer", lists="/peers"),
+    form=OperationForm(
+        *("Add the peer", None, "{name} is a peer from now on", "New peer"), lists="/peers", weighs=look_overs.of_peer
+    ),
     audits="peer.add",
 )
 def add_peer(
@@ -233,7 +235,14 @@ def add_peer(
     "PATCH /peers/{name} peers:write",
     PEER,
     command=CommandLine("peer change NAME", "first-bank --credit-limit 2500.00 --route g"),
-    form=OperationForm("Change", PEER, done="The terms of {name} are changed", title="Change the terms", changes=True),
+    form=OperationForm(
+        "Change",
+        PEER,
+        done="The terms of {name} are changed",
+        title="Change the terms",
+        changes=True,
+        weighs=look_overs.of_terms,
+    ),
     audits="peer.change",
 )
 def change_peer(

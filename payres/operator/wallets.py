@@ -21,7 +21,7 @@ from payres.html.notices import notify
 from payres.html.second_factors import ask_removal, cancel_removal
 from payres.html.sign_in import PasswordGate, make_link
 from payres.html.store.sessions import OF_OWNERS, OWNERS, delete_sessions, end_access, owner_of, wallets_of
-from payres.operator import movements
+from payres.operator import look_overs, movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import TAKES_AWAY, Call, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import Currency, Name, Reference, Sum, check_name, said
@@ -145,6 +145,7 @@ def list_wallets(work: Work) -> Sequence[WalletRecord]:
         title="New wallet",
         lists="/wallets",
         unasked="an empty wallet gives nobody money or access",
+        weighs=look_overs.of_wallet,
     ),
     audits="wallet.create",
 )

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, get_origin
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -21,7 +22,7 @@ from payres.html.second_factors import factors_of
 from payres.html.sentences import ended
 from payres.html.visits import Form
 from payres.operator.audit import AuditEntry, told, who_moved, who_set
-from payres.operator.declarations import OF_PEOPLE, Operation, OperationForm
+from payres.operator.declarations import OF_PEOPLE, LookOver, Operation, OperationForm
 from payres.operator.inputs import MAX_NAME_LENGTH, Input
 from payres.operator.movements import MOVEMENT, MadeBefore, own_reference, page_of_account
 from payres.operator.pages.lists import Field
@@ -33,6 +34,7 @@ from payres.operator.store.operators import OF_OPERATORS, OPERATORS, is_used, us
 # Labels of fields that are no English words.
 FIELDS: Final = {"ilp_address": "ILP address", "url": "URL", "asset_scale": "Decimals", "max_packet": "Largest packet"}
 ONCE: Final = "once"  # the field with the form's id, which makes it run once
+SEEN: Final = "seen"  # the field of a form that was looked over and asks for no password
 FACTOR: Final = "second_step"  # the field of a code beside that of the password
 REFUSED_CODES: Final = {
     "wrong code": "This code is not right, or no longer: type the one shown now, or a recovery code",
@@ -103,10 +105,13 @@ class OperationPage:
         try:
             if form.get("choice") not in self.form.buttons:
                 raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
-            if self.operation.because and "password" not in form:
+            if not {"password", SEEN} & form.keys():
                 if await self._asks_passkey(visit):
                     return await OPERATOR_SIGN_IN.ask_factor(visit.request, visit.session, form)
-                return await self._look_over(visit, form)
+                weighs = self.form.weighs and not self.operation.because
+                weighed = await visit.read(lambda work: self._weighed(work, visit, form)) if weighs else None
+                if self.operation.because or weighed:
+                    return await self._look_over(visit, form)
             if self.operation.because:
                 await self._check_asked_again(visit, form)
             answer, subject = await self._carry_out(visit, form)
@@ -138,8 +143,14 @@ class OperationPage:
             return await self._show_both(visit, form, error)
         if isinstance(error, MadeBefore):
             typed = {name: text for name, text in form.items() if name not in {"password", FACTOR}}
-            return await self._look_over(visit, typed | {AGAIN: error.first.id}, error.status)
-        return await self._render(visit, form, self._problems(error), error.status)
+            return await self._look_over(visit, typed | {AGAIN: error.first.id}, {}, error.status)
+        problems = self._problems(error)
+        if not {"password", FACTOR} & problems.keys():
+            return await self._render(visit, form, problems, error.status)
+        try:
+            return await self._look_over(visit, form, problems, error.status)
+        except DomainError as other:
+            return await self._refused(visit, form, note_error(visit.request, other))
 
     async def _asks_passkey(self, visit: OperatorVisit) -> bool:
         """Whether the second step comes before what is looked over: that form takes codes, and it can be a passkey."""
@@ -177,7 +188,9 @@ class OperationPage:
         answer = self.operation.run(work, self._given(visit, form, work))
         return answer, self._subject(work, visit, answer, before)
 
-    async def _look_over(self, visit: OperatorVisit, form: Form, status: int = 200) -> Response:
+    async def _look_over(
+        self, visit: OperatorVisit, form: Form, problems: Mapping[str, str] = {}, status: int = 200
+    ) -> Response:
         """The page that names what will be done, and asks for the password. Raises what the operation refuses."""
 
         def unit(work: Work) -> None:
@@ -195,7 +208,11 @@ class OperationPage:
                 await visit.write(unit)
             except _Rehearsed as rehearsed:
                 then = rehearsed.thing
-        return await self._render(visit, form, {}, status, then)
+        return await self._render(visit, form, problems, status, then)
+
+    def _weighed(self, work: Work, visit: OperatorVisit, form: Form) -> LookOver | None:
+        """What is to be looked at. Raises what is wrong with an argument."""
+        return self.form.weighs(work, **self._given(visit, form, work)) if self.form.weighs else None
 
     def _given(self, visit: OperatorVisit, form: Form, work: Work) -> dict[str, Any]:
         """The arguments of the operation, without empty optional ones and what a change leaves as it is."""
@@ -259,15 +276,15 @@ class OperationPage:
     async def _render(
         self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], status: int, then: Any = None
     ) -> Response:
-        subject = await visit.read(lambda work: self._subject(work, visit))
+        subject, weighed = await visit.read(lambda work: self._subject(work, visit)), None
         is_over = subject.thing is not None and self.form.is_over(subject.thing)
         is_plain = not (self._inputs or is_over) and len(self.form.buttons) == 1
         if self.operation.because and is_plain and visit.operator.may_change:
             form = {"choice": next(iter(self.form.buttons)), **form}  # there is nothing to fill in first
         first = await self._made_before(visit, form, subject) if form.get(AGAIN) else None
-        is_looked_over = {"password", FACTOR} & problems.keys() or (
-            self.operation.because and "choice" in form and not problems
-        )
+        is_looked_over = {"password", FACTOR} & problems.keys() or ("choice" in form and not problems)
+        if is_looked_over:
+            weighed = await visit.read(lambda work: self._weighed(work, visit, form))
         columns = self.form.about.columns if self.form.about and then is not None else ()
         changes = zip(facts_of(columns, subject.thing), facts_of(columns, then), strict=True)
         return visit.show(
@@ -281,6 +298,8 @@ class OperationPage:
             is_over=is_over,
             fields=self._fields(visit, form, problems, subject.thing, bool(is_looked_over)),
             changes=[(label, before, after) for (label, before), (_, after) in changes if before != after],
+            weighed=weighed,
+            again=self._again(visit, form),
             form=form,
             problems=problems,
             once=new_id(),
@@ -313,6 +332,12 @@ class OperationPage:
             if reference and reference == form.get("reference")
             else "",
         )
+
+    def _again(self, visit: OperatorVisit, form: Form) -> str:
+        """The URL of the form with what was typed, but for secrets."""
+        names = [one.name for one in self._inputs if one.kind_of_field not in {"secret", "choices"}]
+        typed = {name: form[name] for name in names if form.get(name)}
+        return f"{visit.request.scope['raw_path'].decode('ascii')}?{urlencode(typed)}"
 
     def _fields(
         self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], thing: Any, is_looked_over: bool

@@ -1,0 +1,166 @@
+"""What is looked over before it changes money or lasts: before beside after, its proportion, and what is unusual."""
+
+import re
+from html import unescape
+from typing import Any, Final
+
+import pytest
+
+from payres.core.store import accounts
+from payres.core.store.accounts import RateRecord
+from payres.core.store.work import Work
+from payres.operator import assets, look_overs, peers, wallets
+from payres.operator.declarations import LookOver
+from tests.instance import Instance
+from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
+
+MOST: Final = "That takes most of each payment"
+TERMS: Final[dict[str, Any]] = {
+    "asset_code": "USD",
+    "asset_scale": 2,
+    "url": "https://tide.example/ilp",
+    "ilp_address": "test.tide",
+}
+TOKENS: Final[dict[str, Any]] = {"outgoing_token": "to-tide", "incoming_token": "from-tide"}
+
+
+def prepare(work: Work) -> None:
+    """Wallets in USD, EUR and JPY, a rate by an operator and one of the service, a fee, liquidity, and a peer."""
+    for code, scale in (("USD", 2), ("EUR", 2), ("JPY", 0)):
+        wallets.create_wallet(work, f"in-{code.lower()}", code, scale, None, None)
+    assets.set_rate(work, "USD", "EUR", "0.92")
+    accounts.refresh_rate(work, RateRecord("USD", "JPY", "150", work.now, work.now + 1))
+    assets.set_fee(work, "USD", 2, "0.10", 50)
+    assets.deposit_liquidity(work, "USD", 2, "2410.00")
+    peers.add_peer(work, "tide", **TERMS, **TOKENS, credit_limit="1000.00")
+
+
+def rows(found: LookOver) -> dict[str, tuple[str, str]]:
+    return {label: (now.shown, then.shown) for label, now, then in found.rows}
+
+
+@pytest.mark.parametrize(
+    ("pair", "rate", "risk"),
+    [
+        ("USD EUR", "0.93", ""),
+        ("USD EUR", "1.012", ""),  # 10 %
+        ("USD EUR", "1.0121", "That is 10 % more Is it right?"),
+        ("USD EUR", "0.46", "That is 50 % less Is it right?"),
+        ("USD EUR", "9.20", "That is 10 times as much Is a point in the wrong place?"),
+        ("EUR USD", "0.1087", "That is 90 % less Is a point in the wrong place?"),
+        ("USD JPY", "15", "That is 90 % less Is a point in the wrong place? The rates service says 150."),
+        ("EUR JPY", "160", ""),
+        ("EUR CHF", "0.95", "Nothing here is in CHF Is the code right? The rate is used once a wallet has it."),
+    ],
+)
+def test_rate_is_compared_with_the_one_before(tx: Work, pair: str, rate: str, risk: str) -> None:
+    prepare(tx)
+    base, counter = pair.split()
+    found = look_overs.of_rate(tx, base, counter, rate)
+    assert " ".join(found.risk or ()) == risk
+    if (pair, rate) == ("USD EUR", "9.20"):
+        assert (found.question, found.button) == ("One USD buys EUR 9.20?", "Set EUR 9.20")
+        assert rows(found) == {
+            "One USD buys EUR": ("0.92", "9.20"),
+            "USD 100.00 arrive as EUR": ("92.00", "920.00"),
+            "One EUR buys USD": ("1.087", "0.1087"),
+        }
+        assert found.set_by.endswith(", today")
+    if pair == "EUR JPY":
+        assert rows(found)["EUR 100.00 arrive as JPY"] == ("–", "16,000")
+
+
+@pytest.mark.parametrize(
+    ("fixed", "share", "said", "risk"),
+    [
+        ("0.10", 60, "0.10 and 0.6 %", ""),
+        ("5.00", 0, "5.00", "That is 8.333 times as much"),
+        ("0.10", 110, "0.10 and 1.1 %", "That is 2 times as much It is 2.2 times the share of now."),
+        ("0.10", 600, "0.10 and 6 %", "That is more than 5 % of a payment It is 12 times the share of now."),
+        (
+            "0.10",
+            9000,
+            "0.10 and 90 %",
+            f"{MOST} It is 180 times the share of now. Did you mean 0.9 %?",
+        ),
+        ("0", 0, "nothing", ""),
+    ],
+)
+def test_fee_says_what_sending_costs(tx: Work, fixed: str, share: int, said: str, risk: str) -> None:
+    prepare(tx)
+    found = look_overs.of_fee(tx, "USD", 2, fixed, share)
+    assert (found.question, " ".join(found.risk or ()).strip()) == (f"A fee of {said}?", risk)
+    if share == 9000:
+        assert rows(found)["Sending USD 100.00 costs"] == ("0.60", "90.10")
+        assert rows(found)["Sending USD 5.00 costs"] == ("0.13", "4.60")
+
+
+@pytest.mark.parametrize(
+    ("limit", "risk"),
+    [
+        ("1999.99", ""),
+        ("2000.00", "That is 2 times as much"),
+        ("100000.00", "That is 100 times as much"),
+        ("500.00", ""),
+    ],
+)
+def test_credit_limit_is_held_against_the_liquidity(tx: Work, limit: str, risk: str) -> None:
+    prepare(tx)
+    found = look_overs.of_terms(tx, "tide", limit, outgoing_token="new")
+    assert found is not None
+    assert (found.risk[0] if found.risk else "") == risk
+    assert ("Token that we send", "a new one") in found.facts
+    if found.risk:
+        assert found.risk[1] == "If tide never pays, you have to: all of your liquidity in USD is 2,410.00."
+    new = look_overs.of_peer(tx, "north", "USD", 2, "2410.01")
+    assert new.risk is not None
+    assert new.risk[0] == "That is more than all of your liquidity"
+    assert look_overs.of_peer(tx, "north", "USD", 2, "2410.00").risk is None
+
+
+def test_rate_is_set_all_the_same_after_a_look(payres: Instance, ann: Browser) -> None:
+    for code in ("LOA", "LOB"):
+        payres.create_wallet(f"in-{code.lower()}", asset=code)
+    payres.write(lambda work: assets.set_rate(work, "LOA", "LOB", "0.92"))
+    asked = ann.send("/admin/set-rate", choice="set", base="LOA", counter="LOB", rate="9.20")
+    words = words_of(asked)
+    assert "One LOA buys LOB 9.20? That is 10 times as much Is a point in the wrong place?" in words
+    assert "Now Then One LOA buys LOB 0.92 9.20" in words
+    assert words.endswith("Change it Set LOB 9.20 all the same")
+    [back] = re.findall(r'<a class="button calm" href="([^"]*)">Change it', asked.text)
+    assert re.search(r'name="rate"[^>]* value="9.20"', ann.get(unescape(back)).text)
+    form = hidden_fields(asked) | {"rate": "9.20"}
+    wrong = ann.http.post("/admin/set-rate", data=form | {"password": "wrong"})
+    assert (wrong.status_code, "Now Then One LOA buys LOB 0.92 9.20" in words_of(wrong)) == (401, True)
+    for rate, status in (("x", 400), ("9.20", 303)):  # what was changed meanwhile is refused, not looked over
+        bad = ann.http.post("/admin/set-rate", data=hidden_fields(wrong) | {"rate": rate, "password": PASSWORD})
+        assert bad.status_code == status
+    assert ann.http.post("/admin/set-rate", data=form | {"rate": "x", "password": "wrong"}).status_code == 400
+    assert "1 LOA buys 9.20 LOB" in ann.words("/admin/rates/LOA/LOB")
+
+
+def test_currency_is_not_made_in_passing(payres: Instance, ann: Browser) -> None:
+    typed = {"choice": "open", "path": "in-gold", "asset_scale": "3", "public_name": "Gold"}
+    blank = hidden_fields(ann.get("/admin/new-wallet")) | {"asset_code": "Gold"}
+    asked = ann.http.post("/admin/new-wallet", data=blank | typed)
+    words = words_of(asked)
+    assert "A new currency, “Gold”? No wallet here has this currency Codes have three capitals, like USD." in words
+    assert "USD 2" in words
+    assert "Decimals 3, for ever. 0.001 is the least amount." in words
+    assert "password" not in words
+    assert not any(one["Asset"] == "Gold" for one in ann.rows("/admin/assets"))
+    form = dict(re.findall(r'<input type="hidden" name="([\w.]+)" value="([^"]*)">', asked.text))
+    made = ann.http.post("/admin/new-wallet", data=form)
+    assert (made.status_code, made.headers["location"]) == (303, "/admin/wallets/in-gold")
+    second = hidden_fields(ann.get("/admin/new-wallet")) | typed | {"asset_code": "Gold", "path": "in-gold-2"}
+    assert ann.http.post("/admin/new-wallet", data=second).headers["location"] == "/admin/wallets/in-gold-2"
+
+
+def test_tokens_of_a_peer_are_sent_again_and_shown_nowhere(payres: Instance, ann: Browser) -> None:
+    typed = {"name": "looked", "ilp_address": "test.looked", "asset_code": "USD", "asset_scale": "2"}
+    typed |= {"url": "https://looked.example/ilp", **TOKENS, "choice": "add"}
+    asked = ann.http.post("/admin/new-peer", data=hidden_fields(ann.get("/admin/new-peer")) | typed)
+    assert "to-tide" not in words_of(asked)
+    form = dict(re.findall(r'<input type="hidden" name="([\w.]+)" value="([^"]*)">', asked.text))
+    assert ann.http.post("/admin/new-peer", data=form | {"password": PASSWORD}).status_code == 303
+    assert "looked is a peer from now on" in ann.words("/admin/peers/looked")
