@@ -295,9 +295,10 @@ def test_due_work_is_of_a_kind_that_puts_off_no_further_than_its_table_says() ->
     said = {(one.name, column): about for one in tables() for column, about in one.times.items() if about[0] == "due"}
     kinds = {(one.table, one.due): one for one in declared("DueKind").values()}
     for place, kind in kinds.items():
-        _, about = said.get(place, ("", ""))
-        assert [kind.longest] * bool(kind.longest) == [one.said for one in quantities(about)], place
-    assert {*said} - {*kinds} == {*DUE_ELSEWHERE}, "declare a DueKind for work that is due, or say here who looks at it"
+        ahead = [one.said for one in quantities(said.get(place, ("", ""))[1])]
+        assert ahead == [kind.longest] * bool(kind.longest), f"{place}: `due` in schema.sql must say {kind.longest} us"
+    alone = {*said} - {*kinds}
+    assert alone == {*DUE_ELSEWHERE}, f"{alone ^ {*DUE_ELSEWHERE}}: declare a DueKind, or say here who looks at it"
 
 
 def texts(module: str) -> Iterator[str]:
