@@ -1213,9 +1213,10 @@ create index api_key_of_maker on api_key (made_by) where made_by is not null;
 -- Standing orders of wallets' owners. value is in the minor unit of the wallet's asset if `send` is fixed, else of the
 -- payee's, which is receive_code with receive_scale; most is the most that one payment takes from the wallet, fee
 -- included. interval is an ISO 8601 repeating interval on the clocks of zone, written as if they were UTC: window k is
--- due when they show its start, from first_window on. Windows from next_window on have no run yet, and next_at is when the first of them is
--- due, null if there is none or the order is not active. Windows before not_before are not paid: what was paid of them
--- is lost with the state that a restore replaced. problem is why payres paused it.
+-- due when they show its start, from first_window on. Windows from next_window on have no run yet, unless a clock that
+-- was ahead has paid them, and next_at is when the first of them is due, null if there is none or the order is not
+-- active. Windows before not_before are not paid: what was paid of them is lost with the state that a restore replaced.
+-- problem is why payres paused it.
 -- rows: owners, at most 50 (MAX_ORDERS_OF_WALLET) that go on for each wallet_address, and 240 (MAX_FORMS_OF_OWNER) an
 --   hour that they set up and end
 -- kept: for good

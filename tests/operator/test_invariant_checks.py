@@ -196,7 +196,12 @@ CROSSED = """
         ("standing_orders", "date 0 of standing order monthly was paid", "UPDATE standing_order SET most = 109"),
         ("standing_orders", "was paid otherwise", "UPDATE standing_order SET wallet_address_id = 2"),
         ("standing_orders", "was paid otherwise", "UPDATE standing_order_run SET outgoing_payment_id = 'lost'"),
-        ("windows", "which is active, is paid before its time", "UPDATE standing_order SET next_window = 0"),
+        (
+            "windows",
+            "which is active, is missed before its time",
+            "UPDATE standing_order SET next_window = 0;"
+            " UPDATE standing_order_run SET state = 'missed', outgoing_payment_id = NULL",
+        ),
         (
             "windows",
             "which is paused, is waiting before its time",

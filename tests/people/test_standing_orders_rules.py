@@ -443,6 +443,7 @@ def test_dates_that_a_clock_ahead_began_are_due_again_unless_paid(books: Books, 
     books.change(rules.end, stopped)
     books.now -= 3 * DAY - HOUR
     books.run(rules.reopen)
+    books.check()
     assert not store.orders_ahead(books.connection, books.now, 9), "those that have ended stay as they are"
     assert (books.order(order).state, books.states(order)) == ("active", {0: "paid", 3: "paid"})
     assert books.order(order).next_at == at("2027-01-12T06:00")

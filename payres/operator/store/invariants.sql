@@ -27,9 +27,11 @@ WHERE o.id BETWEEN :first AND :last AND r.state = 'paid' AND (
   OR iif(o.fixed = 'send', p.debit, p.receive) <> o.value
 );
 
--- windows: no standing order has a date from its next one on, and none waits that pays nothing any more
+-- windows: no standing order has an unpaid date from its next one on, and none waits that pays nothing any more
 -- about dates of standing orders, by standing_order.id
 SELECT 'date ' || r.window || ' of standing order ' || o.id || ', which is ' || o.state || ', is ' || r.state
   || ' before its time'
 FROM standing_order o JOIN standing_order_run r ON r.order_id = o.id
-WHERE o.id BETWEEN :first AND :last AND (r.window >= o.next_window OR r.state = 'waiting' AND o.state <> 'active');
+WHERE o.id BETWEEN :first AND :last AND (
+  r.window >= o.next_window AND r.state <> 'paid' OR r.state = 'waiting' AND o.state <> 'active'
+);
