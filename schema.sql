@@ -107,6 +107,7 @@ create table owner (
 -- times: created_at shown
 -- restore: listed and carried over as wallet
 -- restore: listed and carried over as askedAbove
+-- restore: listed and carried over as separation
 create table wallet_address (
   id integer primary key,
   path text not null unique,
@@ -1039,6 +1040,27 @@ create table factor_removal (
   due_at integer not null,
   check ((owner_id is null) <> (operator_id is null))
 ) strict;
+
+-- Wallets that an owner, owner_id, asks to bring to theirs with the password of the wallet, and those that came at joined_at:
+-- by which browser, and where notices went before. Until due_at the owner of the wallet can say no.
+-- rows: one for each wallet_address
+-- kept: how a wallet came to the owner of others, with where notices went before: 30 days (JOINS_KEPT), by JOINS
+-- times: due_at lasts 1 day (JOIN_DELAY), and what may be done then 7 days (JOIN_LASTS); joined_at lasts 30 days (JOINS_KEPT); purge_at purge
+-- restore: ended by restore: what owners of other wallets ask for
+create table wallet_join (
+  wallet_address_id integer primary key references wallet_address,
+  owner_id integer not null references owner,
+  due_at integer not null,
+  joined_at integer,
+  purge_at integer not null,
+  browser text,
+  address text,
+  email text,
+  language text,
+  time_zone text
+) strict;
+create index wallet_join_of_owner on wallet_join (owner_id);
+create index wallet_join_purge on wallet_join (purge_at);
 
 -- The last sign-ins of each account, also those that failed; way says with what.
 -- rows: at most 20 (MAX_KEPT_SIGN_INS) of each outcome for each owner and operator

@@ -22,7 +22,7 @@ class Noun(NamedTuple):
 
 
 NEVER_SUGGESTED: Final = frozenset(
-    {"approve", "deactivate", "deny", "refund", "remove", "resolve", "restore", "revoke", "withdraw"}
+    {"approve", "deactivate", "deny", "refund", "remove", "resolve", "restore", "revoke", "separate", "withdraw"}
 )
 # The lines are here so that `payres --help` loads none of the modules.
 SECTIONS: Mapping[str, Mapping[str, Noun]] = {
@@ -36,7 +36,7 @@ SECTIONS: Mapping[str, Mapping[str, Noun]] = {
         "restore": Noun("Replace the database by a backup.", module="backup"),
     },
     "Wallets and payments": {
-        "wallet": Noun("Open wallets and move money in and out of them.", "wallets", module="wallet"),
+        "wallet": Noun("Open wallets and move money in and out of them.", "wallets separations", module="wallet"),
         "payment": Noun("List payments, and send money back.", "payments payment_history", module="payment"),
         "order": Noun("See the standing orders of owners.", "standing_orders"),
         "grant": Noun(

@@ -41,7 +41,7 @@ from payres.core.protocol.limits import (
 from payres.core.store.work import Work
 from payres.html import second_factors
 from payres.html.notices import notify
-from payres.html.second_factors import Factors
+from payres.html.second_factors import Factors, Refused
 from payres.html.store import mail, sessions
 from payres.html.store import second_factors as factor_store
 from payres.html.store.sessions import (
@@ -366,7 +366,7 @@ def complete(
         raise signed_out()
     way = second_factors.verify(work, kind, half.account.id, code)
     if way is None:
-        refused = _refused(work, kind, half.account.id, code, seen)
+        refused = refused_code(work, kind, half.account.id, code, seen)
         return replace(half, factors=second_factors.factors_of(work, kind, half.account.id), refused=refused)
     browser = replace(browser, half=secret)
     return open_session(work, kind, half.account, browser, way, verified_at=work.now, trusts=trusts, seen=seen)
@@ -484,12 +484,12 @@ def verify(work: Work, kind: Kind, session: str, code: str, seen: Seen) -> str:
     counted, so a unit must not raise after it. Raises SignInFailed without a session."""
     found = _require_session(work, kind, session)
     if second_factors.verify(work, kind, found.account_id, code) is None:
-        return _refused(work, kind, found.account_id, code, seen)
+        return refused_code(work, kind, found.account_id, code, seen)
     verified_now(work, kind, session)
     return ""
 
 
-def _refused(work: Work, kind: Kind, account_id: int, code: str, seen: Seen) -> str:
+def refused_code(work: Work, kind: Kind, account_id: int, code: str, seen: Seen) -> Refused:
     """Why a code was not taken; a wrong one is noted."""
     why = second_factors.why_refused(work, kind, account_id, code)
     if why == "wrong code":

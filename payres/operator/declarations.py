@@ -28,7 +28,7 @@ from payres.operator.shapes import Cell, Shape
 F = TypeVar("F", bound=Callable[..., Any])
 # The modules that declare operations, in the order of the endpoints.
 NOUNS: Final = (
-    *("wallets", "movements", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
+    *("wallets", "separations", "movements", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
     *("payment_history", "standing_orders", "webhooks", "deliveries", "due_work"),
     *("status", "ledger", "exports", "api_keys", "operators", "audit", "search"),
 )

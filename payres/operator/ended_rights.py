@@ -24,7 +24,7 @@ from payres.html.store.passkeys import PASSKEYS, find_credential
 from payres.html.store.second_factors import add_recovery_codes, delete_recovery_code, delete_totp
 from payres.html.store.sessions import OF_OWNERS, Kind
 from payres.interledger.store.peers import PEERS
-from payres.operator import api_keys, grants, keys, operators, peers, wallets
+from payres.operator import api_keys, grants, keys, operators, peers, separations, wallets
 from payres.operator.store.ended_rights import EndedRight
 from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.store.standing_orders import ORDERS
@@ -150,6 +150,10 @@ KINDS: Final[Mapping[str, tuple[str, Callable[[Work, str, EndedRow], object]]]] 
     "key": ("keys of wallets", lambda work, name, row: keys.revoke_key(work, row["path"], name)),
     # The keys that were made with it are named too, if they ended.
     "apiKey": ("API keys", lambda work, name, row: api_keys.revoke_api_key(work, name, keep_made=True)),
+    "separation": (
+        "wallets that have a sign-in of their own",
+        lambda work, name, row: separations.separate(work, name, "As before the restore of a backup", keep=True),
+    ),
     "password": (
         "passwords of owners",
         lambda work, name, row: wallets.store_password(work, name, row["hash"], forget_browsers=True),

@@ -349,8 +349,13 @@ def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     until then.
     """
     found = require_wallet(work, wallet)
-    secret, ends_at = make_link(work, OF_OWNERS, found.owner_id)
     server.record(work, "wallet.reset_link", found.path)
+    return password_link(work, found)
+
+
+def password_link(work: Work, found: WalletRecord) -> PasswordLink:
+    """A new link for the owner of a wallet."""
+    secret, ends_at = make_link(work, OF_OWNERS, found.owner_id)
     url, address = f"{work.urls.base}{RESET_PATH}{secret}", work.urls.wallet(found.path)
     return PasswordLink(wallet_address=address, url=url, expires_at=format_time(ends_at))
 

@@ -87,6 +87,21 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
         marked("A wallet was connected"),
         marked("The wallet {wallet} now opens with the password of your others too."),
     ),
+    "wallet_asked_for": (
+        marked("A wallet is to be connected"),
+        marked(
+            "{by} gave the password of the wallet {wallet}, and can connect it to their own from then on: {due_at}."
+            " Its owner can say no at home, or by a new password."
+        ),
+    ),
+    "wallet_kept_apart": (marked("Wallets stay apart"), marked("The wallet {wallet} is not connected to others.")),
+    "wallet_separated": (
+        marked("{wallet} has a sign-in of its own again"),
+        marked(
+            "The wallet {wallet} opens with a new password of its own, and no more with that of other wallets."
+            " {operator} wrote: {why}"
+        ),
+    ),
     "order_waiting": (
         marked("A standing order could not be paid yet"),
         marked("{amount} to {payee} could not be paid yet. It is tried again, for three days at most."),

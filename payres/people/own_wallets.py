@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,29 +23,58 @@ from payres.core.store import server
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.wallets import WalletRecord, find_wallet
 from payres.core.store.work import Work
+from payres.html import second_factors
 from payres.html.forms import browser_of
 from payres.html.html import redirect
 from payres.html.language import marked
 from payres.html.notices import notify
-from payres.html.second_factors import has_factor
 from payres.html.sentences import problem_of
-from payres.html.sign_in import Account, csrf_token, find_account, find_session, wrong_password
+from payres.html.sign_in import (
+    Account,
+    csrf_token,
+    find_account,
+    find_session,
+    refused_code,
+    wrong_password,
+)
 from payres.html.store.sessions import (
+    JOIN_DELAY,
+    NOWHERE,
     OF_OWNERS,
+    JoinRecord,
     OwnerRecord,
+    Seen,
+    delete_join,
     look_at,
+    open_joins,
     owner_at,
+    store_join,
     take_over,
     wallets_of,
 )
-from payres.html.visits import Form, here
+from payres.html.visits import Form, here, seen_of
 from payres.people.sessions import OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit, wallet_path
 from payres.people.store.activity import being_sent
 
 ALREADY: Final = marked("This wallet is yours already: you find it above.")
-GUARDED: Final = marked(
-    "Its owner signs in with more than a password. Sign in to it and turn that off there first; then connect it here."
-)
+# Why a code of the other wallet is asked for, or not taken.
+CODES: Final = {
+    "no code": marked("This wallet has a second step: its code too, or one of its recovery codes."),
+    "wrong code": marked("This code is not right, or no longer. Type the one shown now."),
+    "used code": marked(
+        "This code was used a moment ago, and each is good once. Wait for the next one, and type that."
+    ),
+}
+DONE: Final = {
+    "connected": marked(
+        "The wallets are brought together. One name and one password open them all: those that you signed in with."
+    ),
+    "asked": marked(
+        "Both have a mail about it. Connect it here in a day, with its password, unless its owner says no."
+    ),
+    "kept": marked("The wallets stay apart."),
+}
+Joined = Literal["connected", "asked", "no code", "wrong code", "used code"]
 MOST_UNDER_WAY: Final = 99
 
 
@@ -133,9 +162,15 @@ def _free(work: Work, wallet: WalletRecord) -> int:
 
 async def show(visit: OwnerVisit, status: int = 200, given: str = "", **problems: str) -> Response:
     """GET /settings/wallets: the owner's wallets, and the form that connects another."""
-    own = await visit.read(lambda work: holdings(work, visit.owner.id))
-    done = visit.request.query_params.get("done") == "connected" and not problems
-    return visit.show("wallets.html", status, tab=SETTINGS_TAB, own=own, given=given, problems=problems, done=done)
+
+    def unit(work: Work) -> tuple[Sequence[Holding], Sequence[JoinRecord]]:
+        return holdings(work, visit.owner.id), open_joins(work, visit.owner.id, work.now)
+
+    own, asked = await visit.read(unit)
+    done = None if problems else visit.done(DONE)
+    asked = [one for one in asked if one.owner_id == visit.owner.id]
+    more: dict[str, Any] = {"own": own, "asked": asked, "given": given, "problems": problems}
+    return visit.show("wallets.html", status, tab=SETTINGS_TAB, done=done, **more)
 
 
 async def connect(visit: OwnerVisit, form: Form) -> Response:
@@ -150,7 +185,10 @@ async def connect(visit: OwnerVisit, form: Form) -> Response:
     account, known = await visit.read(find)
     try:
         await OWNER_SIGN_IN.check_password(request, account, form.get("password", ""), known)
-        await visit.write(lambda work: join(work, visit.owner, wallet_path(work, given), account))
+        code, seen = form.get("code", ""), seen_of(request)
+        outcome: Joined = await visit.write(
+            lambda work: join(work, visit.owner, wallet_path(work, given), account, code, seen)
+        )
     except (SignInFailed, TooManyRequests, Unavailable) as error:
         noted = note_error(request, error)
         response = await show(visit, noted.status, given, password=problem_of(visit.language, noted))
@@ -158,24 +196,55 @@ async def connect(visit: OwnerVisit, form: Form) -> Response:
         return response
     except WrongState as error:
         return await show(visit, note_error(request, error).status, given, other=visit.language.say(str(error)))
-    return redirect("/settings/wallets?done=connected")
+    if outcome in CODES:
+        return await show(visit, 401, given, code=visit.language.say(CODES[outcome]))
+    return redirect(f"/settings/wallets?done={outcome}")
 
 
-def join(work: Work, owner: OwnerRecord, path: str, verified: Account) -> None:
+async def keep(visit: OwnerVisit, form: Form) -> Response:
+    """Says no to whoever asks for the owner's wallets, and asks for no others any more."""
+    await visit.write(lambda work: keep_apart(work, visit.owner))
+    return redirect("/settings/wallets?done=kept")
+
+
+def join(work: Work, owner: OwnerRecord, path: str, verified: Account, code: str = "", seen: Seen = NOWHERE) -> Joined:
     """Gives all wallets of another owner, `verified` by a password, to this one; the other ends, with every sign-in.
 
-    Raises WrongState if the wallet is the owner's already, or if the other has a second factor, which a password must
-    not get around; SignInFailed if the other's password was changed during the check.
+    A password alone could be a thief's: it takes a code of the other's second step, whose wrong ones are counted, so a
+    unit must return; or, if there is none, a day in which the other can say no, and the password again. Raises
+    WrongState if the wallet is the owner's already, SignInFailed if the other's password was changed during the check.
     """
     other = owner_at(work, path)
     if other is not None and other.id == owner.id:
         raise WrongState(ALREADY)
     if other is None or other.id != verified.id or other.password_hash != verified.password_hash:
         raise wrong_password()
-    if has_factor(work, OF_OWNERS, other.id):
-        raise WrongState(GUARDED)
+    if second_factors.has_factor(work, OF_OWNERS, other.id):
+        if not code:
+            return "no code"
+        if second_factors.verify(work, OF_OWNERS, other.id, code) is None:
+            return refused_code(work, OF_OWNERS, other.id, code, seen)
+        is_done = True
+    else:
+        asked = [one for one in open_joins(work, other.id, work.now) if one.owner_id == owner.id]
+        if any(one.waits(work.now) for one in asked):
+            return "asked"
+        is_done = bool(asked)
     for one in wallets_of(work, other.id):
-        server.record(work, "wallet.connect", one.path, ownerOf=owner.name)
+        store_join(work, one.id, owner.id, seen, work.now, is_done)
+        server.record(work, "wallet.connect" if is_done else "wallet.ask_connect", one.path, ownerOf=owner.name)
         for told in (owner.id, other.id):
-            notify(work, told, "wallet_connected", wallet=one.path)
-    take_over(work, owner.id, other.id)
+            kind, due_at = "wallet_connected" if is_done else "wallet_asked_for", work.now + JOIN_DELAY
+            notify(work, told, kind, wallet=one.path, by=owner.name, due_at=due_at)
+    if is_done:
+        take_over(work, owner.id, other.id)
+    return "connected" if is_done else "asked"
+
+
+def keep_apart(work: Work, owner: OwnerRecord) -> None:
+    """Ends what the owner has asked for or is asked for, and tells both sides."""
+    for one in open_joins(work, owner.id, work.now):
+        delete_join(work, one.wallet_address_id)
+        server.record(work, "wallet.keep_apart", one.path)
+        for told in (one.owner_id, one.holder_id):
+            notify(work, told, "wallet_kept_apart", wallet=one.path)

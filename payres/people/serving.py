@@ -21,7 +21,7 @@ from payres.html.factor_pages import FactorPages
 from payres.html.html import language_of, load_templates, qr_code, render, serve_page
 from payres.html.passkey_pages import PasskeyPages
 from payres.html.second_factors import removal_due_at
-from payres.html.store.sessions import OF_OWNERS
+from payres.html.store.sessions import OF_OWNERS, open_joins
 from payres.html.visits import Form, Place, Unasked, choose_zone
 from payres.operator.declarations import TAKES_AWAY
 from payres.people import (
@@ -94,6 +94,7 @@ async def show_home(visit: OwnerVisit) -> Response:
             "budgets": apps.budgets(work, wallet).apps[:BUDGETS],
             "address": work.urls.wallet(wallet.path),
             "pointer": work.urls.pointer(wallet.path) or work.urls.wallet(wallet.path),
+            "asked_for": [one for one in open_joins(work, visit.owner.id, work.now) if one.holder_id == visit.owner.id],
             "removal_due_at": removal_due_at(work, OF_OWNERS, visit.owner.id),
         }
 
@@ -161,7 +162,9 @@ PLACES: Final[Mapping[str, Place]] = {
         },
     ),
     "/settings/password": Place(settings.show_password, {"change": settings.change}, asks=True),
-    "/settings/wallets": Place(own_wallets.show, {"connect": own_wallets.connect}),
+    "/settings/wallets": Place(
+        own_wallets.show, {"connect": own_wallets.connect, "keep": Unasked(own_wallets.keep, TAKES_AWAY)}
+    ),
     "/settings/receive": Place(settings.show_receiving),
     **FACTOR_PAGES.places(),
     **PasskeyPages(FACTOR_PAGES).places(),

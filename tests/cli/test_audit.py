@@ -35,6 +35,8 @@ CHANGES = {
     "wallet reset-link new": ("wallet.reset_link", "new"),
     "wallet remove-factors protected": ("wallet.remove_factors", "protected"),
     "wallet remove-factors protected --cancel": ("wallet.keep_factors", "protected"),
+    "wallet create newer --asset USD --scale 2 --owner new": ("wallet.create", "newer"),
+    "wallet separate newer --why asked": ("wallet.separate", "newer"),
     "key add new --jwk {jwk}": ("key.add", "new"),
     "key add new --jwk {jwk} --name Mine": ("key.rename", "new"),
     "key generate new --out {out} --kid made": ("key.add", "new"),

@@ -29,6 +29,8 @@ DATA: Mapping[str, Any] = {
     "asset_code": "USD",
     "asset_scale": 2,
     "due_at": NOW,
+    "by": "pottery",
+    "why": "Its owner called",
 }
 
 

@@ -7,10 +7,12 @@ from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
+from payres.core.protocol.clock import DAY
 from payres.core.protocol.errors import SignInFailed, WrongState
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import MAX_WRONG_PASSWORDS
@@ -19,16 +21,19 @@ from payres.core.store.migrations import schema
 from payres.core.store.rows import number
 from payres.core.store.work import Work
 from payres.html.sign_in import csrf_token, hash_password, verified_now
-from payres.html.store.sessions import ENDS, OF_OWNERS, OWNERS, owner_at
-from payres.operator import assets, wallets
+from payres.html.store.mail import ADDRESSES, AddressRecord
+from payres.html.store.sessions import ENDS, OF_OWNERS, OWNERS, open_joins, owner_at
+from payres.operator import assets, grants, keys, wallets
+from payres.operator.separations import separate
 from payres.operator.wallets import create_wallet, require_wallet, store_password
-from payres.people.own_wallets import join
+from payres.people.own_wallets import join, keep_apart
 from payres.people.serving import PLACES
 from payres.people.sessions import NOTICES
-from tests.helpers import last_segment, sign_in_token, usd
+from tests.helpers import last_segment, new_jwk, sign_in_token, usd
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_out
+from tests.people.test_second_factors import send_code, with_codes
 from tests.people.test_sign_in import sign_in
 from tests.versions import make_version, plain
 
@@ -270,8 +275,19 @@ def strange_wallet(payres: Instance) -> str:
     return path
 
 
-def connect(browser: OwnersBrowser, other: str, password: str = OTHER) -> httpx2.Response:
-    return browser.send("/settings/wallets", "connect", {"other": other, "password": password})
+def connect(browser: OwnersBrowser, other: str, password: str = OTHER, **more: str) -> httpx2.Response:
+    return browser.send("/settings/wallets", "connect", {"other": other, "password": password} | more)
+
+
+def wait_a_day(work: Work) -> None:
+    """As if what was asked for had been a day ago, without the end of all sessions."""
+    work.execute("UPDATE wallet_join SET due_at = ? WHERE joined_at IS NULL", (work.now,))
+
+
+def join_in_time(work: Work, owner: Any, path: str, other: Any) -> None:
+    assert join(work, owner, path, other) == "asked"
+    wait_a_day(work)
+    assert join(work, owner, path, other) == "connected"
 
 
 def owners(payres: Instance, *paths: str) -> set[int]:
@@ -292,6 +308,13 @@ def test_wallets_are_brought_together_by_both_passwords(payres: Instance, ann: S
     payres.write(lambda work: wallets.make_password_link(work, other))
     with signed_out(payres) as there:
         assert sign_in(there, other, OTHER).status_code == 303
+        for _ in range(2):
+            assert connect(ann, other).headers["location"] == "/settings/wallets?done=asked"
+        assert "Both have a mail about it." in (words := ann.words("/settings/wallets?done=asked"))
+        assert f"You can connect {other} below tomorrow" in words
+        assert f"Somebody gave the password of {other}" in words_of(there.get("/account"))
+        assert len(owners(payres, ann.path, other)) == 2
+        payres.write(wait_a_day)
         answer = connect(ann, f"${payres.wallet(other).partition('://')[2]}")
         assert (answer.status_code, answer.headers["location"]) == (303, "/settings/wallets?done=connected")
         words = ann.words("/settings/wallets?done=connected")
@@ -326,9 +349,83 @@ def test_second_factor_of_the_other_is_not_got_around(payres: Instance, ann: Sev
     other = strange_wallet(payres)
     protect(payres, other, factor)
     answer = connect(ann, other)
-    assert answer.status_code == 409
-    assert "Sign in to it and turn that off there first; then connect it here." in words_of(answer)
+    assert (answer.status_code, "This wallet has a second step" in words_of(answer)) == (401, True)
     assert len(owners(payres, ann.path, other)) == 2
+
+
+def test_code_of_the_other_connects_at_once(payres: Instance, ann: Several) -> None:
+    with with_codes(payres, other := f"coded-{ann.path}") as (_, app, recovery):
+        code = app.next_code()
+        with signed_out(payres) as http:
+            send_code(http, sign_in(http, other), code)
+        for typed, said in ((code, "used a moment ago"), ("000000", "This code is not right")):
+            answer = connect(ann, other, PASSWORD, code=typed)
+            assert (answer.status_code, said in words_of(answer), len(owners(payres, ann.path, other))) == (
+                401,
+                True,
+                2,
+            )
+        assert connect(ann, other, PASSWORD, code=recovery[0]).headers["location"].endswith("done=connected")
+        assert len(owners(payres, ann.path, other)) == 1
+
+
+@pytest.mark.parametrize("how", ["owner", "asker", "password", "late", "ahead"])
+def test_what_was_asked_for_ends(payres: Instance, ann: Several, how: str) -> None:
+    """By a no of either side, a new password, after a week, or if a clock that was ahead has stored it."""
+    other = strange_wallet(payres)
+    assert connect(ann, other).headers["location"].endswith("done=asked")
+
+    def end(work: Work) -> None:
+        me, it = owner_at(work, ann.path), owner_at(work, other)
+        if how in {"owner", "asker"}:
+            keep_apart(work, it if how == "owner" else me)  # type: ignore[arg-type]
+        elif how == "password":
+            store_password(work, other, it.password_hash or "")  # type: ignore[union-attr]
+        else:
+            due_at = work.now - 7 * DAY if how == "late" else work.now + 30 * DAY
+            work.execute("UPDATE wallet_join SET due_at = ?", (due_at,))
+        assert open_joins(work, it.id, work.now) == []  # type: ignore[union-attr]
+
+    payres.write(end)
+    assert connect(ann, other).headers["location"].endswith("done=asked"), "from the beginning"
+    assert len(owners(payres, ann.path, other)) == 2
+
+
+def test_operator_gives_a_wallet_its_own_sign_in_again(payres: Instance, ann: Several) -> None:
+    """What was set up since it was connected ends, and notices go where they went before."""
+    other = strange_wallet(payres)
+    payres.write(lambda work: keys.add_key(work, other, new_jwk("before")))
+
+    def unit(work: Work) -> int:
+        me, it = owner_at(work, ann.path), owner_at(work, other)
+        ADDRESSES.insert(work, AddressRecord(it.id, "shop@mail.example", 1, "de", "Europe/Berlin"))  # type: ignore[union-attr]
+        join_in_time(work, me, other, it)
+        keys.add_key(work, other, new_jwk("since"))
+        return it.id  # type: ignore[union-attr]
+
+    payres.write(unit)
+    grant = payres.client.request_grant(
+        {"type": "outgoing-payment", "actions": ["create"], "identifier": payres.wallet(other)},
+        interact={"start": ["redirect"]},
+    ).json()
+    payres.write(lambda work: grants.decide(work, grants.named_grant(work, grant["interact"]["redirect"]), True))
+    link = payres.write(lambda work: separate(work, other, "its owner called"))
+    assert ann.http.get("/account").status_code == 401
+    assert len(owners(payres, ann.path, other)) == 2
+    assert owners(payres, ann.path) == owners(payres, ann.household)
+    [new] = owners(payres, other)
+    found = payres.read(lambda work: ADDRESSES.by_id(work, new))
+    assert (found.email, found.language) == ("shop@mail.example", "de")
+    assert [one.kid for one in payres.read(lambda work: keys.list_keys(work, other))] == ["before"]
+    query = 'SELECT g.state FROM "grant" g JOIN wallet_address w ON w.id = g.wallet_address_id WHERE w.path = ?'
+    assert payres.read(lambda work: work.execute(query, (other,)).fetchall()) == [("revoked",)]
+    with signed_out(payres) as http:
+        path = urlsplit(link.url).path
+        fields = {"choice": "set", "password": "a new one", "again": "a new one", "csrf": sign_in_token(http, path)}
+        assert http.post(path, data=fields).status_code == 303
+        assert "Shop’s wallet Shop, you have USD5.00" in words_of(http.get("/account"))
+    with pytest.raises(WrongState, match="has a sign-in of its own"):
+        payres.write(lambda work: separate(work, other, "again"))
 
 
 def test_second_factor_of_the_visitor_stays(payres: Instance, ann: Several) -> None:
@@ -338,6 +435,8 @@ def test_second_factor_of_the_visitor_stays(payres: Instance, ann: Several) -> N
     protect(payres, other, CODES.format("NULL"))  # one that was never confirmed guards nothing
     assert "This needs your second step again" in words_of(connect(ann, other))
     payres.write(lambda work: verified_now(work, OF_OWNERS, ann.http.cookies["payres_session"]))
+    assert connect(ann, other).status_code == 303
+    payres.write(wait_a_day)
     assert connect(ann, other).status_code == 303
     [owner] = owners(payres, ann.path, other)
     assert rows_of(payres, owner, ["totp", "passkey"]) == [1, 1]
@@ -379,7 +478,7 @@ def test_two_who_connect_at_once_are_told_apart(payres: Instance, ann: Several) 
         return found
 
     (me, it), (rival, _) = verified(other), verified(other, strange_wallet(payres))
-    payres.write(lambda work: join(work, me, other, it))
+    payres.write(lambda work: join_in_time(work, me, other, it))
     with pytest.raises(WrongState):
         payres.write(lambda work: join(work, me, other, it))
     with pytest.raises(SignInFailed):
@@ -401,7 +500,7 @@ def test_all_that_an_owner_has_is_moved_or_ends() -> None:
             for row in connection.execute(f"PRAGMA foreign_key_list({name!r})")
             if row[2] == "owner"
         }
-    assert referring == {"wallet_address", "mail", *ENDS}
+    assert referring == {"wallet_address", "mail", "wallet_join", *ENDS}
 
 
 def test_cookies_and_links_of_earlier_versions_are_good(tmp_path: Path) -> None:

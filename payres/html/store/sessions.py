@@ -21,6 +21,10 @@ BROWSER_LIFETIME: Final = KNOWN_BROWSER_DAYS * DAY
 TRUSTED_LIFETIME: Final = 30 * DAY  # for which a browser is not asked for the second factor
 SESSIONS = Rule("session", "expires_at", "id_hash")
 BROWSERS = Rule("known_browser", "expires_at", "id_hash")
+JOIN_DELAY: Final = DAY  # in which the owner of a wallet can say no to who asks for it
+JOIN_LASTS: Final = 7 * DAY  # after that, in which the wallet can be connected
+JOINS_KEPT: Final = 30 * DAY
+JOINS = Rule("wallet_join", "purge_at", "wallet_address_id")
 SIGN_INS = Rule("sign_in", "at", "id", after=90 * DAY)  # addresses say where somebody was
 
 
@@ -278,9 +282,67 @@ def account_of_link(tx: Transaction, kind: Kind, link_hash: bytes, now: int) -> 
 
 
 def end_access(tx: Transaction, kind: Kind, account_id: int, forget_browsers: bool = True) -> None:
-    """Ends the sessions, half ones too, and the link of an account, and forgets its browsers unless told not to."""
+    """Ends the sessions, half ones too, and the link of an account, and what others ask of it; forgets its browsers
+    unless told not to."""
     for table in ("session", "half_sign_in", "password_link", "known_browser")[: 4 if forget_browsers else 3]:
         tx.execute(f"DELETE FROM {table} WHERE {kind.column} = ?", (account_id,))
+    if kind is OF_OWNERS:  # who asks for the wallets had the old password
+        own = "SELECT id FROM wallet_address WHERE owner_id = ?"
+        tx.execute(f"DELETE FROM wallet_join WHERE joined_at IS NULL AND wallet_address_id IN ({own})", (account_id,))
+
+
+class JoinRecord(msgspec.Struct, frozen=True):
+    """A row of `wallet_join`, with the path of the wallet, and the owner that it has now."""
+
+    wallet_address_id: int
+    owner_id: int
+    due_at: int
+    joined_at: int | None
+    email: str | None
+    language: str | None
+    time_zone: str | None
+    path: str
+    holder_id: int
+
+    def waits(self, now: int) -> bool:
+        """Whether the holder can still say no."""
+        return lasts(self.due_at, now, JOIN_DELAY)
+
+
+_JOIN: Final = "wallet_join j JOIN wallet_address w ON w.id = j.wallet_address_id"
+JOIN_TABLE: Final = Table(JoinRecord, _JOIN, "j.", path="w.path", holder_id="w.owner_id")
+
+
+def join_of(tx: Transaction, wallet_id: int) -> JoinRecord | None:
+    """What was asked for a wallet last, or how it came to its owner."""
+    return JOIN_TABLE.find(tx, "WHERE j.wallet_address_id = ?", wallet_id)
+
+
+def open_joins(tx: Transaction, owner_id: int, now: int) -> Sequence[JoinRecord]:
+    """What an owner asks for, or is asked for, that is neither done nor over."""
+    columns = ("j.owner_id", "w.owner_id")
+    found = [one for of in columns for one in JOIN_TABLE.list(tx, f"WHERE {of} = ? AND joined_at IS NULL", owner_id)]
+    return [one for one in found if one.waits(now) or lasts(one.due_at + JOIN_LASTS, now, JOIN_LASTS)]
+
+
+def store_join(tx: Transaction, wallet_id: int, owner_id: int, seen: Seen, now: int, is_done: bool) -> None:
+    """Stores that an owner asks for a wallet, or that it came, in place of an earlier row; deletes a few old ones.
+    Where notices went before is kept from the one to the other, and from that to the next."""
+    purge(tx, JOINS, now)
+    last = join_of(tx, wallet_id)
+    of_now = "SELECT email, language, time_zone FROM mail_address WHERE owner_id = (SELECT owner_id FROM wallet_address"
+    notices = tx.execute(f"{of_now} WHERE id = ?)", (wallet_id,)).fetchone() or (None, None, None)
+    if last is not None and (is_done or last.joined_at):
+        notices = last.email, last.language, last.time_zone
+    delete_join(tx, wallet_id)
+    values = {"wallet_address_id": wallet_id, "owner_id": owner_id, "due_at": now + JOIN_DELAY}
+    values |= {"purge_at": now + JOINS_KEPT} | ({"joined_at": now} if is_done else {})
+    more = dict(zip(("email", "language", "time_zone"), notices, strict=True))
+    insert_row(tx, "wallet_join", **values, **seen._asdict(), **more)
+
+
+def delete_join(tx: Transaction, wallet_id: int) -> None:
+    tx.execute("DELETE FROM wallet_join WHERE wallet_address_id = ?", (wallet_id,))
 
 
 def insert_sign_in(tx: Transaction, kind: Kind, account_id: int, way: str, now: int, seen: Seen) -> None:
@@ -308,6 +370,8 @@ def take_over(tx: Transaction, owner_id: int, other_id: int) -> None:
     """Gives the wallets of the other to the owner, and deletes the other with all that signs in to it."""
     tx.execute("UPDATE wallet_address SET owner_id = ? WHERE owner_id = ?", (owner_id, other_id))
     tx.execute("UPDATE mail SET owner_id = ? WHERE owner_id = ?", (owner_id, other_id))  # those for the other's address
+    tx.execute("DELETE FROM wallet_join WHERE owner_id = ? AND joined_at IS NULL", (other_id,))
+    tx.execute("UPDATE wallet_join SET owner_id = ? WHERE owner_id = ?", (owner_id, other_id))
     for table in ENDS:
         tx.execute(f"DELETE FROM {table} WHERE owner_id = ?", (other_id,))
     tx.execute("DELETE FROM owner WHERE id = ?", (other_id,))

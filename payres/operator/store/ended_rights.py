@@ -71,13 +71,18 @@ WHERE k.revoked_at IS NULL AND o.revoked_at NOTNULL ORDER BY w.path, k.kid""",
     "apiKey": """
 SELECT k.id name, k.name about FROM main.api_key k JOIN old.api_key o ON o.id = k.id
 WHERE k.revoked_at IS NULL AND o.revoked_at NOTNULL ORDER BY k.id""",
+    # Before passwords: then each is that of the wallet's own owner.
+    "separation": f"""{_SINCE}
+SELECT w.path name, 'opens with other wallets' about FROM main.wallet_address w {_SAME_WALLET}
+WHERE w.owner_id <> o.owner_id AND (SELECT count(*) FROM main.wallet_address x WHERE x.owner_id = w.owner_id) > 1
+  AND EXISTS (SELECT 1 FROM since WHERE object = w.path AND action = 'wallet.separate') ORDER BY w.path""",
     # Once for each owner, who may have several wallets. One whose wallets were connected had a password that ended.
     "password": f"""{_SINCE}
 SELECT min(w.path) name, 'the earlier password' about, q.password_hash hash
 FROM main.wallet_address w {_SAME_WALLET} JOIN main.owner p ON p.id = w.owner_id JOIN old.owner q ON q.id = o.owner_id
 WHERE p.password_hash NOTNULL AND q.password_hash NOTNULL AND p.password_hash <> q.password_hash
   AND EXISTS (SELECT 1 FROM since WHERE object = w.path AND action IN ('wallet.set_password', 'wallet.connect'))
-GROUP BY p.id ORDER BY 1""",
+GROUP BY p.id, q.id ORDER BY 1""",
     "operator": f"""{_SINCE}
 SELECT p.name name, iif(o.id IS NULL, 'was removed', 'the earlier password or role') about, o.password_hash hash,
   o.role role
@@ -169,6 +174,8 @@ BY_RESTORE: Final[Mapping[str, Sequence[str]]] = {
     "session": ["DELETE FROM session"],
     "half_sign_in": ["DELETE FROM half_sign_in"],
     "password_link": ["DELETE FROM password_link"],
+    # The owner of the wallet may have refused.
+    "wallet_join": ["DELETE FROM wallet_join WHERE joined_at IS NULL"],
     # Its owner may have refused it; who has really lost the second step is asked once more, and waits a day longer.
     "factor_removal": ["DELETE FROM factor_removal"],
     # Browsers stay known, so that nobody is locked out by guesses.

@@ -23,6 +23,7 @@ MORE: Final = (
     Case("wallets.change_wallet", lambda new: {"wallet": new.wallet(), "public_name": "Ann"}),
     Case("wallets.set_password", lambda new: {"wallet": new.wallet(), "password": "correct horse"}),
     Case("wallets.make_password_link", lambda new: {"wallet": new.wallet()}),
+    Case("wallets.separate", lambda new: {"wallet": new.second(), "why": "its owner called"}),
     Case("payments.refund", lambda new: {"id": new.payment(is_paid=True), "reference": "back"}),
     Case("webhooks.test", lambda new: {"id": new.webhook()}),
 )
