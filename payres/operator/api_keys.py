@@ -142,7 +142,6 @@ def list_api_keys(work: Work) -> Sequence[ApiKeyRecord]:
         will="The key is shown once. Let it do no more than its program needs.",
     ),
     shows_secret=True,
-    audits="api_key.create",
 )
 def create_api_key(work: Work, name: Name, scopes: Scopes, expires_at: Expiry | None = None) -> CreatedApiKey:
     """Create an API key, which is shown only here.
@@ -186,7 +185,6 @@ def create_api_key(work: Work, name: Name, scopes: Scopes, expires_at: Expiry | 
         because=FOR_GOOD,
         ends=True,
     ),
-    audits="api_key.revoke",
 )
 def revoke_api_key(work: Work, id: KeyId, keep_made: KeepMade = False) -> ApiKeyRecord:
     """Revoke a key, and the keys that programs created with it. Requests with them are refused from now on."""

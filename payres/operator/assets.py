@@ -194,7 +194,6 @@ def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
         changes=lambda one: asdict(one.fee),
         weighs=look_overs.of_fee,
     ),
-    audits="fee.set",
 )
 def set_fee(work: Work, code: str, scale: Scale, fixed: FixedFee = "0", basis_points: BasisPoints = 0) -> AssetRecord:
     """Set the fee for sending from wallets of an asset. Prices already shown hold.
@@ -245,7 +244,6 @@ def show_rate(work: Work, base: str, counter: str) -> RateRecord:
         lists="/rates",
         weighs=look_overs.of_rate,
     ),
-    audits="rate.set",
 )
 def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord:
     """Set how many units of COUNTER one unit of BASE buys. The reverse is the inverse, unless you set it too.
@@ -271,7 +269,6 @@ def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord
     form=OperationForm(
         "Remove the rate", RATE, done="The rate from {base} to {counter} is removed", back="/rates", ends=True
     ),
-    audits="rate.remove",
 )
 def remove_rate(work: Work, base: str, counter: str) -> RemovedRate:
     """Remove a rate. The rates service, if there is one, sets the next rate."""
@@ -292,7 +289,6 @@ def list_liquidity(work: Work, code: str, scale: Scale, page: PageQuery) -> tupl
     movements.MOVEMENT,
     command=CommandLine("liquidity deposit CODE SCALE AMOUNT", "1000.00 --asset EUR --scale 2", then=ASSET),
     form=movements.form("Deposit liquidity", ASSET, "were deposited; the liquidity is {asset_code} {liquidity:money}"),
-    audits="liquidity.deposit",
 )
 def deposit_liquidity(
     work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None, again: movements.Again = None
@@ -310,7 +306,6 @@ def deposit_liquidity(
     movements.MOVEMENT,
     command=CommandLine("liquidity withdraw CODE SCALE AMOUNT", "250.00 --asset EUR --scale 2", then=ASSET),
     form=movements.form("Withdraw liquidity", ASSET, "were withdrawn; the liquidity is {asset_code} {liquidity:money}"),
-    audits="liquidity.withdraw",
 )
 def withdraw_liquidity(
     work: Work, code: str, scale: Scale, amount: Sum, reference: Reference | None = None, again: movements.Again = None

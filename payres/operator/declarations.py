@@ -192,9 +192,9 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     answers requests that accept its `media_types`. `noun` is the first part of the id, by default the name of the
     module. An operation with a form and no endpoint names the `scope` that an endpoint would need.
 
-    One that changes something names what it `audits`, such as `fee.set`, or several of which it does one. A call that
-    has changed something leaves this row in the audit log, with the names in the path as its object and the other
-    arguments as details, unless the rule has recorded it with others.
+    One that changes something names what it `audits`, such as `fee.set`, or several of which it does one; by default
+    these are the words of its command. A call that has changed something leaves this row in the audit log, with the
+    names in the path as its object and the other arguments as details, unless the rule has recorded it with others.
     """
 
     request: str = ""
@@ -214,7 +214,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
         assert self.scopes or self.form is None, f"{function.__name__} has a form, so it needs a scope"
         made = msgspec.structs.replace(self, function=function)
         if made.changes:
-            assert self.audits, f"{function.__name__} changes something, so it must say what it audits"
+            assert self.actions, f"{function.__name__} changes something, so it must say what it audits"
             rule = partial(made.recorded_steps if made.is_async else made.recorded)
             function = cast(F, update_wrapper(rule, made.function))
         _DECLARED[function] = msgspec.structs.replace(made, function=function)
@@ -248,7 +248,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
                 for one in self.inputs.values()
                 if one.name not in names and "is_secret" not in one.extra and named[one.name] not in NOTHING
             }
-            server.record(work, self.audits.split()[0], " ".join(about), **details)
+            server.record(work, self.actions[0], " ".join(about), **details)
         return found
 
     @property
@@ -312,6 +312,12 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Whether it changes what operators should know of: all but what lists, or has only scopes to read."""
         reads = self.scopes and all(one.endswith(":read") for one in self.scopes)
         return not (self.only_reads or reads)
+
+    @property
+    def actions(self) -> Sequence[str]:
+        """What it does, in the words of the audit log."""
+        words = self.command.words.replace("-", "_").split()[:2] if self.command else []
+        return self.audits.split() or [".".join(words)] * bool(words)
 
     @property
     def is_async(self) -> bool:

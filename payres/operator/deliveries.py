@@ -151,7 +151,6 @@ def list_deliveries(
         text="To be sent again: {deliveries}. The server sends them within seconds",
     ),
     noun="webhooks",
-    audits="webhook.replay",
 )
 async def replay(
     call: Units,

@@ -142,7 +142,6 @@ def show_due(work: Work, id: WorkId) -> WaitingRow:
         unasked="it would be tried in any case",
     ),
     noun="due",
-    audits="due.retry",
 )
 def retry(work: Work, id: WorkId) -> WaitingRow:
     """Try now what waits, also if it is set aside."""

@@ -312,7 +312,7 @@ def _decided(word: str, decision: GrantDecision) -> str:
     return f"{word}\nredirect  {redirect}"
 
 
-@operation(command=CommandLine("grant approve REF", text=partial(_decided, "approved")), audits="grant.approve")
+@operation(command=CommandLine("grant approve REF", text=partial(_decided, "approved")))
 def approve(work: Work, id: GrantName, reason: DecisionReason | None = None) -> GrantDecision:
     """Consent to a grant in the owner's name.
 
@@ -322,7 +322,7 @@ def approve(work: Work, id: GrantName, reason: DecisionReason | None = None) -> 
     return decide(work, id, True, reason)
 
 
-@operation(command=CommandLine("grant deny REF", text=partial(_decided, "denied")), audits="grant.deny")
+@operation(command=CommandLine("grant deny REF", text=partial(_decided, "denied")))
 def deny(work: Work, id: GrantName, reason: DecisionReason | None = None) -> GrantDecision:
     """Refuse a grant in the owner's name.
 
@@ -344,7 +344,6 @@ def deny(work: Work, id: GrantName, reason: DecisionReason | None = None) -> Gra
         because=FOR_GOOD,
         ends=True,
     ),
-    audits="grant.revoke",
 )
 def revoke(work: Work, id: GrantName) -> GrantRecord:
     """End a grant and all its tokens at once. What was paid stays paid."""

@@ -144,7 +144,6 @@ def add_key(
         because=FOR_GOOD,
         ends=True,
     ),
-    audits="key.revoke",
 )
 def revoke_key(work: Work, wallet: WalletName, kid: str) -> KeyRecord:
     """Revoke a key. Requests that are signed with it are refused from now on, and jwks.json does not have it."""

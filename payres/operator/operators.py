@@ -108,7 +108,6 @@ def list_operators(work: Work) -> Sequence[OperatorRecord]:
     ),
     scope="operators:write",
     shows_secret=True,
-    audits="admin.link",
 )
 def make_link(
     work: Work,
@@ -148,7 +147,6 @@ def make_link(
     command=CommandLine("admin role NAME ROLE", "ann read-only"),
     form=OperationForm("Change the role", OPERATOR, "{name} is {role} now", changes=True),
     scope="operators:write",
-    audits="admin.role",
 )
 def set_role(work: Work, name: str, role: Role) -> OperatorRecord:
     """Let an operator do everything, or look only. It takes effect at once, and signs nobody out."""
@@ -171,7 +169,6 @@ def set_role(work: Work, name: str, role: Role) -> OperatorRecord:
         unasked=TAKES_AWAY,
     ),
     scope="operators:write",
-    audits="admin.sign_out",
 )
 def sign_out(work: Work, name: str) -> OperatorRecord:
     """Sign an operator out in every browser. The password stays."""
@@ -192,7 +189,6 @@ def sign_out(work: Work, name: str) -> OperatorRecord:
         ends=True,
     ),
     scope="operators:write",
-    audits="admin.remove",
 )
 def remove_operator(work: Work, name: str) -> Operator:
     """Remove an operator. Sessions and links end; the audit log keeps the name."""

@@ -182,7 +182,6 @@ def show_peer(work: Work, name: str) -> PeerRecord:
     form=OperationForm(
         *("Add the peer", None, "{name} is a peer from now on", "New peer"), lists="/peers", weighs=look_overs.of_peer
     ),
-    audits="peer.add",
 )
 def add_peer(
     work: Work,
@@ -243,7 +242,6 @@ def add_peer(
         changes=True,
         weighs=look_overs.of_terms,
     ),
-    audits="peer.change",
 )
 def change_peer(
     work: Work,
@@ -293,7 +291,6 @@ def change_peer(
         changes=True,
         unasked="only operators see it",
     ),
-    audits="peer.note",
 )
 def write_note(work: Work, name: str, note: PeerNote) -> PeerRecord:
     """Write a note at a peer, such as whom to call. Only operators see it; an empty one removes it."""
@@ -318,7 +315,6 @@ def write_note(work: Work, name: str, note: PeerNote) -> PeerRecord:
         because=FOR_GOOD,
         ends=True,
     ),
-    audits="peer.remove",
 )
 def remove_peer(work: Work, name: str) -> PeerRecord:
     """End the peering with a peer. Settle with it first.
@@ -367,7 +363,6 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[M
     movements.MOVEMENT,
     command=CommandLine("peer deposit NAME AMOUNT", "first-bank 100.00", then=PEER),
     form=movements.form("Record it", PEER, "came in: {standing}", title="They paid us", path="/peers/{name}/deposit"),
-    audits="peer.deposit",
 )
 def deposit(
     work: Work, name: str, amount: Sum, reference: Reference | None = None, again: movements.Again = None
@@ -382,7 +377,6 @@ def deposit(
     movements.MOVEMENT,
     command=CommandLine("peer withdraw NAME AMOUNT", "first-bank 100.00", then=PEER),
     form=movements.form("Record it", PEER, "went out: {standing}", title="We paid them", path="/peers/{name}/withdraw"),
-    audits="peer.withdraw",
 )
 def withdraw(
     work: Work, name: str, amount: Sum, reference: Reference | None = None, again: movements.Again = None

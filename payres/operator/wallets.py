@@ -219,7 +219,6 @@ def create_wallet(
     movements.MOVEMENT,
     command=CommandLine("wallet deposit PATH AMOUNT", "alice 100.00 --reference invoice-17", then=WALLET),
     form=movements.form("Deposit", WALLET, "were deposited; {name} has {asset_code} {balance:money}"),
-    audits="wallet.deposit",
 )
 def deposit(
     work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None, again: movements.Again = None
@@ -237,7 +236,6 @@ def deposit(
     movements.MOVEMENT,
     command=CommandLine("wallet withdraw PATH AMOUNT", "alice 100.00 --reference invoice-17", then=WALLET),
     form=movements.form("Withdraw", WALLET, "were withdrawn; {name} has {asset_code} {balance:money}"),
-    audits="wallet.withdraw",
 )
 def withdraw(
     work: Work, wallet: WalletName, amount: Sum, reference: Reference | None = None, again: movements.Again = None
@@ -268,7 +266,6 @@ def list_movements(work: Work, wallet: WalletName, page: PageQuery) -> tuple[Seq
         unasked="a name gives nobody money or access, and its owner can change it",
     ),
     scope="wallets:write",
-    audits="wallet.rename",
 )
 def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRecord:
     """Change the public name of a wallet. An empty name removes it; the wallet address stays."""
@@ -288,7 +285,6 @@ def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRec
         "Deactivate", WALLET, done="{name} is inactive", is_over=lambda one: one.state != "active", ends=True
     ),
     scope="wallets:write",
-    audits="wallet.deactivate",
 )
 def deactivate(work: Work, wallet: WalletName) -> WalletRecord:
     """Deactivate a wallet address. It answers 404: no payment in or out can begin. Money and history stay."""
@@ -300,7 +296,6 @@ def deactivate(work: Work, wallet: WalletName) -> WalletRecord:
     command=CommandLine("wallet activate PATH"),
     form=OperationForm("Activate", WALLET, done="{name} is active again", is_over=lambda one: one.state == "active"),
     scope="wallets:write",
-    audits="wallet.activate",
 )
 def activate(work: Work, wallet: WalletName) -> WalletRecord:
     """Activate a wallet address again."""
@@ -339,7 +334,6 @@ def store_password(work: Work, path: str, password_hash: str, forget_browsers: b
     command=CommandLine("wallet reset-link PATH", text="{url}"),
     shows_secret=True,
     form=OperationForm("Make a password link", WALLET, title="Password link", path="/wallets/{wallet}/password-link"),
-    audits="wallet.reset_link",
 )
 def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     """Make a URL with which an owner sets a password.
@@ -402,7 +396,6 @@ def remove_wallet_factors(
         presses=True,
         unasked="whoever signs in still needs the password",
     ),
-    audits="wallet.unlock",
 )
 def unlock(work: Work, wallet: WalletName) -> WalletRecord:
     """Clear the counts of wrong passwords of a wallet. Its owner can then sign in at once."""
@@ -423,7 +416,6 @@ def unlock(work: Work, wallet: WalletName) -> WalletRecord:
         presses=True,
         unasked=TAKES_AWAY,
     ),
-    audits="wallet.sign_out",
 )
 def sign_out(work: Work, wallet: WalletName) -> WalletRecord:
     """Sign a wallet's owner out in every browser. The password stays."""

@@ -158,7 +158,6 @@ def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
         will="It gets events from now on, all unless you name some. The secret that verifies them is shown once.",
     ),
     shows_secret=True,
-    audits="webhook.add",
 )
 def add(
     work: Work,
@@ -227,7 +226,6 @@ def show(work: Work, id: str) -> WebhookRecord:
         presses=True,
         unasked="a test says nothing about money or people",
     ),
-    audits="webhook.test",
 )
 async def test(call: Call, id: str) -> WebhookTest:
     """Send the event webhook.test now, and return the answer.
@@ -260,7 +258,6 @@ async def test(call: Call, id: str) -> WebhookTest:
         presses=True,
         unasked=TAKES_AWAY,
     ),
-    audits="webhook.pause",
 )
 def pause(work: Work, id: str) -> WebhookRecord:
     """Send a webhook nothing but tests until it is resumed. Its events wait, for 30 days."""
@@ -279,7 +276,6 @@ def pause(work: Work, id: str) -> WebhookRecord:
         presses=True,
         unasked="it undoes a pause",
     ),
-    audits="webhook.resume",
 )
 def resume(work: Work, id: str) -> WebhookRecord:
     """Send a paused webhook its events again.
@@ -305,7 +301,6 @@ def _turn(work: Work, id: str, state: WebhookState) -> WebhookRecord:
     command=CommandLine("webhook rotate ID"),
     shows_secret=True,
     form=OperationForm("Make a new secret", WEBHOOK, title="New secret", path="/webhooks/{id}/secret"),
-    audits="webhook.rotate",
 )
 def rotate(work: Work, id: str) -> Added:
     """Make a new secret, which is shown once. For 24 hours, deliveries are signed with the old one too.
@@ -324,7 +319,6 @@ def rotate(work: Work, id: str) -> Added:
     WEBHOOK,
     command=CommandLine("webhook change ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --name 'Order book'"),
     form=OperationForm("Change", WEBHOOK, "{name} is changed", changes=True),
-    audits="webhook.change",
 )
 def change(
     work: Work, id: str, name: WebhookName | UnsetType | None = UNSET, events: Patterns | UnsetType = UNSET
@@ -356,7 +350,6 @@ def change(
         because=FOR_GOOD,
         ends=True,
     ),
-    audits="webhook.remove",
 )
 async def remove(call: Units, id: str) -> Webhook:
     """Remove a webhook and its deliveries. Nothing is sent there any more."""
