@@ -15,6 +15,7 @@ from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.errors import WrongState
 from payres.core.protocol.wire import Resource
 from payres.core.store import server
+from payres.core.store.events import last_sequence
 from payres.core.store.rows import Table, insert_row
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
@@ -98,7 +99,7 @@ def _change(table: Table[Any], action: str, key: str | None = None) -> Callable[
 
 
 def _replace_address(work: Work, name: str, row: EndedRow) -> None:
-    ADDRESSES.replace(work, AddressRecord(**row))
+    ADDRESSES.replace(work, AddressRecord(**row, after_event=last_sequence(work)))
     server.record(work, "wallet.change_notices", name)
 
 

@@ -20,16 +20,7 @@ from payres.core.protocol.visible import is_visible, visible_name
 from payres.core.protocol.wire import Amount, Resource
 from payres.core.store import grants, server
 from payres.core.store.clients import CLIENTS
-from payres.core.store.grants import (
-    GRANTS,
-    Decider,
-    GrantRecord,
-    GrantState,
-    InteractionRecord,
-    has_lapsed,
-    is_undecided,
-    page_of_grants,
-)
+from payres.core.store.grants import GRANTS, Decider, GrantRecord, GrantState, InteractionRecord, page_of_grants
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
@@ -143,9 +134,9 @@ def state_of(record: GrantRecord, interaction: InteractionRecord | None, now: in
     """The stored state, or `expired` or `lapsed` if the time for the next step is over."""
     if interaction is None:
         return record.state
-    if record.state == "pending" and not is_undecided(record, interaction, now):
+    if record.state == "pending" and not grants.is_undecided(record, interaction, now):
         return "expired"
-    return "lapsed" if has_lapsed(record.state, interaction.decided_at, now) else record.state
+    return "lapsed" if grants.has_lapsed(record.state, interaction.decided_at, now) else record.state
 
 
 def _name(one: Grant) -> str:

@@ -587,6 +587,7 @@ def test_refund_is_told_to_both_owners(payres: Instance, post: MailServer) -> No
     assert "sent USD 2.00 that had arrived in bob back" in " ".join(text_of(told).split())
     payres.write(partial(refund, amount="1.00", reference="first again"))
     payres.write(partial(refund, amount="0.50", reference="second again"))
+    wait_until(lambda: seen_all(payres))
     payres.clock.advance(3601)
     assert text_of(post.wait_for(payer, 2)[1]).startswith("USD 1.00 back from Bob\nUSD 0.50 back from Bob\n")
 

@@ -41,15 +41,7 @@ from payres.core.protocol.urls import Urls, app_scheme, canonical_host, is_loopb
 from payres.core.protocol.wire import encode
 from payres.core.store import grants, retention
 from payres.core.store.clients import Client
-from payres.core.store.grants import (
-    GRANTS,
-    INTERACTIONS,
-    Decider,
-    GrantRecord,
-    InteractionRecord,
-    has_lapsed,
-    is_undecided,
-)
+from payres.core.store.grants import GRANTS, INTERACTIONS, Decider, GrantRecord, InteractionRecord
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Transaction, Work
 
@@ -99,7 +91,9 @@ def finish_link(urls: Urls, pending: Pending, now: int) -> str | None:
     """
     reference = pending.interaction.reference
     if pending.grant.state == "approved":
-        is_usable = reference is not None and not has_lapsed(pending.grant.state, pending.interaction.decided_at, now)
+        is_usable = reference is not None and not grants.has_lapsed(
+            pending.grant.state, pending.interaction.decided_at, now
+        )
     else:
         is_usable = pending.grant.state == "denied"
     return _redirect(urls, pending.interaction, reference) if is_usable else None
@@ -120,7 +114,7 @@ def check_undecided(pending: Pending, now: int) -> None:
         raise WrongState("This request was cancelled")
     if pending.grant.state != "pending":
         raise WrongState("This request has been decided already")
-    if not is_undecided(pending.grant, pending.interaction, now):
+    if not grants.is_undecided(pending.grant, pending.interaction, now):
         raise InvalidInteraction("This request has expired; the app can ask again")
 
 
@@ -224,7 +218,7 @@ def continue_grant(work: Work, grant_id: str, token: str, reference: str | None)
         raise GrantDenied(
             "The wallet's owner denied this grant; ask again only when they want it", reason="owner_denied"
         )
-    if has_lapsed(grant.state, interaction.decided_at, work.now):
+    if grants.has_lapsed(grant.state, interaction.decided_at, work.now):
         lapsed = "The owner approved this too long ago to continue it; ask for a new grant"
         raise GrantNotIssued(lapsed, reason="approval_expired")
     _check_wait(work, grant, interaction)
@@ -350,7 +344,7 @@ def _still_pending(
 ) -> GrantResponse:
     if reference:
         raise _unknown()
-    if not is_undecided(grant, interaction, work.now):
+    if not grants.is_undecided(grant, interaction, work.now):
         raise GrantNotIssued("The time to decide on this grant is over; ask for a new one", reason="decision_expired")
     if interaction.finish_uri is not None:
         raise GrantNotIssued(
