@@ -477,6 +477,8 @@ create table transfer (
   check (debit_account_id <> credit_account_id),
   check (hold_id is null or outgoing_payment_id is not null or packet_id is not null)
 ) strict;
+create index transfer_from_account on transfer (debit_account_id);
+create index transfer_to_account on transfer (credit_account_id);
 create index transfer_to_incoming_payment on transfer (incoming_payment_id) where incoming_payment_id is not null;
 create index transfer_of_outgoing_payment on transfer (outgoing_payment_id) where outgoing_payment_id is not null;
 create index transfer_of_refund on transfer (refund_id) where refund_id is not null;

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from payres.core.http.error_answers import note_error
+from payres.core.http.routing import load_in_thread
 from payres.core.protocol.errors import DomainError
 from payres.core.store.work import Work
 from payres.html.factor_pages import FactorPages
@@ -15,6 +16,7 @@ from payres.html.meanwhile import ChangedMeanwhile, filled, save_unchanged, side
 from payres.html.passkeys import (
     PasskeySecret,
     add_passkey,
+    load_fido2,
     options_to_add,
     own_passkey,
     remove_passkey,
@@ -89,6 +91,7 @@ class PasskeyPages(NamedTuple):
             anew = start_over(work, kind, account, browser, seen, lambda: None) if is_first else None
             return anew, codes
 
+        await load_in_thread(load_fido2)
         try:
             anew, codes = await visit.write(unit)
         except DomainError as error:

@@ -11,6 +11,7 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -170,6 +171,12 @@ def options_to_add(work: Work, kind: Kind, account: Any, secret: PasskeySecret, 
         "attestation": "none",
     }
     return msgspec.json.encode(options).decode()
+
+
+def load_fido2() -> None:
+    """Loads what reads the answers of authenticators, which takes too long in a unit that writes."""
+    for name in ("server", "webauthn", "cose", "cbor"):
+        import_module(f"fido2.{name}")
 
 
 def add_passkey(

@@ -4,16 +4,17 @@ The modules of pages are imported on first use, because they load slowly.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.core.http.context import Context
-from payres.core.http.routing import LateRoutes, Route
+from payres.core.http.routing import LateRoutes, Route, load_in_thread
 from payres.core.http.serving import Background, Opening, Part
 from payres.core.process.rate_limiter import RateLimiter
 from payres.core.process.worker import Pause
@@ -23,6 +24,7 @@ from payres.core.protocol.limits import MAX_FORMS_OF_OWNER
 from payres.core.protocol.urls import PAGE_ROOTS
 from payres.core.store.agenda import Agenda
 from payres.core.store.work import Work
+from payres.html.part import load_module
 from payres.html.sign_in import SignInGuard
 from payres.html.store import mail
 from payres.interledger.node import node_of
@@ -38,15 +40,21 @@ PAGE_SECONDS: Final = 1.0  # while a page does the step of a checkout
 class _Pages:
     """Fills the port `core.http.context.Pages`."""
 
-    async def front(self, request: Request) -> Response:
-        from payres.people.serving import front_page
+    def __init__(self) -> None:
+        self._serving: Any = None
 
-        return await front_page(request)
+    async def front(self, request: Request) -> Response:
+        answer: Response = await (await self._loaded()).front_page(request)
+        return answer
 
     async def wallet(self, request: Request) -> Response:
-        from payres.people.serving import wallet_page
+        answer: Response = await (await self._loaded()).wallet_page(request)
+        return answer
 
-        return await wallet_page(request)
+    async def _loaded(self) -> Any:
+        if self._serving is None:
+            self._serving = await load_in_thread(_loaded)
+        return self._serving
 
     def error(self, request: Request, error: DomainError) -> Response:
         from payres.html.html import error_page
@@ -71,17 +79,15 @@ def _workers(context: Context, _: Opening) -> Iterator[Background]:
     agenda = partial(Agenda, database=context.database, changes=context.changes)
     yield agenda(checkouts.STEPS, step=partial(_advance, context)).run()
     yield agenda(checkouts.ENDS, step=partial(_end_page, context)).run()
-    yield agenda(standing_orders.WINDOWS, step=partial(_begin_window, context), correct=_reopen).run()
+    yield agenda(standing_orders.WINDOWS, step=partial(_begin_window, context), correct=_reopening).run()
     yield agenda(standing_orders.TRIES, step=partial(_try_run, context)).run()
     if context.settings.smtp_host:
         yield MailWorker(context).run()
 
 
 async def _advance(context: Context, id_hash: bytes) -> Pause | None:
-    from payres.people.bills import desk_of
-    from payres.people.checkout_steps import advance
-
-    if await advance(desk_of(context), id_hash):
+    bills, steps = await load_module("payres.people.bills"), await load_module("payres.people.checkout_steps")
+    if await steps.advance(bills.desk_of(context), id_hash):
         return None
     await asyncio.sleep(PAGE_SECONDS)
     return 0
@@ -92,23 +98,25 @@ async def _end_page(context: Context, id_hash: bytes) -> None:
 
 
 async def _begin_window(context: Context, order_id: str) -> None:
-    from payres.people.standing_orders import begin_window
+    rules = await load_module("payres.people.standing_orders")
+    await context.database.write(partial(rules.begin_window, order_id=order_id))
 
-    await context.database.write(partial(begin_window, order_id=order_id))
 
-
-def _reopen(work: Work) -> None:
-    from payres.people.standing_orders import reopen
-
-    reopen(work)
+async def _reopening() -> Callable[[Work], None]:
+    reopen: Callable[[Work], None] = (await load_module("payres.people.standing_orders")).reopen
+    return reopen
 
 
 async def _try_run(context: Context, order_id: str, window: int) -> None:
-    from payres.people.standing_orders import try_run
-
-    node = node_of(context)
-    await try_run(context.database, node.quotes, order_id, window)
+    node, rules = node_of(context), await load_module("payres.people.standing_orders")
+    await rules.try_run(context.database, node.quotes, order_id, window)
     node.payments.wake()
+
+
+def _loaded() -> Any:
+    serving = import_module("payres.people.serving")
+    serving.load()
+    return serving
 
 
 def _late_routes() -> Sequence[Route]:

@@ -15,6 +15,7 @@ from payres.core.protocol.errors import DomainError
 from payres.core.store.grants import GRANTS
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
+from payres.html.part import load_module
 from payres.interledger.node import node_of
 from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord
 
@@ -56,10 +57,9 @@ class RemoteBills:
 
 
 async def _read(context: Context, grant_id: str, receiver: str) -> None:
-    from payres.people.sending import find_remote_bill  # it loads slowly
-
+    sending = await load_module("payres.people.sending")
     try:
-        payee = await find_remote_bill(node_of(context).quotes, receiver)
+        payee = await sending.find_remote_bill(node_of(context).quotes, receiver)
         record = RemoteBillRecord(
             grant_id=grant_id,
             name=payee.name,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -172,12 +173,15 @@ PLACES: Final[Mapping[str, Place]] = {
 }
 
 
+def load() -> None:
+    """Loads what these pages need on first use."""
+    load_templates("html", "people")
+    import_module("cryptography.hazmat.primitives.serialization")
+
+
 def page_routes() -> Sequence[Route]:
-    """The routes. Also loads the templates of the most frequent pages."""
-    load_templates("layout.html", "parts.html", "account/layout.html", "account/sign_in.html")
-    load_templates(
-        "account/home.html", "account/activity.html", "account/movement_parts.html", "account/app_parts.html"
-    )
+    """The routes. Takes long, because it also loads the templates of every page, and what reads keys."""
+    load()
     at = OWNER_SIGN_IN.answer_place
     answers: dict[str, Handler] = {
         path: partial(at, place=place, first=partial(_first, place=place)) for path, place in PLACES.items()

@@ -13,7 +13,6 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Final
 
-from payres.html.html import load_templates
 from payres.operator import api
 from payres.operator.pages import serving as operators_pages
 from payres.people import serving as pages
@@ -80,7 +79,6 @@ def _load() -> None:
     """Loads what servers load late, which each seed would do anew."""
     for routes in (api.admin_routes, operators_pages.page_routes, pages.page_routes):
         routes()
-    load_templates("pay.html", "pay_return.html", "error.html")
 
 
 def _run(task: Task, folder: Path, answer: Connection) -> None:

@@ -137,7 +137,7 @@ class _Late:
             await _refuse_all(scope, receive, send)
             return
         async with self._loading:
-            self._routes = self._routes or await asyncio.to_thread(_yielding, self._wanted.load)
+            self._routes = self._routes or await load_in_thread(self._wanted.load)
         route, found = _first(self._routes, scope["raw_path"].decode("latin-1").removesuffix("/"))
         scope["path_params"] = {name: unquote(text) for name, text in found.items()}
         await (_refuse_all if route is None else route.handle)(scope, receive, send)
@@ -183,6 +183,11 @@ def _first(routes: Sequence[M], path: str) -> tuple[M | None, Mapping[str, str]]
         if found is not None:
             return route, found
     return None, {}
+
+
+async def load_in_thread(load: Callable[[], T]) -> T:
+    """The result of a function that imports much: on the event loop's thread, as units that write, all would wait."""
+    return await asyncio.to_thread(_yielding, load)
 
 
 def _yielding(load: Callable[[], T]) -> T:

@@ -162,7 +162,8 @@ def _marks(kind: DueKind, key: Sequence[Any]) -> dict[str, Any]:
 
 
 class Agenda(Worker):
-    """Does what is due of a kind. `run` until cancelled. `correct` undoes what a clock that was ahead has done."""
+    """Does what is due of a kind. `run` until cancelled. `correct` finds what undoes what a clock that was ahead has
+    done."""
 
     def __init__(
         self,
@@ -170,14 +171,14 @@ class Agenda(Worker):
         database: Database,
         changes: Changes,
         step: Step,
-        correct: Callable[[Work], None] | None = None,
+        correct: Callable[[], Awaitable[Callable[[Work], None]]] | None = None,
     ) -> None:
         super().__init__(f"the agenda: {kind.name}", database, self._search, RETRY_SECONDS)
         self.kind: Final = kind
         self._database = database
         self._changes = changes
         self._do_row = step
-        self._correct = correct or self._make_due
+        self._correct = correct
         self._running: dict[DueKey, asyncio.Task[None]] = {}
         self._count = Counter[Hashable]()  # of those, by party
         self._quick: OrderedDict[Hashable, None] = OrderedDict()  # parties whose last step was quick
@@ -223,7 +224,7 @@ class Agenda(Worker):
         found = await self._database.read(partial(self._look, free=free, pages=pages))
         if found.is_ahead:
             log.warning("%s: the clock was ahead; what it made too late is due", self.kind.name)
-            await self._write(self._correct)
+            await self._write(self._make_due if self._correct is None else await self._correct())
             return 0
         if pages:
             self._turns |= dict.fromkeys(one for one in found.parties if one not in self._turns)

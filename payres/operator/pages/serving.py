@@ -54,7 +54,7 @@ PAGES: Final[Mapping[str, Callable[..., Any]]] = {
 
 def page_routes() -> Sequence[Route]:
     """The routes of the operator's pages. Takes long, because it also loads the templates of every page."""
-    load_templates("layout.html", "parts.html", "admin/layout.html", "admin/parts.html", "admin/sign_in.html")
+    load_templates("html", "operator")
     pages = {**admin_pages(), f"{ADMIN_ROOT}/{{path:page}}": _find_nothing}.items()
     return [Route(path, {"GET": _handler(page)}, is_json=False, takes_all=True) for path, page in pages]
 

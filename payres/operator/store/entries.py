@@ -102,8 +102,8 @@ LINES = Table(
 def page_of_entries(
     tx: Transaction, query: PageQuery, *, account_id: int | None = None, payment: PaymentRecord | None = None
 ) -> tuple[Sequence[EntryRecord], PageBounds]:
-    """A page of transfers, newest first; all, or those of one account or payment. There is no index by account: it
-    would slow every payment down by a tenth."""
+    """A page of transfers, newest first; all, or those of one account or payment. Those of an account are found among
+    all, because its two sides are not in one order."""
     conditions: dict[str, Any] = {}
     if payment is not None:
         conditions[f"t.{payment.direction}_payment_id = ?"] = payment.id

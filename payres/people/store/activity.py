@@ -142,7 +142,8 @@ class Statement(NamedTuple):
 
 
 def statement(tx: Transaction, account: AccountRecord, since: int, until: int) -> Statement:
-    """That of a time which has begun. What is held counts as not yet gone. It walks all transfers from `since` on."""
+    """That of a time which has begun. What is held counts as not yet gone. It walks the account's transfers from
+    `since` on."""
     first, end = (first_row_from(tx, "transfer", "id", moment) for moment in (since, until))
     (credited, debited), (more, less) = (
         [_sum(tx, side, account.id, *ids) for side in ("credit", "debit")] for ids in ((first, end), (end, MAX_LEDGER))

@@ -398,10 +398,13 @@ def test_index_of_what_goes_or_is_under_way_has_nothing_else(
     assert partial.fetchall() == [(1,)]
 
 
-def test_sums_of_an_account_are_counted_along_the_ids_of_transfers(connection: RecordingConnection) -> None:
+def test_sums_of_an_account_are_counted_along_its_own_transfers(connection: RecordingConnection) -> None:
     account = AccountRecord(1, "wallet", 1, 1, 0, 0)
-    *_, plan = plans(connection, lambda tx: activity.statement(tx, account, 1, 2)).values()
-    assert plan[0] == "SEARCH transfer USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"
+    found = plans(connection, lambda tx: activity.statement(tx, account, 1, 2)).items()
+    assert {plan[0] for sql, plan in found if "sum(" in sql} == {
+        "SEARCH transfer USING INDEX transfer_to_account (credit_account_id=? AND rowid>? AND rowid<?)",
+        "SEARCH transfer USING INDEX transfer_from_account (debit_account_id=? AND rowid>? AND rowid<?)",
+    }
 
 
 def test_volume_is_counted_along_the_ids_of_transfers(connection: RecordingConnection) -> None:
