@@ -115,6 +115,8 @@ def serve(session: Session, demo: bool, quiet: bool, read_only: bool) -> None:
             with server_lock(session.settings.database):
                 pass  # a second server fails here with one sentence; the application takes the lock when it starts
         session = Session(_with_real_port(session.settings, listener), session.as_json)
+        if session.settings.base_url.startswith("http:") and not is_loopback(session.environment.urls.host):
+            warn(f"base_url is {session.settings.base_url}: clients expect https, and passwords are sent as they are")
         _allow_connections()
         server = _build(session.settings, quiet)
         _announce(session, demo, listener)

@@ -434,7 +434,7 @@ class SignIn(ABC, Generic[V]):
     def _log_failure(self, request: Request, account: Account) -> None:
         """deploy/fail2ban.conf matches it. No name that was typed: that may be a password, or forge a line."""
         client = address_of(request.scope) or "this machine"
-        if request.client is not None and client not in {"this machine", UNREADABLE}:
+        if request.client is not None and ":" in client:
             client = request.client.host.partition("%")[0]  # not the network; a zone may be any text
         log.warning("sign-in failed from %s: %s", client, getattr(account, "actor", "no such account"))
 

@@ -3,6 +3,7 @@ says how to fix them."""
 
 import os
 import shutil
+import sqlite3
 import ssl
 import stat
 import subprocess
@@ -57,6 +58,7 @@ CERTIFICATE_SECONDS: Final = 14 * 86400
 CERTIFICATE_PART: Final = 6
 STANDBY_SECONDS: Final = 300  # after so long without a change, something is probably wrong
 
+FIXED_SQLITE: Final = (3, 51, 3)  # https://sqlite.org/wal.html#walresetbug
 WARNS: Final = "warns"  # the problem of a look may be harmless
 # A page's words in the sentence of a `fix`, and the parts of its path.
 Page = tuple[str, *tuple[str, ...]]
@@ -108,7 +110,7 @@ def examine_all(read: Read, environment: Environment, *, is_standby: bool) -> Se
     found, is_replaced, known, linked = read(unit)
     served = chain(_server(known), *map(_reach, linked))
     others = _followed(environment) if is_standby else () if is_replaced else served
-    return [*found, *_clock(), *_findings(others)]
+    return [*found, *_findings(_sqlite()), *_clock(), *_findings(others)]
 
 
 def _findings(looks: Iterable[Look]) -> Sequence[Diagnosis]:
@@ -214,7 +216,10 @@ def lacking_rates(work: Work) -> Sequence[Sequence[str]]:
 
 
 def _rates(work: Work) -> Iterator[Look]:
-    lacking = lacking_rates(work)
+    lacking, has_service = lacking_rates(work), work.settings.rates_url and len(accounts.list_codes(work)) > 1
+    if has_service and not any(one.expires_at and one.holds_at(work.now) for one in accounts.list_rates(work)):
+        fix = "Ask it for `?base=` and a currency, as the server does, whose log says what is wrong with the answers"
+        yield "rates service", "no rate of rates_url is valid now", WARNS, fix
     if lacking:
         pairs = ", ".join(map("/".join, lacking[:SHOWN_RATES]))
         if len(lacking) > SHOWN_RATES:
@@ -286,6 +291,12 @@ def _due(work: Work) -> Iterator[Look]:
     elif oldest < work.now - LATE:
         seen = f"something has been due since {format_time(oldest)}"
         yield "due work", seen, WARNS, "`payres due list` shows what waits, and why", page
+
+
+def _sqlite() -> Iterator[Look]:
+    """Below FIXED_SQLITE, what else starts the write-ahead log over must be a program with a later one."""
+    also = "" if sqlite3.sqlite_version_info >= FIXED_SQLITE else "; beside it, Litestream has to be 0.5.17 or later"
+    yield "SQLite", f"version {sqlite3.sqlite_version}{also}", False, ""
 
 
 def _clock() -> Iterator[Diagnosis]:

@@ -63,13 +63,14 @@ def fail(instance: Instance, page: str, address: str, **fields: str) -> None:
         assert http.post(page, data=form, headers={"X-Forwarded-For": address}).status_code in {401, 404}
 
 
-@pytest.mark.parametrize("address", ["192.0.2.7", "2001:db8::7"])
+@pytest.mark.parametrize("sent", ["192.0.2.7", "2001:db8::7", "::ffff:192.0.2.7"])
 def test_failed_sign_in_is_a_line_that_the_filter_matches(
-    instance: Instance, lines: Callable[[], list[str]], address: str
+    instance: Instance, lines: Callable[[], list[str]], sent: str
 ) -> None:
-    fail(instance, "/account", address, wallet="carol")
-    fail(instance, "/account", address, wallet=WRONG)
-    fail(instance, "/admin", address, name=OPERATOR)
+    fail(instance, "/account", sent, wallet="carol")
+    fail(instance, "/account", sent, wallet=WRONG)
+    fail(instance, "/admin", sent, name=OPERATOR)
+    address = sent.removeprefix("::ffff:")
     owner, nobody, operator = found = lines()
     assert [banned(line) for line in found] == [address] * 3
     assert f"sign-in failed from {address}: owner:carol" in owner

@@ -9,7 +9,7 @@ import pytest
 from payres.core.payments import ledger
 from payres.core.payments.quotes import rate_between
 from payres.core.process.settings import Settings
-from payres.core.protocol.clock import DAY
+from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.errors import NoRate
 from payres.core.protocol.limits import MAX_MISSING_RATES, MIN_FREE_BYTES
 from payres.core.store import server
@@ -223,6 +223,17 @@ def test_settings_that_are_not_for_the_public(work: Work) -> None:
     assert broken(work, "http://pay.example.com") == {"base URL"}
     assert broken(work, allow_private_hosts=True) == {"allow_private_hosts"}
     assert broken(work, LOCAL, allow_private_hosts=True) == set()
+
+
+def test_service_that_answers_no_rates_is_told_before_somebody_wants_one(work: Work) -> None:
+    service = {"rates_url": "https://rates.example/"}
+    assert "rates service" not in found(work, **service), "with one currency it is not asked"
+    for code in ("EUR", "USD"):
+        wallets.create_wallet(work, code.lower(), code, 2, None, None)
+    assert found(work, **service)["rates service"].warning
+    assert "rates service" not in found(work)
+    work.execute("INSERT INTO exchange_rate VALUES ('USD', 'EUR', '0.9', ?, ?)", (NOW, NOW + SECOND))
+    assert "rates service" not in found(work, **service)
 
 
 def test_rate_is_missing_where_somebody_wanted_it(work: Work) -> None:

@@ -9,6 +9,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
@@ -306,7 +307,8 @@ def _checked(origin: str, name: str, value: object) -> object:
     field = _FIELDS.get(name)
     shown = f"{PREFIX}{name.upper()}" if origin == "environment" else name
     if field is None:
-        raise SettingsError(f"{shown} ({origin}) is not a setting; the settings are: {', '.join(_FIELDS)}")
+        near = "".join(f"; the nearest is {one}" for one in get_close_matches(name, _FIELDS, 1))
+        raise SettingsError(f"{shown} ({origin}) is not a setting{near}; the settings are: {', '.join(_FIELDS)}")
     try:
         converted = msgspec.convert(value, field.type, strict=origin not in TEXTS)
         return _CHECKS[name](converted) if name in _CHECKS else converted

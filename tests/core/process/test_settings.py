@@ -158,6 +158,7 @@ def test_numbers_have_bounds(name: str, least: int, most: int) -> None:
         ({}, {"PAYRES_COLOUR": "red"}, "", "PAYRES_COLOUR (environment)"),
         ({}, {}, 'colour = "red"', "colour (payres.toml)"),
         ({}, {}, "[payres]\nport = 1", "payres (payres.toml)"),
+        ({"base_ulr": "x"}, {}, "", "base_ulr (flag)"),
     ],
 )
 def test_unknown_setting_stops_the_start_with_those_there_are(
@@ -166,7 +167,8 @@ def test_unknown_setting_stops_the_start_with_those_there_are(
     (empty_directory / "payres.toml").write_text(file)
     with pytest.raises(SettingsError) as error:
         load(flags, environment)
-    assert str(error.value) == f"{named} is not a setting; the settings are: {', '.join(FIELDS)}"
+    near = "; the nearest is base_url" if "base_ulr" in flags else ""
+    assert str(error.value) == f"{named} is not a setting{near}; the settings are: {', '.join(FIELDS)}"
 
 
 @pytest.mark.parametrize(
