@@ -12,6 +12,8 @@ from payres.core.protocol.clock import DAY, format_time
 from payres.core.protocol.identifiers import new_id
 from payres.core.store.work import Work
 from payres.html.sign_in import verified_now
+from payres.html.store import mail
+from payres.html.store.mail import AddressRecord
 from payres.html.store.passkeys import PASSKEYS, PasskeyRecord
 from payres.html.store.sessions import OF_OWNERS, Kind
 from payres.interledger.store import peers
@@ -136,7 +138,18 @@ def operators_pages(payres: Instance, ann: Browser) -> list[str]:
         write_note(work, "second", "Ask Tess")
         hook = webhooks.add(work, "https://hooks.example/named", "Order book").webhook
         [moved] = work.execute("SELECT max(id) FROM movement").fetchone()
-        found = {"webhooks": hook.id, "movements": moved, "api-keys": seeded.api_key, "payments": seeded.incoming}
+        mail.insert_mail(
+            work, AddressRecord(1, "alice@mail.example", work.now, "en", "UTC"), "test", {}, "1", work.now + DAY
+        )
+        work.execute("UPDATE mail SET attempts = 1")
+        [waiting] = work.execute("SELECT max(id) FROM mail").fetchone()
+        found = {
+            "webhooks": hook.id,
+            "due": f"mail:{waiting}",
+            "movements": moved,
+            "api-keys": seeded.api_key,
+            "payments": seeded.incoming,
+        }
         account = find_operator(work, "ann")
         assert account is not None
         return found | {"security": give_passkey(work, OF_OPERATORS, account.id, ann.session)}
@@ -373,3 +386,29 @@ def test_owner_looks_at_what_another_window_changed_before_anything_is_saved(
         assert "This was changed meanwhile, in another window or on another device. Nothing of yours" in words
     assert filled(owner.http.get(path), case.field).fields[case.field] == theirs
     assert send(filled(answers[0], case.field), mine).status_code == 303
+
+
+def test_what_was_looked_over_and_changed_meanwhile_is_shown_with_both_and_looked_over_again(
+    payres: Instance, ann: Browser, eva: Browser
+) -> None:
+    path, password = "/admin/assets/USD/2/set", {"password": PASSWORD}
+    payres.write(lambda work: set_fee(work, "USD", 2, "0.10", 50))
+    looked_over = ann.send(path, choice="set", basis_points="60")
+    assert looked_over.status_code == 200
+    assert eva.send(path, choice="set", fixed="0.20", **password).status_code == 303
+    [back] = re.findall(r'href="([^"]+)">Change it<', looked_over.text)
+    changed = filled(ann.http.get(unescape(back)), "fixed")
+    sent = [hidden_of(looked_over, "password") | password, {**changed.hidden, **changed.fields, "choice": "set"}]
+    for both in [ann.http.post(path, data=one) for one in sent]:
+        assert (both.status_code, "You saw By eva Yours" in words_of(both)) == (409, True)
+    again = ann.http.post(path, data={**filled(both, "fixed").hidden, **filled(both, "fixed").fields, "choice": "set"})
+    words = words_of(again)
+    assert (again.status_code, "Your password, because this moves money" in words) == (200, True)
+    assert ann.http.post(path, data=hidden_of(again, "password") | password).status_code == 303
+    saved = filled(ann.http.get(path), "fixed").fields
+    assert {name: saved[name] for name in ("fixed", "basis_points")} == {"fixed": "0.20", "basis_points": "60"}, words
+
+
+def hidden_of(page: httpx2.Response, field: str) -> dict[str, str]:
+    """What is hidden in the form with this field."""
+    return next(one.hidden for one in forms(page) if field in one.fields)

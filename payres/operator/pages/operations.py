@@ -95,7 +95,10 @@ class OperationPage:
         self._inputs = [one for one in inputs if one.name != self._choice]
 
     async def __call__(self, visit: OperatorVisit) -> Response:
-        names, query = {one.name for one in self._inputs}, visit.request.query_params
+        names, query = (
+            {name for one in self._inputs for name in (one.name, f"{WAS}{one.name}")},
+            visit.request.query_params,
+        )
         if not self._inputs and await self._asks_passkey(visit):
             return await OPERATOR_SIGN_IN.ask_factor(visit.request, visit.session, {})
         return await self._render(visit, {name: value for name, value in query.items() if name in names}, {}, 200)
@@ -334,9 +337,9 @@ class OperationPage:
         )
 
     def _again(self, visit: OperatorVisit, form: Form) -> str:
-        """The URL of the form with what was typed, but for secrets."""
+        """The URL of the form with what was typed and what it showed, but for secrets."""
         names = [one.name for one in self._inputs if one.kind_of_field not in {"secret", "choices"}]
-        typed = {name: form[name] for name in names if form.get(name)}
+        typed = {name: form[name] for one in names for name in (one, f"{WAS}{one}") if form.get(name)}
         return f"{visit.request.scope['raw_path'].decode('ascii')}?{urlencode(typed)}"
 
     def _fields(
