@@ -270,6 +270,9 @@ def pay(work: Work, run: RunRecord, quote_id: str) -> None:
     Raises NotPaid, and what confirm_payment raises; InvalidRequest if a wallet is inactive.
     """
     order, is_open = _open(work, run)
+    if is_open and order.next_at is not None and order.next_at <= work.now:
+        begin_window(work, order.id)  # the run had time until now
+        return
     if not is_open:
         return
     wallet = WALLETS.by_id(work, order.wallet_address_id)

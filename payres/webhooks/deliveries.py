@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from heapq import heappop, heappush
 from itertools import zip_longest
 from secrets import SystemRandom
 from typing import Final, NamedTuple
@@ -52,8 +53,11 @@ from payres.webhooks.store.webhooks import (
 class Turn(NamedTuple):
     """An event that is next, by its sequence. `wallet_id` is 0 for an event of no wallet."""
 
-    wallet_id: int
     sequence: int
+    wallet_id: int
+
+
+NONE: Final = (0,)  # no event has this sequence
 
 
 class Turns:
@@ -63,12 +67,15 @@ class Turns:
         # The wallet whose turn is next comes first. Arrays, because a hundred thousand events take a megabyte of them.
         self._waiting: OrderedDict[int, array[int]] = OrderedDict()
         self._count = 0
+        self._firsts: list[Turn] = []  # a heap with the first event of each wallet, and some that were taken
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, turn: Turn) -> None:
         """Adds the wallet's last event."""
+        if turn.wallet_id not in self._waiting:
+            self._note_first(turn)
         self._waiting.setdefault(turn.wallet_id, array("q")).append(turn.sequence)
         self._count += 1
 
@@ -77,9 +84,10 @@ class Turns:
         taken: list[Turn] = []
         while self._waiting and len(taken) < most:
             wallet_id, sequences = self._waiting.popitem(last=False)
-            taken.append(Turn(wallet_id, sequences.pop(0)))
+            taken.append(Turn(sequences.pop(0), wallet_id))
             if sequences:
                 self._waiting[wallet_id] = sequences
+                self._note_first(Turn(sequences[0], wallet_id))
         self._count -= len(taken)
         return taken
 
@@ -88,11 +96,19 @@ class Turns:
         for turn in reversed(taken):
             self._waiting.setdefault(turn.wallet_id, array("q")).insert(0, turn.sequence)
             self._waiting.move_to_end(turn.wallet_id, last=False)
+            self._note_first(turn)
         self._count += len(taken)
 
     def first(self) -> int | None:
         """The lowest sequence that waits."""
-        return min((sequences[0] for sequences in self._waiting.values()), default=None)
+        while self._firsts and self._waiting.get(self._firsts[0].wallet_id, NONE)[0] != self._firsts[0].sequence:
+            heappop(self._firsts)
+        return self._firsts[0].sequence if self._firsts else None
+
+    def _note_first(self, turn: Turn) -> None:
+        if len(self._firsts) > 2 * len(self._waiting) + READ_AT_ONCE:
+            self._firsts = sorted(Turn(sequences[0], one) for one, sequences in self._waiting.items())
+        heappush(self._firsts, turn)
 
 
 # Pauses between attempts; after the last attempt the delivery has failed.
@@ -144,7 +160,7 @@ class ToSend(msgspec.Struct, frozen=True):
 
     @property
     def turn(self) -> Turn:
-        return Turn(self.event.wallet_address_id or 0, self.event.sequence)
+        return Turn(self.event.sequence, self.event.wallet_address_id or 0)
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -190,11 +206,11 @@ class Queue:
     def add(self, found: Found) -> None:
         self.seen = found.seen
         for one in found.wanted:
-            self._new.add(Turn(one.wallet_id, one.sequence))
+            self._new.add(Turn(one.sequence, one.wallet_id))
         for due in found.due:
             if due.sequence not in self._retried:
                 self._retried.add(due.sequence)
-                self._again.add(Turn(due.wallet_id, due.sequence))
+                self._again.add(Turn(due.sequence, due.wallet_id))
         # From the start again after the last, for those that became due meanwhile.
         self.due_after = found.due[-1] if len(found.due) >= READ_AT_ONCE else FIRST_DUE
 

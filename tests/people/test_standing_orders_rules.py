@@ -453,6 +453,17 @@ def test_dates_that_a_clock_ahead_began_are_due_again_unless_paid(books: Books, 
     assert books.order(order).state == ("active" if times is None else "ended")
 
 
+def test_run_that_is_tried_when_the_next_date_has_come_is_not_paid(books: Books) -> None:
+    order = books.set_up("2027-01-11T06:00", "P1D")
+    books.now = at("2027-01-11T06:00")
+    books.run(books.begin)
+    books.now = at("2027-01-12T06:00")
+    in_steps(rules.try_run, InSteps(books.run), NO_REMOTE, order, 0)
+    assert books.states(order) == {0: "failed", 1: "waiting"}
+    books.step()
+    assert books.states(order) == {0: "failed", 1: "paid"}
+
+
 def test_fault_of_payres_is_told_to_the_owner_after_an_hour(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     order = books.set_up("2027-01-11T06:00", "P1D")
     books.now = at("2027-01-11T06:00")

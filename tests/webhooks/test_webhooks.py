@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from email.utils import formatdate
 from functools import partial
 from itertools import pairwise
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -225,6 +226,21 @@ def open_wallets(work: Work) -> Sequence[int]:
 
 def turns_of(work: Work) -> list[tuple[int, int]]:
     return work.execute("SELECT wallet_address_id, cursor FROM webhook_turn ORDER BY 1").fetchall()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_first_event_that_waits_is_known_whatever_was_taken(seed: int) -> None:
+    chance, turns, waiting = Random(seed), deliveries.Turns(), set[int]()
+    for sequence in range(1, 400):
+        if chance.random() < 0.6:
+            turns.add(deliveries.Turn(sequence, chance.randrange(9)))
+            waiting.add(sequence)
+        else:
+            taken = turns.take(chance.randrange(1, 8))
+            back = taken[chance.randrange(len(taken) + 1) :] if chance.random() < 0.5 else []
+            turns.put_back(back)
+            waiting = waiting.difference(one.sequence for one in taken) | {one.sequence for one in back}
+        assert turns.first() == min(waiting, default=None)
 
 
 def test_wallets_take_turns_and_a_restart_sends_nothing_twice(tx: Work) -> None:
