@@ -14,7 +14,7 @@ MODULES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "payres")
 MIN_MODULE_LINES = 80
 MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 60
-MAX_CORE_LINES = 14_500
+MAX_CORE_LINES = 14_450
 # Entry points, parts that are one value, groups with few commands of their own, paths that documents name, and what
 # would import in a circle with the module it belongs to, or would load that at the start.
 SHORT_MODULES = {
@@ -36,6 +36,7 @@ SHORT_MODULES = {
     "payres/http/protocol.py",
     "payres/interledger/client_transport.py",
     "payres/openapi/part.py",
+    "payres/operator/store/refunds.py",
     "payres/operator/streams.py",
     "payres/operator/volume.py",
     "payres/people/services.py",

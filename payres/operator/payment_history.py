@@ -34,6 +34,7 @@ from payres.operator.peers import Peer, peer
 from payres.operator.shapes import Cell, Shape, Time, decimals, fact, labelled, path_of, represent
 from payres.operator.store.all_payments import PaymentRecord
 from payres.operator.store.entries import EntryRecord, page_of_entries
+from payres.operator.store.refunds import payers_of, refunds_of
 
 MAX_SHOWN: Final = 100  # payers, refunds, ledger entries and packets of one payment: there may be many thousands
 OUTCOMES: Final = {
@@ -164,13 +165,13 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
     entries, bounds = page_of_entries(work, PageQuery(MAX_SHOWN, None, "older"), payment=record)
     newest = packets.newest_of_payment(work, record.id, MAX_SHOWN) if sent else []
     rejecting = {name for one, name in newest if one.state == "rejected"}
-    sent_back = payments.refunds_of(work, record.direction, record.id, MAX_SHOWN)
+    sent_back = refunds_of(work, record.direction, record.id, MAX_SHOWN)
     return PaymentHistory(
         payment=payment(work, record),
         delivered=_money(sent.delivered, sent.terms.asset) if sent else None,
         grant=None if grant is None else grants.grant(work, grant),
         quote=None if quote is None else _quote(work, quote),
-        payers=[] if sent else [*reversed(payments.payers_of(work, record.id, MAX_SHOWN))],
+        payers=[] if sent else [*reversed(payers_of(work, record.id, MAX_SHOWN))],
         checkouts=_list_checkouts(work, wanted) if wanted else [],
         entries=[ledger.ledger_entry(work, one) for one in reversed(entries)],
         has_earlier_entries=bounds.has_older,

@@ -19,7 +19,7 @@ from payres.core.store.work import Work
 from payres.operator.declarations import CommandLine, Listing, operation
 from payres.operator.inputs import DecimalText, Name, TimeText, require_time, said
 from payres.operator.shapes import Cell, Column, Shape, Time, decimals, represent
-from payres.operator.store import all_payments
+from payres.operator.store import all_payments, refunds
 from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, PaymentState
 from payres.operator.wallets import named_wallet, require_wallet
 
@@ -56,7 +56,7 @@ class Payment(Resource, frozen=True, kw_only=True):
 
 def payment(work: Work, record: PaymentRecord) -> Payment:
     wallet = WALLETS.by_id(work, record.wallet_address_id)
-    refunded = (payments.sent_back if record.direction == "incoming" else payments.came_back)(work, record.id)
+    refunded = (refunds.sent_back if record.direction == "incoming" else refunds.came_back)(work, record.id)
     amount = None if record.amount is None else int(record.amount)
     return represent(
         Payment,

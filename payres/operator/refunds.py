@@ -27,11 +27,12 @@ from payres.core.protocol.amounts import Offer, Terms, describe_amount, format_d
 from payres.core.protocol.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState, require
 from payres.core.protocol.urls import canonical, canonical_url
 from payres.core.protocol.wire import require_amount
-from payres.core.store import payments, representations, server
+from payres.core.store import representations, server
 from payres.core.store.payments import INCOMING, OUTGOING, REFUNDS, IncomingRecord, RefundRecord
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Work
 from payres.html.notices import notify
+from payres.operator.store import refunds as store
 
 ACTION: Final = "payment.refund"
 # Refunds that one unit of work makes, with several rows each. More take several units, each committed on its own.
@@ -74,13 +75,13 @@ def plan(work: Work, wanted: WantedRefund, offered: int | None = None) -> Refund
     if wanted.to is not None and canonical_url(wanted.to) is None:
         raise InvalidRequest("to must be a wallet address, such as https://other.example/alice", field="to")
     asked = None if wanted.amount is None else require_amount(wanted.amount, receiver.asset)
-    made = payments.refunds_under(work, payment.id, wanted.reference)
+    made = store.refunds_under(work, payment.id, wanted.reference)
     if made:
         return _continued(work, RefundPlan(wanted, payment, receiver, _amount_of(work, made, receiver)), made, asked)
-    came, left, origin = 0, payment.received - payments.sent_back(work, payment.id), "payment"
+    came, left, origin = 0, payment.received - store.sent_back(work, payment.id), "payment"
     if wanted.to is not None:
-        came = payment.received - payments.delivered_here(work, payment.id)
-        left, origin = came - payments.sent_back(work, payment.id, remote=True), "payment came from other servers and"
+        came = payment.received - store.delivered_here(work, payment.id)
+        left, origin = came - store.sent_back(work, payment.id, remote=True), "payment came from other servers and"
     amount = asked if asked is not None else offered or left
     if not 0 < amount <= left:
         most = f"Only {describe_amount(left, receiver.asset)}" if left > 0 else "Nothing"
@@ -108,7 +109,7 @@ def make(work: Work, found: RefundPlan, first: int = 0, offer: Offer | None = No
     the meantime; InsufficientFunds, NoRate."""
     wanted, receiver = found.wanted, found.receiver
     made = len(found.made) + first
-    if payments.count_under(work, found.payment.id, wanted.reference) != made:
+    if store.count_under(work, found.payment.id, wanted.reference) != made:
         raise _changed()
     if made == 0:
         shown = f"{format_decimal(found.amount, receiver.asset)} {receiver.asset_code}"
@@ -146,7 +147,7 @@ def _with_parts(work: Work, found: RefundPlan, amount: int) -> RefundPlan:
     that would stop one in the middle are raised now, as far as foreseeable: WrongState, InsufficientFunds,
     InvalidAmount."""
     parts, receiver = [], found.receiver
-    for payer_id, left in payments.open_parts(work, found.payment.id):
+    for payer_id, left in store.open_parts(work, found.payment.id):
         part = min(left, amount)
         if part:
             amount -= part
@@ -180,8 +181,8 @@ def _returned(work: Work, receiver: WalletRecord, payer_id: str, amount: int) ->
     if wallet.asset_id == receiver.asset_id:
         return wallet, amount
     taken, net = payer.terms.receive, payer.terms.debit - payer.terms.fee
-    sent = taken - payments.open_part(work, payer_id) + amount
-    returned = sent * net // taken - payments.came_back(work, payer_id)
+    sent = taken - store.open_part(work, payer_id) + amount
+    returned = sent * net // taken - store.came_back(work, payer_id)
     if not returned:
         raise InvalidAmount("Of this amount nothing would arrive in the payer's currency; send back more at once")
     return wallet, returned
@@ -192,7 +193,7 @@ def _changed() -> WrongState:
 
 
 def _send_back(work: Work, found: RefundPlan, payer_id: str, amount: int) -> RefundRecord:
-    if amount > payments.open_part(work, payer_id):
+    if amount > store.open_part(work, payer_id):
         raise _changed()
     receiver = found.receiver
     wallet, returned = _returned(work, receiver, payer_id, amount)
@@ -224,7 +225,7 @@ def _send_back(work: Work, found: RefundPlan, payer_id: str, amount: int) -> Ref
 
 def _send_to(work: Work, found: RefundPlan, to: str, reference: str, offer: Offer | None) -> RefundRecord:
     """Makes an outgoing payment with this server as its client; a local wallet gets it in this unit."""
-    if found.amount > found.came - payments.sent_back(work, found.payment.id, remote=True):
+    if found.amount > found.came - store.sent_back(work, found.payment.id, remote=True):
         raise _changed()
     sender = found.receiver
     client_id = own_client(work)

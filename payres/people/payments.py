@@ -15,6 +15,7 @@ from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.html.sentences import is_short
 from payres.operator.store.entries import MOVEMENTS
+from payres.operator.store.refunds import refunds_of
 from payres.operator.store.standing_orders import order_of_payment
 from payres.people import bills, requests
 from payres.people.activity import Reader, WalletMovement
@@ -64,7 +65,7 @@ def find(work: Work, wallet: WalletRecord, reader: Reader, payment_id: str) -> D
         again=quote.id if quote and wish else None,
         is_bill=bool(wish and wish.is_bill),
         order=order_of_payment(work, payment_id),
-        refunds=payments.refunds_of(work, "outgoing" if outgoing else "incoming", payment_id, REFUNDS),
+        refunds=refunds_of(work, "outgoing" if outgoing else "incoming", payment_id, REFUNDS),
         free=wallet_free_balance(work, wallet),
     )
 

@@ -36,7 +36,7 @@ INVENTORY = {
     "API key that gives itself more": "operator/api/test_api_keys operator/api/test_api",
     "API key guessing": "operator/api/test_api",
     "backup to a place of the caller's choice": "operator/api/test_changes",
-    "refund of more than was received": "core/payments/test_refunds",
+    "refund of more than was received": "operator/test_refunds",
     # Consent pages
     "open redirect through the finish URI": "attacks/test_injection core/protocol/test_visible",
     "header injection through the finish URI": "attacks/test_injection",

@@ -309,42 +309,11 @@ def has_completed(tx: Transaction, grant_id: str) -> bool:
     return bool(number(tx, found, grant_id))
 
 
-# The local outgoing payments `o` that paid an incoming payment; and the part of one not yet refunded.
-_PAYERS: Final = """(
-  SELECT DISTINCT outgoing_payment_id AS id FROM transfer
-  WHERE incoming_payment_id = ? AND outgoing_payment_id IS NOT NULL
-) payer JOIN outgoing_payment o ON o.id = payer.id"""
-_OPEN_PART: Final = "o.delivered - coalesce((SELECT sum(amount) FROM refund WHERE outgoing_payment_id = o.id), 0)"
-
-
-def payers_of(tx: Transaction, incoming_payment_id: str, limit: int) -> Sequence[str]:
-    """The ids of the local outgoing payments that paid an incoming payment, newest first."""
-    rows = tx.execute(f"SELECT o.id FROM {_PAYERS} ORDER BY o.id DESC LIMIT ?", (incoming_payment_id, limit))
-    return [payment_id for (payment_id,) in rows]
-
-
 def last_payer(tx: Transaction, incoming_payment_id: str) -> str | None:
     """The local outgoing payment that last paid an incoming payment; None if the last payer is remote."""
     last = "SELECT outgoing_payment_id FROM transfer WHERE incoming_payment_id = ? ORDER BY id DESC LIMIT 1"
     row = tx.execute(last, (incoming_payment_id,)).fetchone()
     return row[0] if row else None
-
-
-def delivered_here(tx: Transaction, incoming_payment_id: str) -> int:
-    """The sum that local outgoing payments delivered to an incoming payment."""
-    return number(tx, f"SELECT sum(o.delivered) FROM {_PAYERS}", incoming_payment_id)
-
-
-def open_parts(tx: Transaction, incoming_payment_id: str) -> Sequence[tuple[str, int]]:
-    """The ids of the local outgoing payments to an incoming payment, newest first, each with its part not yet refunded;
-    fully refunded ones are left out."""
-    found = f"SELECT o.id, {_OPEN_PART} AS part FROM {_PAYERS} WHERE part > 0 ORDER BY o.id DESC"
-    return tx.execute(found, (incoming_payment_id,)).fetchall()
-
-
-def open_part(tx: Transaction, payment_id: str) -> int:
-    """The part of an outgoing payment not yet refunded."""
-    return number(tx, f"SELECT {_OPEN_PART} FROM outgoing_payment o WHERE o.id = ?", payment_id)
 
 
 RefundState = Literal["sending", "completed", "failed"]
@@ -386,36 +355,6 @@ REFUNDS: Final = Table(
     failure="p.failure",
     ended_at="iif(p.id IS NULL, r.created_at, p.ended_at)",
 )
-
-
-def refunds_of(tx: Transaction, direction: Direction, payment_id: str, limit: int) -> Sequence[RefundRecord]:
-    """The newest refunds of an incoming or outgoing payment, oldest first."""
-    newest = f"WHERE r.{direction}_payment_id = ? ORDER BY r.id DESC LIMIT ?"
-    return REFUNDS.list(tx, newest, payment_id, limit)[::-1]
-
-
-def refunds_under(tx: Transaction, payment_id: str, reference: str) -> Sequence[RefundRecord]:
-    """The refunds of an incoming payment with a reference, oldest first."""
-    found = REFUNDS.list(tx, "WHERE r.incoming_payment_id = ? AND r.reference = ?", payment_id, reference)
-    return sorted(found, key=lambda refund: refund.id)
-
-
-def count_under(tx: Transaction, payment_id: str, reference: str) -> int:
-    """The number of refunds of an incoming payment with a reference."""
-    where = "WHERE incoming_payment_id = ? AND reference = ?"
-    return number(tx, f"SELECT count(*) FROM refund {where}", payment_id, reference)
-
-
-def sent_back(tx: Transaction, payment_id: str, remote: bool = False) -> int:
-    """The counted refunds of an incoming payment; with `remote`, only those to given wallet addresses."""
-    condition = " AND r.outgoing_payment_id IS NULL" if remote else ""
-    where = f"WHERE r.incoming_payment_id = ?{condition}"
-    return number(tx, f"SELECT sum({REFUND_COUNTED}) FROM {REFUNDS.source} {where}", payment_id)
-
-
-def came_back(tx: Transaction, payment_id: str) -> int:
-    """The amount refunded to the payer of an outgoing payment."""
-    return number(tx, "SELECT sum(returned) FROM refund WHERE outgoing_payment_id = ?", payment_id)
 
 
 def refund_by_return_payment(tx: Transaction, payment_id: str) -> RefundRecord | None:

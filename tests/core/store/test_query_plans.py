@@ -33,7 +33,7 @@ WITH_QUERIES = {
     "interledger": ("packets", "peers"),
     "html": ("mail", "passkeys", "second_factors", "sessions"),
     "webhooks": ("webhooks",),
-    "operator": ("entries", "operators", "search", "standing_orders"),
+    "operator": ("entries", "operators", "refunds", "search", "standing_orders"),
     "people": ("activity",),
 }
 MODULES = [import_module(f"payres.{part}.store.{name}") for part, names in WITH_QUERIES.items() for name in names]
@@ -93,9 +93,9 @@ OTHERS = {
         "packets.unsure_packets",
         "all_payments.page_of_payments",
     ),
-    *("payments.payers_of", "all_payments.payments_in_order", "peers.outgoing_token"),
+    *("refunds.payers_of", "all_payments.payments_in_order", "peers.outgoing_token"),
     "second_factors.add_recovery_codes",
-    *("payments.delivered_here", "payments.open_parts", "payments.refunds_of"),
+    *("refunds.delivered_here", "refunds.open_parts", "refunds.refunds_of"),
     *("wallets.count_wallets", "wallets.find_with_wallet", "events.delete_old_events"),
     *("mail.turn", "mail.change_mail", "mail.release_events"),
     *("search.find_newest", "webhooks.release_events", "webhooks.count_failed_deliveries", "packets.count_unresolved"),

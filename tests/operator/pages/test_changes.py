@@ -9,17 +9,17 @@ import msgspec
 import pytest
 
 from payres.core.signatures.jwk import jwk_from_public_bytes
-from payres.core.store.payments import refunds_of
 from payres.core.store.work import Work
 from payres.interledger.node import node_of
 from payres.operator import api_keys, keys, wallets
 from payres.operator.store.operators import API_KEYS
+from payres.operator.store.refunds import refunds_of
 from payres.operator.wallets import deposit
-from tests.core.payments.test_refunds import pay_from_remote
 from tests.helpers import TIMEOUT, last_segment, sign_in_token, usd, wait_until
 from tests.instance import Instance
 from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
 from tests.operator.pages.seed import Seeded, fill
+from tests.operator.test_refunds import pay_from_remote
 from tests.webhooks.endpoint import Endpoint, answering
 from tests.works import add_usd_peer
 

@@ -17,13 +17,14 @@ from payres.core.protocol.errors import DomainError, InsufficientFunds, InvalidA
 from payres.core.store import clients, events, payments, server
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.connections import connect_writer
-from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord, refunds_of
+from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord
 from payres.core.store.work import Work
 from payres.interledger.settlement import end_remote, has_sent_all, payment_hold
 from payres.interledger.store import peers
 from payres.operator import assets, invariant_checks, wallets
 from payres.operator.payment_history import send_back
 from payres.operator.refunds import PARTS_AT_ONCE, WantedRefund, make, plan
+from payres.operator.store.refunds import refunds_of
 from tests.helpers import examples
 from tests.works import NOW, InSteps, Killed, add_usd_peer, in_steps, offer_elsewhere, refund, savepoint, work_at
 
