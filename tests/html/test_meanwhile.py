@@ -10,6 +10,7 @@ import pytest
 
 from payres.core.protocol.clock import DAY, format_time
 from payres.core.protocol.identifiers import new_id
+from payres.core.store.accounts import find_rate
 from payres.core.store.work import Work
 from payres.html.sign_in import verified_now
 from payres.html.store import mail
@@ -407,6 +408,30 @@ def test_what_was_looked_over_and_changed_meanwhile_is_shown_with_both_and_looke
     assert ann.http.post(path, data=hidden_of(again, "password") | password).status_code == 303
     saved = filled(ann.http.get(path), "fixed").fields
     assert {name: saved[name] for name in ("fixed", "basis_points")} == {"fixed": "0.20", "basis_points": "60"}, words
+
+
+def test_rate_that_was_set_since_it_was_looked_over_is_looked_over_again(
+    payres: Instance, ann: Browser, eva: Browser
+) -> None:
+    path, password = "/admin/set-rate", {"password": PASSWORD}
+    typed = {"choice": "set", "base": "USD", "counter": "EUR"}
+    looked_over = ann.send(path, **typed, rate="0.92")
+    assert eva.send(path, **typed, rate="0.95", **password).status_code == 303
+    sent = hidden_of(looked_over, "password") | password
+    again = ann.http.post(path, data=sent)
+    words = words_of(again)
+    assert (again.status_code, "has changed it since you looked it over: look again." in words) == (409, True), words
+    assert "One USD buys EUR 0.95 0.92" in words
+    assert "Set by eva, today" in words
+    assert payres.read(rate_of) == "0.95"
+    assert ann.http.post(path, data=hidden_of(again, "password") | password).status_code == 303
+    assert payres.read(rate_of) == "0.92"
+
+
+def rate_of(work: Work) -> str:
+    found = find_rate(work, "USD", "EUR")
+    assert found is not None
+    return found.rate
 
 
 def hidden_of(page: httpx2.Response, field: str) -> dict[str, str]:

@@ -40,6 +40,8 @@ REFUSED_CODES: Final = {
     "wrong code": "This code is not right, or no longer: type the one shown now, or a recovery code",
     "used code": "This code was used a moment ago, and each is good once: wait for the next one, and type that",
 }
+NOW: Final = "now"  # the field of what stood as `Now` where a form was looked over
+CHANGED: Final = "Somebody has changed it since you looked it over: look again."
 AGAIN: Final = "again"  # the field with the id of what was made before, and is made once more on purpose
 TYPE_AGAIN: Final = "Type it again: a page keeps no secret."
 MOST_SAID: Final = 1000
@@ -71,6 +73,10 @@ class Repeated(NamedTuple):
     about: str
     button: str
     reference: str
+
+
+class ChangedSince(WrongState):
+    """What stood as `Now` where a form was looked over is so no more."""
 
 
 class _Rehearsed(Exception):
@@ -144,6 +150,9 @@ class OperationPage:
         """The form with what is wrong with it, or the page that shows what others did."""
         if isinstance(error, ChangedMeanwhile):
             return await self._show_both(visit, form, error)
+        if isinstance(error, ChangedSince):
+            typed = {name: text for name, text in form.items() if name not in {"password", FACTOR, NOW}}
+            return await self._look_over(visit, typed, {"password": CHANGED}, error.status)
         if isinstance(error, MadeBefore):
             typed = {name: text for name, text in form.items() if name not in {"password", FACTOR}}
             return await self._look_over(visit, typed | {AGAIN: error.first.id}, {}, error.status)
@@ -188,6 +197,8 @@ class OperationPage:
     def _run(self, work: Work, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
         before = self._subject(work, visit)
         check_unchanged(form, self._present(before.thing, language_of(visit.request).point))
+        if form.get(NOW) not in {None, _now(self._weighed(work, visit, form))}:
+            raise ChangedSince(CHANGED)
         answer = self.operation.run(work, self._given(visit, form, work))
         return answer, self._subject(work, visit, answer, before)
 
@@ -302,6 +313,7 @@ class OperationPage:
             fields=self._fields(visit, form, problems, subject.thing, bool(is_looked_over)),
             changes=[(label, before, after) for (label, before), (_, after) in changes if before != after],
             weighed=weighed,
+            now=_now(weighed),
             again=self._again(visit, form),
             form=form,
             problems=problems,
@@ -430,6 +442,10 @@ def _hints(error: ChangedMeanwhile, by: Mapping[str, str], at: Mapping[str, str]
         elif one.is_yours:
             found[one.name] = f"As you typed it: {who} left it alone."
     return found
+
+
+def _now(weighed: LookOver | None) -> str:
+    return " ".join(before.text for _, before, _ in weighed.rows) if weighed else ""
 
 
 def _what(form: OperationForm) -> str:
