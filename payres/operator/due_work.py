@@ -12,7 +12,7 @@ from payres.interledger.store import checkouts
 from payres.interledger.store.checkouts import CHECKOUTS
 from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import said
-from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
+from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.operator.store import due_work, standing_orders
 from payres.operator.store.due_work import DUE_KINDS, WaitingRow
 from payres.webhooks.store import webhooks
@@ -76,12 +76,18 @@ def _name(one: DueWork) -> str:
 
 
 def _place(one: DueWork) -> Cell:
-    """Its name, with the page where it can be seen, or put right."""
-    label = one.id.partition(":")[2]
-    pages = {"packet": ("packets", label), "sending": ("payments", label), "webhook": ("webhooks", label)}
-    order = {"order": ("orders", label), "order-payment": ("orders", label.partition(":")[0])}
-    known = (pages | order).get(one.kind) if one.kind != "packet" or one.state == "set aside" else None
-    return Cell(_name(one), "long", path_of(*known) if known else None)
+    """Its name, with its page; what the node does is seen, and resolved, where payments and packets are."""
+    kind, _, label = one.id.partition(":")
+    is_unresolved = kind == "packet" and one.state == "set aside"
+    own = "payments" if kind == "sending" else "packets" if is_unresolved else ""
+    return Cell(_name(one), "long", path_of(own, label) if own else path_of("due", one.id))
+
+
+def _see(one: DueWork) -> Cell | None:
+    """The page of the standing order or webhook."""
+    kind, _, label = one.id.partition(":")
+    section = {"order": "orders", "order-payment": "orders", "webhook": "webhooks"}.get(kind)
+    return Cell(one.about, "long", path_of(section, label.partition(":")[0])) if section else None
 
 
 DUE: Final = Shape(
@@ -95,6 +101,7 @@ DUE: Final = Shape(
     Column("Next try (UTC)", "next_attempt_at", "time"),
     Column("Tries", "attempts", "number"),
     Column("Why", "last_error", "long"),
+    fact("See", _see),
     read=require_due,
     page="/due/{id}",
     name=_name,

@@ -1,6 +1,7 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 from payres.core.payments import ledger
 from payres.core.payments.quotes import rate_between
 from payres.core.process.settings import Settings
-from payres.core.protocol.clock import DAY, SECOND
+from payres.core.protocol.clock import DAY, HOUR, SECOND, format_time
 from payres.core.protocol.errors import NoRate
 from payres.core.protocol.limits import MAX_MISSING_RATES, MIN_FREE_BYTES
 from payres.core.store import server
+from payres.core.store.agenda import FAULTS, FaultRecord
 from payres.core.store.connections import connect_writer
 from payres.core.store.database import Database
 from payres.core.store.rows import number
@@ -76,6 +78,14 @@ def take_liquidity(work: Work) -> None:
     ledger.transfer(work, liquidity, wallet.account_id, 91_00, "exchange")
 
 
+def late_mail(work: Work, is_aside: bool) -> None:
+    wallets.create_wallet(work, "alice", "USD", 2, None, None)
+    mail.insert_mail(work, AddressRecord(1, "a@mail.example", 1, "en", "UTC"), "test", {}, "late", NOW - HOUR)
+    if is_aside:
+        label = mail.MAILS.list(work, "")[0].id
+        FAULTS.insert(work, FaultRecord("mail", label, 1, 5, NOW, None, NOW - HOUR, "KeyError: 'x'"))
+
+
 def peer(sql: str) -> Callable[[Work], object]:
     return lambda work: (add_usd_peer(work, "bank", "10.00"), work.execute(sql))
 
@@ -114,6 +124,8 @@ def webhook(values: str) -> Callable[[Work], object]:
             )
         ),
         (peer(f"UPDATE peer SET last_error = 'No answer', last_error_at = {NOW}"), "peer bank", "No answer"),
+        (partial(late_mail, is_aside=False), "due work", f"due since {format_time(NOW - HOUR)}"),
+        (partial(late_mail, is_aside=True), "due work", "1 set aside after 5 faults of payres `payres due list` says"),
         (lambda work: note_check(work, NOW, "balances"), "ledger", "its invariant `balances` did not hold"),
     ],
 )
