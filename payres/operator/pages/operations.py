@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, get_origin
 from urllib.parse import urlencode
@@ -197,9 +198,12 @@ class OperationPage:
     def _run(self, work: Work, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
         before = self._subject(work, visit)
         check_unchanged(form, self._present(before.thing, language_of(visit.request).point))
-        if form.get(NOW) not in {None, _now(self._weighed(work, visit, form))}:
-            raise ChangedSince(CHANGED)
+        now = form.get(NOW)
+        with suppress(ValueError):  # the operation says what is wrong with an argument
+            now = now and _now(self._weighed(work, visit, form))
         answer = self.operation.run(work, self._given(visit, form, work))
+        if now != form.get(NOW):
+            raise ChangedSince(CHANGED)
         return answer, self._subject(work, visit, answer, before)
 
     async def _look_over(
