@@ -10,7 +10,7 @@ from payres.core.store.work import Work
 from payres.html.store import mail
 from payres.interledger.store import checkouts
 from payres.interledger.store.checkouts import CHECKOUTS
-from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import said
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.operator.store import due_work, standing_orders
@@ -171,7 +171,7 @@ def retry(work: Work, id: WorkId) -> WaitingRow:
         is_over=lambda one: one.kind not in _GIVE_UP,
         back="/due",
         ends=True,
-        unasked="it moves no money",
+        because=FOR_GOOD,
     ),
     noun="due",
     audits="due.give-up",

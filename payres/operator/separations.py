@@ -52,7 +52,7 @@ NEWEST: Final = 1000  # of a wallet's orders, far more than go on
     noun="wallets",
 )
 def separate(work: Work, wallet: WalletName, why: Why, keep: Keep = False) -> PasswordLink:
-    """Give a wallet a sign-in of its own, apart from the others of its owner.
+    """Give a wallet of several a sign-in of its own.
 
     The owner of the others opens it no more, at once, and is signed out. You get a password link for it: hand it to
     whoever the wallet belongs to. Money, movements and address stay. If it was connected in the last 30 days, what was

@@ -35,6 +35,7 @@ FREE: Final = {
     ("/account/security", "end"),
     ("/account/security", "others"),
     ("/settings/developer-keys", "revoke"),
+    ("/settings/wallets", "keep"),
     ("/settings/webhooks/{id}", "pause"),
     ("/settings/webhooks/{id}", "remove"),
 }

@@ -53,6 +53,7 @@ ASKS_NOT: Final = {
     ("/settings", "language"),
     ("/settings", "zone"),
     ("/settings/developer-keys", "revoke"),
+    ("/settings/wallets", "keep"),
     *(("/settings/webhooks/{id}", choice) for choice in ("test", "pause", "resume", "remove")),
 }
 FORMS: Final = {(path, choice) for path, place in PLACES.items() for choice in place.acts}

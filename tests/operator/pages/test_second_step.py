@@ -21,6 +21,8 @@ PASSKEYS: Final = "/admin/security/passkeys"
 RECOVERY: Final = "/admin/security/recovery-codes"
 # What asks for the password and a fresh second step, and what does not.
 ASKS: Final = {
+    "/admin/due/{id}/give-up",
+    "/admin/wallets/{wallet}/separate",
     "/admin/set-rate",
     "/admin/new-peer",
     "/admin/new-webhook",
@@ -69,7 +71,6 @@ ASKS_NOT: Final = {
     "/admin/webhooks/{id}/send",
     "/admin/operators/{name}/sign",
     "/admin/due/{id}/try",
-    "/admin/due/{id}/give-up",
 }
 # The forms of hand-written pages, by their choice: those that ask for the second step alone, and others.
 PLACES_ASK = {(CODES, PAGE), (CODES, "set-up"), (CODES, "confirm"), (CODES, "off"), (RECOVERY, "make")}
