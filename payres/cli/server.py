@@ -109,6 +109,8 @@ def serve(session: Session, demo: bool, quiet: bool, read_only: bool) -> None:
         session = Session(msgspec.structs.replace(session.settings, read_only=True), session.as_json)
     if demo:
         _require_loopback(session)
+    elif not session.settings.read_only:
+        _require_database(session)
     _require_address(session)  # before it listens: otherwise it would ask itself
     with _bound(session.settings) as listener:
         if not session.settings.read_only:
@@ -123,6 +125,14 @@ def serve(session: Session, demo: bool, quiet: bool, read_only: bool) -> None:
         # What is loaded now stays to the end; full garbage collections skip it once it is frozen.
         gc.freeze()
         server.run(sockets=[listener])
+
+
+def _require_database(session: Session) -> None:
+    """Raises ClickException if there is none, with where others are: only `init` and `--demo` make one."""
+    database = Path(session.settings.database)
+    if not database.exists() or database.stat().st_size == 0:
+        others = _others_beside(session.settings.database)
+        session.database("name another with --database PATH" + (f", such as {', '.join(others)}" if others else ""))
 
 
 def _require_address(session: Session) -> None:
@@ -244,9 +254,10 @@ def _with_real_port(settings: Settings, listener: socket.socket) -> Settings:
 def _announce(session: Session, demo: bool, listener: socket.socket) -> None:
     """Listens and prints the URLs, once the database and the demo wallets exist."""
     settings = session.settings
-    is_new = not settings.read_only and not os.path.exists(settings.database)
-    if is_new:
-        _warn_of_new_database(settings.database, demo)
+    is_new = demo and not os.path.exists(settings.database)
+    if is_new and (others := _others_beside(settings.database)):
+        said = f"there was no database at {place(settings.database)}, so this is a NEW one"
+        warn(f"{said}. Others are at {', '.join(others)}: to serve one, stop this and name it with --database")
     if not settings.read_only:
         session.create_database()
     found = session.write(_open_demo_wallets) if demo else []
@@ -269,18 +280,14 @@ def _announce(session: Session, demo: bool, listener: socket.socket) -> None:
     session.show(resource, "\n".join(lines))
 
 
-def _warn_of_new_database(path: str, demo: bool) -> None:
-    """Says loudly that there was no database, with where others are: this may be the wrong folder."""
+def _others_beside(path: str) -> Sequence[str]:
+    """Databases that may be meant where there is none: the folder may be the wrong one."""
     folder, service = Path(path).absolute().parent, SYSTEM_CONFIG.parent
     candidates = [*folder.glob("*.db"), *folder.glob("*/*.db"), *folder.parent.glob("*.db")]
     if may_read(SYSTEM_CONFIG):
         named = load_settings(environment={"PAYRES_CONFIG": str(SYSTEM_CONFIG)}).database
         candidates.append(service / named)  # in whose folder the unit runs
-    found = sorted({str(one) for one in candidates if _is_database(one)})
-    if demo and not found:
-        return
-    others = f". Others are at {', '.join(found)}: to serve one, stop this and name it with --database" if found else ""
-    warn(f"there was no database at {place(path)}, so this is a NEW, EMPTY one, without wallets and money{others}")
+    return sorted({str(one) for one in candidates if _is_database(one)})
 
 
 def _is_database(path: Path) -> bool:

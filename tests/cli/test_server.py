@@ -20,6 +20,7 @@ import pytest
 from payres import __version__
 from payres.cli.server import _bound
 from payres.core.process.settings import Settings, load_settings
+from payres.core.store.connections import connect_writer
 from tests.cli.conftest import CREATE, AsJson, Command, one_sentence
 from tests.helpers import (
     TIMEOUT,
@@ -34,7 +35,9 @@ from tests.helpers import (
 
 
 def serving(*options: str, **settings: str) -> AbstractContextManager["subprocess.Popen[str]"]:
-    """A server in its own process, which ends with the block at the latest."""
+    """A server in its own process, which ends with the block at the latest; its database is made before."""
+    if "--demo" not in options and "--database" not in options:
+        connect_writer(settings.get("PAYRES_DATABASE", "payres.db")).close()
     command = [sys.executable, "-m", "payres", "serve", "--port", "0", *options]
     return child(command, env=free_of_settings() | settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
@@ -118,7 +121,7 @@ def test_serve_logs_each_request(payres: Command) -> None:
     assert (line["method"], line["path"], line["status"]) == ("GET", "/alice", 200)
 
 
-def test_serve_says_that_it_made_a_database_and_where_others_are(
+def test_serve_makes_no_database_and_says_where_others_are(
     payres: Command, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("shop/shop.db", "other.db"):
@@ -127,19 +130,14 @@ def test_serve_says_that_it_made_a_database_and_where_others_are(
     Path("notes.db").write_text("no database")
     Path("wrong").mkdir()
     monkeypatch.chdir("wrong")
-    with quiet() as process:
-        assert announced(process)["databaseCreated"]
-        process.terminate()
-        line = process.communicate(timeout=TIMEOUT)[1].splitlines()[0]
-    assert line.startswith(f"Warning: there was no database at {database.parent}/wrong/payres.db (")
-    assert "so this is a NEW, EMPTY one, without wallets and money. " in line
-    assert line.endswith(
-        f" Others are at {database.parent}/other.db: to serve one, stop this and name it with --database"
-    )
-    with quiet() as process:
-        assert not announced(process)["databaseCreated"]
-        process.terminate()
-        assert "database" not in process.communicate(timeout=TIMEOUT)[1]
+    line = one_sentence(payres("serve", "--port", "0"))
+    assert line.startswith(f"Error: There is no database at {database.parent}/wrong/payres.db (")
+    assert "Make one with `payres init`" in line
+    assert line.endswith(f"or name another with --database PATH, such as {database.parent}/other.db")
+    line = one_sentence(payres("serve", "--port", "0", "--database", "/nonexistent/x.db"))
+    assert line.startswith("Error: There is no database at /nonexistent/x.db (--database names it)")
+    assert not Path("/nonexistent").exists()
+    assert not any(Path().iterdir())
 
 
 def test_commands_use_the_base_url_that_the_server_runs_with_and_a_changed_one_is_told(
@@ -298,6 +296,7 @@ def test_serve_demo_takes_every_name_of_this_machine(payres: Command, options: l
 
 
 def test_serve_on_a_port_in_use_is_one_sentence(payres: Command) -> None:
+    payres("init")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         sentence = one_sentence(payres("serve", "--port", str(taken.getsockname()[1])))
     assert sentence.startswith("Error: Port ")
@@ -308,6 +307,7 @@ def test_serve_on_a_port_in_use_is_one_sentence(payres: Command) -> None:
     ("host", "why"), [("no..name", ": "), ("a" * 64, ": "), ("192.0.2.1", "; choose another with --host")]
 )
 def test_serve_on_what_is_no_address_of_this_machine_is_one_sentence(payres: Command, host: str, why: str) -> None:
+    payres("init")
     sentence = one_sentence(payres("serve", "--host", host, "--port", "0"))
     assert sentence.startswith(f"Error: The host {host} is not an address of this machine{why}")
 
