@@ -376,3 +376,9 @@ def test_modules_are_not_splinters() -> None:
     lengths = {module: len((ROOT / module).read_text(encoding="utf-8").splitlines()) for module in MODULES}
     short = {module for module, length in lengths.items() if length < MIN_MODULE_LINES}
     assert {module for module in short if not module.endswith("/__init__.py")} == SHORT_MODULES
+
+
+def test_no_two_migrations_have_one_number() -> None:
+    """One of them would not be made."""
+    numbers = [path.name[:4] for path in (ROOT / "payres" / "core" / "store" / "migrations").glob("*.sql")]
+    assert len(numbers) == len({*numbers})
