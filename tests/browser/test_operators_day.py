@@ -485,7 +485,8 @@ async def makes_a_key(day: Operator) -> None:
 
 
 async def takes_a_backup(day: Operator, server: Instance) -> None:
-    await day.follow("Server", "Backups")
+    await day.follow("Server", "What waits")
+    await day.follow("Backups")
     await day.press("Make one now", "Backups")
     await day.follow("Operators")  # a page that shows how far it is can be left
     works = operator_of(server.context).long_works
