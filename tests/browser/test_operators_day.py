@@ -516,7 +516,8 @@ async def lets_another_in(day: Operator, bea: Operator) -> None:
     for section in ("Wallets", "Grants", "Peers", "Currencies"):
         await bea.follow(section)
         await expect(bea.page.locator("main a.button.primary, main form[method=post]")).to_have_count(0)
-    await bea.follow("Server", "Backups")
+    await bea.follow("Server", "What waits")
+    await bea.follow("Backups")
     await expect(bea.page.get_by_role("button", name="Make one now")).to_be_hidden()
     await day.follow("Bea")
     await day.follow("Change the role")
