@@ -10,7 +10,6 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from payres.core.protocol.clock import CORRECTION
 from payres.core.store.work import Damaged, Transaction
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -94,13 +93,6 @@ class Table(Generic[R]):
     def list(self, tx: Transaction, where: str, *values: Any) -> Sequence[R]:
         """The rows; `where` as in `find`."""
         return [self.record(row) for row in tx.execute(self._select + where, values)]
-
-    def due(self, tx: Transaction, column: str, now: int, longest: int, limit: int) -> Sequence[R]:
-        """The rows that are due by a column, longest due first, then those that `clock.is_due` says are due although
-        their time is to come. Two statements, so that an index gives the order."""
-        ranges = (f"{column} <= ?", now), (f"{column} > ?", now + longest + CORRECTION)
-        found = [self.list(tx, f"WHERE {where} ORDER BY {column} LIMIT ?", time, limit) for where, time in ranges]
-        return [*found[0], *found[1]][:limit]
 
     def insert(self, tx: Transaction, record: R) -> None:
         """Inserts a row."""
