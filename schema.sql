@@ -18,7 +18,7 @@
 --     where money is; `purge` when a retention rule deletes the row. What lasts or is due is compared by functions of
 --     clock.py alone, because the clock may have been ahead.
 --   restore: what a copy brings back that was ended or protected since: `nothing, because ...`; `listed and carried over
---     as KIND` of ENDED, or `ended by restore: WHAT` by BY_RESTORE, in operator/store/ended_rights.py. There may be several.
+--     as KIND` of ENDED, or `ended by restore: WHAT` by BY_RESTORE, in operator/store/restored_rights.py. There may be several.
 --
 -- A change here also needs a new numbered file in payres/core/store/migrations/; its __init__.py says how. A test checks
 -- that those files together give this schema.

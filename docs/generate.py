@@ -26,7 +26,7 @@ from payres.core.protocol.event_types import EVENT_TYPES
 from payres.openapi.resources import public_document
 from payres.operator.api import admin_document
 from payres.operator.api_keys import SCOPES
-from payres.operator.ended_rights import KINDS
+from payres.operator.restored_rights import KINDS
 from payres.testing.instance import run_instance
 from payres.testing.openapi import control_document
 from payres.testing.sandbox import ROOT as CONTROL_PATH

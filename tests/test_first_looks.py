@@ -13,7 +13,7 @@ from tests.helpers import ROOT, TIMEOUT
 LOADED_BEFORE: Final = {
     "payres/html/passkeys.py add_passkey": "load_fido2",
     "payres/html/passkeys.py verify": "a read in a thread of its own",
-    "payres/operator/ended_rights.py _end_passkey": "the command restore alone",
+    "payres/operator/restored_rights.py _end_passkey": "the command restore alone",
     "payres/people/mail.py _write": "a read in a thread of its own",
 }
 

@@ -18,7 +18,15 @@ LEAVES = {
 }
 STAYS = {
     *("asset", "account", "client", "hold", "idempotency_key", "peer", "totp", "factor_removal", "sign_in"),
-    *("authorization_revision", "server_run", "ledger_check", "wallet_event", "mail_cursor", "mail_address"),
+    *(
+        "authorization_revision",
+        "server_run",
+        "ledger_check",
+        "wallet_event",
+        "mail_cursor",
+        "mail_address",
+        "wallet_join",
+    ),
 }
 # What is given to `by_id`, which ends all writing if there is no such row, and is no column of a row: where it is from.
 FROM_ROWS = {
@@ -30,7 +38,7 @@ FROM_ROWS = {
     "html/passkeys.py getattr(used, kind.column)": "the account of a passkey",
     "html/sign_in.py account_id": "the account of a link",
     "interledger/store/peers.py last": "the last peer with an address, by SQL",
-    "operator/ended_rights.py columns[kind.column]": "the account of a factor, by SQL",
+    "operator/restored_rights.py columns[kind.column]": "the account of a factor, by SQL",
     "operator/exports.py owner": "the wallets of payments",
     "operator/keys.py key_id": "it was inserted in this unit",
     "operator/movements.py account_id": "the account of a wallet, peer or asset",

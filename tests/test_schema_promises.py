@@ -13,11 +13,12 @@ from payres.core.process.settings import Settings
 from payres.core.protocol import limits
 from payres.core.store.migrations import schema
 from payres.core.store.retention import Rule
-from payres.operator import ended_rights
-from payres.operator.store.ended_rights import BY_RESTORE, ENDED
+from payres.operator import restored_rights
+from payres.operator.store import due_work
+from payres.operator.store.restored_rights import BY_RESTORE, ENDED
 from tests.helpers import ROOT
-from tests.operator.test_ended_rights import ENDED_BY_RESTORE
-from tests.operator.test_ended_rights import KINDS as RIGHTS
+from tests.operator.test_restored_rights import ENDED_BY_RESTORE
+from tests.operator.test_restored_rights import KINDS as RIGHTS
 from tests.promises import BARE, BY, LINES, UNITS, Table, declared, quantities, rules, tables, value_of
 from tests.test_architecture import MODULES, TABLE, is_store, named_in, nodes
 
@@ -209,9 +210,9 @@ def _faults_of_restore(table: Table, kinds: Sequence[str]) -> Iterator[str]:
     for kind in _listed(table):
         query = ENDED.get(kind, "").replace('"', "")
         needed = {
-            f"a query of main.{table.name} in operator/store/ended_rights.py": f"main.{table.name} " in query,
-            "its end in operator/ended_rights.py": kind in ended_rights.KINDS,
-            "a case in tests/operator/test_ended_rights.py, which restores and looks": kind in RIGHTS,
+            f"a query of main.{table.name} in operator/store/restored_rights.py": f"main.{table.name} " in query,
+            "its end in operator/restored_rights.py": kind in restored_rights.KINDS,
+            "a case in tests/operator/test_restored_rights.py, which restores and looks": kind in RIGHTS,
         }
         yield from (f"{table.name}: `{kind}` needs {what}" for what, is_there in needed.items() if not is_there)
 
@@ -261,7 +262,7 @@ def test_each_table_says_what_it_promises_and_the_program_keeps_it() -> None:
         ("ended by restore: all sessions", "nothing, because", "session: what a restore ends is in BY_RESTORE, has"),
         ("create table client (\n", "create table client (\n  frozen text,\n", "client: does a copy bring back"),
         ("over as apiKey", "over as apiKeys", "the kind apiKey needs a table whose `restore:` says"),
-        ("over as apiKey", "over as apiKeys", "api_key: `apiKeys` needs a case in tests/operator/test_ende"),
+        ("over as apiKey", "over as apiKeys", "api_key: `apiKeys` needs a case in tests/operator/test_rest"),
     ],
 )
 def test_what_is_new_and_says_nothing_is_found(was: str, becomes: str, says: str) -> None:
@@ -301,6 +302,8 @@ def test_due_work_is_of_a_kind_that_puts_off_no_further_than_its_table_says() ->
         assert ahead == [kind.longest] * bool(kind.longest), f"{place}: `due` in schema.sql must say {kind.longest} us"
     alone = {*said} - {*kinds}
     assert alone == {*DUE_ELSEWHERE}, f"{alone ^ {*DUE_ELSEWHERE}}: declare a DueKind, or say here who looks at it"
+    told = {one.kind for one in due_work.DUE_KINDS.values()}
+    assert told == {*declared("DueKind").values()}, "operators see what waits of each kind: operator/store/due_work.py"
 
 
 def texts(module: str) -> Iterator[str]:

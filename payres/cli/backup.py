@@ -13,9 +13,9 @@ from payres.cli import Command
 from payres.cli.session import Session, explain_database_denial, warn, with_session
 from payres.core.store.connections import DatabaseServed
 from payres.core.store.work import Work
-from payres.operator import backups, ended_rights
+from payres.operator import backups, restored_rights
 from payres.operator.shapes import format_size
-from payres.operator.store.ended_rights import EndedRight
+from payres.operator.store.restored_rights import EndedRight
 
 UNKNOWN = (
     "grants, tokens, keys, passwords and standing orders that were ended after the backup was made are valid again, and"
@@ -81,7 +81,7 @@ def restore(session: Session, source: Path, other: Path | None, carry_over: bool
         if carry_over and comparison.unknown is not None:
             raise click.ClickException(f"{comparison.unknown}, so nothing can be carried over. Nothing was replaced")
         if carry_over:
-            left.extend(ended_rights.end_again(work, comparison.ended))
+            left.extend(restored_rights.end_again(work, comparison.ended))
 
     with _sentences(f"{database} cannot be replaced", str(database)):
         restored = backups.restore_backup(source, database, session.environment.clock.now(), finish, other)
@@ -92,7 +92,7 @@ def restore(session: Session, source: Path, other: Path | None, carry_over: bool
         "version": restored.version,
         "replaced": str(restored.replaced) if restored.replaced else None,
         "compared": restored.comparison.unknown is None,
-        "ended": ended_rights.resources(ended),
+        "ended": restored_rights.resources(ended),
         "carriedOver": carry_over,
     }
     lines = [f"{database}: restored from {source} and verified; everybody is signed out"]
@@ -110,7 +110,7 @@ def _about_ended(ended: Sequence[EndedRight], carry_over: bool, source: Path, ot
     """What was ended since the backup was made, and how to end it again."""
     if not ended:
         return []
-    listed = ended_rights.lines(ended)
+    listed = restored_rights.lines(ended)
     if carry_over:
         return ["Ended or set up since the backup was made, and taken over:", *listed]
     again = f"payres restore {shlex.quote(str(source))} --compare {shlex.quote(str(other))} --carry-over"

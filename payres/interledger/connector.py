@@ -16,6 +16,7 @@ from payres.core.protocol.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON, MA
 from payres.core.store.database import Database
 from payres.interledger import packets
 from payres.interledger.carrying import Carrier, NoReply, Payer, Request, confirm_reject
+from payres.interledger.credentials import CredentialSource
 from payres.interledger.packets import (
     HASH_BYTES,
     Code,
@@ -35,7 +36,6 @@ from payres.interledger.routing import next_hop
 from payres.interledger.sending.connection import describe_reject
 from payres.interledger.settlement import ABOVE_LIMIT, CreditUsed
 from payres.interledger.store.peers import InboundPeer
-from payres.interledger.stream import CredentialSource
 
 NEIGHBOURS: Final = "peer."  # addresses within a link (RFC 15)
 # IL-DCP (RFC 31): a child asks its parent connector for its address and asset.

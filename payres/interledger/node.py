@@ -24,11 +24,11 @@ from payres.core.store.work import Environment
 from payres.interledger.carrying import BOUNDS as LINK_BOUNDS
 from payres.interledger.carrying import Carrier, Link, PacketCounts
 from payres.interledger.connector import Connector
+from payres.interledger.credentials import Credentials, CredentialSource
 from payres.interledger.outbound import Outbound
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_payments import RemotePayments
 from payres.interledger.remote_receivers import OwnIdentity, RemoteReceivers
-from payres.interledger.stream import Credentials, CredentialSource
 from payres.interledger.unanswered import UnansweredPackets
 
 # Many payments may go to one server at a time, and waiting is better than retrying. All exchanges for a receiver have

@@ -18,6 +18,7 @@ from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.interledger.carrying import Request, require_new, store_response
+from payres.interledger.credentials import Opened, wallet_of
 from payres.interledger.packets import Code, CodecError, Fulfill, PacketRejected, Prepare, Reject, Reply, fulfills
 from payres.interledger.routing import converted
 from payres.interledger.settlement import insufficient, warn_of_low
@@ -28,10 +29,8 @@ from payres.interledger.stream import (
     ConnectionClose,
     ConnectionNewAddress,
     Frame,
-    Opened,
     PacketType,
     StreamPacket,
-    wallet_of,
 )
 
 log = logging.getLogger("payres.interledger")

@@ -1,26 +1,19 @@
-"""STREAM packets, and the credentials of receivers.
+"""STREAM packets.
 
 A packet is a sequence number, an amount and frames; each frame is a type, a length and fields. Only the frames below
 are read or written; all others, about bytes, flow control and receipts, are skipped like unknown ones.
-
-The address contains an encrypted token with the id of the incoming payment or wallet, and the asset. The secret is
-derived from the token, as in common STREAM receivers.
 """
 
-import binascii
 import hmac
 import os
 from collections.abc import Callable
 from enum import IntEnum
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from payres.core.protocol.amounts import Asset
-from payres.core.protocol.identifiers import base64url, base64url_decoded
 from payres.interledger import packets
 from payres.interledger.packets import CodecError, OctetReader
 
@@ -203,21 +196,21 @@ class SharedSecret:
 
     def encrypt_packet(self, packet: StreamPacket) -> bytes:
         """A STREAM packet as the data of an ILP packet, encrypted with AES-256-GCM."""
-        return encrypt(self._cipher, encode_stream_packet(packet), self._random_bytes(IV_BYTES))
+        return encrypt_gcm(self._cipher, encode_stream_packet(packet), self._random_bytes(IV_BYTES))
 
     def decrypt_packet(self, data: bytes) -> StreamPacket:
         """The STREAM packet in the data of an ILP packet. Raises CodecError if there is none for this secret."""
-        return decode_stream_packet(decrypt(self._cipher, data))
+        return decode_stream_packet(decrypt_gcm(self._cipher, data))
 
 
-def encrypt(cipher: AESGCM, plaintext: bytes, iv: bytes) -> bytes:
+def encrypt_gcm(cipher: AESGCM, plaintext: bytes, iv: bytes) -> bytes:
     """IV (12 bytes), tag (16), ciphertext: the order of both STREAM packets and address tokens."""
     encrypted = cipher.encrypt(iv, plaintext, None)
     return b"".join((iv, encrypted[-TAG_BYTES:], encrypted[:-TAG_BYTES]))
 
 
-def decrypt(cipher: AESGCM, data: bytes) -> bytes:
-    """The plaintext of `encrypt`. Raises CodecError if the key is another, or the data was changed."""
+def decrypt_gcm(cipher: AESGCM, data: bytes) -> bytes:
+    """The plaintext of `encrypt_gcm`. Raises CodecError if the key is another, or the data was changed."""
     ciphertext = IV_BYTES + TAG_BYTES
     if len(data) < ciphertext:
         raise CodecError("the encrypted data is too short")
@@ -230,90 +223,3 @@ def decrypt(cipher: AESGCM, data: bytes) -> bytes:
 def hmac_sha256(key: bytes, message: bytes) -> bytes:
     """HMAC (RFC 2104) with SHA-256, 32 bytes."""
     return hmac.digest(key, message, "sha256")
-
-
-HAS_TAG: Final = 1
-HAS_RECEIPTS: Final = 2
-HAS_ASSET: Final = 4
-RECEIPT_BYTES: Final = 48  # a nonce and a secret, which are read but never issued
-OPENED_KEPT: Final = 1024
-WALLET: Final = "wallet:"  # before the tag of a wallet; what has no prefix is the id of a payment
-
-
-class Credentials(msgspec.Struct, frozen=True):
-    """Credentials for a sender: the ILP address and the 32-byte shared secret as base64url without padding."""
-
-    ilp_address: str
-    shared_secret: str
-
-
-class Opened(msgspec.Struct, frozen=True):
-    """The contents of one of our addresses: the tag of the payee, its asset, and the sender's shared secret."""
-
-    tag: str | None
-    asset: Asset | None
-    shared_secret: SharedSecret
-
-
-class CredentialSource:
-    """Derives credentials from the server's 32-byte secret and its ILP address."""
-
-    def __init__(self, server_secret: bytes, ilp_address: str) -> None:
-        assert len(server_secret) == 32
-        self._token_cipher = AESGCM(hmac_sha256(server_secret, b"ilp_stream_connection_token"))
-        self._secret_key = hmac_sha256(server_secret, b"ilp_stream_shared_secret")
-        self._iv_key = hmac_sha256(server_secret, b"payres_token_iv")
-        self._ilp_address = ilp_address
-        # All packets of a payment have the same address, and decrypting it costs as much as the rest of an answer.
-        self._open_segment = lru_cache(maxsize=OPENED_KEPT)(self._opened)
-
-    def for_payment(self, payment_id: str, asset: Asset) -> Credentials:
-        """The credentials of an incoming payment, the same on every call.
-
-        The IV is derived from the plaintext, so one IV never encrypts two texts.
-        """
-        text = _token_text(payment_id, asset)
-        return self._credentials(text, hmac_sha256(self._iv_key, text)[:IV_BYTES])
-
-    def for_wallet(self, tag: str, asset: Asset) -> Credentials:
-        """Credentials that pay the wallet with this tag, new on every call. They never expire."""
-        return self._credentials(_token_text(f"{WALLET}{tag}", asset), os.urandom(IV_BYTES))
-
-    def open(self, ilp_address: str) -> Opened | None:
-        """The contents of an address that this source made; None for any other. Segments may follow the token."""
-        if not ilp_address.startswith(f"{self._ilp_address}."):
-            return None
-        segment = ilp_address[len(self._ilp_address) + 1 :].partition(".")[0]
-        try:
-            return self._open_segment(segment)
-        except (CodecError, binascii.Error):
-            return None
-
-    def _opened(self, segment: str) -> Opened:
-        """Raises CodecError or binascii.Error if the segment is not a token of this source."""
-        token = base64url_decoded(segment)
-        reader = OctetReader(decrypt(self._token_cipher, token))
-        flags = reader.uint8()
-        tag = reader.text("ascii") if flags & HAS_TAG else None
-        if flags & HAS_RECEIPTS:
-            reader.octets(RECEIPT_BYTES)
-        asset = Asset(reader.text(), reader.uint8()) if flags & HAS_ASSET else None
-        return Opened(tag, asset, SharedSecret(hmac_sha256(self._secret_key, token)))
-
-    def _credentials(self, text: bytes, iv: bytes) -> Credentials:
-        token = encrypt(self._token_cipher, text, iv)
-        return Credentials(f"{self._ilp_address}.{base64url(token)}", base64url(hmac_sha256(self._secret_key, token)))
-
-
-def wallet_of(tag: str) -> str | None:
-    """The tag of a wallet; None if this is a payment's id."""
-    return tag.removeprefix(WALLET) if tag.startswith(WALLET) else None
-
-
-def _token_text(tag: str, asset: Asset) -> bytes:
-    return (
-        packets.uint8(HAS_TAG | HAS_ASSET)
-        + packets.var_text(tag)
-        + packets.var_text(asset.code)
-        + packets.uint8(asset.scale)
-    )

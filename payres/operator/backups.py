@@ -43,7 +43,7 @@ from payres.core.store.server import LostCommits, has_log, remove_token, remove_
 from payres.core.store.work import Transaction, Work
 from payres.operator import invariant_checks
 from payres.operator.store import status
-from payres.operator.store.ended_rights import EndedRight, end_by_restore, ended_rights, is_same_database
+from payres.operator.store.restored_rights import EndedRight, end_by_restore, is_same_database, restored_rights
 from payres.operator.store.status import Takeover, note_check
 
 PAUSE_MILLISECONDS = 5  # lets the server commit; copying a gigabyte takes about ten seconds
@@ -242,7 +242,7 @@ def _compare(copy: Path, source: Path, other: Path) -> Comparison:
             examine(old, require_payres)
             if not compare(copy, old, is_same_database):
                 return Comparison(unknown=f"{other} is another database and cannot be compared with the backup")
-            return Comparison(compare(copy, old, ended_rights), last_event=examine(old, last_sequence))
+            return Comparison(compare(copy, old, restored_rights), last_event=examine(old, last_sequence))
     except (sqlite3.Error, UnusableDatabase) as error:
         return Comparison(unknown=f"{other} cannot be compared with the backup: {error}")
 

@@ -247,7 +247,7 @@ CASES: Final = {
         {"fixed": "0.20", "basis_points": "60"},
     ),
     "peers.change_peer": Case(
-        "/admin/peers/second/change",
+        "/admin/peers/third/change",
         {"credit_limit": "500.00", "max_packet": "1"},
         {"credit_limit": "1500.00", "outgoing_token": "new"},
         "eva changed the terms {kept}"
@@ -255,7 +255,7 @@ CASES: Final = {
         {"credit_limit": "1500.00", "max_packet": "1", "outgoing_token": ""},
     ),
     "peers.write_note": Case(
-        "/admin/peers/second/note",
+        "/admin/peers/third/note",
         {"note": "Ask Tess. Paid 800.00."},
         {"note": "Ask Frank"},
         "eva changed the note {kept}"
@@ -301,10 +301,10 @@ def test_operator_looks_at_what_another_changed_before_anything_is_saved(
     def unit(work: Work) -> str:
         set_fee(work, "USD", 2, "0.10", 50)
         wallets.rename(work, "alice", "Alice")
-        if peers.find_peer(work, "second") is None:
-            terms: dict[str, Any] = {"outgoing_token": "shown", "incoming_token": "seen"}
-            add_usd_peer(work, "second", "1000.00", **terms)
-        write_note(work, "second", "Ask Tess")
+        if peers.find_peer(work, "third") is None:
+            terms: dict[str, Any] = {"outgoing_token": "shown-third", "incoming_token": "seen-third"}
+            add_usd_peer(work, "third", "1000.00", **terms)
+        write_note(work, "third", "Ask Tess")
         return webhooks.add(work, "https://hooks.example/named", "Order book").webhook.id
 
     path, button = case.path.format(hook=payres.write(unit)), {"choice": next(iter(operation.form.buttons))}

@@ -21,11 +21,12 @@ from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.work import Environment, Transaction, Work
 from payres.interledger.carrying import BOUNDS, Carrier, Link, NoReply, PacketCounts
 from payres.interledger.connector import Connector
+from payres.interledger.credentials import CredentialSource
 from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_reply, encode_packet
 from payres.interledger.store import packets
 from payres.interledger.store.packets import PacketRecord
 from payres.interledger.store.peers import PeerRecord
-from payres.interledger.stream import CredentialSource, Frame, PacketType, SharedSecret, StreamMoney, StreamPacket
+from payres.interledger.stream import Frame, PacketType, SharedSecret, StreamMoney, StreamPacket
 from payres.operator import invariant_checks, wallets
 from payres.operator.peers import require_peer
 from payres.testing.clock import MovableClock

@@ -18,6 +18,7 @@ from payres.core.protocol.limits import BURST_SECONDS, MAX_PACKETS_IN_FLIGHT
 from payres.core.store.work import Work
 from payres.interledger.carrying import NoReply, Request, store_response
 from payres.interledger.connector import CONFIGURATION, CONFIGURATION_CONDITION
+from payres.interledger.credentials import CredentialSource, Opened
 from payres.interledger.packets import (
     Code,
     Fulfill,
@@ -38,8 +39,6 @@ from payres.interledger.stream import (
     ConnectionAssetDetails,
     ConnectionClose,
     ConnectionNewAddress,
-    CredentialSource,
-    Opened,
     PacketType,
     SharedSecret,
 )

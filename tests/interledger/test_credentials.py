@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.identifiers import is_ilp_address
-from payres.interledger.stream import CredentialSource, SharedSecret, wallet_of
+from payres.interledger.credentials import CredentialSource, wallet_of
+from payres.interledger.stream import SharedSecret
 
 ADDRESS = re.compile(r"(g|private|example|peer|self|test[1-3]?|local)([.][a-zA-Z0-9_~-]+)+")
 SECRET = bytes(range(32))

@@ -33,9 +33,9 @@ from payres.interledger.stream import (
     StreamMoney,
     StreamPacket,
     decode_stream_packet,
-    decrypt,
+    decrypt_gcm,
     encode_stream_packet,
-    encrypt,
+    encrypt_gcm,
 )
 
 Vector = dict[str, Any]
@@ -237,8 +237,8 @@ def test_sealed_vectors(vectors: Vector, stream_vector: Vector) -> None:
     plaintext, sealed = bytes.fromhex(stream_vector["plaintext"]), bytes.fromhex(stream_vector["encrypted"])
     iv, packet = bytes.fromhex(stream_vector["iv"]), decode_stream_packet(plaintext)
     cipher = AESGCM(bytes.fromhex(vectors["streamKeys"]["encryptionKey"]))
-    assert encrypt(cipher, plaintext, iv) == sealed
-    assert decrypt(cipher, sealed) == plaintext
+    assert encrypt_gcm(cipher, plaintext, iv) == sealed
+    assert decrypt_gcm(cipher, sealed) == plaintext
     shared_secret = SharedSecret(bytes.fromhex(vectors["streamKeys"]["sharedSecret"]), lambda _: iv)
     assert shared_secret.decrypt_packet(sealed) == packet
     if encode_stream_packet(packet) == plaintext:  # no frame was skipped

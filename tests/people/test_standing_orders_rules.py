@@ -22,7 +22,7 @@ from payres.html.store.mail import ADDRESSES, AddressRecord
 from payres.interledger.quoting import RemoteQuotes
 from payres.operator import assets, invariant_checks, wallets
 from payres.operator.store import standing_orders as store
-from payres.operator.store.ended_rights import end_by_restore
+from payres.operator.store.restored_rights import end_by_restore
 from payres.operator.store.standing_orders import ORDERS, OrderRecord, RunRecord
 from payres.people import standing_orders as rules
 from payres.people.sending import ask_price, find_payee

@@ -10,7 +10,7 @@ from payres.core.process.settings import Settings
 from payres.core.store.connections import require_complete
 from payres.core.store.server import LostCommits, Position
 from payres.core.store.work import Environment, Work
-from payres.operator import backups, ended_rights
+from payres.operator import backups, restored_rights
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Archive:
         def finish(tx: sqlite3.Connection, comparison: backups.Comparison) -> None:
             work = Work(tx, environment)
             backups.record_restore(work, Path(self._file.name))  # its folder is another one in each run
-            ended_rights.end_again(work, comparison.ended)
+            restored_rights.end_again(work, comparison.ended)
 
         if not (is_copy and self._made_in == server.life - 1):
             backups.restore_backup(self._file, database, server.now(), finish)

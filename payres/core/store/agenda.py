@@ -3,7 +3,8 @@
 A part declares a kind of due work as a `DueKind`, beside its table. The kind's step does what one row says, and stores
 in one unit what came of it and when the row is due next: so the rows alone say what is left to do, also after a crash.
 A step that raises puts off its own row, by a row in `fault`, and after MOST_FAULTS in a row sets it aside, until an
-operator or another due time gives it a new try. A failure of storage is nobody's fault.
+operator or another due time gives it a new try. A failure of storage is nobody's fault. `operator/store/due_work.py`
+lists all kinds.
 """
 
 import asyncio

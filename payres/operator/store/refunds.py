@@ -1,4 +1,4 @@
-"""SQL of refunds: what was sent back of an incoming payment, and what can still be."""
+"""SQL of refunds: what was sent back of an incoming payment, and what can still be. The core has their table."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -34,11 +34,11 @@ from payres.html.store.mail import MAILS
 from payres.html.store.passkeys import PASSKEYS, PasskeyRecord
 from payres.html.store.second_factors import replace_recovery_codes, use_recovery_code
 from payres.html.store.sessions import NOWHERE, OF_OWNERS, Kind, OwnerRecord, insert_browser, owner_at, owner_of
-from payres.operator import api_keys, ended_rights, grants, keys, operators, peers, wallets, webhooks
+from payres.operator import api_keys, grants, keys, operators, peers, restored_rights, wallets, webhooks
 from payres.operator.backups import BackupError, Comparison, make_backup, restore_backup
 from payres.operator.separations import separate
-from payres.operator.store.ended_rights import ENDED
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord
+from payres.operator.store.restored_rights import ENDED
 from payres.operator.store.standing_orders import ORDERS
 from payres.people import standing_orders
 from payres.webhooks.store.webhooks import WEBHOOKS
@@ -310,7 +310,7 @@ def restore(books: Books, source: Path, *, carry_over: bool = False, other: Path
 
     def finish(tx: sqlite3.Connection, comparison: Comparison) -> None:
         if carry_over:
-            left.extend(ended_rights.end_again(work_at(tx, books.now), comparison.ended))
+            left.extend(restored_rights.end_again(work_at(tx, books.now), comparison.ended))
 
     books.now += SECOND
     found = restore_backup(source, books.path, books.now, finish, other).comparison
@@ -330,14 +330,16 @@ def test_restore_tells_what_has_ended_since_and_ends_it_again(books: Books, back
     assert books.rows(f"SELECT {compared}") == before != after
     [found] = restore(books, backup, carry_over=True, other=first.replaced).ended
     assert books.rows(f"SELECT {compared}") == after
-    assert f"  {ended_rights.KINDS[kind][0]}: 1" in ended_rights.lines([found])
+    assert f"  {restored_rights.KINDS[kind][0]}: 1" in restored_rights.lines([found])
     assert found.name not in {token for (token,) in books.rows("SELECT id FROM access_token")}, "it rotates the token"
 
 
 def test_each_kind_has_its_query_its_words_its_end_and_a_case() -> None:
-    assert ended_rights.KINDS.keys() == ENDED.keys() == KINDS
+    assert restored_rights.KINDS.keys() == ENDED.keys() == KINDS
     document = (ROOT / "docs/how-to/backup.md").read_text(encoding="utf-8")
-    assert {noun for noun, _ in ended_rights.KINDS.values()} <= {*re.findall(r"^\| ([^|]+) \|", document, re.MULTILINE)}
+    assert {noun for noun, _ in restored_rights.KINDS.values()} <= {
+        *re.findall(r"^\| ([^|]+) \|", document, re.MULTILINE)
+    }
 
 
 def test_all_together_ends_as_it_ended_first(books: Books, ended: Path) -> None:
@@ -486,7 +488,7 @@ def test_what_cannot_be_carried_over_whole_is_said(books: Books, backup: Path) -
     books.write(lambda work: wallets.deposit(work, "alice", "1.00"))
     used = "UPDATE account SET balance = -6000 WHERE id = (SELECT account_id FROM peer WHERE name = 'second')"
     books.rows(used)
-    limit, codes = books.write(lambda work: ended_rights.end_again(work, found))
+    limit, codes = books.write(lambda work: restored_rights.end_again(work, found))
     assert limit.startswith("The peer second keeps the earlier credit limit, and not 50.00. The peer second uses")
     assert codes.startswith("The codes of dora cannot be read with the secret that the backup has")
     assert books.rows("SELECT count(*) FROM totp WHERE owner_id = 3") == [(0,)]
@@ -499,7 +501,9 @@ def test_passkey_of_owners_who_became_one_is_one_owners(books: Books, backup: Pa
 
     books.write(change)
     found = restore(books, backup).ended
-    [left] = books.write(lambda work: ended_rights.end_again(work, [one for one in found if one.kind == "newPasskey"]))
+    [left] = books.write(
+        lambda work: restored_rights.end_again(work, [one for one in found if one.kind == "newPasskey"])
+    )
     assert left == "The passkey Pixel 9 signs in to another wallet, and not to dora"
 
 
@@ -512,7 +516,7 @@ def test_peer_that_cannot_be_removed_has_a_token_that_nobody_knows(books: Books,
         connection.execute(
             "UPDATE account SET balance = 5 WHERE id = (SELECT account_id FROM peer WHERE name = 'first')"
         )
-        [left] = ended_rights.end_again(work, found.ended)
+        [left] = restored_rights.end_again(work, found.ended)
         assert left.startswith("The peer first has a new incoming token that nobody knows, but is not removed.")
         with pytest.raises(DomainError, match="has this incoming token"):
             peers.change_peer(work, "second", incoming_token="third")

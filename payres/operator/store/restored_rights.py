@@ -204,7 +204,7 @@ def is_same_database(tx: Transaction) -> bool:
     return number(tx, "SELECT (SELECT min(id) FROM main.audit) IS (SELECT min(id) FROM old.audit)") == 1
 
 
-def ended_rights(tx: Transaction) -> Sequence[EndedRight]:
+def restored_rights(tx: Transaction) -> Sequence[EndedRight]:
     """What is valid in the copy and was ended in the database since."""
     found = []
     for kind, statement in ENDED.items():

@@ -26,8 +26,8 @@ from payres.html.store.second_factors import add_recovery_codes, delete_recovery
 from payres.html.store.sessions import OF_OWNERS, Kind
 from payres.interledger.store.peers import PEERS
 from payres.operator import api_keys, grants, keys, operators, peers, separations, wallets
-from payres.operator.store.ended_rights import EndedRight
 from payres.operator.store.operators import OF_OPERATORS
+from payres.operator.store.restored_rights import EndedRight
 from payres.operator.store.standing_orders import ORDERS
 from payres.webhooks.store.webhooks import WEBHOOKS
 
