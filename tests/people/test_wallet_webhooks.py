@@ -232,7 +232,7 @@ def test_one_test_of_a_webhook_at_a_time(instance: Instance, browser: OwnersBrow
 
 @pytest.mark.parametrize("is_owners", [True, False])
 def test_event_that_is_deleted_on_its_way_stops_nothing(
-    instance: Instance, browser: OwnersBrowser, is_owners: bool
+    instance: Instance, browser: OwnersBrowser, caplog: pytest.LogCaptureFixture, is_owners: bool
 ) -> None:
     """The webhook is paused meanwhile, so the event is not needed any more."""
     heard, goes_on, fails = threading.Semaphore(0), threading.Event(), [True]
@@ -264,6 +264,7 @@ def test_event_that_is_deleted_on_its_way_stops_nothing(
         deposit(instance, browser.path)
         assert heard.acquire(timeout=20)
         in_steps(webhooks.remove, InSteps(instance.write), hook)
+        assert not [one for one in caplog.records if one.levelname == "ERROR"], "it is no fault"
 
 
 @pytest.mark.parametrize(
