@@ -5,6 +5,7 @@ paid. The creation is sent again only if the payer's server keeps Idempotency-Ke
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Final, Literal
@@ -40,24 +41,34 @@ Failure = Literal["denied", "expired", "closed", "refused", "no_funds", "silent"
 
 async def advance(desk: Desk, id_hash: bytes) -> bool:
     """Does the next step, within `ATTEMPT_SECONDS`. False while another call does."""
+
+    async def step(found: BillCheckout) -> None:
+        if await desk.database.write(partial(begin_attempt, record=found.record)):
+            await _Attempt(desk, found).run()
+
+    return await _alone(desk, id_hash, step)
+
+
+async def look(desk: Desk, found: BillCheckout) -> None:
+    """Stores whether a payment that may have been created has arrived or failed; nothing while another call does."""
+    if found.is_unknown and found.has_come:
+        await advance(desk, found.record.id_hash)
+    elif found.record.state == "made" and not found.is_unknown:
+        await _alone(desk, found.record.id_hash, lambda now: _Attempt(desk, now).look())
+
+
+async def _alone(desk: Desk, id_hash: bytes, act: Callable[[BillCheckout], Awaitable[object]]) -> bool:
+    """Does something with a checkout that has not ended, as it is now: another call may just have renewed its token.
+    False while another call does."""
     if not desk.running.try_take(id_hash):
         return False
     try:
         found = await desk.database.read(partial(load, id_hash=id_hash))
-        is_open = found is not None and found.record.state in {"returned", "made"}
-        if found and is_open and await desk.database.write(partial(begin_attempt, record=found.record)):
-            await _Attempt(desk, found).run()
+        if found is not None and found.record.state in {"returned", "made"}:
+            await act(found)
         return True
     finally:
         desk.running.release(id_hash)
-
-
-async def look(desk: Desk, found: BillCheckout) -> None:
-    """Stores whether a payment that may have been created has arrived or failed."""
-    if found.is_unknown and found.has_come:
-        await advance(desk, found.record.id_hash)
-    elif found.record.state == "made" and not found.is_unknown:
-        await _Attempt(desk, found).look()
 
 
 class _Attempt:
