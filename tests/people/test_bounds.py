@@ -51,7 +51,7 @@ ELSEWHERE: Final = {
 
 @pytest.fixture
 def payres(tmp_path: Path) -> Iterator[Instance]:
-    with run_instance(tmp_path / "payres.db") as instance:
+    with run_instance(tmp_path / "payres.db", rate_limit_creations=200) as instance:
         yield instance
 
 
