@@ -80,6 +80,8 @@ def restore(session: Session, source: Path, other: Path | None, carry_over: bool
         backups.record_restore(work, source)
         if carry_over and comparison.unknown is not None:
             raise click.ClickException(f"{comparison.unknown}, so nothing can be carried over. Nothing was replaced")
+        if carry_over and comparison.was_restored and other is None:
+            raise click.ClickException(f"{_about_earlier(database, database)}. Nothing was replaced")
         if carry_over:
             left.extend(restored_rights.end_again(work, comparison.ended))
 
@@ -97,22 +99,36 @@ def restore(session: Session, source: Path, other: Path | None, carry_over: bool
     }
     lines = [f"{database}: restored from {source} and verified; everybody is signed out"]
     if restored.replaced:
-        old = f"{restored.replaced}: the old database"
-        lines.append(f"{old}; `payres audit list` has what is not compared: changes of fees, rates, routes and names")
-    session.show(resource, "\n".join([*lines, *_about_ended(ended, carry_over, source, other or restored.replaced)]))
+        old = f"`payres audit list --database {shlex.quote(str(restored.replaced))}`"
+        more = f"; {old} has what is not compared: changes of fees, rates, routes and names"
+        lines.append(f"{restored.replaced}: the old database{'' if restored.comparison.unknown else more}")
+    compared = other or restored.replaced
+    if compared and restored.comparison.unknown is None:
+        lines += _about_ended(ended, carry_over, source, compared)
+    session.show(resource, "\n".join(lines))
     for sentence in left:
         warn(sentence)
+    if restored.comparison.was_restored and compared:
+        warn(f"{_about_earlier(database, compared)}")
     if restored.comparison.unknown is not None:
         warn(f"{restored.comparison.unknown}: {UNKNOWN}")
 
 
-def _about_ended(ended: Sequence[EndedRight], carry_over: bool, source: Path, other: Path | None) -> Sequence[str]:
+def _about_earlier(database: Path, compared: Path) -> str:
+    """What was compared was restored itself: where what was before may be."""
+    kept = ", ".join(str(one) for one in backups.replaced_by_restores(database) if one != compared.resolve())
+    found = f", of these the first since the backup: {kept}" if kept else ""
+    said = f"{compared} was itself restored since the backup was made, and does not know what was ended before"
+    return f"{said}: name with --compare the one that was replaced then{found}"
+
+
+def _about_ended(ended: Sequence[EndedRight], carry_over: bool, source: Path, other: Path) -> Sequence[str]:
     """What was ended since the backup was made, and how to end it again."""
     if not ended:
-        return []
+        return [f"By comparison with {other}, nothing was ended or set up since the backup was made"]
     listed = restored_rights.lines(ended)
     if carry_over:
-        return ["Ended or set up since the backup was made, and taken over:", *listed]
+        return [f"Ended or set up since the backup was made, by comparison with {other}, and taken over:", *listed]
     again = f"payres restore {shlex.quote(str(source))} --compare {shlex.quote(str(other))} --carry-over"
     heading = "VALID AGAIN, though ended since the backup was made, or GONE, though set up since:"
     return [heading, *listed, f"To take this over before you start: {again}"]

@@ -43,7 +43,13 @@ from payres.core.store.server import LostCommits, has_log, remove_token, remove_
 from payres.core.store.work import Transaction, Work
 from payres.operator import invariant_checks
 from payres.operator.store import status
-from payres.operator.store.restored_rights import EndedRight, end_by_restore, is_same_database, restored_rights
+from payres.operator.store.restored_rights import (
+    EndedRight,
+    end_by_restore,
+    is_restored,
+    is_same_database,
+    restored_rights,
+)
 from payres.operator.store.status import Takeover, note_check
 
 PAUSE_MILLISECONDS = 5  # lets the server commit; copying a gigabyte takes about ten seconds
@@ -80,11 +86,12 @@ class Backup(msgspec.Struct, frozen=True):
 
 class Comparison(msgspec.Struct, frozen=True):
     """What was ended in another state of the database since the backup and is valid again, and the sequence of that
-    state's last event; or why that is not known."""
+    state's last event; or why that is not known. One that `was_restored` since knows nothing of what was before it."""
 
     ended: Sequence[EndedRight] = ()
     unknown: str | None = None
     last_event: int = 0
+    was_restored: bool = False
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -242,7 +249,8 @@ def _compare(copy: Path, source: Path, other: Path) -> Comparison:
             examine(old, require_payres)
             if not compare(copy, old, is_same_database):
                 return Comparison(unknown=f"{other} is another database and cannot be compared with the backup")
-            return Comparison(compare(copy, old, restored_rights), last_event=examine(old, last_sequence))
+            ended, last = compare(copy, old, restored_rights), examine(old, last_sequence)
+            return Comparison(ended, last_event=last, was_restored=compare(copy, old, is_restored))
     except (sqlite3.Error, UnusableDatabase) as error:
         return Comparison(unknown=f"{other} cannot be compared with the backup: {error}")
 
@@ -257,6 +265,12 @@ def made_in(folder: Path, database: Path, suffix: str = "") -> Sequence[Path]:
     first."""
     name = f"{glob.escape(database.stem)}-{'[0-9]' * 8}T{'[0-9]' * 6}Z{glob.escape(database.suffix)}{suffix}"
     return sorted(one for one in folder.glob(name) if one.is_file() and not one.is_symlink())
+
+
+def replaced_by_restores(database: Path) -> Sequence[Path]:
+    """The files of databases that restores have replaced, oldest first."""
+    file = database.resolve()
+    return sorted(file.parent.glob(f"{glob.escape(file.name)}.replaced-{'[0-9]' * 8}T{'[0-9]' * 6}Z"))
 
 
 def remove_older(made: Path, database: Path, keep: int) -> int:

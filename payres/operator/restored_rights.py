@@ -25,11 +25,12 @@ from payres.html.store.passkeys import PASSKEYS, find_credential
 from payres.html.store.second_factors import add_recovery_codes, delete_recovery_code, delete_totp
 from payres.html.store.sessions import OF_OWNERS, Kind
 from payres.interledger.store.peers import PEERS
-from payres.operator import api_keys, grants, keys, operators, peers, separations, wallets
+from payres.operator import api_keys, grants, keys, operators, peers, separations, wallets, webhooks
+from payres.operator.declarations import ROWS_AT_ONCE
 from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.store.restored_rights import EndedRight
 from payres.operator.store.standing_orders import ORDERS
-from payres.webhooks.store.webhooks import WEBHOOKS
+from payres.webhooks.store.webhooks import WEBHOOKS, delete_webhook
 
 EndedRow = Mapping[str, Any]
 SHOWN: Final = 20  # of each kind; with --json all are
@@ -78,13 +79,25 @@ def _end_peer(work: Work, name: str, row: EndedRow) -> str | None:
 
 
 def _lower_limits(work: Work, name: str, row: EndedRow) -> str | None:
+    if row["max_packet"] is not None:
+        peers.change_peer(work, name, max_packet=row["max_packet"])
+    if row["floor"] is None:
+        return None
     limit = format_decimal(-row["floor"], peers.require_peer(work, name).asset)
-    peers.change_peer(work, name, max_packet=row["max_packet"] or 0)
     try:
         peers.change_peer(work, name, credit_limit=limit)
     except WrongState as error:
         return f"The peer {name} keeps the earlier credit limit, and not {limit}. {error}"
     return None
+
+
+def _end_webhook(work: Work, name: str, row: EndedRow) -> None:
+    if row["state"] is not None:
+        _change(WEBHOOKS, "webhook.change")(work, name, row)
+    else:
+        webhooks.begin_removal(work, name)
+        while not delete_webhook(work, name, ROWS_AT_ONCE):
+            pass
 
 
 def _change(table: Table[Any], action: str, key: str | None = None) -> Callable[[Work, str, EndedRow], None]:
@@ -164,12 +177,12 @@ KINDS: Final[Mapping[str, tuple[str, Callable[[Work, str, EndedRow], object]]]] 
     "peer": ("peers", _end_peer),
     "peerTokens": ("tokens and URLs of peers", _change(PEERS, "peer.change", "id")),
     "peerLimits": ("limits of peers, lowered", _lower_limits),
-    "webhook": ("webhooks, ended, paused or with the earlier secret", _change(WEBHOOKS, "webhook.change")),
+    "webhook": ("webhooks, removed, ended, paused or with another secret", _end_webhook),
     "standingOrder": ("standing orders, ended, changed or paused", _change(ORDERS, "order.change")),
     "askedAbove": ("limits above which an app takes a second step", _change(WALLETS, "wallet.ask_above", "id")),
     "mailAddress": ("addresses for notices", _replace_address),
     "passkey": ("passkeys, removed or perhaps copied", _end_passkey),
     "recoveryCodes": ("accounts with recovery codes", _end_recovery_codes),
-    "codes": ("accounts that lack the codes of their second step", _add_factor),
-    "newPasskey": ("passkeys that are missing", _add_factor),
+    "codes": ("accounts with codes as their second step", _add_factor),
+    "newPasskey": ("passkeys, added", _add_factor),
 }

@@ -353,13 +353,13 @@ def change(
 )
 async def remove(call: Units, id: str) -> Webhook:
     """Remove a webhook and its deliveries. Nothing is sent there any more."""
-    removed = await call.write(partial(_begin_removal, id=id))
+    removed = await call.write(partial(begin_removal, id=id))
     while not await call.write(partial(stored.delete_webhook, webhook_id=id, rows=ROWS_AT_ONCE)):
         pass
     return removed
 
 
-def _begin_removal(work: Work, id: str) -> Webhook:
+def begin_removal(work: Work, id: str) -> Webhook:
     """The webhook before its removal. It is disabled from now on, also if a crash interrupts the removal."""
     removed: Webhook = WEBHOOK.find(work, id=id)
     WEBHOOKS.update(work, id, state="disabled")

@@ -25,10 +25,14 @@ def test_backup_and_restore_say_what_they_did(payres: Command) -> None:
     payres("wallet", "deposit", "alice", "5.00")
     result = payres("restore", "backup.db")
     assert result.exit_code == 0
-    first, second = result.stdout.splitlines()
+    first, second, third = result.stdout.splitlines()
     assert first == "payres.db: restored from backup.db and verified; everybody is signed out"
     kept, _, meaning = second.partition(": ")
-    assert meaning.startswith("the old database; `payres audit list` has what is not compared: changes of fees, rates")
+    assert meaning.startswith(
+        f"the old database; `payres audit list --database {kept}` has what is not compared: changes"
+    )
+    assert payres("audit", "list", "--database", kept).exit_code == 0
+    assert third == f"By comparison with {kept}, nothing was ended or set up since the backup was made"
     assert rows_of(payres("wallet", "list"))[1][:2] == ["alice", "10.00"]
     assert rows_of(payres("wallet", "list", "--database", kept))[1][:2] == ["alice", "15.00"]
 
@@ -67,9 +71,21 @@ def test_restore_lists_what_was_ended_and_says_how_to_end_it_again(payres: Comma
         f"To take this over before you start: {again}",
     ]
     assert [key["state"] for key in as_json("api-key", "list")["apiKeys"]] == ["valid"]
-    os.rename(replaced, "kept.db")  # whose name would be used again in the same second
-    lines = payres(*again.replace(replaced, "kept.db").split()[1:]).stdout.splitlines()
-    assert lines[2] == "Ended or set up since the backup was made, and taken over:"
+    first = f"{replaced[:-16]}20010101T000000Z"
+    os.rename(replaced, first)  # a name would be used again in the same second
+    error = one_sentence(payres("restore", "backup.db", "--carry-over"))
+    assert error.startswith(
+        "Error: payres.db was itself restored since the backup was made, and does not know what was"
+    )
+    assert error.endswith(f"the first since the backup: {first}. Nothing was replaced")
+    result = payres("restore", "backup.db")
+    replaced = result.stdout.splitlines()[1].partition(": ")[0]
+    assert result.stderr.startswith(f"Warning: {replaced} was itself restored since the backup was made, and does not")
+    assert result.stderr.endswith(f"the first since the backup: {first}\n")
+    os.remove(replaced)
+    os.rename(first, "kept.db")
+    lines = payres("restore", "backup.db", "--compare", "kept.db", "--carry-over").stdout.splitlines()
+    assert lines[2] == "Ended or set up since the backup was made, by comparison with kept.db, and taken over:"
     assert [key["state"] for key in as_json("api-key", "list")["apiKeys"]] == ["revoked"]
     assert as_json("restore", "backup.db", "--compare", "kept.db", "--database", "new.db")["ended"] == [
         {"kind": "apiKey", "name": made["id"], "about": "reader"}
@@ -122,7 +138,8 @@ def test_refusals_of_what_is_no_database_of_payres_are_one_sentence(payres: Comm
         connection.execute("PRAGMA user_version = -1")
     for command in (("wallet", "list"), ("serve", "--port", "0"), ("backup", "x.db"), ("ledger", "check")):
         assert one_sentence(payres(*command)).startswith("Error: The database has version -1, which no payres writes")
-    assert payres("restore", "backup.db").exit_code == 0
+    restored = payres("restore", "backup.db")
+    assert (restored.exit_code, restored.stdout.endswith(": the old database\n")) == (0, True), "no command reads it"
     os.link("payres.db", "other.db")
     for command in (("wallet", "list"), ("serve", "--port", "0"), ("backup", "x.db"), ("restore", "backup.db")):
         assert "payres.db has 2 names, which are hard links" in one_sentence(payres(*command))

@@ -73,18 +73,18 @@ SELECT k.id name, k.name about FROM main.api_key k JOIN old.api_key o ON o.id = 
 WHERE k.revoked_at IS NULL AND o.revoked_at NOTNULL ORDER BY k.id""",
     # Before passwords: then each is that of the wallet's own owner.
     "separation": f"""{_SINCE}
-SELECT w.path name, 'opens with other wallets' about FROM main.wallet_address w {_SAME_WALLET}
+SELECT w.path name, 'was separated from other wallets' about FROM main.wallet_address w {_SAME_WALLET}
 WHERE w.owner_id <> o.owner_id AND (SELECT count(*) FROM main.wallet_address x WHERE x.owner_id = w.owner_id) > 1
   AND EXISTS (SELECT 1 FROM since WHERE object = w.path AND action = 'wallet.separate') ORDER BY w.path""",
     # Once for each owner, who may have several wallets. One whose wallets were connected had a password that ended.
     "password": f"""{_SINCE}
-SELECT min(w.path) name, 'the earlier password' about, q.password_hash hash
+SELECT min(w.path) name, 'the password was changed' about, q.password_hash hash
 FROM main.wallet_address w {_SAME_WALLET} JOIN main.owner p ON p.id = w.owner_id JOIN old.owner q ON q.id = o.owner_id
 WHERE p.password_hash NOTNULL AND q.password_hash NOTNULL AND p.password_hash <> q.password_hash
   AND EXISTS (SELECT 1 FROM since WHERE object = w.path AND action IN ('wallet.set_password', 'wallet.connect'))
 GROUP BY p.id, q.id ORDER BY 1""",
     "operator": f"""{_SINCE}
-SELECT p.name name, iif(o.id IS NULL, 'was removed', 'the earlier password or role') about, o.password_hash hash,
+SELECT p.name name, iif(o.id IS NULL, 'was removed', 'the password or role was changed') about, o.password_hash hash,
   o.role role
 FROM main.operator p LEFT JOIN old.operator o ON o.name = p.name
 WHERE (p.password_hash IS NOT o.password_hash OR p.role IS NOT o.role) AND EXISTS (SELECT 1 FROM since
@@ -98,24 +98,27 @@ WHERE w.state = 'active' AND o.state = 'inactive'
 SELECT p.name name, 'was removed' about FROM main.peer p {_SAME_PEER}
 WHERE p.removed_at IS NULL AND o.removed_at NOTNULL ORDER BY p.name""",
     "peerTokens": f"""{_SINCE}
-SELECT p.name name, 'the earlier tokens or URL' about, p.id id, o.url url,
+SELECT p.name name, 'the tokens or the URL were changed' about, p.id id, o.url url,
   o.incoming_token_hash incoming_token_hash, o.outgoing_token outgoing_token
 FROM main.peer p {_SAME_PEER}
 WHERE p.removed_at IS NULL AND o.removed_at IS NULL
   AND (p.incoming_token_hash <> o.incoming_token_hash OR p.url <> o.url)
   AND EXISTS (SELECT 1 FROM since WHERE object = p.name AND action = 'peer.change') ORDER BY p.name""",
     "peerLimits": f"""{_SINCE}
-SELECT p.name name, 'the earlier credit limit or packet limit' about, b.floor floor, o.max_packet max_packet
+SELECT p.name name, 'the credit limit or packet limit was lowered' about,
+  iif(a.floor < b.floor, b.floor, NULL) floor,
+  iif(coalesce(p.max_packet > o.max_packet, p.max_packet IS NULL), o.max_packet, NULL) max_packet
 FROM main.peer p {_SAME_PEER} JOIN main.account a ON a.id = p.account_id JOIN old.account b ON b.id = o.account_id
 WHERE p.removed_at IS NULL AND o.removed_at IS NULL
   AND (a.floor < b.floor OR coalesce(p.max_packet > o.max_packet, p.max_packet IS NULL AND o.max_packet NOTNULL))
   AND EXISTS (SELECT 1 FROM since WHERE object = p.name AND action = 'peer.change') ORDER BY p.name""",
-    "webhook": f"""{_SINCE}
-SELECT h.id name, h.url about, coalesce(o.state, 'disabled') state, coalesce(o.secret, h.secret) secret,
+    # The state is NULL of one that was removed, or whose removal had begun.
+    "webhook": f"""{_SINCE}, removed AS (SELECT object id FROM since WHERE action = 'webhook.remove')
+SELECT h.id name, h.url about, iif(h.id IN removed, NULL, o.state) state, o.secret secret,
   o.previous_secret previous_secret, o.previous_until previous_until
 FROM main.webhook h LEFT JOIN old.webhook o ON o.id = h.id
-WHERE h.state <> 'disabled' AND (o.state = 'disabled' OR EXISTS (SELECT 1 FROM since WHERE object = h.id
-  AND (action = 'webhook.remove' AND o.id IS NULL OR action = 'webhook.rotate' AND h.secret <> o.secret
+WHERE h.id IN removed OR h.state <> 'disabled' AND (o.state = 'disabled' OR EXISTS (SELECT 1 FROM since
+  WHERE object = h.id AND (action = 'webhook.rotate' AND h.secret <> o.secret
     OR action = 'webhook.pause' AND h.state = 'active' AND o.state = 'paused'))) ORDER BY h.id""",
     "standingOrder": f"""{_SINCE}
 SELECT s.id name, 'of ' || w.path || ' to ' || s.payee about, o.state state, o.ended_at ended_at,
@@ -126,11 +129,11 @@ WHERE s.ended_at IS NULL AND (o.ended_at NOTNULL OR s.state = 'active' AND o.sta
   AND EXISTS (SELECT 1 FROM since WHERE object = s.id AND action = 'order.pause')) ORDER BY s.id""",
     # Null asks as 0 does, and whichever asks for more is the safe one: so it need not be known which is the later.
     "askedAbove": f"""
-SELECT w.path name, 'asks for the second step from a higher limit on' about, w.id id, o.asked_above asked_above
+SELECT w.path name, 'asked for the second step from a lower limit on' about, w.id id, o.asked_above asked_above
 FROM main.wallet_address w {_SAME_WALLET} WHERE coalesce(w.asked_above, 0) > coalesce(o.asked_above, 0)
 ORDER BY w.path""",
     "mailAddress": f"""{_SINCE}, {_ACCOUNT}
-SELECT a.name, 'notices go to the earlier address, or to none' about, a.owner_id, o.email, o.confirmed_at, o.language,
+SELECT a.name, 'the address was changed or taken away' about, a.owner_id, o.email, o.confirmed_at, o.language,
   o.time_zone
 FROM account a JOIN old.mail_address o ON o.owner_id = a.old_owner
 LEFT JOIN main.mail_address m ON m.owner_id = a.owner_id
@@ -202,6 +205,11 @@ def end_by_restore(tx: Transaction, now: int) -> None:
 def is_same_database(tx: Transaction) -> bool:
     """Whether both files are states of one database: their audit logs begin with the same entry."""
     return number(tx, "SELECT (SELECT min(id) FROM main.audit) IS (SELECT min(id) FROM old.audit)") == 1
+
+
+def is_restored(tx: Transaction) -> bool:
+    """Whether the database was itself restored from a backup, after the copy was made."""
+    return number(tx, f"{_SINCE} SELECT EXISTS (SELECT 1 FROM since WHERE action = 'database.restore')") == 1
 
 
 def restored_rights(tx: Transaction) -> Sequence[EndedRight]:
