@@ -6,6 +6,7 @@ server's next request.
 
 import os
 import pwd
+import shlex
 import sqlite3
 import stat
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -126,9 +127,10 @@ class Session:
         if found:
             return self.settings.database
         # A relative path names another file in each folder, also in the settings of the service.
-        is_sure = named_by(self.settings.database) and path.is_absolute()
-        folder = "" if is_sure else "run this in the folder of an existing one, "
-        said = f"There is no database at {place(self.settings.database)}. Make one with `payres init`"
+        named, to_this = named_by(self.settings.database), f" --database {shlex.quote(self.settings.database)}"
+        folder = "" if named and path.is_absolute() else "run this in the folder of an existing one, "
+        init = f"`payres init{to_this if named == '--database' else ''}`"
+        said = f"There is no database at {place(self.settings.database)}. Make one with {init}"
         raise click.ClickException(f"{said}, {folder}or {otherwise}")
 
     def in_steps(self, operation: Callable[[Units], Coroutine[Any, Any, T]]) -> T:

@@ -481,11 +481,12 @@ def is_stale(work: Work, kind: Kind, session: str) -> bool:
 
 def verify(work: Work, kind: Kind, session: str, code: str, seen: Seen) -> str:
     """Why the code is not taken; "" if it is, and then the second factor counts as given in the session. A wrong one is
-    counted, so a unit must not raise after it. Raises SignInFailed without a session."""
+    counted, so a unit must not raise after it. A second click needs none. Raises SignInFailed without a session."""
     found = _require_session(work, kind, session)
-    if second_factors.verify(work, kind, found.account_id, code) is None:
-        return refused_code(work, kind, found.account_id, code, seen)
-    verified_now(work, kind, session)
+    if is_stale(work, kind, session):
+        if second_factors.verify(work, kind, found.account_id, code) is None:
+            return refused_code(work, kind, found.account_id, code, seen)
+        verified_now(work, kind, session)
     return ""
 
 
@@ -570,8 +571,7 @@ def follow_link(
 
 def known_browser(work: Work, kind: Kind, account_id: int, browser: Browser) -> bytes | None:
     """The hash of the browser's secret for the account, None unless that knows the browser."""
-    secret = browser.known.get(account_id)
-    known = hash_secret(secret) if secret is not None else None
+    known = hash_secret(browser.known[account_id]) if account_id in browser.known else None
     return known if known and sessions.knows_browser(work, kind, known, account_id, work.now) else None
 
 

@@ -10,7 +10,7 @@ from payres.core.store.work import Work
 from payres.html.store import mail
 from payres.interledger.store import checkouts
 from payres.interledger.store.checkouts import CHECKOUTS
-from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
+from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import said
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.operator.store import due_work, standing_orders
@@ -21,7 +21,7 @@ DueState = Literal["set aside", "tried again", "due"]
 WorkId = Annotated[str, said("The one in the list, such as webhook:0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11.")]
 # What each kind is called, and what is lost when it is given up.
 WORDS: Final[Mapping[str, tuple[str, str]]] = {
-    "mail": ("Mail", "It is never sent. What it says stands in the owner's wallet too."),
+    "mail": ("Mail", "It is never sent, and tells its owner nothing. One with a code can be asked for again."),
     "order": ("Date of a standing order", ""),
     "order-payment": ("Payment of a standing order", "Nothing is taken for this date. Its owner is told."),
     "checkout": ("Payment from another wallet", "No money has left the payer's wallet. They can begin again."),
@@ -138,11 +138,11 @@ def show_due(work: Work, id: WorkId) -> WaitingRow:
 @operation(
     "POST /due/{id}/tries due:write",
     DUE,
-    command=CommandLine("due retry ID", "mail:0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", text="It is tried within seconds"),
+    command=CommandLine("due retry ID", "mail:0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", text="It is due now"),
     form=OperationForm(
         "Try now",
         DUE,
-        "It is tried within seconds",
+        "It is due now, and tried in its turn",
         is_over=lambda one: one.kind not in DUE_KINDS,
         back="/due",
         presses=True,
@@ -154,7 +154,7 @@ def retry(work: Work, id: WorkId) -> WaitingRow:
     """Try now what waits, also if it is set aside."""
     row = _on_agenda(work, id)
     due_work.try_now(work, row)
-    return row
+    return require_due(work, id)
 
 
 @operation(
@@ -171,7 +171,7 @@ def retry(work: Work, id: WorkId) -> WaitingRow:
         is_over=lambda one: one.kind not in _GIVE_UP,
         back="/due",
         ends=True,
-        because=FOR_GOOD,
+        because="it is not tried again",
     ),
     noun="due",
     audits="due.give-up",

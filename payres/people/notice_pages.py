@@ -1,5 +1,6 @@
 """The page of notices: an owner's address, and what is written about; and the page of the link that ends the latter."""
 
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, get_args
 
@@ -8,6 +9,7 @@ from starlette.responses import Response
 
 from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error
+from payres.core.process.settings import mail_address
 from payres.core.protocol.clock import lasts
 from payres.core.protocol.errors import InvalidRequest, MethodNotAllowed, TooManyRequests, nothing_here
 from payres.core.store import server
@@ -16,7 +18,7 @@ from payres.html import notices
 from payres.html.html import PAGE_METHODS, redirect, render
 from payres.html.language import marked
 from payres.html.meanwhile import ChangedMeanwhile, filled, save_unchanged, sides_of
-from payres.html.notices import CODE_LIFETIME
+from payres.html.notices import CODE_LIFETIME, MOST_WRONG
 from payres.html.sentences import problem_of
 from payres.html.store import mail
 from payres.html.store.mail import ADDRESSES, MailRate
@@ -30,6 +32,8 @@ DONE: Final = {
     "forgotten": marked("Nothing is sent any more."),
 }
 NO_ADDRESS: Final = marked("This is no e-mail address. Write it like alice@mail.example.")
+NOT_ASCII: Final = marked("Addresses with letters such as ü before the @ are not taken here. Write another one.")
+TOO_MANY: Final = marked("There were too many wrong codes, so none of before is taken any more. Have a new one sent.")
 WRONG_CODE: Final = marked(
     "This is not the code that was sent last, or it is older than an hour. Look again, or have a new one sent."
 )
@@ -67,8 +71,8 @@ async def show(
         until = None if address is None else address.code_until
         is_asked = until is not None and lasts(until, work.now, CODE_LIFETIME)
         return {
-            "email": address and address.email,
-            "pending": address.pending if address is not None and is_asked else None,
+            "email": address and _shown(address.email or ""),
+            "pending": _shown(address.pending or "") if address is not None and is_asked else "",
             "form": changed.merged({}) if changed else filled(_wanted(visit, work)),
             "last": mail.last_mail(work, visit.owner.id),
         }
@@ -95,7 +99,9 @@ async def ask(visit: OwnerVisit, form: Form) -> Response:
     try:
         await visit.write(lambda work: notices.ask(work, visit.owner.id, given, visit.language))
     except InvalidRequest as error:
-        return await show(visit, {"email": visit.language.say(NO_ADDRESS)}, given, error.status)
+        is_other = given.isascii() or mail_address(f"x@{given.rpartition('@')[2]}") is None
+        problem = visit.language.say(NO_ADDRESS if is_other else NOT_ASCII)
+        return await show(visit, {"email": problem}, given, error.status)
     except TooManyRequests as error:
         noted = note_error(visit.request, error)
         return await show(visit, {"email": problem_of(visit.language, noted)}, given, noted.status)
@@ -105,14 +111,15 @@ async def ask(visit: OwnerVisit, form: Form) -> Response:
 async def confirm(visit: OwnerVisit, form: Form) -> Response:
     """Takes the new address, if the code is right."""
 
-    def unit(work: Work) -> bool:
-        is_right = notices.confirm(work, visit.owner.id, form.get("code", ""), visit.language)
-        if is_right:
+    def unit(work: Work) -> str:
+        if notices.confirm(work, visit.owner.id, form.get("code", ""), visit.language):
             server.record(work, "wallet.change_notices", visit.wallet.path, address="confirmed")
-        return is_right
+            return ""
+        address = ADDRESSES.get(work, visit.owner.id)
+        return TOO_MANY if address and address.wrong >= MOST_WRONG else WRONG_CODE
 
-    if not await visit.write(unit):
-        return await show(visit, {"code": visit.language.say(WRONG_CODE)}, status=400)
+    if problem := await visit.write(unit):
+        return await show(visit, {"code": visit.language.say(problem)}, status=400)
     return redirect(f"{NOTICES}?done=confirmed")
 
 
@@ -166,6 +173,17 @@ def _wanted(visit: OwnerVisit, work: Work) -> dict[str, str]:
 
 def _rate(text: str) -> MailRate:
     return next((rate for rate in get_args(MailRate) if rate == text), "off")
+
+
+def _shown(address: str) -> str:
+    """The address with its domain as people write it."""
+    name, _, domain = address.rpartition("@")
+    if "xn--" in domain:
+        import idna  # rarely needed
+
+        with suppress(idna.IDNAError):
+            return f"{name}@{idna.decode(domain)}"
+    return address
 
 
 def _check_on(visit: OwnerVisit) -> None:

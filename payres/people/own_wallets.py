@@ -69,9 +69,7 @@ DONE: Final = {
     "connected": marked(
         "The wallets are brought together. One name and one password open them all: those that you signed in with."
     ),
-    "asked": marked(
-        "Both have a mail about it. Connect it here in a day, with its password, unless its owner says no."
-    ),
+    "asked": marked("Whoever has the wallet is asked. Below it says from when you can connect it."),
     "kept": marked("The wallets stay apart."),
 }
 Joined = Literal["connected", "asked", "no code", "wrong code", "used code"]

@@ -135,7 +135,8 @@ def test_serve_makes_no_database_and_says_where_others_are(
     assert "Make one with `payres init`" in line
     assert line.endswith(f"or name another with --database PATH, such as {database.parent}/other.db")
     line = one_sentence(payres("serve", "--port", "0", "--database", "/nonexistent/x.db"))
-    assert line.startswith("Error: There is no database at /nonexistent/x.db (--database names it)")
+    made = "Make one with `payres init --database /nonexistent/x.db`, or"
+    assert line.startswith(f"Error: There is no database at /nonexistent/x.db (--database names it). {made}")
     assert not Path("/nonexistent").exists()
     assert not any(Path().iterdir())
 

@@ -128,6 +128,23 @@ def test_form_is_carried_out_once_the_factor_is_given(payres: Instance) -> None:
         assert "Password that you have now" in owner.words("/settings/password")
 
 
+def test_second_click_of_the_code_gets_what_the_first_has_done(payres: Instance) -> None:
+    with signed_in(payres, "twice") as owner, signed_in(payres, "twice-payee"):
+        app, _ = turn_on(owner)
+        price = owner.send("/account/send", "price", {"to": payres.wallet("twice-payee"), "amount": "2"})
+        go_stale(owner)
+        page = owner.send(price.headers["location"], "send")
+        assert is_asked(page)
+        code = app.next_code()
+        first, second = (approve(owner, page, code) for _ in range(2))
+        assert (first.status_code, second.status_code) == (303, 303)
+        assert first.headers["location"] == second.headers["location"]
+        owner.instance.clock.advance(290)
+        assert approve(owner, page, "000000").status_code == 303
+        owner.instance.clock.advance(11)
+        assert approve(owner, page, "000000").status_code == 401, "only a code makes the second factor last"
+
+
 def test_factor_for_one_form_is_refused_for_another(payres: Instance) -> None:
     with signed_in(payres, "bound") as owner, signed_in(payres, "bound-other") as other:
         app, _ = turn_on(owner)

@@ -310,11 +310,12 @@ def test_wallets_are_brought_together_by_both_passwords(payres: Instance, ann: S
         assert sign_in(there, other, OTHER).status_code == 303
         for _ in range(2):
             assert connect(ann, other).headers["location"] == "/settings/wallets?done=asked"
-        assert "Both have a mail about it." in (words := ann.words("/settings/wallets?done=asked"))
+        assert "Whoever has the wallet is asked. Below" in (words := ann.words("/settings/wallets?done=asked"))
         assert f"You can connect {other} below tomorrow" in words
         assert f"Somebody gave the password of {other}" in words_of(there.get("/account"))
         assert len(owners(payres, ann.path, other)) == 2
         payres.write(wait_a_day)
+        assert f"You can connect {other} below now, for a week" in ann.words("/settings/wallets")
         answer = connect(ann, f"${payres.wallet(other).partition('://')[2]}")
         assert (answer.status_code, answer.headers["location"]) == (303, "/settings/wallets?done=connected")
         words = ann.words("/settings/wallets?done=connected")

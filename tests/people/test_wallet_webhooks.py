@@ -16,7 +16,7 @@ from payres.core.store import events
 from payres.core.store.server import AUDIT
 from payres.core.store.work import Work
 from payres.operator import deliveries as operator_deliveries
-from payres.operator import wallets, webhooks
+from payres.operator import due_work, wallets, webhooks
 from payres.operator.webhooks import WEBHOOK
 from payres.webhooks import deliveries
 from payres.webhooks.store import webhooks as store
@@ -169,12 +169,22 @@ def test_what_failed_is_tried_again_and_waits_for_an_inactive_wallet(
     deposit(instance, browser.path)
     endpoint.wait_for(1)
     wait_until(lambda: "The last event was not taken" in browser.words(PAGE))
+    assert "It is tried again for three days." in browser.words(path)
     instance.write(lambda work: wallets.deactivate(work, browser.path))
     instance.clock.advance(10)
     deposit(instance, "alice")
     instance.write(lambda work: wallets.activate(work, browser.path))
     assert [one.path for one in endpoint.wait_for(2)] == ["/hook", "/hook"], "a redirect is not followed"
     wait_until(lambda: states(instance, path) == ["delivered"])
+
+
+def test_owner_sees_that_events_were_given_up(instance: Instance, browser: OwnersBrowser, endpoint: Endpoint) -> None:
+    endpoint.answer = answering(500)
+    path, _ = add(browser, endpoint.url)
+    deposit(instance, browser.path)
+    wait_until(lambda: "It is tried again for three days." in browser.words(path))
+    instance.write(lambda work: due_work.give_up(work, f"webhook:{hook_id(path)}"))
+    assert "The last event was not taken, and is not tried again." in browser.words(path)
 
 
 def test_silent_webhooks_of_others_delay_no_event(

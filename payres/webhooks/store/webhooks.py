@@ -19,7 +19,8 @@ WEBHOOK_SECRETS: Final = "webhook_secrets"  # the name of the secret that encryp
 
 
 class WebhookRecord(msgspec.Struct, frozen=True):
-    """A row of `webhook`. events are comma-separated patterns; secrets are encrypted; cursor is a sequence."""
+    """A row of `webhook`. events are comma-separated patterns; secrets are encrypted; cursor is a sequence; due_at is
+    None unless an event waits for an owner's webhook."""
 
     id: str
     url: str
@@ -36,6 +37,7 @@ class WebhookRecord(msgspec.Struct, frozen=True):
     last_error: str | None = None
     name: str | None = None
     wallet_address_id: int | None = None
+    due_at: int | None = None
 
     @property
     def active(self) -> bool:
@@ -311,8 +313,11 @@ def repeat_failed(tx: Transaction, keys: Sequence[tuple[int, str]], now: int) ->
 
 
 def try_now(tx: Transaction, webhook_id: str, now: int) -> None:
-    """Makes all that a webhook has not taken yet due now."""
-    tx.execute("UPDATE delivery SET next_at = ? WHERE webhook_id = ? AND next_at IS NOT NULL", (now, webhook_id))
+    """Makes all that a webhook has not taken yet due now, in place of no attempt that it would get by itself."""
+    due = (
+        "UPDATE delivery SET next_at = :now, attempts = max(attempts - 1, 0) WHERE webhook_id = :id AND next_at > :now"
+    )
+    tx.execute(due, (now, webhook_id))
     note_due(tx, webhook_id, now)
 
 
