@@ -206,13 +206,26 @@ def _settings(work: Work) -> Iterator[Look]:
         yield "allow_private_hosts", "it is on, and base_url is public", True, fix
 
 
-def lacking_rates(work: Work) -> Sequence[Sequence[str]]:
-    """The pairs of currencies without a valid rate that somebody wanted to pay between lately, or that had one; those
-    between this server's own first."""
+class LackingRates(NamedTuple):
+    """The pairs of currencies without a valid rate that somebody wanted to pay between lately, or that had one: those
+    of which wallets and peers here have both, and those `elsewhere`, which any stranger can make up."""
+
+    here: Sequence[Sequence[str]]
+    elsewhere: Sequence[Sequence[str]]
+
+
+def lacking_rates(work: Work) -> LackingRates:
     rates, wanted, own = accounts.list_rates(work), status.missing_rates(work), {*accounts.list_codes(work)}
     good = {frozenset((rate.base, rate.counter)) for rate in rates if rate.holds_at(work.now)}
     lacking = {frozenset(pair) for pair in (*wanted, *((rate.base, rate.counter) for rate in rates))} - good
-    return sorted(map(sorted, lacking), key=lambda pair: (not own.issuperset(pair), pair))
+    pairs = sorted(map(sorted, lacking))
+    return LackingRates(*([pair for pair in pairs if own.issuperset(pair) is here] for here in (True, False)))
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of these, and how many others there are."""
+    others = len(names) - SHOWN_RATES
+    return ", ".join(names[:SHOWN_RATES]) + (f" and {others} other{'s' * (others > 1)}" if others > 0 else "")
 
 
 def _rates(work: Work) -> Iterator[Look]:
@@ -220,15 +233,15 @@ def _rates(work: Work) -> Iterator[Look]:
     if has_service and not any(one.expires_at and one.holds_at(work.now) for one in accounts.list_rates(work)):
         fix = "Ask it for `?base=` and a currency, as the server does, whose log says what is wrong with the answers"
         yield "rates service", "no rate of rates_url is valid now", WARNS, fix
-    if lacking:
-        pairs = ", ".join(map("/".join, lacking[:SHOWN_RATES]))
-        if len(lacking) > SHOWN_RATES:
-            pairs += f" and {len(lacking) - SHOWN_RATES} others"
+    if lacking.here:
         fix = "Set one (`payres rate set`), or a service with rates_url, unless nobody is to exchange between them"
-        seen = f"no valid rate for {pairs}: somebody wanted it, or it has expired"
+        seen = f"no valid rate for {some([*map('/'.join, lacking.here)])}: somebody wanted it, or it has expired"
         yield "exchange rates", seen, WARNS, fix, ("the page of exchange rates", "rates")
     elif len(accounts.list_codes(work)) > 1:
-        yield "exchange rates", "all that somebody wanted lately are valid", False, ""
+        yield "exchange rates", "all that somebody wanted lately between currencies here are valid", False, ""
+    if lacking.elsewhere:
+        pairs = some([*map("/".join, lacking.elsewhere)])
+        yield "rates elsewhere", f"no valid rate for {pairs}: one of each two is in no wallet or peer here", False, ""
 
 
 def _peers(work: Work) -> Iterator[Look]:

@@ -29,6 +29,8 @@ from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.store.status import note_missing_rates
 from payres.operator.takeover import watch_base_url
 
+NOTES_SECONDS: Final = 5.0  # until pages and commands know of a rate that somebody wanted
+
 log = logging.getLogger("payres.operator")
 
 
@@ -57,17 +59,17 @@ def _workers(context: Context, opening: Opening) -> Iterator[Background]:
 
         yield keep_schedule(context)
     step = partial(store_missing_rates, context.database, context.metrics)
-    yield Worker("the notes of missing rates", context.database, step, PAUSE_SECONDS).run()
+    yield Worker("the notes of missing rates", context.database, step, NOTES_SECONDS).run()
     # A server of a test ends before it is due.
     yield BackgroundCheck(context.database).run(PAUSE_SECONDS if context.is_disposable else 0)
 
 
 async def store_missing_rates(database: Database, metrics: Metrics) -> float:
-    """Stores which rates were missing, for commands; returns the seconds until the next time."""
+    """Stores which rates were missing, for pages and commands; returns the seconds until the next time."""
     if pairs := {*metrics.missing_rates}:
         await database.write(partial(note_missing_rates, pairs=pairs))
         metrics.missing_rates.difference_update(pairs)
-    return PAUSE_SECONDS
+    return NOTES_SECONDS
 
 
 def _late_routes() -> Sequence[Route]:

@@ -249,7 +249,7 @@ def test_service_that_answers_no_rates_is_told_before_somebody_wants_one(work: W
 
 
 def test_rate_is_missing_where_somebody_wanted_it(work: Work) -> None:
-    for code in ("EUR", "ACME/B", "USD"):
+    for code in ("EUR", "ACME/B", "USD", "CHF"):
         wallets.create_wallet(work, code[:3].lower(), code, 2, None, None)
     assets.set_rate(work, "USD", "EUR", "0.9")
     assert broken(work) == set()
@@ -280,8 +280,11 @@ def test_currencies_that_clients_make_up_are_few_and_push_out_no_others(work: Wo
     work.metrics.missing_rates.clear()
     stored = status.missing_rates(later)
     assert (len(stored), ("USD", "ZWG") in stored) == (MAX_MISSING_RATES, True)
-    [seen] = [one.seen for one in examine(later) if one.subject == "exchange rates"]
-    assert re.fullmatch(rf"no valid rate for USD/ZWG(, A../USD){{7}} and {MAX_MISSING_RATES - 8} others: .*", seen)
+    alarm, note = [one for one in examine(later) if one.subject in {"exchange rates", "rates elsewhere"}]
+    assert alarm.warning
+    assert alarm.seen.startswith("no valid rate for USD/ZWG: ")
+    assert note.fix is None, "a stranger raises no alarm"
+    assert re.fullmatch(rf"no valid rate for A../USD(, A../USD){{7}} and {MAX_MISSING_RATES - 9} others: .*", note.seen)
     for now in (work.now, later.now + 7 * DAY + 1):  # the clock was ahead; and a week later
         status.note_missing_rates(work_at(work, now), [])
         assert number(work, "SELECT count(*) FROM missing_rate") == 0
@@ -289,6 +292,8 @@ def test_currencies_that_clients_make_up_are_few_and_push_out_no_others(work: Wo
 
 
 def test_rate_that_was_set_is_not_missing(work: Work) -> None:
+    for code in ("USD", "EUR"):
+        wallets.create_wallet(work, code.lower(), code, 2, None, None)
     status.note_missing_rates(work, [("USD", "EUR"), ("EUR", "USD")])
     assert broken(work) == {"exchange rates"}
     assets.set_rate(work, "USD", "EUR", "0.9")
@@ -301,7 +306,7 @@ async def test_server_stores_which_rates_were_missing(tmp_path: Path) -> None:
     try:
         with suppress(NoRate):
             await database.write(lambda work: rate_between(work, "USD", "EUR"))
-        assert await database.read(lambda work: status.missing_rates(work)) == [("USD", "EUR")], "at once"
+        assert await database.read(lambda work: status.missing_rates(work)) == [], "as commands say"
         await store_missing_rates(database, environment.metrics)
         assert not environment.metrics.missing_rates
         assert await database.read(lambda work: status.missing_rates(work)) == [("USD", "EUR")]

@@ -26,7 +26,7 @@ from payres.operator.api import all_operations
 from payres.operator.assets import ASSET
 from payres.operator.declarations import operation_of
 from payres.operator.deliveries import ATTEMPTS
-from payres.operator.doctor import lacking_rates
+from payres.operator.doctor import lacking_rates, some
 from payres.operator.exports import export_statement
 from payres.operator.grants import GRANT, sees, spending_under
 from payres.operator.movements import MOVEMENT, Movement, own_reference, undoable_until
@@ -205,12 +205,15 @@ def _of_peer(work: Work, visit: OperatorVisit) -> dict[str, Any]:
 def _of_asset(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     record = assets.require_asset(work, visit.segments["code"], int(visit.segments["scale"]))
     rates = [one for one in _listed(work, assets.list_rates) if record.code in {one.base, one.counter}]
+    lacking, own = lacking_rates(work), {record.code}
+    elsewhere = [visible_text(one) for pair in lacking.elsewhere if own < {*pair} for one in {*pair} - own]
     moved = _listed(work, assets.list_liquidity, page=FEW, code=record.code, scale=record.scale)
     return {
         "record": record,
         "fee": partial(fee_on, fee=Fee(record.fee_fixed, record.fee_basis_points)),
         "sums": ledger_sums(work),
-        "lacking": lacking_rates(work),
+        "lacking": lacking.here,
+        "elsewhere": some(elsewhere),
         "rates": make_table("Rates", assets.RATE.on_pages, rates, "No rate of it is set"),
         "moved": make_table("Liquidity in and out", MOVEMENT.on_pages, moved, "Nothing was deposited yet"),
     }

@@ -107,10 +107,10 @@ def note_missing_rates(work: Work, pairs: Iterable[tuple[str, str]]) -> None:
 
 
 def missing_rates(work: Work) -> Sequence[tuple[str, str]]:
-    """The pairs that somebody wanted to pay between lately without a valid rate; some have one by now."""
+    """The pairs that somebody wanted to pay between lately without a valid rate; some have one by now. Those of the
+    last seconds follow: a page and a command say the same."""
     is_recent, times = lasting("asked_at", work.now - MISSING_RATES_KEPT, MISSING_RATES_KEPT)
-    stored = work.execute(f"SELECT base_code, counter_code FROM missing_rate WHERE {is_recent}", times)
-    return [*stored, *work.metrics.missing_rates]
+    return work.execute(f"SELECT base_code, counter_code FROM missing_rate WHERE {is_recent}", times).fetchall()
 
 
 def first_transfer(tx: Transaction) -> int | None:

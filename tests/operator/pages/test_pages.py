@@ -153,7 +153,9 @@ def test_peer_has_its_unresolved_packets(ann: Browser, seeded: Seeded) -> None:
 
 def test_currency_has_its_rates_fee_and_liquidity(tmp_path: Path) -> None:
     def unit(work: Work) -> None:
-        note_missing_rates(work, [("A&B", "USD"), ("A&B", "EUR"), ("EUR", "USD")])
+        create_wallet(work, "ab", "A&B", 2, None, None)
+        elsewhere = [("USD", f"X{n:02}") for n in range(20)]
+        note_missing_rates(work, [("A&B", "USD"), ("A&B", "EUR"), ("EUR", "USD"), *elsewhere])
         set_fee(work, "USD", 2, "0.10", 50)
 
     with run_instance(tmp_path / "payres.db") as instance, Browser(instance) as opened:
@@ -164,6 +166,7 @@ def test_currency_has_its_rates_fee_and_liquidity(tmp_path: Path) -> None:
         for part in (
             "2 decimals. 3 wallets hold USD ",
             "No valid rate between USD and A&B Payments between them are refused. Set it",
+            "Asked for lately, and in no wallet or peer here: X00, X01, X02, X03, X04, X05, X06, X07 and 12 others. ",
             "Sending costs 0.10 and 0.5 % of the amount, at least 0.11 So sending 5.00 costs 0.13, and 100.00 costs",
             "Liquidity USD 1,000.00",
             "Fees collected USD 0.00",
