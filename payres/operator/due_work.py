@@ -106,6 +106,7 @@ DUE: Final = Shape(
     page="/due/{id}",
     name=_name,
     moving={"state", "since", "next_attempt_at", "attempts", "last_error"},
+    gone="It does not wait any more: it was done or given up meanwhile",
 )
 
 

@@ -127,7 +127,8 @@ class Shape:
 
     `read` finds the record by the names in the path of an endpoint or of its `page`, whose heading is its `name`. The
     first of these names is the `member` of the struct, if that is called otherwise. `undo` is the path of the form that
-    takes back what made it. The members in `moving` change by themselves; the others make its ETag.
+    takes back what made it. The members in `moving` change by themselves; the others make its ETag. The
+    pages of a thing that has ended lead to the list, which says that it is `gone`, if that is given.
     """
 
     def __init__(
@@ -140,6 +141,7 @@ class Shape:
         member: str = "",
         undo: str = "",
         moving: Collection[str] = (),
+        gone: str = "",
     ) -> None:
         self.show: Any = show
         self.columns = columns
@@ -148,6 +150,7 @@ class Shape:
         self.member = member
         self.undo = undo
         self.moving = moving
+        self.gone = gone
         self.name = name or (lambda thing: columns[0].cell(thing).text)
 
     @property

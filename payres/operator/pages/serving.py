@@ -4,7 +4,7 @@ The router refuses hosts outside `admin_hosts`. Every response is a page or a re
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.core.http.routing import Handler, Route
-from payres.core.protocol.errors import InvalidRequest, nothing_here
+from payres.core.protocol.errors import InvalidRequest, NotFound, nothing_here
 from payres.core.protocol.urls import ADMIN_API, ADMIN_ROOT
 from payres.html.factor_pages import FactorPages
-from payres.html.html import load_templates, serve_page
+from payres.html.html import load_templates, redirect, serve_page
 from payres.html.passkey_pages import PasskeyPages
 from payres.html.visits import Form, Place, choose_zone
 from payres.operator.api import all_operations
@@ -24,8 +24,9 @@ from payres.operator.exports import export_ledger, export_payments, export_state
 from payres.operator.pages import overview, server
 from payres.operator.pages.details import thing_pages
 from payres.operator.pages.lists import exports_page, send_file, show_list
-from payres.operator.pages.operations import OperationPage
+from payres.operator.pages.operations import Done, OperationPage, say
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit, Page, may_only_look
+from payres.operator.shapes import Shape
 
 
 class PageConvertor(StringConvertor):
@@ -93,7 +94,22 @@ OPEN: Final = (OPERATOR_SIGN_IN.follow_link, _find_nothing)  # served without si
 
 
 async def _answer(request: Request, page: Page) -> Response:
-    return await OPERATOR_SIGN_IN.answer(request, page, partial(_carry_out, page=page))
+    shape = page.form.about if isinstance(page, OperationPage) else getattr(page, "keywords", {}).get("shape")
+    if shape is None or not shape.gone:
+        return await OPERATOR_SIGN_IN.answer(request, page, partial(_carry_out, page=page))
+    show, act = partial(_lead_back, page, shape), partial(_lead_back, partial(_carry_out, page=page), shape)
+    return await OPERATOR_SIGN_IN.answer(request, show, act)
+
+
+async def _lead_back(
+    answer: Callable[..., Awaitable[Response]], shape: Shape, visit: OperatorVisit, *form: Form
+) -> Response:
+    """The answer; the list with a word if the thing is gone."""
+    try:
+        return await answer(visit, *form)
+    except NotFound:
+        say(visit, Done(shape.gone))
+        return redirect(ADMIN_ROOT + shape.page.rpartition("/")[0])
 
 
 async def _carry_out(visit: OperatorVisit, form: Form, page: Page) -> Response:

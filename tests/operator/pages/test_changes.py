@@ -11,7 +11,7 @@ import pytest
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store.work import Work
 from payres.interledger.node import node_of
-from payres.operator import api_keys, keys, wallets
+from payres.operator import api_keys, due_work, keys, wallets
 from payres.operator.store.operators import API_KEYS
 from payres.operator.store.refunds import refunds_of
 from payres.operator.wallets import deposit
@@ -19,6 +19,7 @@ from tests.helpers import TIMEOUT, last_segment, sign_in_token, usd, wait_until
 from tests.instance import Instance
 from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
 from tests.operator.pages.seed import Seeded, fill
+from tests.operator.test_due_work import mail_set_aside
 from tests.operator.test_refunds import pay_from_remote
 from tests.webhooks.endpoint import Endpoint, answering
 from tests.works import add_usd_peer
@@ -67,6 +68,19 @@ def test_deciding_in_the_owners_name_takes_a_reason(payres: Instance, ann: Brows
     assert f"“{reason}”" in words
     assert ann.rows("/admin/audit-log")[0]["Details"] == f"reason {reason}"
     assert "There is nothing left to do here." in ann.words(f"{path}/decision")
+
+
+def test_what_was_given_up_meanwhile_leads_back_to_the_list(payres: Instance, ann: Browser) -> None:
+    path = f"/admin/due/{(made := payres.write(mail_set_aside))}"
+    page = ann.get(f"{path}/give-up")
+    assert "because it is not tried again" in words_of(page)
+    assert "cannot be undone" not in words_of(page)
+    payres.write(lambda work: due_work.give_up(work, made))
+    sent = hidden_fields(page) | {"choice": "give", "password": PASSWORD}
+    for method, left in (("POST", f"{path}/give-up"), ("GET", f"{path}/give-up"), ("GET", path)):
+        answer = ann.http.request(method, left, data=sent if method == "POST" else None)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/admin/due")
+        assert "It does not wait any more: it was done or given up meanwhile" in ann.words("/admin/due")
 
 
 def test_deposit_is_undone_from_the_line_after_it(payres: Instance, ann: Browser) -> None:
