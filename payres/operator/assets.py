@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict
 
 from payres.core.payments import ledger
-from payres.core.payments.quotes import rate_between
+from payres.core.payments.quotes import overruled
 from payres.core.protocol import amounts
 from payres.core.protocol.amounts import MAX_RATE_LENGTH, Fee, format_decimal, parse_decimal, parse_rate
 from payres.core.protocol.errors import InvalidRequest, require
@@ -50,7 +50,7 @@ class Asset(Resource, frozen=True, kw_only=True):
 
 class Rate(Resource, frozen=True, kw_only=True):
     """One unit of `base` buys `rate` units of `counter`. A rate of the rates service expires, and is used until
-    then."""
+    then. One is `overruled`, and not used, where the inverse of the opposite rate is lower."""
 
     base: str
     counter: str
@@ -59,6 +59,7 @@ class Rate(Resource, frozen=True, kw_only=True):
     source: Literal["operator", "service"]
     expires_at: Time | UnsetType = UNSET
     expired: bool | UnsetType = UNSET
+    overruled: bool | UnsetType = UNSET
 
 
 class RemovedRate(Resource, frozen=True, kw_only=True):
@@ -67,8 +68,10 @@ class RemovedRate(Resource, frozen=True, kw_only=True):
 
 
 def _use(rate: Rate) -> str:
+    if rate.overruled:
+        return "not used: the inverse of the opposite one is lower"
     if rate.source == "operator":
-        return "until you change it"
+        return "until it is changed"
     return f"{'not used, held' if rate.expired else 'holds'} until {rate.expires_at}"
 
 
@@ -88,12 +91,14 @@ def asset(work: Work, record: AssetRecord) -> Asset:
 
 
 def rate(work: Work, record: RateRecord) -> Rate:
+    back = accounts.find_rate(work, record.counter, record.base)
+    found = {"overruled": overruled(record, back, work.now) or UNSET}
     if record.expires_at is None:
-        return represent(Rate, record, source="operator", expires_at=UNSET, expired=UNSET)
-    return represent(Rate, record, source="service", expired=not record.holds_at(work.now))
+        return represent(Rate, record, source="operator", expires_at=UNSET, expired=UNSET, **found)
+    return represent(Rate, record, source="service", expired=not record.holds_at(work.now), **found)
 
 
-def require_asset(work: Work, code: str, scale: int) -> AssetRecord:
+def require_asset(work: Work, code: str, scale: Scale) -> AssetRecord:
     """An asset that is in use here. Raises NotFound."""
     found = accounts.find_asset(work, code, scale)
     return require(found, f"No account is kept in {code} with scale {scale}", "`payres asset list` shows all")
@@ -138,12 +143,12 @@ def _rate_in_words(one: Rate) -> Cell:
 RATE: Final = Shape(
     rate,
     Column("Rate", _rate_in_words, section="rates"),
-    Column("Source", lambda rate: "you" if rate.source == "operator" else "the rates service"),
+    Column("Source", lambda rate: "set here" if rate.source == "operator" else "the rates service"),
     Column("Set (UTC)", "set_at", "time"),
     Column("Use", _use),
     read=require_rate,
     page="/rates/{base}/{counter}",
-    moving={"expired"},
+    moving={"expired", "overruled"},
 )
 
 
@@ -337,14 +342,9 @@ def withdraw_fees(
 
 def _warn_of_unused_rate(work: Work, base: str, counter: str) -> None:
     """Warns if rates are set in both directions and one of them is not used, because the other gives less."""
-    for one, other in ((base, counter), (counter, base)):
-        found = accounts.find_rate(work, one, other)
-        if found is not None and rate_between(work, one, other) < parse_rate(found.rate):
-            work.warn(
-                f"1 {one} does not buy {found.rate} {other}: the inverse of the rate from {other} to {one} is lower,"
-                " and used so that nobody gains by paying there and back. Set one of the two rates only"
-            )
-            return
+    there, back = accounts.find_rate(work, base, counter), accounts.find_rate(work, counter, base)
+    if sentence := look_overs.overruled_rate(there, back, work.now):
+        work.warn(sentence)
 
 
 def _check_code(work: Work, code: str) -> None:

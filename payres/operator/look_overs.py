@@ -7,11 +7,12 @@ from fractions import Fraction
 from typing import Any, Final
 
 from payres.core.payments import ledger
+from payres.core.payments.quotes import overruled, used_rate
 from payres.core.protocol.amounts import Asset, Fee, describe_amount, fee_on, format_decimal, parse_rate
 from payres.core.protocol.clock import parse_time
 from payres.core.protocol.wire import require_amount
 from payres.core.store import accounts
-from payres.core.store.accounts import AssetRecord
+from payres.core.store.accounts import AssetRecord, RateRecord
 from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.interledger.store import peers
@@ -26,26 +27,43 @@ NOW: Final = "now, for every {}. Prices already shown hold."
 def of_rate(work: Work, base: str, counter: str, rate: str) -> LookOver:
     """A risk is a rate 10 % away from the one before, or one between currencies that nothing here has."""
     there, back = accounts.find_rate(work, base, counter), accounts.find_rate(work, counter, base)
-    old = parse_rate(there.rate) if there else 1 / parse_rate(back.rate) if back else None
-    new, risk = parse_rate(rate), None
+    then = RateRecord(base, counter, rate, work.now)
+    kept = back if back is not None and back.expires_at is None else None  # one that expires ends with this one
+    old, new, risk = used_rate(there, back, work.now), used_rate(then, kept, work.now) or parse_rate(rate), None
+    last = old or (parse_rate(there.rate) if there else 1 / parse_rate(back.rate) if back else None)
     used = accounts.list_codes(work)
-    if unused := [code for code in (base, counter) if code not in used]:
-        risk = f"Nothing here is in {' or '.join(unused)}", "Is the code right? The rate is used once a wallet has it."
-    elif old is not None and abs(new - old) > old / 10:
-        risk = f"That is {_times(new / old)}", _point(new / old)
+    if unknown := [code for code in (base, counter) if code not in used]:
+        risk = f"Nothing here is in {' or '.join(unknown)}", "Is the code right? The rate is used once a wallet has it."
+    elif last is not None and abs(new - last) > last / 10:
+        risk = f"That is {_times(new / last)}", _point(new / last)
         if there is not None and there.expires_at is not None:
             risk = risk[0], f"{risk[1]} The rates service says {there.rate}."
+    if unused := overruled_rate(then, kept, work.now):
+        bold, _, text = unused.partition(": ")
+        risk = (risk[0], f"{risk[1]} {unused}.") if risk else (bold, f"{text[0].upper()}{text[1:]}.")
     hundred = f"{base} {_in(work, base, Fraction(100))} arrive as {counter}"
     before = None if old is None else _in(work, counter, 100 * old)
     rows: list[Figures] = [
-        (f"One {base} buys {counter}", there.rate if there else _short(old), rate),
+        (f"One {base} buys {counter}", _as_set(old, there), _as_set(new, then)),
         (hundred, before, _in(work, counter, 100 * new)),
     ]
-    if back is None or back.expires_at is not None:
-        rows.append((f"One {counter} buys {base}", _short(old and 1 / old), _short(1 / new)))
+    inverse_now, inverse = used_rate(back, there, work.now), used_rate(kept, then, work.now)
+    if inverse_now != inverse:
+        rows.append((f"One {counter} buys {base}", _short(inverse_now), _short(inverse)))
     question, facts = f"One {base} buys {counter} {rate}?", [("From", NOW.format("price"))]
     set_by = _set_by(work, f"{base} {counter}", "rate")
     return LookOver(question, f"Set {counter} {rate}", _numbers(rows), facts, risk, set_by)
+
+
+def overruled_rate(there: RateRecord | None, back: RateRecord | None, now: int) -> str | None:
+    """Says of the rates of a pair which is not used, because the other gives less; None if both are."""
+    for one, other in ((there, back), (back, there)):
+        if one is not None and overruled(one, other, now):
+            return (
+                f"1 {one.base} does not buy {one.rate} {one.counter}: the inverse of the rate from {one.counter} to"
+                f" {one.base} is lower, and used so that nobody gains by paying there and back. Set one of the two only"
+            )
+    return None
 
 
 def of_fee(work: Work, code: str, scale: int, fixed: str = "0", basis_points: int = 0) -> LookOver:
@@ -120,7 +138,11 @@ def of_wallet(
 
 
 def _new_currency(work: Work, asset: Asset) -> tuple[str, str]:
-    others = [f"{one.code} {one.scale}" for one in accounts.list_assets(work)]
+    assets = accounts.list_assets(work)
+    if scales := [str(one.scale) for one in assets if one.code == asset.code]:
+        bold = f"{asset.code} has {' and '.join(scales)} decimals here"
+        return bold, f"With {asset.scale} it is another currency, for ever: a payment between the two is an exchange."
+    others = [f"{one.code} {one.scale}" for one in assets]
     said = f"The others are {', '.join(others)}. " if others else ""
     capitals = "" if re.fullmatch("[A-Z]{3}", asset.code) else "Codes have three capitals, like USD. "
     text = f"{capitals}{said}It never changes: a currency and its {asset.scale} decimals stay for ever."
@@ -153,14 +175,19 @@ def _set_by(work: Work, about: str, member: str) -> str:
 
 
 def _times(ratio: Fraction) -> str:
-    """Such as `10 times as much`, `12 % more`, `90 % less`."""
+    """Such as `10 times as much`, `12.5 % more`, `90 % less`."""
     if ratio >= 2:
         return f"{_short(ratio)} times as much"
-    return f"{_short(abs(ratio - 1) * 100, 2)} % {'more' if ratio > 1 else 'less'}"
+    return f"{_short(abs(ratio - 1) * 100, 3)} % {'more' if ratio > 1 else 'less'}"
 
 
 def _point(ratio: Fraction) -> str:
     return "Is a point in the wrong place?" if ratio >= 5 or ratio <= Fraction(1, 5) else "Is it right?"
+
+
+def _as_set(used: Fraction | None, rate: RateRecord | None) -> str | None:
+    """The rate that is used, in the words of who set it if it is that one."""
+    return rate.rate if rate and parse_rate(rate.rate) == used else _short(used)
 
 
 def _short(number: Fraction | None, digits: int = 4) -> str | None:

@@ -43,6 +43,7 @@ HOLDERS: Final = {
 }
 SETTLED: Final = {"deposit": "They paid us", "withdrawal": "We paid them"}
 UNDO_MINUTES: Final = 10
+FORM_REFERENCE: Final = "page "  # before a form's own id, which is the reference of what has none
 REMEMBERED: Final = HOUR  # before the same amount is taken for another one
 # For people, whom a movement is asked for: programs say by Idempotency-Key or reference what is a repetition.
 Again = Annotated[str | None, said("The equal one that was made before, to make it once more.", metavar="ID")]
@@ -87,7 +88,7 @@ def _what(one: Movement) -> str:
 
 def own_reference(one: Movement) -> str | None:
     """The reference that somebody gave; without one, a form's own id is used."""
-    return None if (one.reference or "").startswith("page ") else one.reference
+    return None if (one.reference or "").startswith(FORM_REFERENCE) else one.reference
 
 
 def require_movement(work: Work, id: str) -> MovementRecord:
@@ -142,7 +143,7 @@ def move(
         numbers = (f"{reference} ({number})" for number in count(2))
         reference = next(one for one in numbers if entries.find_movement(work, account_id, one) is None)
         check_reference(reference)
-    made = _make(work, account, kind, amount, again, reference=reference)
+    made = _make(work, account, kind, amount, again if before else None, reference=reference)
     if before is not None and before.first.id != again:  # what is refused in any case is not asked
         raise before
     return made
@@ -151,14 +152,16 @@ def move(
 def _made_before(
     work: Work, account: NamedAccount, kind: MovementKind, amount: int, reference: str | None
 ) -> MadeBefore | None:
-    """The error if somebody, whoever it was, may have made it before."""
-    named = entries.movement_of_reference(work, kind, reference) if reference else None
-    equal = entries.equal_movement(work, account.id, kind, amount, work.now, REMEMBERED)
-    found = [one for one in (named, equal) if one is not None and not one.undone_by]
-    if not found:
+    """The error if somebody, whoever it was, may have made it before. Who gives a reference that no other has means
+    another one."""
+    is_named = reference is not None and not reference.startswith(FORM_REFERENCE)
+    if reference is not None and is_named:
+        here = entries.find_movement(work, account.id, reference)
+        first = here or entries.movement_of_reference(work, kind, reference)
+    else:
+        first = entries.equal_movement(work, account.id, kind, amount, work.now, REMEMBERED)
+    if first is None or first.undone_by:
         return None
-    first = max(found, key=lambda one: one.id)
-    is_named = first.reference is not None and first.reference == reference
     sentence = f"The reference {reference!r} is that of" if is_named else "It may have been made before: there is"
     of = NAMED_ACCOUNTS.by_id(work, first.account_id)
     whose = f"a {first.kind} of {describe_amount(first.amount, of.asset)} of the {of.kind} {of.name}"

@@ -176,7 +176,7 @@ class Shape:
     def find(self, work: Work, **names: Any) -> Any:
         """The struct of the thing, which has its names among these, as texts. Raises NotFound."""
         assert self.read is not None
-        kinds = get_type_hints(self.read)
+        kinds = get_type_hints(self.read, include_extras=True)  # with bounds: a number can be too large for SQLite
         try:
             found = {name: msgspec.convert(names[name], kinds[name], strict=False) for name in self.names}
         except msgspec.ValidationError as error:

@@ -20,7 +20,7 @@ def test_rate_set_and_list(payres: Command, as_json: AsJson, tx: Transaction) ->
     (rate,) = as_json("rate", "list")["rates"]
     assert rate.keys() == {"base", "counter", "rate", "setAt", "source"}
     assert (rate["base"], rate["counter"], rate["rate"], rate["source"]) == ("USD", "EUR", "0.92", "operator")
-    assert "1 USD buys 0.92 EUR  you     2" in payres("rate", "list").stdout
+    assert "1 USD buys 0.92 EUR  set here  2" in payres("rate", "list").stdout
     assert payres("rate", "remove", "USD", "EUR").stdout == "The rate from USD to EUR is removed\n"
     assert as_json("rate", "list") == {"rates": []}
 

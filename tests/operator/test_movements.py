@@ -208,3 +208,17 @@ def test_same_reference_is_the_same_for_programs_and_commands_and_numbered_on_a_
             wallets.deposit(by(tx, "page:eva"), "alice", "5.00", "invoice-17")
         made = wallets.deposit(by(tx, "page:eva"), "alice", "5.00", "invoice-17", before.value.first.id)
         assert made.reference == f"invoice-17 ({number})"
+
+
+@pytest.mark.parametrize("actor", ["shell:root", "page:eva"])
+def test_reference_that_no_other_has_is_another_movement(tx: Work, actor: str) -> None:
+    first = wallets.deposit(by(tx, "page:ann"), "alice", "5.00", "invoice-17")
+    second = wallets.deposit(by(tx, actor), "alice", "5.00", "invoice-18", first.id)
+    assert second.id != first.id
+    assert "again" not in AUDIT.list(tx, "ORDER BY id DESC LIMIT 1")[0].details, "nothing is repeated"
+    with asked(tx, "It may have been made before") as before:
+        wallets.deposit(by(tx, actor), "alice", "5.00", "page 7")
+    assert before.value.first.id == second.id
+    with asked(tx, "The reference 'invoice-17'") as before:
+        wallets.deposit(by(tx, "page:eva"), "alice", "5.00", "invoice-17", second.id)
+    assert before.value.first.id == first.id, "the one with the reference, not the newest"

@@ -26,6 +26,7 @@ from payres.core.protocol.errors import InvalidAmount, InvalidRequest, NoRate
 from payres.core.protocol.limits import MAX_MISSING_RATES
 from payres.core.protocol.wire import Amount, Quote, QuoteRequest, value_in
 from payres.core.store import accounts, representations, retention
+from payres.core.store.accounts import RateRecord
 from payres.core.store.payments import QUOTES, QuoteRecord
 from payres.core.store.wallets import WalletRecord, active_wallet
 from payres.core.store.work import Work
@@ -166,13 +167,9 @@ def rate_between(work: Work, base: str, counter: str) -> Fraction:
     if base == counter:
         return Fraction(1)
     there, back = accounts.find_rate(work, base, counter), accounts.find_rate(work, counter, base)
-    inverse = 1 / parse_rate(back.rate) if back is not None and back.holds_at(work.now) else None
-    if there is not None and there.holds_at(work.now):
-        rate = parse_rate(there.rate)
-        # Of two rates rounded independently, the one above 1 gives way: otherwise a round trip could make a gain.
-        return min(rate, inverse) if inverse is not None and rate > 1 else rate
-    if inverse is not None:
-        return inverse
+    used = used_rate(there, back, work.now)
+    if used is not None:
+        return used
     _note_missing(work, base, counter)
     stale = there or back
     if stale is not None:
@@ -183,6 +180,21 @@ def rate_between(work: Work, base: str, counter: str) -> Fraction:
         f"This server has no exchange rate from {base} to {counter}; choose a receiver in {base} or ask the operator",
         reason="no_exchange_rate",
     )
+
+
+def used_rate(there: RateRecord | None, back: RateRecord | None, now: int) -> Fraction | None:
+    """What is used of the stored rates of a pair, there and back; None if neither holds."""
+    inverse = 1 / parse_rate(back.rate) if back is not None and back.holds_at(now) else None
+    if there is None or not there.holds_at(now):
+        return inverse
+    rate = parse_rate(there.rate)
+    # Of two rates rounded independently, the one above 1 gives way: otherwise a round trip could make a gain.
+    return min(rate, inverse) if inverse is not None and rate > 1 else rate
+
+
+def overruled(there: RateRecord | None, back: RateRecord | None, now: int) -> bool:
+    """Whether the rate there holds and is not used, because the inverse of the one back is lower."""
+    return there is not None and there.holds_at(now) and used_rate(there, back, now) != parse_rate(there.rate)
 
 
 def _note_missing(work: Work, base: str, counter: str) -> None:

@@ -24,6 +24,7 @@ from payres.html.sentences import ended
 from payres.html.visits import Form
 from payres.operator.audit import AuditEntry, told, who_moved, who_set
 from payres.operator.declarations import OF_PEOPLE, LookOver, Operation, OperationForm
+from payres.operator.etags import IfMatch, thing_of
 from payres.operator.inputs import MAX_NAME_LENGTH, Input
 from payres.operator.movements import MOVEMENT, MadeBefore, own_reference, page_of_account
 from payres.operator.pages.lists import Field
@@ -44,6 +45,7 @@ REFUSED_CODES: Final = {
 NOW: Final = "now"  # the field of what stood as `Now` where a form was looked over
 CHANGED: Final = "Somebody has changed it since you looked it over: look again."
 AGAIN: Final = "again"  # the field with the id of what was made before, and is made once more on purpose
+ASKED: Final = "Your own name for it; if another one has it, you see that one first."
 TYPE_AGAIN: Final = "Type it again: a page keeps no secret."
 MOST_SAID: Final = 1000
 FORM: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -141,7 +143,7 @@ class OperationPage:
         """Raises SignInFailed for a wrong password, InvalidRequest for a code that is not taken, TooManyRequests."""
         account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
         session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
-        await OPERATOR_SIGN_IN.check_password(visit.request, account, form["password"], session)
+        await OPERATOR_SIGN_IN.check_password(visit.request, account, form.get("password", ""), session)
         if await OPERATOR_SIGN_IN.is_stale(visit.request, visit.session):
             refused = await OPERATOR_SIGN_IN.verify(visit.request, visit.session, form.get(FACTOR, ""))
             if refused:
@@ -200,9 +202,9 @@ class OperationPage:
         check_unchanged(form, self._present(before.thing, language_of(visit.request).point))
         now = form.get(NOW)
         with suppress(ValueError):  # the operation says what is wrong with an argument
-            now = now and _now(self._weighed(work, visit, form))
+            now = now and self._now(work, visit, self._weighed(work, visit, form))
         answer = self.operation.run(work, self._given(visit, form, work))
-        if now != form.get(NOW):
+        if now and now != form.get(NOW):
             raise ChangedSince(CHANGED)
         return answer, self._subject(work, visit, answer, before)
 
@@ -231,6 +233,17 @@ class OperationPage:
     def _weighed(self, work: Work, visit: OperatorVisit, form: Form) -> LookOver | None:
         """What is to be looked at. Raises what is wrong with an argument."""
         return self.form.weighs(work, **self._given(visit, form, work)) if self.form.weighs else None
+
+    def _now(self, work: Work, visit: OperatorVisit, weighed: LookOver | None) -> str:
+        """What stands now of what is looked over: its figures, and what is unusual; the ETag of what a form ends."""
+        if weighed:
+            return " ".join([*(before.text for _, before, _ in weighed.rows), *(weighed.risk or ())[:1]]) or "-"
+        thing = thing_of(self.operation) if self.form.ends else None
+        return (IfMatch(None, thing, visit.segments).tag(work) or "").strip('"')
+
+    def _shown(self, work: Work, visit: OperatorVisit, form: Form) -> tuple[LookOver | None, str]:
+        weighed = self._weighed(work, visit, form)
+        return weighed, self._now(work, visit, weighed)
 
     def _given(self, visit: OperatorVisit, form: Form, work: Work) -> dict[str, Any]:
         """The arguments of the operation, without empty optional ones and what a change leaves as it is."""
@@ -295,14 +308,15 @@ class OperationPage:
         self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], status: int, then: Any = None
     ) -> Response:
         subject, weighed = await visit.read(lambda work: self._subject(work, visit)), None
+        now = ""
         is_over = subject.thing is not None and self.form.is_over(subject.thing)
         is_plain = not (self._inputs or is_over) and len(self.form.buttons) == 1
         if self.operation.because and is_plain and visit.operator.may_change:
             form = {"choice": next(iter(self.form.buttons)), **form}  # there is nothing to fill in first
-        first = await self._made_before(visit, form, subject) if form.get(AGAIN) else None
         is_looked_over = {"password", FACTOR} & problems.keys() or ("choice" in form and not problems)
+        first = await self._made_before(visit, form, subject) if is_looked_over and form.get(AGAIN) else None
         if is_looked_over:
-            weighed = await visit.read(lambda work: self._weighed(work, visit, form))
+            weighed, now = await visit.read(partial(self._shown, visit=visit, form=form))
         columns = self.form.about.columns if self.form.about and then is not None else ()
         changes = zip(facts_of(columns, subject.thing), facts_of(columns, then), strict=True)
         return visit.show(
@@ -317,7 +331,7 @@ class OperationPage:
             fields=self._fields(visit, form, problems, subject.thing, bool(is_looked_over)),
             changes=[(label, before, after) for (label, before), (_, after) in changes if before != after],
             weighed=weighed,
-            now=_now(weighed),
+            now=now,
             again=self._again(visit, form),
             form=form,
             problems=problems,
@@ -375,7 +389,7 @@ class OperationPage:
                 Field(
                     name=one.name,
                     label=one.extra.get("label") or FIELDS.get(one.name, derived),
-                    words=one.words,
+                    words=ASKED if "is_reference" in one.extra and AGAIN in self.operation.inputs else one.words,
                     kind=kind,
                     value="" if kind == "secret" and not is_looked_over else value,
                     was=was,
@@ -446,10 +460,6 @@ def _hints(error: ChangedMeanwhile, by: Mapping[str, str], at: Mapping[str, str]
         elif one.is_yours:
             found[one.name] = f"As you typed it: {who} left it alone."
     return found
-
-
-def _now(weighed: LookOver | None) -> str:
-    return " ".join(before.text for _, before, _ in weighed.rows) if weighed else ""
 
 
 def _what(form: OperationForm) -> str:

@@ -1,16 +1,19 @@
 """What is looked over before it changes money or lasts: before beside after, its proportion, and what is unusual."""
 
 import re
+from fractions import Fraction
 from html import unescape
 from typing import Any, Final
 
 import pytest
 
+from payres.core.payments.quotes import rate_between
 from payres.core.store import accounts
 from payres.core.store.accounts import RateRecord
 from payres.core.store.work import Work
 from payres.operator import assets, look_overs, peers, wallets
 from payres.operator.declarations import LookOver
+from payres.operator.shapes import facts_of
 from tests.instance import Instance
 from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
 
@@ -164,3 +167,69 @@ def test_tokens_of_a_peer_are_sent_again_and_shown_nowhere(payres: Instance, ann
     form = dict(re.findall(r'<input type="hidden" name="([\w.]+)" value="([^"]*)">', asked.text))
     assert ann.http.post("/admin/new-peer", data=form | {"password": PASSWORD}).status_code == 303
     assert "looked is a peer from now on" in ann.words("/admin/peers/looked")
+
+
+@pytest.mark.parametrize(
+    ("before", "pair", "rate", "now", "then", "risk"),
+    [
+        ("EUR USD 0.125", "USD EUR", "80", ("8", "800.00"), ("8", "800.00"), "1 USD does not buy 80 EUR"),
+        ("EUR USD 0.125, USD EUR 80", "USD EUR", "7", ("8", "800.00"), ("7", "700.00"), "That is 12.5 % less"),
+        ("USD EUR 80", "EUR USD", "0.125", ("0.0125", "1.25"), ("0.125", "12.50"), "That is 10 times as much"),
+        ("USD EUR 2", "EUR USD", "1.25", ("0.5", "50.00"), ("0.5", "50.00"), "1 EUR does not buy 1.25 USD"),
+    ],
+)
+def test_rate_is_shown_as_it_is_used(
+    tx: Work, before: str, pair: str, rate: str, now: tuple[str, str], then: tuple[str, str], risk: str
+) -> None:
+    for code in ("USD", "EUR"):
+        wallets.create_wallet(tx, f"in-{code.lower()}", code, 2, None, None)
+    for one in before.split(", "):
+        assets.set_rate(tx, *one.split())
+    base, counter = pair.split()
+    found = look_overs.of_rate(tx, base, counter, rate)
+    hundred = f"{base} 100.00 arrive as {counter}"
+    shown = rows(found)
+    assert [shown[label] for label in (f"One {base} buys {counter}", hundred)] == [*zip(now, then, strict=True)]
+    assert found.risk is not None
+    assert found.risk[0] == risk
+    assets.set_rate(tx, base, counter, rate)
+    assert rate_between(tx, base, counter) == Fraction(then[0]), "what was said of it is so"
+    used = [assets.rate(tx, one) for one in accounts.list_rates(tx)]
+    words = [facts["Use"].text for facts in (dict(facts_of(assets.RATE.columns, one)) for one in used)]
+    is_said = "does not buy" in " ".join(found.risk)
+    assert ("not used: the inverse of the opposite one is lower" in words) == is_said
+
+
+def test_decimals_of_a_currency_that_is_here_are_named(tx: Work) -> None:
+    prepare(tx)
+    found = look_overs.of_wallet(tx, "cents", "USD", 3)
+    assert found is not None
+    text = "With 3 it is another currency, for ever: a payment between the two is an exchange."
+    assert found.risk == look_overs.of_peer(tx, "north", "USD", 3).risk == ("USD has 2 decimals here", text)
+
+
+def test_currency_that_another_has_made_meanwhile_is_looked_at(payres: Instance, ann: Browser) -> None:
+    typed = {"choice": "open", "asset_code": "LOX", "public_name": "X"}
+    forms = {}
+    for path, scale in (("lox-2", "2"), ("lox-3", "3"), ("lox-two", "2")):
+        asked = ann.send("/admin/new-wallet", path=path, asset_scale=scale, **typed)
+        found = re.findall(r'<input type="hidden" name="([\w.]+)" value="([^"]*)">', asked.text)
+        forms[path] = {name: unescape(text) for name, text in found}
+    status = {path: ann.http.post("/admin/new-wallet", data=form) for path, form in forms.items()}
+    assert {path: one.status_code for path, one in status.items()} == {"lox-2": 303, "lox-3": 409, "lox-two": 303}
+    assert "LOX has 2 decimals here With 3 it is another currency" in words_of(status["lox-3"])
+
+
+@pytest.mark.parametrize("path", ["/admin/rates/LOC/LOD/remove", "/admin/peers/ended/remove"])
+def test_what_another_changed_meanwhile_is_not_ended_unseen(payres: Instance, ann: Browser, path: str) -> None:
+    tokens = {"outgoing_token": "to-ended", "incoming_token": "from-ended"}
+    if "peers" in path:
+        payres.write(lambda work: peers.add_peer(work, "ended", **TERMS | tokens | {"ilp_address": "test.ended"}))
+    payres.write(lambda work: assets.set_rate(work, "LOC", "LOD", "0.93"))
+    form = hidden_fields(ann.get(path)) | {"password": PASSWORD}
+    payres.write(lambda work: assets.set_rate(work, "LOC", "LOD", "0.95"))
+    if "peers" in path:
+        payres.write(lambda work: peers.change_peer(work, "ended", credit_limit="2.00"))
+    refused = ann.http.post(path, data=form)
+    assert (refused.status_code, "Somebody has changed it since you looked it over" in refused.text) == (409, True)
+    assert ann.http.post(path, data=hidden_fields(refused) | {"password": PASSWORD}).status_code == 303

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from typing import get_type_hints
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -11,12 +12,17 @@ import pytest
 
 from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import DAY, format_time, parse_time
+from payres.core.protocol.identifiers import new_id
 from payres.core.store.work import Work
 from payres.html.language import Language
+from payres.operator.api import all_operations
 from payres.operator.assets import set_fee
 from payres.operator.audit import ENTRY, AuditEntry, told
 from payres.operator.backups import Backup, record_backup
+from payres.operator.inputs import Input
+from payres.operator.pages.operations import OperationPage
 from payres.operator.pages.overview import pair_chart
+from payres.operator.pages.serving import admin_pages
 from payres.operator.payments import PAYMENT
 from payres.operator.shapes import Cell, Column, as_csv, make_table
 from payres.operator.store.status import note_missing_rates
@@ -24,7 +30,7 @@ from payres.operator.volume import DAYS, Volume
 from payres.operator.wallets import WALLET, create_wallet, deposit, rename
 from tests.helpers import last_segment
 from tests.instance import Instance, run_instance
-from tests.operator.pages.browser import Browser, rows_of, words_of
+from tests.operator.pages.browser import Browser, hidden_fields, rows_of, words_of
 from tests.operator.pages.seed import FORMULA, HOSTILE, Seeded, fill
 
 TEXT = HOSTILE.removesuffix("\u202e")  # as it is shown: a mark of direction would turn around what follows
@@ -691,3 +697,40 @@ def _link(browser: Browser, path: str, name: str) -> str:
     """Where a link on a page leads; empty without one."""
     found = re.search(rf'href="([^"]+)">{name}</a>', browser.get(path).text)
     return unescape(found[1]) if found else ""
+
+
+def _filled(path: str, names: dict[str, str], other: str) -> str:
+    return re.sub(r"{(\w+)[^}]*}", lambda one: names.get(one[1], other), path)
+
+
+@pytest.mark.parametrize("number", ["99999999999999999999", "-99999999999999999999"])
+def test_no_number_in_a_path_a_query_or_a_form_is_a_fault(ann: Browser, seeded: Seeded, number: str) -> None:
+    """The forms are sent as if they had been looked over, without the password and the once of their pages."""
+    csrf, found = hidden_fields(ann.get("/admin"))["csrf"], {}
+    for path, page in admin_pages().items():
+        operation = getattr(page, "operation", None) or getattr(page, "keywords", {}).get("operation")
+        names = operation.wire_names if operation else {}
+        for there in (dict[str, str](), {"wallet": "alice", "code": "USD", "name": "second"}):
+            url = _filled(path, there, number)
+            for query in ({}, *({one: number} for one in {*names.values(), "first", "cursor", "q"} if there)):
+                found[f"GET {url} {query}"] = ann.http.get(url, params=query).status_code
+            if isinstance(page, OperationPage):
+                for choice in page.form.buttons:
+                    typed = dict.fromkeys(names, number) | {"csrf": csrf, "choice": choice, "seen": "1"}
+                    for more in ({}, {"once": new_id()}, {"once": new_id(), "now": "-", "again": number}):
+                        found[f"POST {url} {more}"] = ann.http.post(url, data=typed | more).status_code
+    assert {url: status for url, status in found.items() if status >= 500} == {}
+
+
+def test_every_number_of_an_operation_and_a_name_has_bounds() -> None:
+    """But for the `limit` of commands, which their option bounds."""
+    kinds = {(one.id, name): item.kind for one in all_operations() for name, item in one.inputs.items()}
+    shapes = {one.shows for one in all_operations()} | {one.form.about for one in all_operations() if one.form}
+    for shape in shapes:
+        if shape and shape.read:
+            hints = get_type_hints(shape.read, include_extras=True)
+            kinds |= {(shape.page, name): hints[name] for name in shape.names}
+    for (where, name), kind in kinds.items():
+        one = Input.of(name, kind, None)
+        if one.type is int and name != "limit":
+            assert any(meta.ge is not None and meta.le is not None and meta.le < 2**63 for meta in one.metas), where
