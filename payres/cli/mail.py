@@ -30,7 +30,7 @@ def test(session: Session, address: str) -> None:
         )
     to = mail_address(address)
     if to is None:
-        raise click.UsageError(f"{address} is no e-mail address")
+        raise click.UsageError(f"{address} is no e-mail address, or has more than ASCII before the @")
     letter = Letter("A test", [f"This is how notices of {environment.urls.host} arrive."])
     outcome = MailAttempt(settings, environment.urls.host).send(
         envelope(environment, to, letter, environment.clock.now())

@@ -127,13 +127,14 @@ def count_due(tx: Transaction, name: str, now: int) -> DueCount:
 
 
 def try_now(work: Work, row: WaitingRow) -> None:
-    """Makes what would be tried later, or not again, due now."""
+    """Makes what would be tried later, or not again, due now; that takes none of the tries that end it."""
     kind = DUE_KINDS[row.kind].kind
     forget_fault(work, kind, row.label)
     if kind is webhooks.DUE:
         webhooks.try_now(work, row.label, work.now)
     elif kind.longest is not None and row.next_try is not None and row.next_try > work.now:
-        work.execute(f"UPDATE {kind.table} SET {kind.due} = ? WHERE {_label(kind)} = ?", (work.now, row.label))
+        spared = ", attempts = max(attempts - 1, 0)" if kind is mail.DUE else ""
+        work.execute(f"UPDATE {kind.table} SET {kind.due} = ?{spared} WHERE {_label(kind)} = ?", (work.now, row.label))
 
 
 def forget(work: Work, row: WaitingRow) -> None:
