@@ -191,6 +191,8 @@ class OperationPage:
         async with visit.context.idempotency_slots.slot("forms", once):
             if is_once:
                 await visit.read(partial(_check_unused, form_id=once))
+            if await visit.read(partial(self._is_changed, visit=visit, form=form)):
+                raise ChangedSince(CHANGED)
             before, given = await visit.read(lambda work: (self._subject(work, visit), self._given(visit, form, work)))
             answer = await operation.function(visit, **given)
             if is_once:
@@ -200,11 +202,9 @@ class OperationPage:
     def _run(self, work: Work, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
         before = self._subject(work, visit)
         check_unchanged(form, self._present(before.thing, language_of(visit.request).point))
-        now = form.get(NOW)
-        with suppress(ValueError):  # the operation says what is wrong with an argument
-            now = now and self._now(work, visit, self._weighed(work, visit, form))
+        is_changed = self._is_changed(work, visit, form)
         answer = self.operation.run(work, self._given(visit, form, work))
-        if now and now != form.get(NOW):
+        if is_changed:  # after what the operation refuses
             raise ChangedSince(CHANGED)
         return answer, self._subject(work, visit, answer, before)
 
@@ -233,6 +233,13 @@ class OperationPage:
     def _weighed(self, work: Work, visit: OperatorVisit, form: Form) -> LookOver | None:
         """What is to be looked at. Raises what is wrong with an argument."""
         return self.form.weighs(work, **self._given(visit, form, work)) if self.form.weighs else None
+
+    def _is_changed(self, work: Work, visit: OperatorVisit, form: Form) -> bool:
+        """Whether what stood where the form was looked over is so no more, and there is something to look at."""
+        now = form.get(NOW)
+        with suppress(ValueError):  # the operation says what is wrong with an argument
+            now = now and self._now(work, visit, self._weighed(work, visit, form))
+        return bool(now) and now != form.get(NOW)
 
     def _now(self, work: Work, visit: OperatorVisit, weighed: LookOver | None) -> str:
         """What stands now of what is looked over: its figures, and what is unusual; the ETag of what a form ends."""

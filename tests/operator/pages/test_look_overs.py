@@ -11,7 +11,7 @@ from payres.core.payments.quotes import rate_between
 from payres.core.store import accounts
 from payres.core.store.accounts import RateRecord
 from payres.core.store.work import Work
-from payres.operator import assets, look_overs, peers, wallets
+from payres.operator import assets, look_overs, peers, wallets, webhooks
 from payres.operator.declarations import LookOver
 from payres.operator.shapes import facts_of
 from tests.instance import Instance
@@ -220,16 +220,29 @@ def test_currency_that_another_has_made_meanwhile_is_looked_at(payres: Instance,
     assert "LOX has 2 decimals here With 3 it is another currency" in words_of(status["lox-3"])
 
 
-@pytest.mark.parametrize("path", ["/admin/rates/LOC/LOD/remove", "/admin/peers/ended/remove"])
+@pytest.mark.parametrize(
+    "path", ["/admin/rates/LOC/LOD/remove", "/admin/peers/ended/remove", "/admin/webhooks/{}/remove"]
+)
 def test_what_another_changed_meanwhile_is_not_ended_unseen(payres: Instance, ann: Browser, path: str) -> None:
     tokens = {"outgoing_token": "to-ended", "incoming_token": "from-ended"}
     if "peers" in path:
         payres.write(lambda work: peers.add_peer(work, "ended", **TERMS | tokens | {"ilp_address": "test.ended"}))
     payres.write(lambda work: assets.set_rate(work, "LOC", "LOD", "0.93"))
+    hook = payres.write(lambda work: webhooks.add(work, "https://hooks.example/ended", "Ended").webhook).id
+    path = path.format(hook)
     form = hidden_fields(ann.get(path)) | {"password": PASSWORD}
     payres.write(lambda work: assets.set_rate(work, "LOC", "LOD", "0.95"))
     if "peers" in path:
         payres.write(lambda work: peers.change_peer(work, "ended", credit_limit="2.00"))
+    payres.write(lambda work: webhooks.change(work, hook, name="Still wanted"))
     refused = ann.http.post(path, data=form)
     assert (refused.status_code, "Somebody has changed it since you looked it over" in refused.text) == (409, True)
     assert ann.http.post(path, data=hidden_fields(refused) | {"password": PASSWORD}).status_code == 303
+
+
+def test_hint_of_a_reference_is_that_of_the_page(payres: Instance, ann: Browser) -> None:
+    """A command with the same reference changes nothing; a page asks, and then makes another one."""
+    payres.create_wallet("hinted")
+    words = ann.words("/admin/wallets/hinted/deposit")
+    assert "if another one has it, you see that one first" in words
+    assert "changes nothing" not in words

@@ -706,6 +706,7 @@ def _filled(path: str, names: dict[str, str], other: str) -> str:
 @pytest.mark.parametrize("number", ["99999999999999999999", "-99999999999999999999"])
 def test_no_number_in_a_path_a_query_or_a_form_is_a_fault(ann: Browser, seeded: Seeded, number: str) -> None:
     """The forms are sent as if they had been looked over, without the password and the once of their pages."""
+    [moved] = ann.instance.read(lambda work: work.execute("SELECT max(id) FROM movement").fetchone())
     csrf, found = hidden_fields(ann.get("/admin"))["csrf"], {}
     for path, page in admin_pages().items():
         operation = getattr(page, "operation", None) or getattr(page, "keywords", {}).get("operation")
@@ -717,7 +718,8 @@ def test_no_number_in_a_path_a_query_or_a_form_is_a_fault(ann: Browser, seeded: 
             if isinstance(page, OperationPage):
                 for choice in page.form.buttons:
                     typed = dict.fromkeys(names, number) | {"csrf": csrf, "choice": choice, "seen": "1"}
-                    for more in ({}, {"once": new_id()}, {"once": new_id(), "now": "-", "again": number}):
+                    again = {"now": "-", "again": number}, {"choice": "", "again": moved}
+                    for more in ({}, {"once": new_id()}, *again):
                         found[f"POST {url} {more}"] = ann.http.post(url, data=typed | more).status_code
     assert {url: status for url, status in found.items() if status >= 500} == {}
 
