@@ -43,7 +43,7 @@ from payres.openapi import documents
 from payres.operator import api_keys
 from payres.operator.api_keys import SCOPES
 from payres.operator.declarations import Operation, declared, operation
-from payres.operator.etags import IfMatch, is_shown, thing_of
+from payres.operator.etags import Conditions, is_shown, thing_of
 from payres.operator.exports import MEDIA_TYPES, Export, Format
 from payres.operator.services import operator_of
 from payres.operator.store.operators import API_KEYS, ApiKeyRecord
@@ -62,7 +62,7 @@ class ApiCall(ActorRequest, frozen=True):
 class ConditionalCall(ApiCall, frozen=True):
     """A call of an operation of several units, whose conditions the first one that writes checks."""
 
-    conditions: list[IfMatch]
+    conditions: list[Conditions]
 
     async def write(self, unit: Callable[[Work], T]) -> T:
         def checked(work: Work) -> T:
@@ -113,7 +113,7 @@ async def _serve(request: Request, operation: Operation) -> Response:
         if operation.stream is not None and any(asks_for(headers, one) for one in operation.media_types):
             streamed: Response = await operation.stream(call, **given)
             return streamed
-        keyed, condition = _keyed(request, operation, call, body), IfMatch.of(request, operation)
+        keyed, condition = _keyed(request, operation, call, body), Conditions.of(request, operation)
         answer, tag = await _answer(call, operation, given, keyed, condition)
         return json_response(msgspec.Raw(answer), operation.status, {"ETag": tag} if tag else None)
     except TokenInvalid as error:
@@ -183,7 +183,7 @@ def _keyed(request: Request, operation: Operation, call: ApiCall, body: bytes) -
 
 
 async def _answer(
-    call: ApiCall, operation: Operation, given: dict[str, Any], keyed: KeyedRequest | None, condition: IfMatch
+    call: ApiCall, operation: Operation, given: dict[str, Any], keyed: KeyedRequest | None, condition: Conditions
 ) -> tuple[bytes, str | None]:
     """The answer, and the ETag that it shows. What is refused in any case is not refused for a condition."""
     if operation.is_async:
@@ -194,7 +194,7 @@ async def _answer(
         answer = find_response(work, keyed)
         if answer is not None:
             return answer, None
-        tag = condition.tag(work) if is_shown(operation) or condition.tags is not None else None
+        tag = condition.tag(work) if is_shown(operation) or condition.is_sent else None
         answer = encode(operation.run(work, given))
         condition.compare(tag)
         cache_response(work, keyed, answer)
@@ -263,11 +263,12 @@ async def _wait_until_gone(request: Request) -> None:
 
 
 IF_MATCH: Final = r'^(\*|"[!#-~]*"(, "[!#-~]*")*)$'
+IF_NONE_MATCH: Final = r'^(\*|(W/)?"[!#-~]*"(, (W/)?"[!#-~]*")*)$'
 ERRORS_HERE: Final = documents.ERRORS | {
     401: "The API key is missing, unknown, expired or revoked",
     403: "The API key lacks the scope, or there is not enough money",
     404: "It does not exist, or the request comes from an address without access",
-    412: "It is not as If-Match says",
+    412: "It is not as If-Match says, or is there though If-None-Match says not",
 }
 
 
@@ -354,4 +355,9 @@ def _parameters(operation: Operation) -> list[documents.Schema]:
             "The ETag that the thing had when it was read, or several, or *: if it was changed since, nothing is done."
         )
         parameters.append(documents.header_parameter("If-Match", what, {"type": "string", "pattern": IF_MATCH}))
+        if operation.method == "PUT":
+            what = "* makes it only if it is not there yet; a tag, or several, only if it has none of them."
+            parameters.append(
+                documents.header_parameter("If-None-Match", what, {"type": "string", "pattern": IF_NONE_MATCH})
+            )
     return parameters

@@ -4,8 +4,6 @@ A tag stands for what can be changed of a thing. What moves by itself, such as b
 payment meanwhile is no reason to refuse a change.
 """
 
-import base64
-import hashlib
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -15,10 +13,9 @@ from msgspec import UNSET
 from starlette.requests import Request
 
 from payres.core.protocol.errors import InvalidRequest, NotFound, PreconditionFailed
-from payres.core.protocol.wire import encode
 from payres.core.store.work import Work
 from payres.operator.declarations import Operation, declared
-from payres.operator.shapes import Shape, members_of
+from payres.operator.shapes import Shape, digest_of, members_of
 
 TAG: Final = re.compile(r'[ \t]*(?:(W/)?("[!\x23-\x7e\x80-\xff]*"))?[ \t]*(?:,|\Z)')
 
@@ -42,19 +39,26 @@ def is_shown(operation: Operation) -> bool:
     return operation.method == "GET" and operation.path in things()
 
 
-class IfMatch(NamedTuple):
-    """The If-Match of a request: `tags` are None without one; `thing` and its `names` are what the path names."""
+class Conditions(NamedTuple):
+    """The conditions of a request: `tags` are those of If-Match, `others` those of If-None-Match, None without one;
+    `thing` and its `names` are what the path names."""
 
     tags: frozenset[str] | None
+    others: frozenset[str] | None
     thing: Shape | None
     names: Mapping[str, Any]
 
     @classmethod
-    def of(cls, request: Request, operation: Operation) -> "IfMatch":
-        """Raises InvalidRequest if the header is malformed."""
-        text = ", ".join(request.headers.getlist("if-match"))
-        is_sent = "if-match" in request.headers and (operation.method != "GET" or is_shown(operation))
-        return cls(_tags(text) if is_sent else None, thing_of(operation), request.path_params)
+    def of(cls, request: Request, operation: Operation) -> "Conditions":
+        """Raises InvalidRequest if a header is malformed."""
+        changes, thing = operation.method != "GET", thing_of(operation)
+        tags = _tags(request, "If-Match") if changes or is_shown(operation) else None
+        others = _tags(request, "If-None-Match", is_weak=True) if changes and thing else None
+        return cls(tags, others, thing, request.path_params)
+
+    @property
+    def is_sent(self) -> bool:
+        return self.tags is not None or self.others is not None
 
     def tag(self, work: Work) -> str | None:
         """The tag of the thing as it is; None if there is none."""
@@ -62,35 +66,46 @@ class IfMatch(NamedTuple):
             return None
         try:
             found = members_of(self.thing.find(work, **self.names))
+            secrets = self.thing.secrets_of(work, **self.names)
         except NotFound:
             return None
         fixed = {name: one for name, one in found.items() if one is not UNSET and name not in self.thing.moving}
-        return f'"{base64.urlsafe_b64encode(hashlib.sha256(encode(fixed)).digest()[:18]).decode()}"'
+        return f'"{digest_of([fixed, secrets])}"'
 
     def check(self, work: Work) -> None:
-        """Raises PreconditionFailed unless one of the tags is that of the thing, by the strong comparison."""
-        self.compare(None if self.tags is None else self.tag(work))
+        """Raises PreconditionFailed unless one of the tags is that of the thing, by the strong comparison, and none of
+        the others, by the weak one."""
+        self.compare(self.tag(work) if self.is_sent else None)
 
     def compare(self, tag: str | None) -> None:
         """The same for the tag that the thing had."""
+        if tag is not None and self.others and self.others & {"*", tag}:
+            raise PreconditionFailed("It is there, which If-None-Match excludes: read it, and change it with If-Match")
         if self.tags is None or tag in self.tags or ("*" in self.tags and tag is not None):
             return
         if self.thing is None:
             raise PreconditionFailed("Nothing at this address has an ETag: send this without If-Match")
+        if tag is None:
+            raise PreconditionFailed(
+                "Nothing is there to match: it was removed, or never made. Send this without If-Match"
+            )
         sentence = "It is not as you have read it: somebody has changed it since"
         raise PreconditionFailed(f"{sentence}. Read it again, then send your change with the new ETag")
 
 
-def _tags(text: str) -> frozenset[str]:
-    """The strong tags of the header, or `*`. A weak tag matches nothing."""
+def _tags(request: Request, header: str, is_weak: bool = False) -> frozenset[str] | None:
+    """The tags of the header, the weak ones only where they match, or `*`; None without the header."""
+    if header not in request.headers:
+        return None
+    text = ", ".join(request.headers.getlist(header))
     if text.strip() == "*":
         return frozenset("*")
     found, end = set(), 0
     while end < len(text):
         one = TAG.match(text, end)
         if one is None:
-            sentence = 'If-Match is *, or tags in quotes as ETag has them, with commas between: "a", "b"'
-            raise InvalidRequest(sentence, field="If-Match")
+            sentence = f'{header} is *, or tags in quotes as ETag has them, with commas between: "a", "b"'
+            raise InvalidRequest(sentence, field=header)
         end = one.end()
-        found |= {one[2]} if one[2] and not one[1] else set()
+        found |= {one[2]} if one[2] and (is_weak or not one[1]) else set()
     return frozenset(found)

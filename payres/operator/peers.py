@@ -147,6 +147,7 @@ PEER: Final = Shape(
     page="/peers/{name}",
     moving={"balance", "standing", "left", "reserved", "in_flight", "unresolved", "packets_received", "packets_sent"}
     | {"repeats_answers", "last_error", "last_error_at"},
+    secrets=lambda _, one: (one.outgoing_token, one.incoming_token_hash),
 )
 
 

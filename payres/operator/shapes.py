@@ -1,6 +1,8 @@
 """Shapes: how operators see a thing, as labelled values that command text, pages and CSV are made from."""
 
+import base64
 import csv
+import hashlib
 import io
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -17,7 +19,7 @@ from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import nothing_here
 from payres.core.protocol.visible import visible_lines, visible_text
-from payres.core.protocol.wire import Resource
+from payres.core.protocol.wire import Resource, encode
 from payres.core.store.work import Work
 
 MEBIBYTE: Final = 1024 * 1024
@@ -127,7 +129,8 @@ class Shape:
 
     `read` finds the record by the names in the path of an endpoint or of its `page`, whose heading is its `name`. The
     first of these names is the `member` of the struct, if that is called otherwise. `undo` is the path of the form that
-    takes back what made it. The members in `moving` change by themselves; the others make its ETag. The
+    takes back what made it. The members in `moving` change by themselves; the others make its ETag, with the stored
+    `secrets` of the record. At least one of these is encrypted or salted, so that a digest gives none of them away. The
     pages of a thing that has ended lead to the list, which says that it is `gone`, if that is given.
     """
 
@@ -142,6 +145,7 @@ class Shape:
         undo: str = "",
         moving: Collection[str] = (),
         gone: str = "",
+        secrets: Callable[[Work, Any], Collection[bytes | str | None]] | None = None,
     ) -> None:
         self.show: Any = show
         self.columns = columns
@@ -151,6 +155,7 @@ class Shape:
         self.undo = undo
         self.moving = moving
         self.gone = gone
+        self.secrets = secrets
         self.name = name or (lambda thing: columns[0].cell(thing).text)
 
     @property
@@ -175,6 +180,13 @@ class Shape:
 
     def find(self, work: Work, **names: Any) -> Any:
         """The struct of the thing, which has its names among these, as texts. Raises NotFound."""
+        return self.show(work, self._record(work, names))
+
+    def secrets_of(self, work: Work, **names: Any) -> str:
+        """A text that is another one after a secret of the thing was set; "" if it has none. Raises NotFound."""
+        return digest_of(self.secrets(work, self._record(work, names))) if self.secrets else ""
+
+    def _record(self, work: Work, names: Mapping[str, Any]) -> Any:
         assert self.read is not None
         kinds = get_type_hints(self.read, include_extras=True)  # with bounds: a number can be too large for SQLite
         try:
@@ -183,12 +195,17 @@ class Shape:
             raise nothing_here() from error
         if any(str(value) != str(names[name]) for name, value in found.items()):  # msgspec takes 2.0 for 2
             raise nothing_here()
-        return self.show(work, self.read(work, **found))
+        return self.read(work, **found)
 
     def text(self, thing: Any) -> str:
         """A line for each value that is not empty, as a command prints them."""
         columns = [column for column in self.columns if column.listed != "on pages"]
         return labelled(*((label, cell.printed) for label, cell in facts_of(columns, thing) if cell.text))
+
+
+def digest_of(value: Any) -> str:
+    """A short text that is the same for the same value, and for no other."""
+    return base64.urlsafe_b64encode(hashlib.sha256(encode(value)).digest()[:18]).decode()
 
 
 def members_of(thing: Any) -> dict[str, Any]:

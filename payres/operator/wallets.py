@@ -100,6 +100,7 @@ WALLET: Final = Shape(
     read=require_wallet,
     page="/wallets/{wallet}",
     moving={"balance", "reserved"},
+    secrets=lambda work, one: (owner_of(work, one.id).password_hash,),
     name=lambda one: one.public_name or one.path,
     member="path",
 )

@@ -126,6 +126,7 @@ WEBHOOK: Final = Shape(
     read=require_webhook,
     page="/webhooks/{id}",
     moving={"behind", "failed", "last_attempt_at", "last_status", "last_error"},
+    secrets=lambda _, one: (one.secret,),
     name=lambda one: one.name or one.url,
 )
 

@@ -428,6 +428,47 @@ def test_rate_that_was_set_since_it_was_looked_over_is_looked_over_again(
     assert payres.read(rate_of) == "0.92"
 
 
+@pytest.mark.parametrize(
+    ("form", "typed", "field"),
+    [
+        ("/admin/peers/locked/change", {"choice": "change", "incoming_token": "by-{who}"}, "credit_limit"),
+        ("/admin/webhooks/{hook}/secret", {"choice": "make"}, "password"),
+        ("/admin/wallets/locked/password-link", {"choice": "make"}, "password"),
+    ],
+)
+def test_secret_that_another_has_set_meanwhile_is_told_before_it_is_replaced(
+    payres: Instance, ann: Browser, eva: Browser, form: str, typed: dict[str, str], field: str
+) -> None:
+    def unit(work: Work) -> str:
+        if peers.find_peer(work, "locked") is None:
+            add_usd_peer(work, "locked", "10.00", incoming_token="at-first")
+            wallets.create_wallet(work, "locked", "USD", 2, None, None)
+        return webhooks.add(work, "https://hooks.example/locked").webhook.id
+
+    path, password = form.format(hook=payres.write(unit)), {"password": PASSWORD}
+    opened = filled(ann.http.get(path), field)
+    mine = {**opened.hidden, **opened.fields} | {name: text.format(who="ann") for name, text in typed.items()}
+    if "wallets" in path:  # the owner has set one
+        payres.write(lambda work: wallets.store_password(work, "locked", "another"))
+    else:
+        theirs = {name: text.format(who="eva") for name, text in typed.items()} | password
+        assert eva.send(path, **theirs).is_success or "peers" in path
+    before = ann.rows("/admin/audit-log")[0]
+    for sent in ({}, password):  # looked over, or already with the password
+        told = ann.http.post(path, data={**mine, **sent})
+        assert (told.status_code, "Somebody has set another secret here since you opened" in words_of(told)) == (
+            409,
+            True,
+        )
+    assert ann.rows("/admin/audit-log")[0] == before, "nothing is replaced"
+    again = hidden_of(told, "password") | password
+    assert ann.http.post(path, data=again).status_code == (303 if "peers" in path else 200)
+    assert ann.rows("/admin/audit-log")[0] != before
+    if "peers" in path:  # what sets no secret, takes back none
+        later = {**mine, "incoming_token": "", "credit_limit": "11.00", **password}
+        assert ann.http.post(path, data=later).status_code == 303
+
+
 def rate_of(work: Work) -> str:
     found = find_rate(work, "USD", "EUR")
     assert found is not None

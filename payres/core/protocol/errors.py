@@ -354,7 +354,7 @@ class WrongState(
 
 
 class PreconditionFailed(DomainError, status=412, code="precondition_failed"):
-    """The resource is not as `If-Match` says: it was changed since it was read, or is not there."""
+    """The resource is not as `If-Match` or `If-None-Match` says: changed since, not there, or there already."""
 
 
 class BodyTooLarge(DomainError, status=413, code="too_large"):

@@ -33,7 +33,8 @@ class InboundPeer(msgspec.Struct, frozen=True):
 
 
 class PeerRecord(InboundPeer, frozen=True):
-    """An active peer with its asset and account. outgoing_token is encrypted; floor is minus its credit limit.
+    """An active peer with its asset and account. outgoing_token is encrypted, incoming_token_hash its
+    SHA-256; floor is minus its credit limit.
 
     balance is what we owe the peer, or if negative, what it owes us; amounts are in the asset's minor unit.
     repeats_answers is 1 if the peer answers a repeated request as it did at first.
@@ -41,6 +42,7 @@ class PeerRecord(InboundPeer, frozen=True):
 
     url: str
     outgoing_token: bytes
+    incoming_token_hash: bytes
     packets_received: int
     packets_sent: int
     last_error: str | None

@@ -24,7 +24,7 @@ from payres.html.sentences import ended
 from payres.html.visits import Form
 from payres.operator.audit import AuditEntry, told, who_moved, who_set
 from payres.operator.declarations import OF_PEOPLE, LookOver, Operation, OperationForm
-from payres.operator.etags import IfMatch, thing_of
+from payres.operator.etags import Conditions, thing_of
 from payres.operator.inputs import MAX_NAME_LENGTH, Input
 from payres.operator.movements import MOVEMENT, MadeBefore, own_reference, page_of_account
 from payres.operator.pages.lists import Field
@@ -43,6 +43,8 @@ REFUSED_CODES: Final = {
     "used code": "This code was used a moment ago, and each is good once: wait for the next one, and type that",
 }
 NOW: Final = "now"  # the field of what stood as `Now` where a form was looked over
+SECRETS: Final = "secrets"  # the field of what secrets the thing had where a form that sets one was opened
+SET: Final = "Somebody has set another secret here since you opened this: look again."
 CHANGED: Final = "Somebody has changed it since you looked it over: look again."
 AGAIN: Final = "again"  # the field with the id of what was made before, and is made once more on purpose
 ASKED: Final = "Your own name for it; if another one has it, you see that one first."
@@ -102,10 +104,11 @@ class OperationPage:
         choices = (one.name for one in inputs if is_choice and (one.is_mark or get_origin(one.type) is Literal))
         self._choice = next(choices, None)
         self._inputs = [one for one in inputs if one.name != self._choice]
+        self._secret = [one.name for one in inputs if one.kind_of_field == "secret"]
 
     async def __call__(self, visit: OperatorVisit) -> Response:
         names, query = (
-            {name for one in self._inputs for name in (one.name, f"{WAS}{one.name}")},
+            {SECRETS, *(name for one in self._inputs for name in (one.name, f"{WAS}{one.name}"))},
             visit.request.query_params,
         )
         if not self._inputs and await self._asks_passkey(visit):
@@ -154,8 +157,8 @@ class OperationPage:
         if isinstance(error, ChangedMeanwhile):
             return await self._show_both(visit, form, error)
         if isinstance(error, ChangedSince):
-            typed = {name: text for name, text in form.items() if name not in {"password", FACTOR, NOW}}
-            return await self._look_over(visit, typed, {"password": CHANGED}, error.status)
+            typed = {name: text for name, text in form.items() if name not in {"password", FACTOR, NOW, SECRETS}}
+            return await self._look_over(visit, typed, {"password": str(error)}, error.status)
         if isinstance(error, MadeBefore):
             typed = {name: text for name, text in form.items() if name not in {"password", FACTOR}}
             return await self._look_over(visit, typed | {AGAIN: error.first.id}, {}, error.status)
@@ -202,6 +205,9 @@ class OperationPage:
     def _run(self, work: Work, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
         before = self._subject(work, visit)
         check_unchanged(form, self._present(before.thing, language_of(visit.request).point))
+        sets = self.operation.shows_secret or any(form.get(name) for name in self._secret)
+        if sets and form.get(SECRETS, "") not in {"", self._secrets(work, visit)}:
+            raise ChangedSince(SET)
         is_changed = self._is_changed(work, visit, form)
         answer = self.operation.run(work, self._given(visit, form, work))
         if is_changed:  # after what the operation refuses
@@ -246,11 +252,16 @@ class OperationPage:
         if weighed:
             return " ".join([*(before.text for _, before, _ in weighed.rows), *(weighed.risk or ())[:1]]) or "-"
         thing = thing_of(self.operation) if self.form.ends else None
-        return (IfMatch(None, thing, visit.segments).tag(work) or "").strip('"')
+        return (Conditions(None, None, thing, visit.segments).tag(work) or "").strip('"')
 
     def _shown(self, work: Work, visit: OperatorVisit, form: Form) -> tuple[LookOver | None, str]:
         weighed = self._weighed(work, visit, form)
         return weighed, self._now(work, visit, weighed)
+
+    def _secrets(self, work: Work, visit: OperatorVisit) -> str:
+        """What stands for the present secrets of what the form is about; "" if it sets none."""
+        about = self.form.about if self.operation.shows_secret or self._secret else None
+        return about.secrets_of(work, **visit.segments) if about else ""
 
     def _given(self, visit: OperatorVisit, form: Form, work: Work) -> dict[str, Any]:
         """The arguments of the operation, without empty optional ones and what a change leaves as it is."""
@@ -314,8 +325,8 @@ class OperationPage:
     async def _render(
         self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], status: int, then: Any = None
     ) -> Response:
-        subject, weighed = await visit.read(lambda work: self._subject(work, visit)), None
-        now = ""
+        subject, secrets = await visit.read(lambda work: (self._subject(work, visit), self._secrets(work, visit)))
+        weighed, now = None, ""
         is_over = subject.thing is not None and self.form.is_over(subject.thing)
         is_plain = not (self._inputs or is_over) and len(self.form.buttons) == 1
         if self.operation.because and is_plain and visit.operator.may_change:
@@ -339,6 +350,7 @@ class OperationPage:
             changes=[(label, before, after) for (label, before), (_, after) in changes if before != after],
             weighed=weighed,
             now=now,
+            secrets=form.get(SECRETS, secrets),
             again=self._again(visit, form),
             form=form,
             problems=problems,
@@ -376,7 +388,7 @@ class OperationPage:
     def _again(self, visit: OperatorVisit, form: Form) -> str:
         """The URL of the form with what was typed and what it showed, but for secrets."""
         names = [one.name for one in self._inputs if one.kind_of_field not in {"secret", "choices"}]
-        typed = {name: form[name] for one in names for name in (one, f"{WAS}{one}") if form.get(name)}
+        typed = {name: form[name] for one in [*names, SECRETS] for name in (one, f"{WAS}{one}") if form.get(name)}
         return f"{visit.request.scope['raw_path'].decode('ascii')}?{urlencode(typed)}"
 
     def _fields(

@@ -26,11 +26,20 @@ class Program:
         self.key, self.id = made.key, made.id
 
     def ask(
-        self, method: str, path: str, body: Any = None, key: str | None = None, match: str | None = None, **params: Any
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        key: str | None = None,
+        match: str | None = None,
+        none_match: str | None = None,
+        **params: Any,
     ) -> httpx2.Response:
-        """An answer; `key` is the Idempotency-Key, `match` the If-Match."""
+        """An answer; `key` is the Idempotency-Key, `match` the If-Match, `none_match` the If-None-Match."""
         headers = {"Authorization": f"Bearer {self.key}"} | ({} if key is None else {"Idempotency-Key": key})
-        headers |= {} if match is None else {"If-Match": match}
+        headers |= {
+            name: text for name, text in (("If-Match", match), ("If-None-Match", none_match)) if text is not None
+        }
         sent = {} if body is None else {"json": body}
         url = f"{self.instance.base_url}{BASE}{path}"
         answer = self.http.request(method, url, headers=headers, params=params or None, **sent)

@@ -17,6 +17,7 @@ from tests.operator.api.conftest import Program
 from tests.operator.pages.browser import Browser
 from tests.operator.test_operations import CASES, Case, New
 from tests.webhooks.endpoint import Endpoint
+from tests.works import add_usd_peer
 
 CHANGES: Final = {one.id: one for one in admin_endpoints() if one.method != "GET" and thing_of(one)}
 MORE: Final = (
@@ -137,6 +138,7 @@ def test_what_is_not_there_matches_nothing_and_other_errors_come_first(program: 
     program.change("PUT", rate, {"rate": "2"})
     assert program.ask("PUT", rate, {"rate": "3"}, match="*").status_code == 200
     assert program.ask("DELETE", "/peers/nobody", match='"other"').status_code == 404
+    assert "Nothing is there to match" in program.ask("PUT", "/rates/AAA/CCC", {"rate": "2"}, match='"other"').text
     assert (
         program.ask("POST", "/wallets", {"path": "x", "assetCode": "USD", "assetScale": 2}, match="*").status_code
         == 412
@@ -149,3 +151,40 @@ def test_repetition_under_a_key_is_answered_again(program: Program) -> None:
     first = program.ask("POST", "/wallets/bob/deposits", body, "once", tag)
     program.change("PATCH", "/wallets/bob", {"publicName": "Bob B."})
     assert program.ask("POST", "/wallets/bob/deposits", body, "once", tag).json() == first.json()
+
+
+SECRETS: Final[Mapping[str, tuple[str, str, Mapping[str, Any]]]] = {
+    "/peers/third": ("PATCH", "", {"incomingToken": "one"}),
+    "/peers/fourth": ("PATCH", "", {"outgoingToken": "one"}),
+    "/wallets/bob": ("PUT", "/password", {"password": "correct horse"}),
+    "/webhooks/{hook}": ("POST", "/secrets", {}),
+}
+
+
+@pytest.mark.parametrize("thing", SECRETS)
+def test_secret_is_set_once_for_a_reading(program: Program, payres: Instance, thing: str) -> None:
+    method, more, body = SECRETS[thing]
+    if "/peers/" in thing:
+        payres.write(lambda work: add_usd_peer(work, thing.rpartition("/")[2], "1", incoming_token=thing))
+    elif "/wallets/" in thing:  # it has one by now
+        program.change(method, f"{thing}{more}", body)
+    elif "{hook}" in thing:
+        thing = thing.format(hook=program.post("/webhooks", {"url": "https://a.example", "private": True})["id"])
+    tag = tag_of(program, thing)
+    found = [program.ask(method, f"{thing}{more}", body, match=tag) for _ in range(2)]
+    assert [(one.is_success, one.status_code == 412) for one in found] == [(True, False), (False, True)]
+    assert program.ask(method, f"{thing}{more}", body, match=tag_of(program, thing)).is_success
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [("*", 412), ("{tag}", 412), ("W/{tag}", 412), ('"other", {tag}', 412), ('"other"', 200), ('"*"', 200), ("x", 400)],
+)
+def test_what_is_there_is_not_made_again(program: Program, header: str, status: int) -> None:
+    rate = "/rates/MMM/NNN"
+    if program.ask("DELETE", rate, none_match="*").status_code == 412:
+        program.change("DELETE", rate)
+    assert program.ask("PUT", rate, {"rate": "2"}, none_match="*").status_code == 200, "it is made"
+    answer = program.ask("PUT", rate, {"rate": "3"}, none_match=header.format(tag=tag_of(program, rate)))
+    assert answer.status_code == status
+    assert program.get(rate)["rate"] == ("3" if status == 200 else "2")
