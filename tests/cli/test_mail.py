@@ -43,3 +43,4 @@ def test_what_is_no_address_and_what_is_not_set_up_say_so(payres: Command, monke
     assert "must be an e-mail address" in payres("mail", "test", ADDRESS).stderr
     monkeypatch.setenv("PAYRES_MAIL_FROM", "wallet@pay.example")
     assert payres("mail", "test", "alice").exit_code == 2
+    assert "more than ASCII before the @" in payres("mail", "test", "müller@a.example").stderr
