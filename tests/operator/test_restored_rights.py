@@ -106,6 +106,8 @@ class Books:
         for grant, state in zip(self.grants[2:], ("approved", "pending"), strict=True):
             GRANTS.update(work, grant.id, state=state)
         webhooks.add(work, "https://third.example")
+        webhooks.add(work, "https://gone.example")
+        WEBHOOKS.update(work, webhook_of(work, "gone"), state="disabled")  # it answered 410
         turn_codes_on(work, OF_OWNERS, owner(work, "alice"))
         for number in (1, 2):
             WALLETS.update(work, number, asked_above=5000)
@@ -211,6 +213,10 @@ CASES: Final[Mapping[str, tuple[Callable[[Work], object], str]]] = {
     "webhook": (
         lambda work: in_steps(webhooks.remove, work, webhook_of(work, "alice")),
         "count(*) FROM webhook WHERE url = 'https://alice.example'",
+    ),
+    "webhook, that was disabled": (
+        lambda work: in_steps(webhooks.remove, work, webhook_of(work, "gone")),
+        "count(*) FROM webhook WHERE url = 'https://gone.example'",
     ),
     "webhook, paused": (
         lambda work: webhooks.pause(work, webhook_of(work, "third")),
