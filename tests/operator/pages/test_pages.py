@@ -15,6 +15,7 @@ from payres.core.protocol.clock import DAY, format_time, parse_time
 from payres.core.protocol.identifiers import new_id
 from payres.core.store.work import Work
 from payres.html.language import Language
+from payres.html.visits import Place
 from payres.operator.api import all_operations
 from payres.operator.assets import set_fee
 from payres.operator.audit import ENTRY, AuditEntry, told
@@ -715,6 +716,8 @@ def test_no_number_in_a_path_a_query_or_a_form_is_a_fault(ann: Browser, seeded: 
             url = _filled(path, there, number)
             for query in ({}, *({one: number} for one in {*names.values(), "first", "cursor", "q"} if there)):
                 found[f"GET {url} {query}"] = ann.http.get(url, params=query).status_code
+            for choice in page.acts if isinstance(page, Place) else ():
+                found[f"POST {url} {choice}"] = ann.http.post(url, data={"csrf": csrf, "choice": choice}).status_code
             if isinstance(page, OperationPage):
                 for choice in page.form.buttons:
                     typed = dict.fromkeys(names, number) | {"csrf": csrf, "choice": choice, "seen": "1"}
