@@ -317,7 +317,7 @@ def try_now(tx: Transaction, webhook_id: str, now: int) -> None:
     due = (
         "UPDATE delivery SET next_at = :now, attempts = max(attempts - 1, 0) WHERE webhook_id = :id AND next_at > :now"
     )
-    tx.execute(due, (now, webhook_id))
+    tx.execute(due, {"now": now, "id": webhook_id})
     note_due(tx, webhook_id, now)
 
 
