@@ -214,11 +214,8 @@ def schedule(context: Context, retry_seconds: float) -> Callable[[], Coroutine[A
 async def make_if_due(context: Context) -> float:
     """Makes a backup if the newest in the folder is `backup_every` seconds old, and keeps `backup_keep`. Returns the
     seconds until the next look. Raises WrongState, Unavailable, OSError."""
-    every, pause, now = (
-        context.settings.backup_every,
-        min(context.settings.backup_every, PAUSE_SECONDS),
-        context.clock.now(),
-    )
+    every, now = context.settings.backup_every, context.clock.now()
+    pause = min(every, PAUSE_SECONDS)
     database, folder = Path(context.database.path), Path(context.settings.backup_directory)
     found = await asyncio.to_thread(made_in, folder, database)
     since, until = (backup_name(database, time) for time in (now - every * SECOND, now))
