@@ -139,7 +139,7 @@ def contents() -> str:
 
 
 def promised() -> Mapping[Path, str]:
-    """The documents with a table of what the tables of schema.sql promise, written anew between its comments."""
+    """The documents with a table of what the tables of schema.sql promise, written again between its comments."""
     found = [(name, said) for table in promises.tables() for name, all_said in table.lines.items() for said in all_said]
     kept = [promises.plain(said).split(": ", 1) for name, said in found if name == "kept" and ": " in said]
     ended = [said.partition(": ")[2] for name, said in found if name == "restore" and said.startswith("ended by ")]
