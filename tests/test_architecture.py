@@ -20,6 +20,7 @@ MAX_CORE_LINES = 14_450
 SHORT_MODULES = {
     "payres/__main__.py",
     "payres/application.py",
+    "payres/settings.py",
     "payres/cli/mail.py",
     "payres/cli/manual.py",
     "payres/cli/payment.py",
@@ -75,7 +76,7 @@ THREADS = {
 CORE = ("protocol", "signatures", "process", "store", "remote", "grants", "payments", "http")
 PARTS = ("client", "openapi", "interledger", "webhooks", "html", "operator", "people")
 # These put the parts together.
-ENTRANCES = ("application", "testing", "cli", "__main__")
+ENTRANCES = ("settings", "application", "testing", "cli", "__main__")
 ROOMS = (*(f"core.{room}" for room in CORE), *PARTS, *ENTRANCES)
 # The client runs in the programs of others.
 OF_CLIENT = {"core.protocol", "core.signatures"}
@@ -235,7 +236,7 @@ def test_sentences_of_errors_name_no_commands() -> None:
 def test_asgi_entry_uses_the_application_and_its_settings_alone() -> None:
     assert {name for name, _ in imported("app.py")} == {
         "payres.application.create_app",
-        "payres.core.process.settings.load_settings",
+        "payres.settings.load_settings",
     }
 
 

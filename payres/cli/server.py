@@ -32,7 +32,6 @@ from payres.core.process.settings import (
     CONFIG,
     SYSTEM_CONFIG,
     Settings,
-    load_settings,
     local_url,
     may_read,
     settings_file,
@@ -52,6 +51,7 @@ from payres.html.store.sessions import owner_at
 from payres.operator import wallets
 from payres.operator.backups import record_takeover, require_current
 from payres.operator.store.status import last_restore
+from payres.settings import load_settings
 
 if TYPE_CHECKING:  # it loads slowly, and only `serve` needs it
     from payres.core.http.server import HttpServer

@@ -23,7 +23,6 @@ from payres.core.process.settings import (
     SYSTEM_CONFIG,
     Settings,
     SettingsError,
-    load_settings,
     may_read,
     named_by,
     settings_file,
@@ -35,6 +34,7 @@ from payres.core.store.connections import connect_standby, connect_writer, is_fo
 from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.server import LostCommits, base_url_of_run, note_command
 from payres.core.store.work import Environment, FailStop, Units, Work
+from payres.settings import load_settings
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -26,10 +26,11 @@ from starlette.responses import HTMLResponse, Response
 from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error, where_to_ask
 from payres.core.http.observation import shown_path
-from payres.core.process.settings import ACCENTS, GROUNDS, SHIELD, Settings, dark_accent, logo, on_accent
+from payres.core.process.settings import Settings
 from payres.core.protocol.errors import DomainError, ServerFailed, nothing_here
 from payres.core.protocol.limits import MAX_URL_LENGTH
 from payres.core.protocol.visible import visible_url
+from payres.html.brand import ACCENTS, GROUNDS, SHIELD, dark_accent, logo, on_accent
 from payres.html.language import Language, chosen_language, marked, preferred, zone_of
 from payres.html.sentences import ended, failure_of, problem_of
 

@@ -1,5 +1,5 @@
 """What the pages of owners and of operators share, as a part: the gate that all hashing of passwords passes, the limits
-of owners' wrong passwords, the secret behind passkeys, and the style sheets and web manifest."""
+of owners' wrong passwords, the secret behind passkeys, and the style sheets, web manifest and icon."""
 
 import sys
 from functools import partial
@@ -9,9 +9,15 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.core.http.context import context_of
 from payres.core.http.routing import Route, load_in_thread
 from payres.core.http.serving import Opening, Part
+from payres.core.http.site import CACHED
+from payres.html.brand import ACCENTS, SHIELD, logo
 from payres.html.sign_in import PasswordGate, SignInGuard
+
+# An operator's SVG file may contain scripts and links; opened as a page of its own, it must do nothing.
+INERT: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 
 
 async def _open(opening: Opening) -> None:
@@ -36,4 +42,23 @@ async def _static(request: Request) -> Response:
     return answer
 
 
-HTML: Final = Part("html", open=_open, routes=(Route("/static/{file}", {"GET": _static}, is_json=False),))
+async def _icon(request: Request) -> Response:
+    """GET /favicon.ico: the logo, or the shield in the accent colour."""
+    settings = context_of(request).settings
+    if settings.logo:
+        found = logo(settings.logo)
+        return Response(found.content, headers=CACHED | INERT, media_type=found.media_type)
+    accent = settings.accent or ACCENTS[0]
+    tick = 'fill="none" stroke="#fff" stroke-width="2" stroke-linecap="round" stroke-linejoin="round"'
+    icon = SHIELD.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" fill="{accent}" ', 1)
+    return Response(icon.replace('class="tick"', tick), headers=CACHED, media_type="image/svg+xml")
+
+
+HTML: Final = Part(
+    "html",
+    open=_open,
+    routes=(
+        Route("/static/{file}", {"GET": _static}, is_json=False),
+        Route("/favicon.ico", {"GET": _icon}, is_json=False),
+    ),
+)

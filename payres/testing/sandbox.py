@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from payres.core.process.logs import RequestLog
-from payres.core.process.settings import Settings, SettingsError, settings_of_texts
+from payres.core.process.settings import Settings, SettingsError
 from payres.core.process.worker import RUNNING
 from payres.core.protocol.identifiers import new_secret
 from payres.core.store.events import last_sequence
@@ -20,6 +20,7 @@ from payres.core.store.work import EVENTS, Work
 from payres.operator import api_keys
 from payres.operator.peers import add_peer
 from payres.operator.services import AdminHosts
+from payres.settings import settings_of_texts
 from payres.testing import set_up
 from payres.testing.clock import SandboxClock
 from payres.testing.peering import peers_of

@@ -19,8 +19,9 @@ import pytest
 
 from payres import __version__
 from payres.cli.server import _bound
-from payres.core.process.settings import Settings, load_settings
+from payres.core.process.settings import Settings
 from payres.core.store.connections import connect_writer
+from payres.settings import load_settings
 from tests.cli.conftest import CREATE, AsJson, Command, one_sentence
 from tests.helpers import (
     TIMEOUT,

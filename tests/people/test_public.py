@@ -6,8 +6,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from payres.core.process import settings as brand_settings
 from payres.core.protocol.limits import MAX_URL_LENGTH
+from payres.html import brand
 from tests.helpers import refusal
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import words_of
@@ -183,7 +183,7 @@ def test_logo_is_served_as_an_inert_image_and_a_new_one_has_a_new_url(tmp_path: 
     file, urls = tmp_path / "logo", set[str]()
     for content, media_type in ((LOGO, "image/svg+xml"), (PNG, "image/png"), (WEBP, "image/webp")):
         file.write_bytes(content)
-        brand_settings.logo.cache_clear()  # as at a start of the process
+        brand.logo.cache_clear()  # as at a start of the process
         with run_instance(tmp_path / f"{len(urls)}.db", logo=str(file)) as instance, signed_out(instance) as http:
             page = http.get("/")
             file.unlink()  # it was read

@@ -224,7 +224,6 @@ RESOURCE_ROUTES: Final = (
     Route("/", {"POST": grants.request, "OPTIONS": grants.discover}, page=lambda pages: pages.front),
     Route("/continue/{id}", {"POST": grants.continue_request, "DELETE": grants.cancel}),
     Route("/token/{id}", {"POST": grants.rotate_token, "DELETE": grants.revoke_token}),
-    Route("/favicon.ico", {"GET": site.read_icon}, is_json=False),
     Route("/.well-known/security.txt", {"GET": site.read_security}, is_json=False),
 )
 WALLET_ROUTES: Final = (

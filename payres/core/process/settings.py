@@ -3,16 +3,16 @@
 An unknown key or an invalid value stops the start with a sentence that names the key, the value and what is allowed.
 """
 
-import hashlib
 import ipaddress
 import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -21,106 +21,6 @@ from payres.core.protocol import limits
 from payres.core.protocol.identifiers import is_ilp_address
 from payres.core.protocol.urls import canonical_host, is_http_url
 from payres.core.protocol.visible import is_visible
-
-COLOUR: Final = re.compile(r"#[0-9a-f]{6}")
-LEAST_CONTRAST: Final = 4.5  # WCAG 2.2, 1.4.3
-ACCENTS: Final = ("#0b6b57", "#57c9a8")  # as in style.css, for light and dark
-# The backgrounds of the accent in style.css, for light and dark: page and card.
-GROUNDS: Final = (("#f3f5f4", "#ffffff"), ("#101514", "#19201e"))
-SHIELD: Final = (
-    '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M12 2 4 5v6c0 5 3.4 9.3 8 11 4.6-1.7 8-6 8-11V5z"/>'
-    '<path class="tick" d="m8.2 12 2.7 2.7 5-5.2"/></svg>'
-)
-
-MAX_LOGO_BYTES: Final = 128 * 1024
-LOGO_TYPES: Final = {
-    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
-    "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
-    # After declarations and comments; browsers show no image without the namespace.
-    "image/svg+xml": re.compile(rb"[^<]*(?:<[?!][^>]*>[^<]*)*<svg\s[^>]*xmlns=[\"']http://www\.w3\.org/2000/svg[\"']"),
-}
-
-
-class Logo(NamedTuple):
-    """An image, and its path, which differs if its content does: browsers keep it for a day."""
-
-    content: bytes
-    media_type: str
-    path: str
-
-
-def check_accent(text: str, *, dark: bool = False) -> str:
-    """The colour in lower case, or an empty string. Raises ValueError if it is invalid or lacks contrast."""
-    colour = text.strip().lower()
-    if not colour:
-        return ""
-    if not COLOUR.fullmatch(colour):
-        raise ValueError("must be a colour such as #0b6b57")
-    for ground in (*GROUNDS[dark], on_accent(colour, dark=dark)):
-        found = contrast(colour, ground)
-        if found < LEAST_CONTRAST:
-            how = "lighter" if dark else "darker"
-            raise ValueError(
-                f"cannot be read on {ground}: the contrast is {found:.1f}, and 4.5 is needed; choose a {how} one"
-            )
-    return colour
-
-
-def on_accent(accent: str, *, dark: bool) -> str:
-    """The colour of text on the accent: white, or nearly black in the dark theme."""
-    return mixed(accent, "#000000", 0.86) if dark else "#ffffff"
-
-
-def dark_accent(accent: str) -> str:
-    """The accent, lightened for the dark theme."""
-    steps = (mixed(accent, "#ffffff", share / 20) for share in range(21))
-    return next(one for one in steps if min(contrast(one, ground) for ground in GROUNDS[1]) >= 1.4 * LEAST_CONTRAST)
-
-
-def contrast(one: str, other: str) -> float:
-    """The contrast of two colours, from 1 to 21 (WCAG 2.2)."""
-    darker, lighter = sorted((_luminance(one), _luminance(other)))
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def mixed(one: str, other: str, share: float) -> str:
-    """A colour mixed with a share of another, from 0 to 1."""
-    parts = zip(_channels(one), _channels(other), strict=True)
-    return "#" + "".join(f"{round(a * (1 - share) + b * share):02x}" for a, b in parts)
-
-
-def check_logo(path: str) -> str:
-    """The path. Raises ValueError if it is not a valid logo."""
-    if path:
-        logo(path)
-    return path
-
-
-@lru_cache(maxsize=2)
-def logo(path: str) -> Logo:
-    """The image in a file, which is read once: a new one counts from the next start on. Raises ValueError."""
-    try:
-        with open(path, "rb") as file:
-            content = file.read(MAX_LOGO_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a path with a null character
-        raise ValueError(f"cannot be read: {error}") from error
-    if len(content) > MAX_LOGO_BYTES:
-        raise ValueError(f"has more than {MAX_LOGO_BYTES} bytes")
-    for media_type, beginning in LOGO_TYPES.items():
-        if beginning.match(content):
-            return Logo(content, media_type, f"/favicon.ico?{hashlib.sha256(content).hexdigest()[:8]}")
-    raise ValueError('is neither PNG nor WebP nor SVG, which begins with <svg xmlns="http://www.w3.org/2000/svg"')
-
-
-def _channels(colour: str) -> tuple[int, int, int]:
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
-
-
-def _luminance(colour: str) -> float:
-    parts = [one / 255 for one in _channels(colour)]
-    red, green, blue = (one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
 
 PREFIX = "PAYRES_"
 TEXTS = {"environment", "set"}  # origins whose values are text
@@ -146,6 +46,8 @@ HOST_NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")
 # Of the 1023 characters of an ILP address (Interledger RFC 15): payments' addresses begin with it, and are longer.
 MAX_ILP_ADDRESS_LENGTH = 800
 MAX_NAME_LENGTH = 60
+Checks = Mapping[str, Callable[[str], str]]
+NO_MORE: Final[Checks] = MappingProxyType({})
 
 
 class SettingsError(ValueError):
@@ -208,9 +110,12 @@ class LoadedSettings(Settings, frozen=True, kw_only=True):
 
 
 def load_settings(
-    flags: Mapping[str, object] | None = None, environment: Mapping[str, str] | None = None
+    flags: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+    *,
+    checks: Checks = NO_MORE,
 ) -> LoadedSettings:
-    """The effective settings. `settings_file` finds their file.
+    """The effective settings. `settings_file` finds their file; `checks` are those of parts.
 
     If host or port is set but not `base_url`, it is derived from them, so that a second server needs only one setting.
     Raises SettingsError.
@@ -223,7 +128,7 @@ def load_settings(
         ("environment", _read_environment(environ)),
         ("flag", {k: v for k, v in (flags or {}).items() if v is not None}),
     ):
-        values |= {name: _checked(origin, name, value) for name, value in found.items()}
+        values |= {name: _checked(origin, name, value, checks) for name, value in found.items()}
         for name in found:
             written = {"environment": f"{PREFIX}{name.upper()}", "flag": f"--{name.replace('_', '-')}"}
             origins[name] = written.get(origin, origin)
@@ -237,9 +142,9 @@ def load_settings(
     return LoadedSettings(**values, origins=tuple(origins.items()))
 
 
-def settings_of_texts(texts: Mapping[str, str]) -> Settings:
+def settings_of_texts(texts: Mapping[str, str], *, checks: Checks = NO_MORE) -> Settings:
     """These settings, each given as text, and defaults. Raises SettingsError."""
-    values: dict[str, Any] = {name: _checked("set", name, text) for name, text in texts.items()}
+    values: dict[str, Any] = {name: _checked("set", name, text, checks) for name, text in texts.items()}
     return Settings(**values)
 
 
@@ -302,7 +207,7 @@ def _read_environment(environment: Mapping[str, str]) -> Mapping[str, object]:
 _FIELDS = {field.name: field for field in msgspec.structs.fields(Settings)}
 
 
-def _checked(origin: str, name: str, value: object) -> object:
+def _checked(origin: str, name: str, value: object, checks: Checks) -> object:
     """The value of a setting, converted to its type if the origin has only text. Raises SettingsError."""
     field = _FIELDS.get(name)
     shown = f"{PREFIX}{name.upper()}" if origin == "environment" else name
@@ -311,7 +216,8 @@ def _checked(origin: str, name: str, value: object) -> object:
         raise SettingsError(f"{shown} ({origin}) is not a setting{near}; the settings are: {', '.join(_FIELDS)}")
     try:
         converted = msgspec.convert(value, field.type, strict=origin not in TEXTS)
-        return _CHECKS[name](converted) if name in _CHECKS else converted
+        check = _CHECKS.get(name) or checks.get(name)
+        return check(converted) if check else converted
     except ValueError as error:
         wrong = str(error)
         if isinstance(error, msgspec.ValidationError):
@@ -399,7 +305,7 @@ def _contact(text: str, *, is_sender: bool = False) -> str:
 
 
 # Checks beyond the types of settings; each raises ValueError with the text after the name and the value.
-_CHECKS: Mapping[str, Callable[[str], str]] = {
+_CHECKS: Checks = {
     "base_url": _base_url,
     "database": _database,
     "ilp_address": _ilp_address,
@@ -408,9 +314,6 @@ _CHECKS: Mapping[str, Callable[[str], str]] = {
     "admin_hosts": partial(_hosts, may_be_names=True),
     "rates_url": partial(_link, may_have_fragment=False),
     "name": _name,
-    "logo": check_logo,
-    "accent": check_accent,
-    "accent_dark": partial(check_accent, dark=True),
     "help_url": _link,
     "terms_url": _link,
     "privacy_url": _link,

@@ -3,8 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from payres.core.process import settings
-from payres.core.process.settings import ACCENTS, SettingsError, load_settings
+from payres.core.process.settings import SettingsError
+from payres.html import brand
+from payres.html.brand import ACCENTS
+from payres.settings import load_settings
 from tests.helpers import ROOT
 from tests.pictures import PNG, WEBP
 
@@ -16,15 +18,15 @@ def test_colours_are_those_of_the_style_sheet() -> None:
         found = {name: re.findall(rf"--{name}: (#[0-9a-f]+);", part)[0] for name in ("accent", "ground", "card")}
         assert (found["accent"], (found["ground"], found["card"])) == (
             ACCENTS[n],
-            settings.GROUNDS[n],
+            brand.GROUNDS[n],
         )
-        assert settings.check_accent(ACCENTS[n], dark=bool(n)) == ACCENTS[n]
+        assert brand.check_accent(ACCENTS[n], dark=bool(n)) == ACCENTS[n]
 
 
 def test_contrast_is_that_of_the_guidelines() -> None:
-    assert settings.contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert settings.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
-    assert settings.contrast("#0000ff", "#ffffff") == pytest.approx(8.59, abs=0.01)
+    assert brand.contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert brand.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+    assert brand.contrast("#0000ff", "#ffffff") == pytest.approx(8.59, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +60,8 @@ def test_what_is_none_stops_the_start(name: str, value: str, sentence: str) -> N
 
 @pytest.mark.parametrize("accent", ["#0b6b57", "#4338ca", "#8a1c4a", "#000000", "#7a3e00", "#b00020", "#595959"])
 def test_every_light_accent_has_one_for_the_dark(accent: str) -> None:
-    dark = settings.dark_accent(settings.check_accent(accent))
-    assert settings.check_accent(dark, dark=True) == dark
+    dark = brand.dark_accent(brand.check_accent(accent))
+    assert brand.check_accent(dark, dark=True) == dark
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_every_light_accent_has_one_for_the_dark(accent: str) -> None:
 def test_type_of_a_logo_is_that_of_its_content(tmp_path: Path, content: bytes, media_type: str) -> None:
     path = tmp_path / "logo.gif"
     path.write_bytes(content)
-    found = settings.logo(str(path))
+    found = brand.logo(str(path))
     assert (found.content, found.media_type) == (content, media_type)
 
 
@@ -106,4 +108,4 @@ def test_file_that_is_no_logo_stops_the_start(tmp_path: Path, content: bytes, se
 
 def test_logo_may_have_the_most_bytes(tmp_path: Path) -> None:
     (tmp_path / "logo.png").write_bytes(PNG.ljust(128 * 1024))
-    assert len(settings.logo(str(tmp_path / "logo.png")).content) == 128 * 1024
+    assert len(brand.logo(str(tmp_path / "logo.png")).content) == 128 * 1024
