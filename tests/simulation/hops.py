@@ -1,4 +1,4 @@
-"""The expiry of packets, by what both ends of a hop have stored of the same packet."""
+"""Packets by what both ends of a hop have stored of the same packet: their expiry, and what the ends differ about."""
 
 from typing import Final
 
@@ -18,11 +18,31 @@ FULFILLED: Final = (
 )
 
 
+STATES: Final = (
+    "SELECT k.id, k.state, k.amount, k.outgoing_payment_id FROM packet k JOIN peer p ON p.id = k.to_peer_id"
+    " WHERE p.ilp_address = ? AND k.state <> 'doubtful'"
+)
+LATEST: Final = 5  # packets that are named
+
+
 async def in_time(town: Town) -> None:
     """A packet expires earlier at each server on its way, and its receiver takes it before it has expired."""
     for one, other in town.links:
         await _check(one, other)
         await _check(other, one)
+
+
+async def differing(one: Server, other: Server) -> str:
+    """The latest packets that one end counts as delivered and the other does not, in words."""
+    found = [*await _differing(one, other), *await _differing(other, one)]
+    return "; ".join(found[-LATEST:]) or "no packet of which both ends have a record"
+
+
+async def _differing(sender: Server, receiver: Server) -> list[str]:
+    sent = {row[0]: row[1:] for row in await sender.rows(STATES, f"test.{receiver.name}")}
+    taken, way = await _found(receiver, FULFILLED, sender), f"from {sender.name} to {receiver.name}"
+    known = {id for id, (state, *_) in sent.items() if (state == "fulfilled") != (id in taken)} | taken.keys() - sent
+    return [f"packet {id} {way}: {sent.get(id, 'not known')}, taken at {taken.get(id)}" for id in sorted(known)]
 
 
 async def _check(sender: Server, receiver: Server) -> None:

@@ -11,14 +11,15 @@ from functools import cache
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from payres.operator import api
 from payres.operator.pages import serving as operators_pages
 from payres.people import serving as pages
 from tests.simulation.scenario import Outcome, Task, run_seed
+from tests.simulation.world import Progress
 
-HUNG_SECONDS: Final = 600  # of real time, in which no seed ended
+HUNG_SECONDS: Final = 300  # in which no seed ended, and one made no step: on a busy machine too that takes no second
 MEMORY: Final = Path("/dev/shm")
 NEEDED: Final = 200_000_000  # bytes there, else the files are where temporary files are
 FILES: Final = 1024  # that a process may have open: connections to the databases of all lives of all servers
@@ -32,20 +33,26 @@ def run_all(tasks: Iterable[Task], processes: int | None = None) -> Iterator[Out
     _allow_files()
     context = multiprocessing.get_context("fork")
     waiting, running = iter(tasks), dict[Connection, tuple[ForkProcess, Task]]()
+    progress = dict[Task, Any]()  # how many steps its world has made
     folder = tempfile.TemporaryDirectory(prefix="simulation-", dir=_place())
     try:
         while True:
             while len(running) < (processes or CORES) and (task := next(waiting, None)) is not None:
                 here, there = context.Pipe(duplex=False)
-                process = context.Process(target=_run, args=(task, Path(folder.name), there), daemon=True)
+                progress[task] = context.RawValue("q", 0)
+                about = task, Path(folder.name), progress[task], there
+                process = context.Process(target=_run, args=about, daemon=True)
                 process.start()
                 there.close()
                 running[here] = process, task
             if not running:
                 return
-            for ready in wait(list(running), HUNG_SECONDS) or list(running):
+            steps = {task: progress[task].value for _, task in running.values()}
+            ended = wait(list(running), HUNG_SECONDS)
+            for ready in ended or [one for one, (_, task) in running.items() if steps[task] == progress[task].value]:
                 assert isinstance(ready, Connection)
                 process, task = running.pop(ready)
+                del progress[task]
                 yield _outcome(ready, task)
                 process.kill()
                 process.join()
@@ -81,10 +88,10 @@ def _load() -> None:
         routes()
 
 
-def _run(task: Task, folder: Path, answer: Connection) -> None:
+def _run(task: Task, folder: Path, progress: Progress, answer: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what began it ends it
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    answer.send(run_seed(task, folder))
+    answer.send(run_seed(task, folder, progress))
     answer.close()
     os._exit(0)  # no collector looks at what a killed server left
 
@@ -94,7 +101,7 @@ def _outcome(answer: Connection, task: Task) -> Outcome:
         if answer.poll():
             found: Outcome = answer.recv()
             return found
-        violation = f"hung: the seed made no step for {HUNG_SECONDS} s"
+        violation = f"hung: the seed made no step in {HUNG_SECONDS} s"
     except EOFError:
         violation = "the process of the seed ended without an answer"
     return Outcome(task=task, violation=violation)

@@ -17,7 +17,7 @@ from tests.simulation.operators import tidied
 from tests.simulation.peace import come_to_rest
 from tests.simulation.storm import Storm
 from tests.simulation.town import Town
-from tests.simulation.world import Violation, World
+from tests.simulation.world import Progress, Violation, World
 
 STORM_SECONDS: Final = 40.0
 WORLDS: Final[list[World]] = []  # kept for the same reason as a world's graves
@@ -46,11 +46,23 @@ class Outcome(msgspec.Struct, kw_only=True):
     faults: list[Fault] = []
 
 
-def run_seed(task: Task, above: Path) -> Outcome:
+class Alarm(logging.Handler):
+    """Ends the world when a server says that it is in fail-stop, which is the only thing that payres calls critical."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.CRITICAL)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._world.alarm = record.getMessage()
+
+
+def run_seed(task: Task, above: Path, progress: Progress) -> Outcome:
     """Runs a seed in a world of its own, its files in a folder of the one `above`. Best in a process of its own."""
-    logging.disable(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(dir=above))
-    world = World(task.seed, task.only, keeps_log=task.log is not None)
+    world = World(task.seed, task.only, keeps_log=task.log is not None, progress=progress)
+    logging.disable(logging.ERROR)
+    logging.getLogger("payres").addHandler(Alarm(world))
     WORLDS.append(world)
     outcome = Outcome(task=task)
     try:

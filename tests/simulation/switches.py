@@ -1,12 +1,11 @@
-"""Switches under the system's time, randomness, names and files. Import this before payres, which binds some of them.
-
-While `world` is None, everything is real.
-"""
+"""Switches under the system's time, randomness, names and files. Import this before payres, which binds some of them:
+it raises ImportError if that is not so. While `world` is None, everything is real."""
 
 import os
 import random
 import socket
 import sqlite3
+import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,11 @@ import uuid_utils
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+if early := sorted(name for name in sys.modules if name.partition(".")[0] == "payres"):
+    raise ImportError(
+        f"{early[0]} was imported before tests.simulation.switches, and keeps the real time: import it after"
+    )
 
 world: "World | None" = None
 

@@ -12,6 +12,13 @@ SEEDS: Final = os.environ.get("SIMULATED_SEEDS", "20")
 DAYS: Final = os.environ.get("SIMULATED_DAYS", "1")
 
 
+def test_payres_imported_before_the_switches_is_refused() -> None:
+    early = "import payres.core.protocol.clock, tests.simulation.switches"
+    done = subprocess.run([sys.executable, "-c", early], cwd=TOP, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "payres was imported before tests.simulation.switches" in done.stderr
+
+
 def test_nothing_is_violated_whatever_happens() -> None:
     """In an interpreter of its own, whose time and chance are switched before it imports payres."""
     command = [sys.executable, "-m", "tests.simulation", "--seed", FIRST, "--seeds", SEEDS, "--days", DAYS]

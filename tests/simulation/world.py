@@ -10,7 +10,7 @@ import uuid
 from asyncio import events
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from tests.simulation import switches
 from tests.simulation.disk import Disk
@@ -23,6 +23,12 @@ T = TypeVar("T")
 EPOCH: Final = 1_790_000_000_000_000  # microseconds since 1970 at which a world begins
 THREAD_DELAYS: Final = (0.00002, 0.0002, 0.002)  # seconds at most until a thread has its turn
 MAX_STEPS: Final = 3_000_000
+
+
+class Progress(Protocol):
+    """Where those who wait for a world see how many steps it has made."""
+
+    value: int
 
 
 class Violation(AssertionError):
@@ -81,8 +87,10 @@ class Node:
 class World:
     """`run` a coroutine in it. If `only` is given, no other faults happen than those with these ids."""
 
-    def __init__(self, seed: int | str, only: Collection[str] | None = None, *, keeps_log: bool = False) -> None:
-        self.seed = seed
+    def __init__(
+        self, seed: int | str, only: Collection[str] | None = None, *, keeps_log: bool = False, progress: Progress
+    ) -> None:
+        self.seed, self._progress = seed, progress
         self.now = 0.0  # seconds
         self.skipped = 0  # microseconds that all wall clocks were put forward between the days
         self.steps = 0
@@ -93,6 +101,7 @@ class World:
         self.faults: list[Fault] = []
         self.counts: Counter[str] = Counter()
         self.trouble: list[str] = []  # exceptions that reached a loop
+        self.alarm = ""  # what a server that went into fail-stop has said
         self.disks: dict[str, Disk] = {}  # by the path of the file
         self.log: list[str] | None = [] if keeps_log else None
         self.entropy = self.dice("entropy")
@@ -221,6 +230,8 @@ class World:
         try:
             while not task.done():
                 self._step()
+                if self.alarm:
+                    raise Violation(f"{self._running and self._running.node.name} is in fail-stop: {self.alarm}")
                 if self.steps > MAX_STEPS:
                     raise Violation(f"no end after {self.steps} steps and {self.now:.0f} s")
             return task.result()
@@ -247,6 +258,7 @@ class World:
         """Moves the time to what is due next."""
         if not self._events:
             raise Violation("nothing will ever happen again")
+        self._progress.value = self.steps
         self.now = max(self.now, self._events[0][0])
         self._moment = f"{self.now:.9f}"
         while self._events and self._events[0][0] <= self.now:
