@@ -340,7 +340,7 @@ def public_document(base_url: str) -> dict[str, Any]:
 
 
 def _operation(method: str, path: str, operation: PublishedOperation) -> documents.Schema:
-    names, security = re.findall(r"{(\w+)", path), _security(method, path)
+    names, security = re.findall(r"{(\w+)", path), security_of(method, path)
     needs_access = path.startswith(RESOURCES)
     creates = needs_access and operation.body is not None
     answers = {} if operation.answer is None else {JSON: operation.answer, **operation.media_types}
@@ -370,7 +370,7 @@ def _operation(method: str, path: str, operation: PublishedOperation) -> documen
     )
 
 
-def _security(method: str, path: str) -> Sequence[documents.Schema]:
+def security_of(method: str, path: str) -> Sequence[documents.Schema]:
     """The alternatives of required security schemes."""
     if path.startswith("/{") or method == "OPTIONS":
         return []

@@ -34,11 +34,13 @@ from payres.core.protocol.errors import (
 from payres.core.protocol.identifiers import new_secret
 from payres.core.protocol.urls import ADMIN_API
 from payres.core.protocol.wire import decode
+from payres.core.store.events import last_sequence
 from payres.core.store.work import EVENTS
+from payres.testing import faults, set_up
 from payres.testing import journal as journals
-from payres.testing import set_up
-from payres.testing.faults import Fault, check
+from payres.testing.faults import Fault
 from payres.testing.journal import ADDED
+from payres.testing.names import require_known, require_operation, with_known
 from payres.testing.rules import ConsentRule, Rules
 from payres.testing.sandbox import ROOT, ControlAnswer, Made, Sandbox
 from payres.testing.server import SandboxServer
@@ -48,7 +50,7 @@ CURSOR: Final = re.compile("([0-9]{1,9})-([0-9]{1,15})")
 log: Final = logging.getLogger("payres.testing")
 DOCUMENT: Final = f"{ROOT}/openapi.json"
 # The few error codes of this API, by the status of the many errors of operators' rules.
-CODES: Final = {400: InvalidRequest, 404: NotFound, 409: WrongState, 422: WrongState}
+CODES: Final = {400: InvalidRequest, 403: WrongState, 404: NotFound, 409: WrongState, 422: WrongState}
 
 
 class Control:
@@ -78,7 +80,8 @@ class Control:
             status, content = await self._answer(scope, await Request(scope, receive).body())
         except DomainError as error:
             kind = CODES.get(error.status, type(error))
-            return json_error(error if isinstance(error, kind) else kind(str(error), **error.details))
+            details = {name: value for name, value in error.details.items() if name != "reason"}  # of another code
+            return json_error(error if isinstance(error, kind) else kind(str(error), **details))
         except ClientDisconnect:
             return Response(status_code=HTTPStatus.BAD_REQUEST)  # nobody reads it
         except Exception:
@@ -207,16 +210,16 @@ async def decide(call: ControlCall) -> ControlAnswer:
     return 200, shown
 
 
+async def post_payment(call: ControlCall) -> ControlAnswer:
+    return 201, await set_up.pay_bill(call.server.context, call.read(set_up.BillPayment))
+
+
 async def post_fault(call: ControlCall) -> ControlAnswer:
-    fault = call.read(Fault)
-    check(fault)
-    if fault.kind.needs_peer and len(call.sandbox.servers) == 1:
-        raise WrongState(f"{fault.fault} happens to packets between servers: start the sandbox with --peers 2")
-    return 201, call.server.faults.rules.add(fault).shown()
+    return 201, (await call.server.faults.add(call.server.context, call.read(Fault))).shown()
 
 
 async def post_rule(call: ControlCall) -> ControlAnswer:
-    return 201, call.server.rules.add(call.read(ConsentRule)).shown()
+    return 201, call.server.rules.add(await with_known(call.server.context, call.read(ConsentRule))).shown()
 
 
 async def list_rules(call: ControlCall) -> ControlAnswer:
@@ -246,9 +249,11 @@ async def move_clock(call: ControlCall) -> ControlAnswer:
 
 async def list_requests(call: ControlCall) -> ControlAnswer:
     """The matching requests, as soon as there is one, or at the end of `wait`."""
-    wanted: journals.RequestsWanted = call.query
-    after = 0 if wanted.after is None else _position(call, wanted.after)
+    wanted: journals.RequestsWanted = await with_known(call.server.context, call.query)
+    require_known(wanted.fault, faults.KINDS, "fault")
+    require_operation(wanted.operation)
     journal = call.server.journal
+    after = 0 if wanted.after is None else _position(call, wanted.after, journal.last)
     found, last = await journals.wait_for(
         journal.changes, ADDED, wanted.wait, partial(journals.find_requests, journal, wanted, after), 1
     )
@@ -262,9 +267,10 @@ async def delete_requests(call: ControlCall) -> ControlAnswer:
 
 async def list_events(call: ControlCall) -> ControlAnswer:
     """The matching events, as soon as there are `count`, or at the end of `wait`."""
-    wanted: journals.EventsWanted = call.query
+    wanted: journals.EventsWanted = await with_known(call.server.context, call.query)
     journals.check(wanted)
-    after = call.server.last_event if wanted.after is None else _position(call, wanted.after)
+    last = await call.server.read(last_sequence)
+    after = call.server.last_event if wanted.after is None else _position(call, wanted.after, last)
     look = partial(call.server.read, partial(journals.find_events, wanted=wanted, after=after))
     found, last = await journals.wait_for(call.server.context.changes, EVENTS, wanted.wait, look, wanted.count)
     return 200, {"events": found, "cursor": _cursor(call, last), "timed_out": len(found) < wanted.count}
@@ -285,13 +291,13 @@ def _cursor(call: ControlCall, last: int) -> str:
     return f"{call.sandbox.generation}-{last}"
 
 
-def _position(call: ControlCall, text: str) -> int:
-    """The number in a cursor. Raises InvalidRequest, and WrongState if the cursor is from before a reset."""
+def _position(call: ControlCall, text: str, last: int) -> int:
+    """The number in a cursor, `last` at most. Raises InvalidRequest, and WrongState if it is from before a reset."""
     found = CURSOR.fullmatch(text)
-    if found is None:
-        raise InvalidRequest("after is the cursor of an earlier answer", field="after")
-    if int(found[1]) != call.sandbox.generation:
+    if found is not None and int(found[1]) < call.sandbox.generation:
         raise WrongState("This cursor is of before a reset: begin without after")
+    if found is None or int(found[1]) > call.sandbox.generation or int(found[2]) > last:
+        raise InvalidRequest("after is the cursor of an earlier answer", field="after")
     return int(found[2])
 
 
@@ -327,6 +333,7 @@ ACTIONS: Final[Mapping[tuple[str, str], ControlAction]] = {
     ("POST", "/clients"): post_client,
     ("PUT", _KEY): _unit(set_up.put_key, set_up.GivenKey),
     ("DELETE", _KEY): _unit(set_up.delete_key, status=204),
+    ("POST", "/payments"): post_payment,
     ("POST", "/consents"): decide,
     ("POST", "/consent-rules"): post_rule,
     ("POST", "/faults"): post_fault,

@@ -19,7 +19,14 @@ from payres.core.grants import tokens
 from payres.core.http.context import Context
 from payres.core.http.responses import CutShort, json_error
 from payres.core.protocol.amounts import Asset
-from payres.core.protocol.errors import DomainError, InvalidRequest, ServerFailed, TooManyRequests, Unavailable
+from payres.core.protocol.errors import (
+    DomainError,
+    InvalidRequest,
+    ServerFailed,
+    TooManyRequests,
+    Unavailable,
+    WrongState,
+)
 from payres.core.protocol.urls import Urls
 from payres.core.store.clients import CLIENTS
 from payres.core.store.events import EventRecord
@@ -31,9 +38,11 @@ from payres.interledger.carrying import Payer
 from payres.interledger.node import node_of
 from payres.interledger.outbound import Carry, Post
 from payres.interledger.packets import Code, Fulfill, Outcome, PacketRejected, Prepare, Reject, too_large_data
+from payres.operator import peers
 from payres.testing.asked import Asked, find_asked
 from payres.testing.journal import Journal
-from payres.testing.rules import RequestRule, Rules
+from payres.testing.names import require_known, require_operation, with_known
+from payres.testing.rules import KeptRule, RequestRule, Rules
 from payres.webhooks.sender import Sender
 
 SENTENCE: Final = "A fault of the sandbox, as the test has asked for"
@@ -43,6 +52,8 @@ FALSE_HASH: Final = "ZmFsc2U%3D"
 NOTED: Final = "sandbox_fault"  # the key in a request's state
 # The current request and its scope.
 ANSWERED: ContextVar[tuple[Asked, Scope] | None] = ContextVar("answered", default=None)
+# What a fault needs, as the security schemes of operations have it.
+NEEDED: Final = {"token": "gnap", "signature": "signature"}
 # The target of a fault: a request, the redirect after a decision, an event, or the packets of a quote or payment.
 FaultTarget = Literal["request", "redirect", "event", "quote", "payment"]
 
@@ -190,22 +201,44 @@ KINDS: Final[Mapping[str, FaultKind]] = {
 }
 
 
-def check(fault: Fault) -> None:
-    """Raises InvalidRequest for a fault that can never occur."""
-    from payres.openapi.resources import OPERATIONS
+# The operations that faults of packets happen to.
+OF_PACKETS: Final[Mapping[FaultTarget, str]] = {"quote": "create-quote", "payment": "create-outgoing-payment"}
 
-    kind = KINDS.get(fault.fault)
-    if kind is None:
-        raise InvalidRequest(f"There are these faults: {', '.join(KINDS)}", field="fault")
-    ids = [one.id for one in OPERATIONS.values()]
-    if fault.operation is not None and fault.operation not in ids:
-        raise InvalidRequest(f"There are these operations: {', '.join(ids)}", field="operation")
-    if fault.operation is not None and kind.moments in {("redirect",), ("event",)}:
-        raise InvalidRequest(f"{fault.fault} is not of an operation", field="operation")
+
+def check(fault: Fault) -> None:
+    """Raises InvalidRequest for a fault that can never happen."""
+    require_known(fault.fault, KINDS, "fault")
+    require_operation(fault.operation)
+    kind = fault.kind
+    if fault.operation is not None:
+        _check_operation(fault, fault.operation)
+    if fault.client is not None and kind.moments == ("event",):
+        raise InvalidRequest(f"{fault.fault} has a wallet, but no client", field="client")
     if fault.seconds is not None and kind.seconds is None:
         raise InvalidRequest(f"{fault.fault} does not wait", field="seconds")
     if (fault.deliver is None) == (fault.fault == "partial_failure"):
         raise InvalidRequest("deliver is for partial_failure, which needs it", field="deliver")
+
+
+def _check_operation(fault: Fault, operation: str) -> None:
+    """Raises InvalidRequest if requests for the operation lack what the fault is about, or its wallet or client."""
+    from payres.openapi.resources import OPERATIONS, security_of
+
+    [name] = [name for name, one in OPERATIONS.items() if one.id == operation]
+    signs = {scheme for one in security_of(*name.split(" ")) for scheme in one}
+    kind, own = fault.kind, f"{fault.fault} is not of an operation"
+    if kind.moments != ("request",):
+        happens = [OF_PACKETS[moment] for moment in kind.moments if moment in OF_PACKETS]
+        if operation not in happens:
+            raise InvalidRequest(
+                f"{fault.fault} happens to {' and '.join(happens)}" if happens else own, field="operation"
+            )
+    if kind.needs is not None and NEEDED[kind.needs] not in signs:
+        raise InvalidRequest(f"{operation} has no {kind.needs}, which {fault.fault} is about", field="operation")
+    if fault.client is not None and not signs:
+        raise InvalidRequest(f"{operation} is not signed, so that its client is unknown", field="client")
+    if fault.wallet is not None and operation == "discover":
+        raise InvalidRequest("discover is of no wallet", field="wallet")
 
 
 class Sending(msgspec.Struct, eq=False):
@@ -225,6 +258,14 @@ class Interference:
         self._max_body_bytes = max_body_bytes
         self._journal = journal
         self._payments: dict[str, Sending | None] = {}
+
+    async def add(self, context: Context, fault: Fault) -> KeptRule[Fault]:
+        """Lets a fault happen from now on. Raises InvalidRequest if it never could, and WrongState without a peer."""
+        check(fault)
+        found = await with_known(context, fault)
+        if fault.kind.needs_peer and not await context.database.read(peers.list_peers):
+            raise WrongState(f"{fault.fault} happens to packets between servers: start the sandbox with --peers 2")
+        return self.rules.add(found)
 
     def remove(self) -> None:
         self.rules.remove()

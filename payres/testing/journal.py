@@ -29,8 +29,9 @@ from payres.core.store import events
 from payres.core.store.events import Changes
 from payres.core.store.work import Units, Work
 from payres.testing.asked import Asked, find_asked
+from payres.testing.names import wallet_named
 from payres.testing.set_up import Given
-from payres.webhooks.deliveries import matches
+from payres.webhooks.deliveries import OF_WALLETS, matches
 from payres.webhooks.sender import EventView, event_view
 
 FILTERS: Final = ("operation", "client", "wallet", "status", "fault")
@@ -210,7 +211,7 @@ class Recording:
 
 
 class EventsWanted(Given, frozen=True):
-    """Events after a cursor, or else after the baseline; `type` may end with a *, `wallet` is a path."""
+    """Events after a cursor, or else after the baseline; `type` may end with a *."""
 
     after: str | None = None
     type: str | None = None
@@ -226,15 +227,21 @@ class RequestsWanted(Given, frozen=True):
     operation: str | None = None
     client: str | None = None
     wallet: str | None = None
-    status: int | None = None
+    status: Annotated[int, Meta(ge=100, le=599)] | None = None
     fault: str | None = None
     wait: WaitSeconds = 0
 
 
 def check(wanted: EventsWanted) -> None:
-    """Raises InvalidRequest for an unknown event type."""
-    if wanted.type is not None and not any(matches(wanted.type, name) for name in EVENT_TYPES):
-        raise InvalidRequest(f"There are no such events, but: {', '.join(EVENT_TYPES)}", field="type")
+    """Raises InvalidRequest for a type that no event has, or none of a wallet."""
+    types = [*EVENT_TYPES] if wanted.wallet is None else [*filter(_is_of_wallet, EVENT_TYPES)]
+    if wanted.type is not None and not any(matches(wanted.type, name) for name in types):
+        of_wallets = "" if wanted.wallet is None else " of wallets"
+        raise InvalidRequest(f"There are no such events{of_wallets}, but: {', '.join(types)}", field="type")
+
+
+def _is_of_wallet(name: str) -> bool:
+    return name == "peer.packet_unresolved" or any(matches(pattern, name) for pattern in OF_WALLETS)
 
 
 async def find_requests(journal: Journal, wanted: RequestsWanted, after: int) -> Matches:
@@ -246,11 +253,10 @@ async def find_requests(journal: Journal, wanted: RequestsWanted, after: int) ->
 
 def find_events(work: Work, wanted: EventsWanted, after: int) -> tuple[list[EventView], int]:
     found, last = [], after
-    wallet = None if wanted.wallet is None else work.urls.wallet(wanted.wallet)
+    wallet = None if wanted.wallet is None else wallet_named(work, wanted.wallet).id
     for event in events.events_after(work, after, MOST_EVENTS):
         last = event.sequence
-        data: dict[str, Any] = msgspec.json.decode(event.data)
-        if matches(wanted.type or "*", event.type) and wallet in {None, data.get("walletAddress")}:
+        if matches(wanted.type or "*", event.type) and wallet in {None, event.wallet_address_id}:
             found.append(event_view(event))
     return found, last
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from payres.core.http.responses import JSON
+from payres.core.protocol.wire import OutgoingPayment
 from payres.openapi import documents
 from payres.testing import set_up
 from payres.testing.faults import Fault
@@ -161,6 +162,14 @@ OPERATIONS: Final[Mapping[str, Endpoint]] = {
         "set-key", "Sets the only valid key of this name.", "wallets", SetKey, set_up.GivenKey
     ),
     "DELETE /wallets/{path}/keys/{kid}": Endpoint("delete-key", "Revokes a key, if there is one.", "wallets"),
+    "POST /payments": Endpoint(
+        "create-payment",
+        "Pays a bill as the owner of a wallet.",
+        "wallets",
+        OutgoingPayment,
+        set_up.BillPayment,
+        status=201,
+    ),
     "POST /consents": Endpoint("decide", "Decides a grant as its owner.", "consents", DecidedGrant, set_up.Decided),
     "POST /consent-rules": Endpoint(
         "create-consent-rule", "Decides future grants.", "consents", KeptConsentRule, ConsentRule, status=201

@@ -122,8 +122,8 @@ class Sandbox:
             self.clock.reset()
             for server in self.servers:
                 await asyncio.to_thread(server.return_to_baseline)
+            self.generation += 1  # before anything is answered: cursors of before are not of this data
             await asyncio.gather(*(server.open() for server in self.servers))
-            self.generation += 1
             return self.generation
 
     async def settle(self) -> bool:

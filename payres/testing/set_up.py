@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from payres.core.protocol.clock import MILLISECOND, SECOND, parse_time
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import require_wallet_path
-from payres.core.protocol.wire import require_amount
+from payres.core.protocol.wire import OutgoingPayment, require_amount
 from payres.core.signatures.jwk import (
     JWK,
     generate_private_key,
@@ -23,17 +24,20 @@ from payres.core.signatures.jwk import (
     parse_jwk,
     private_pem,
 )
+from payres.core.store import representations
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.grants import GRANTS, INTERACTIONS, TOKENS, find_holder, interaction_of_grant
-from payres.core.store.payments import INCOMING, QUOTES
+from payres.core.store.payments import INCOMING, OUTGOING, QUOTES
 from payres.core.store.server import encrypt
-from payres.core.store.wallets import find_valid_key, find_wallet
+from payres.core.store.wallets import WalletRecord, find_valid_key, find_wallet
 from payres.core.store.work import Work
 from payres.interledger.node import node_of
 from payres.interledger.remote_payments import Backoff
 from payres.operator import keys, wallets, webhooks
+from payres.people import sending
 from payres.testing.asked import Asked, of_grant
 from payres.testing.clock import MovableClock
+from payres.testing.names import wallet_named
 from payres.testing.rules import CONSENT_PAGE, Decision
 from payres.webhooks.store.webhooks import WEBHOOK_SECRETS, WEBHOOKS
 
@@ -70,6 +74,14 @@ class WalletState(Given, frozen=True):
     balance: str | None = None
     name: str | None = None
     active: bool | None = None
+
+
+class BillPayment(Given, frozen=True, kw_only=True):
+    """The wallet that pays the incoming payment `bill`, and what leaves it if the bill has no amount."""
+
+    wallet: str = msgspec.field(name="from")
+    bill: str
+    amount: str | None = None
 
 
 class GivenKey(Given, frozen=True):
@@ -115,7 +127,7 @@ def shorten_timeouts(context: Context) -> None:
 
 def show_wallet(work: Work, path: str) -> dict[str, Any]:
     """The representation of a wallet. Raises NotFound."""
-    shown = wallets.wallet(work, wallets.require_wallet(work, path))
+    shown = wallets.wallet(work, _wallet(work, path))
     asset = {"asset_code": shown.asset_code, "asset_scale": shown.asset_scale}
     return {"address": shown.wallet_address, **asset, "balance": shown.balance}
 
@@ -123,7 +135,8 @@ def show_wallet(work: Work, path: str) -> dict[str, Any]:
 def put_wallet(work: Work, path: str, wanted: WalletState) -> tuple[bool, dict[str, Any]]:
     """Creates or changes a wallet; returns whether it is new, and its representation. Raises WrongState for another
     asset."""
-    found = find_wallet(work, require_wallet_path(path))
+    path = require_wallet_path(wallets.named_wallet(work, path))
+    found = find_wallet(work, path)
     is_new = found is None
     usual = DOLLARS if found is None else found.asset
     code = usual.code if wanted.asset_code is None else wanted.asset_code
@@ -166,18 +179,38 @@ def add_webhook(work: Work, url: str, secret: str | None) -> dict[str, Any]:
 def put_key(work: Work, path: str, kid: str, given: GivenKey) -> dict[str, Any]:
     """Sets the wallet's key with this kid, and revokes an earlier one. Raises InvalidRequest."""
     jwk = _key(kid, given)
-    owner = wallets.require_wallet(work, path)
+    owner = _wallet(work, path)
     found = find_valid_key(work, owner.id, kid)
     if found is not None and found.x != jwk.x:
-        keys.revoke_key(work, path, kid)
-    keys.add_key(work, path, jwk)
+        keys.revoke_key(work, owner.path, kid)
+    keys.add_key(work, owner.path, jwk)
     return {"wallet_address": work.urls.wallet(owner.path), "kid": kid}
 
 
 def delete_key(work: Work, path: str, kid: str) -> None:
     """Revokes a key, if it exists."""
-    if find_valid_key(work, wallets.require_wallet(work, path).id, kid) is not None:
-        keys.revoke_key(work, path, kid)
+    owner = _wallet(work, path)
+    if find_valid_key(work, owner.id, kid) is not None:
+        keys.revoke_key(work, owner.path, kid)
+
+
+async def pay_bill(context: Context, given: BillPayment) -> OutgoingPayment:
+    """Pays a bill as the wallet's owner does on its page; to another server, the money is on its way.
+
+    Raises InvalidRequest, InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable.
+    """
+    database, node = context.database, node_of(context)
+    wallet = await database.read(partial(wallet_named, name=given.wallet, member="from"))
+    payee = await sending.find_payee(database, node.quotes, wallet, given.bill)
+    if payee.bill is None:
+        raise InvalidRequest("bill is the URL of an incoming payment, or of its page", field="bill")
+    value = None if given.amount is None else require_amount(given.amount, wallet.asset)
+    wish = sending.kept(sending.Wish(to=given.bill, amount=given.amount or ""), payee)
+    quote_id = await sending.ask_price(database, node.quotes, wallet, payee, wish, value)
+    payment_id = await database.write(partial(sending.confirm_payment, wallet=wallet, quote_id=quote_id))
+    node.payments.wake()
+    payment = await database.read(partial(OUTGOING.by_id, row_id=payment_id))
+    return representations.outgoing_payment(context.urls, wallet, payment)
 
 
 def decide(work: Work, given: Decided) -> tuple[dict[str, str | None], Asked]:
@@ -232,6 +265,11 @@ def expire(work: Work, given: Expired) -> None:
     table = TABLES[found[1]]
     require(table.get(work, found[2]), f"There is nothing at {given.url}")
     table.update(work, found[2], expires_at=work.now)
+
+
+def _wallet(work: Work, path: str) -> WalletRecord:
+    """The wallet with this path or address. Raises NotFound, InvalidRequest."""
+    return wallets.require_wallet(work, wallets.named_wallet(work, path))
 
 
 def _key(kid: str, given: GivenKey) -> JWK:

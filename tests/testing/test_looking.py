@@ -29,7 +29,8 @@ def test_events_since_the_baseline(sandbox: Sandbox) -> None:
         ({"type": "outgoing_payment.*", "count": 2}, both),
         ({"wallet": "bob"}, ["incoming_payment.completed"]),
         ({"wallet": "alice", "type": "outgoing_payment.*"}, both),
-        ({"wallet": "carol", "wait": 0}, []),
+        ({"wallet": sandbox.bob}, ["incoming_payment.completed"]),
+        ({"wallet": "shop", "wait": 0}, []),
         ({"type": "wallet.deposited", "wait": 0.01}, []),
     ]
     for wanted, expected in table:
@@ -59,12 +60,23 @@ def test_waits_for_as_many_events_as_are_wanted_and_until_a_reset(sandbox: Sandb
 
 
 def test_unknown_parameters_are_refused_with_the_names_of_those_there_are(sandbox: Sandbox) -> None:
+    generation = sandbox.ask("GET", "/")["generation"]
     for target, hint in [
         ("/events?colour=red", "The parameters are: after, type, wallet, count, wait"),
         ("/clock?colour=red", "The parameters are: none"),
         ("/events?wait=x", "The parameters are: after, type, wallet, count, wait"),
         ("/events?count=0", "The parameters are: after, type, wallet, count, wait"),
         ("/events?type=payment", "webhook.test"),
+        ("/events?type=liquidity.low&wallet=bob", "wallet.deposited, wallet.withdrawn, peer.packet_unresolved"),
+        ("/events?wallet=carol", "alice, bob, shop"),
+        ("/requests?wallet=carol", "alice, bob, shop"),
+        ("/requests?client=bob", "/shop"),
+        ("/requests?operation=create-bill", "get-wallet-address-did-document"),
+        ("/requests?fault=lost", "partial_failure"),
+        ("/requests?status=99", "The parameters are: after, operation, client, wallet, status, fault, wait"),
+        ("/requests?after=9999-1", "after is the cursor of an earlier answer"),
+        (f"/requests?after={generation}-999999", "after is the cursor of an earlier answer"),
+        (f"/events?after={generation}-999999", "after is the cursor of an earlier answer"),
         ("/events?after=x", "after is the cursor of an earlier answer"),
         ("/events?after=1-", "after is the cursor of an earlier answer"),
         ("/events?wait=1&wait=2", "Give wait once"),

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -98,7 +98,7 @@ def test_rules_decide_in_their_order(sandbox: Sandbox) -> None:
     rules = [
         {"decision": "approve"},
         {"decision": "deny", "times": 1},
-        {"decision": "deny", "times": 1, "client": sandbox.bob},
+        {"decision": "deny", "times": 1, "client": sandbox.ask("POST", "/clients", {})["wallet_address"]},
         {"decision": "deny", "wallet": "bob"},
     ]
     made = [sandbox.ask("POST", "/consent-rules", rule) for rule in rules]
@@ -279,6 +279,29 @@ def test_payment_to_the_peer_arrives_and_costs_what_the_operators_say(sandbox: S
     generation = peer.ask("POST", "/reset", {})["generation"]
     assert (sandbox.balance(), sandbox.ask("GET", "/")["generation"]) == ("1000.00", generation)
     assert peer.refused("GET", "/wallets/carol", {}) == (404, "not_found")
+
+
+def test_owner_pays_a_bill_in_one_call(sandbox: Sandbox) -> None:
+    [peer] = sandbox.peers
+    bill, of_any = (sandbox.app.create_incoming_payment(sandbox.bob, *asked)["id"] for asked in ([usd(500)], []))
+    with closing(peer.sign(sandbox.line["client"])) as there:
+        remote = there.create_incoming_payment(peer.bob, usd(300))["id"]
+    paid = sandbox.ask("POST", "/payments", {"from": "alice", "bill": bill})
+    assert (paid["walletAddress"], paid["receiver"], paid["sentAmount"]) == (sandbox.alice, bill, usd(500))
+    sandbox.ask("POST", "/payments", {"from": sandbox.alice, "bill": of_any, "amount": "1.00"})
+    assert sandbox.ask("POST", "/payments", {"from": "alice", "bill": remote})["receiveAmount"] == usd(300)
+    wait_until(lambda: peer.balance("bob") == "1003.00")
+    wait_until(lambda: (sandbox.balance(), sandbox.balance("bob")) == ("991.00", "1006.00"))
+    [event] = sandbox.ask("GET", "/events?type=incoming_payment.completed&wallet=bob")["events"]
+    assert event["data"]["id"] == bill
+    for body, status in [
+        ({"from": "alice", "bill": bill}, 400),  # paid
+        ({"from": "bob", "bill": of_any}, 400),  # into itself
+        ({"from": "alice", "bill": of_any}, 400),  # of which amount?
+        ({"from": "alice", "bill": sandbox.bob, "amount": "1.00"}, 400),  # no bill
+        ({"from": "shop", "bill": of_any, "amount": "1.00"}, 409),  # it is empty
+    ]:
+        assert sandbox.control.post("/payments", json=body).status_code == status, body
 
 
 def test_expires_what_it_is_told_to(sandbox: Sandbox) -> None:
