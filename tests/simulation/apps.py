@@ -312,7 +312,7 @@ class App:
             made = await self._ordered(asked, create, values)
         allowance.is_over |= "invalid_token" in asked.answers
         if made is not None:
-            self.town.sent.append(Sent(allowance.wallet, asked.id, made.receiver))
+            self.town.sent.append(Sent(allowance.wallet, asked.id, made.receiver, asked.values[:2]))
         return asked
 
     def _new(self, kind: Literal["incoming", "quote", "outgoing"], wallet: Wallet, *, is_once: bool) -> Asked:

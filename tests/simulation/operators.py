@@ -17,12 +17,13 @@ from payres.core.store.payments import REFUND_COUNTED
 from payres.operator import movements
 from payres.operator.api_keys import SCOPES, create_api_key
 from tests.simulation.server import OPERATORS, REFUSED, Server
-from tests.simulation.town import EUR, USD, Town
+from tests.simulation.town import EUR, USD, Setting, Town
 from tests.simulation.world import Node, Violation, moments
 
 PAUSE: Final = 9.0  # seconds between two of an operator's duties, on average
 PATIENCE: Final = 10.0  # seconds until an answer counts as lost
 TRIES: Final = 3
+STRAYING: Final = 60_000_000  # microseconds that a copy of a request may be under way
 MOVED: Final = 2000  # minor units at most in one movement
 RATES: Final = ("0.918", "0.919", "0.92", "0.921", "0.922")
 LOWEST_RATE: Final = min(map(float, RATES))
@@ -167,11 +168,22 @@ class Operator:
         return refund.is_made is not False
 
     async def _set_fee(self) -> None:
-        fixed, points = self._draws.choice(FEES)
-        await self.ask("PUT", f"/assets/{USD.code}/{USD.scale}/fee", {"fixed": fixed, "basisPoints": points})
+        fee = fixed, points = self._draws.choice(FEES)
+        path = f"/assets/{USD.code}/{USD.scale}/fee"
+        await self._set("fee", USD.code, value=fee, path=path, body={"fixed": fixed, "basisPoints": points})
 
     async def _set_rate(self) -> None:
-        await self.ask("PUT", f"/rates/{USD.code}/{EUR.code}", {"rate": self._draws.choice(RATES)})
+        rate = self._draws.choice(RATES)
+        await self._set(
+            "rate", USD.code, EUR.code, value=rate, path=f"/rates/{USD.code}/{EUR.code}", body={"rate": rate}
+        )
+
+    async def _set(self, *what: str, value: Any, path: str, body: Any) -> None:
+        """Sets something, and notes since when it may be so: a copy of a request may come after its answer."""
+        asked = Setting(value, self.world.microseconds, self.world.microseconds + STRAYING, is_made=False)
+        self.town.settings[self.server.name, *what].append(asked)
+        status, _, is_only = await self.ask("PUT", path, body)
+        asked.is_made, asked.done_at = status == 200, self.world.microseconds + (0 if is_only else STRAYING)
 
     async def _close_wallet(self) -> None:
         path = f"/wallets/{self._draws.choice([one.path for one in self.town.wallets if one.server is self.server])}"

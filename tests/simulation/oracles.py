@@ -15,7 +15,7 @@ from payres.interledger.store.peers import PeerRecord
 from payres.operator import invariant_checks
 from tests.simulation.acknowledged import acknowledged, kept
 from tests.simulation.bills import closed
-from tests.simulation.hops import differing, in_time
+from tests.simulation.hops import carried, differing, promised
 from tests.simulation.limits import limited, spendable
 from tests.simulation.operators import LOWEST_RATE, moved, refunded
 from tests.simulation.prices import priced
@@ -223,7 +223,7 @@ def _rows(work: Work) -> Iterator[str]:
 
 
 # In this order: what comes first pays once more, or compares books and notes what a later one counts by.
-FIRST: Final[tuple[Oracle, ...]] = (spendable, limited, kept, ledgers, mirrors, in_time)
+FIRST: Final[tuple[Oracle, ...]] = (spendable, limited, kept, ledgers, mirrors, carried)
 BOOKS: Final[tuple[Oracle, ...]] = (
     resolved,
     restored,
@@ -234,6 +234,7 @@ BOOKS: Final[tuple[Oracle, ...]] = (
     priced,
     money,
     bills,
+    promised,
     payments,
 )
 LAST: Final[tuple[Oracle, ...]] = (acknowledged, closed, kept_orders, paid_pages, told_once, all_taken, loops, rows)

@@ -97,7 +97,7 @@ async def pay(town: Town, wallet: Wallet, wish: sending.Wish, value: int | None,
     """Pays as the page Send does, with a pause before it is confirmed. Raises one of REFUSED."""
     server = wallet.server
 
-    async def send() -> str:
+    async def send() -> tuple[str, tuple[int, int]]:
         database, node = server.context.database, server.interledger
         payer = await database.read(lambda work: find_wallet(work, wallet.path))
         assert payer is not None
@@ -105,13 +105,14 @@ async def pay(town: Town, wallet: Wallet, wish: sending.Wish, value: int | None,
         amount = "" if value is None else format_decimal(value, payer.asset if wish.fixed == "send" else payee.asset)
         kept = sending.kept(msgspec.structs.replace(wish, amount=amount), payee)
         quote = await sending.ask_price(database, node.quotes, payer, payee, kept, value)
+        shown = (await database.read(lambda work: sending.find_price(work, payer, quote))).quote.terms
         await asyncio.sleep(pause)
         payment = await database.write(lambda work: sending.confirm_payment(work, payer, quote))
         node.send(payment)
-        return payment
+        return payment, (shown.debit, shown.receive)
 
-    payment = await server.ask(send)
-    town.sent.append(Sent(wallet, payment, wish.to))
+    payment, terms = await server.ask(send)
+    town.sent.append(Sent(wallet, payment, wish.to, terms))
     town.world.counts["payments of owners"] += 1
 
 

@@ -5,6 +5,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
+
 from payres.core.protocol.amounts import Asset, parse_decimal
 from payres.core.store.work import Work
 from payres.operator import assets, wallets
@@ -24,6 +26,7 @@ USD: Final = Asset("USD", 2)
 EUR: Final = Asset("EUR", 2)
 CURRENCIES: Final = (USD, USD, EUR)  # of two peers
 RATE: Final = "0.92"  # euros for a dollar
+FEE: Final = ("0", 50)  # of dollars at first: fixed, and basis points
 CREDITS: Final = ("1000000.00", "1000000.00", "1000000.00", "40.00")  # what each peer may owe the other
 BALANCE: Final = "10000.00"  # of each wallet at first
 LIQUIDITY: Final = ("10000.00", "10000.00", "10000.00", "30.00", "5.00")  # in each asset at first
@@ -56,11 +59,22 @@ class Bill(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """An outgoing payment whose creation was acknowledged."""
+    """An outgoing payment whose creation was acknowledged. `terms` are what its payer was told that it debits, and
+    delivers."""
 
     wallet: Wallet
     id: str
     receiver: str
+    terms: tuple[int, int]
+
+
+class Setting(msgspec.Struct):
+    """What an operator asked a server to set, which took effect after `asked_at`, if ever, and before `done_at`."""
+
+    value: Any
+    asked_at: int = 0
+    done_at: int = 0
+    is_made: bool = True
 
 
 class Town:
@@ -93,6 +107,7 @@ class Town:
         self.given: Counter[Asset] = Counter()
         self.credit, self.liquidity = draws.choice(CREDITS), draws.choice(LIQUIDITY)
         self.terms: dict[tuple[str, str], dict[str, Any]] = {}  # of each peer, by the server's name and the peer's
+        self.settings: dict[tuple[str, ...], list[Setting]] = {}  # by the server's name and what it is
         self.operators: list[Operator] = []
         self.apps: list[App] = []
         self.hooks: Hooks
@@ -115,6 +130,25 @@ class Town:
         """Whether a server was restored that may have lost payments to what has this id."""
         return any(moment_of(id) <= loss.until for server in self.servers for loss in server.archive.losses)
 
+    def in_force(self, server: Server, *what: str, since: int, until: int) -> list[Any]:
+        """What an operator's setting may have been between two moments of the world: after a restore, any of them."""
+        made = self.settings[server.name, *what]
+
+        def is_over(one: Setting) -> bool:
+            return any(later.is_made and one.done_at < later.asked_at and later.done_at <= since for later in made)
+
+        return [one.value for one in made if server.archive.losses or (one.asked_at <= until and not is_over(one))]
+
+    def rates(self, server: Server, source: Asset, target: Asset, since: int, until: int) -> list[tuple[int, int]]:
+        """What a minor unit of an asset was worth in another one between two moments, as fractions."""
+        found, is_back = ["1"], (server.name, "rate", target.code, source.code) in self.settings
+        if source.code != target.code:
+            pair = (target.code, source.code) if is_back else (source.code, target.code)
+            found = self.in_force(server, "rate", *pair, since=since, until=until)
+        digits = [(int(text.replace(".", "")), 10 ** len(text.partition(".")[2])) for text in found]
+        one, other = 10**target.scale, 10**source.scale
+        return [(low * one, high * other) if is_back else (high * one, low * other) for high, low in digits]
+
     def put_forward(self, microseconds: int) -> None:
         """Puts all clocks forward."""
         self.world.skipped += microseconds
@@ -132,6 +166,8 @@ class Town:
                 await self._open_wallet(Wallet(server, f"owner{number}", asset))
             await server.write(lambda work: _trade(work, self.liquidity))
             self.endowed.update(dict.fromkeys((USD, EUR), parse_decimal(self.liquidity, USD)))
+            self.settings[server.name, "rate", USD.code, EUR.code] = [Setting(RATE)]
+            self.settings[server.name, "fee", USD.code] = [Setting(FEE)]
         largest = self.draws.choice(PACKETS)
         for one, other in self.links:
             await self._make_peers(one, other, largest)
@@ -165,12 +201,17 @@ def moment_of(id: str) -> int:
     return (uuid.UUID(id).int >> 80) * 1000
 
 
+def exchanged(amount: int, rate: tuple[int, int], *, is_up: bool = False) -> int:
+    """An amount at a rate, in whole units: rounded down unless it `is_up`."""
+    return -(-amount * rate[0] // rate[1]) if is_up else amount * rate[0] // rate[1]
+
+
 def _trade(work: Work, liquidity: str) -> None:
     """Both currencies, with their rate and liquidity."""
     assets.open_asset(work, USD.code, USD.scale)
     assets.open_asset(work, EUR.code, EUR.scale)
     assets.set_rate(work, USD.code, EUR.code, RATE)
-    assets.set_fee(work, USD.code, USD.scale, "0", 50)
+    assets.set_fee(work, USD.code, USD.scale, *FEE)
     for asset in (USD, EUR):
         assets.deposit_liquidity(work, asset.code, asset.scale, liquidity)
 
