@@ -127,15 +127,19 @@ class WalletPackets:
             return rejected.reject(outbound.ilp_address)
         if prepare.amount:
             self.on_link = Fraction(hop.amount, prepare.amount)
-        # Packets that the server sends on its own, at the end of a payment, count for the wallet.
+        # Packets that the server sends on its own, in a payment and at its end, count for the wallet. A payment that
+        # asks for its price does not wait for quotes, which anyone may request.
         requester = requested_by.get() or (self._wallet_id,)
+        is_probe = self._payment_id is None or not prepare.amount
+        slots = outbound.probe_slots if is_probe else outbound.slots_to(hop.peer)
         self.waiting += 1
-        async with outbound.probe_slots.slot(hop.peer.id, *requester):
+        async with slots.slot(hop.peer.id, *requester):
             self.waiting -= 1
             left_at = outbound.clock.now()
             try:
                 # The packet is not stored, but the answer to its Request-Id shows whether the peer repeats answers.
-                return await outbound.post(hop, outbound.leaving(prepare), new_id(), MARGIN, outbound.probe_link)
+                link = outbound.probe_link if is_probe else None
+                return await outbound.post(hop, outbound.leaving(prepare), new_id(), MARGIN, link)
             except asyncio.CancelledError:
                 self.silent = hop.peer.ilp_address
                 # The end of a probe may cancel a packet that has just left, which is not the peer's failure.

@@ -234,12 +234,12 @@ class _Way(NamedTuple):
 
 
 def _least_net(path: ProbedPath, on_link: Fraction) -> int:
-    """The least net amount: two units, of which rounding may take one, or if it is more, what delivers one unit, in
-    whole units of the first link. One unit sent is `on_link` of these.
+    """The least net amount: what delivers one unit, in whole units of the first link. One unit sent is `on_link` of
+    these.
 
     An example: ten units sent deliver one, and three are one on the link. Four are needed there, which take twelve.
     """
     if not path.low:
-        return 2
+        return 1
     delivering_one = ceil(on_link / path.low)
-    return max(2, ceil(delivering_one / on_link))
+    return ceil(delivering_one / on_link)

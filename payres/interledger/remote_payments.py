@@ -29,7 +29,7 @@ from payres.core.store.work import Work
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.sending.connection import Destination, SendingFailed, StreamConnection, close
-from payres.interledger.sending.payment import Plan, pay
+from payres.interledger.sending.payment import Plan, Progress, pay
 from payres.interledger.settlement import end_sending, is_finished
 from payres.interledger.store import packets
 from payres.interledger.unanswered import UnansweredPackets
@@ -186,14 +186,22 @@ class RemotePayments:
         assert receiver.method is not None, "fetch_open returns only payments with a method"
         before = receiver.received - payment.delivered
         baseline = before if abs(before) <= MAX_LEDGER else None
-        begin = partial(count_attempt, received_before=baseline)
+        progress = Progress(_plan(payment))
+
+        def begin(work: Work) -> None:
+            count_attempt(work, received_before=baseline)
+            # What its packets deliver is judged by the rate that they left at.
+            OUTGOING.update(
+                work, payment.id, path=payments.path_column(progress.path, sends_all=payment.terms.sends_all)
+            )
+
         own_packets = WalletPackets(self.outbound, wallet.asset, wallet.id, payment.id, begin)
         destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
         connection = StreamConnection(own_packets, destination, self.outbound.timing)
         result = None
         with suppress(TimeoutError):
             async with asyncio.timeout(LONGEST_ATTEMPT):
-                result = await pay(connection, _plan(payment))
+                result = await pay(connection, progress)
         await own_packets.ensure_begun()
         if result is None:
             return SendingFailed("the receiver takes the money too slowly")

@@ -221,12 +221,12 @@ def test_fee_is_charged_on_top_of_what_is_delivered_and_within_what_is_sent(pair
 @pytest.mark.parametrize(
     ("source", "link", "target", "rate", "fee", "debits", "least"),
     [
-        (USD, USD, USD, None, ("0", 0), (1,), 2),
+        (USD, USD, USD, None, ("0", 0), (), 1),
         (USD, USD, EUR, "0.92", ("0", 0), (1,), 2),
-        (USD, USD, JPY, "150.5", ("0", 0), (1,), 2),
-        (USD, USD, JPY, "0.4", ("0.10", 100), (1, 11, 260), 263),
+        (USD, USD, JPY, "150.5", ("0", 0), (), 1),
+        (USD, USD, JPY, "0.4", ("0.10", 100), (1, 11, 260, 262), 263),
         (NANO_USD, NANO_USD, USD, None, ("0", 0), (1, 2, 9_999_999), 10_000_000),
-        (Asset("USD", 6), USD, NANO_USD, None, ("0", 0), (1, 2, 5000), 10_000),
+        (Asset("USD", 6), USD, NANO_USD, None, ("0", 0), (1, 2, 5000, 9999), 10_000),
     ],
     ids=["USD", "EUR", "JPY", "JPY, much coarser, and a fee", "fewer decimals", "a coarser link"],
 )
@@ -250,7 +250,7 @@ def test_amount_of_which_nothing_would_arrive_is_refused_with_the_least_as_here(
     add_liquidity(a, link)
     add_liquidity(b, target)
     receiver = bill(b, b.create_wallet("getter", target.code, target.scale), asset=target)
-    for debit in (*debits, least - 1):
+    for debit in debits:
         answer = quote(a, receiver, "payer", debitAmount=amount(debit, source))
         refused(answer, 400, "invalid_amount", field="debitAmount", minSendAmount=amount(least, source))
     paid = pay(a, payer, receiver, debitAmount=amount(least, source))
@@ -258,13 +258,14 @@ def test_amount_of_which_nothing_would_arrive_is_refused_with_the_least_as_here(
 
 
 def test_least_amount_is_named_only_if_the_receiver_takes_as_much(unlinked: Pair, refused: Refused) -> None:
-    """Two cents are the least that is sure to arrive, and buy three yen."""
+    """Beyond the fee, one cent is the least, and buys three yen."""
     a, b = unlinked
     peer(a, b, credit_limit="1000000")
-    set_rate("USD", "JPY", "150.5", a, b)
+    set_rate("USD", "JPY", "350", a, b)
+    set_fee(a, "0.10", 0)
     add_liquidity(b, JPY)
     getter = b.create_wallet("getter", "JPY", 0)
-    for wanted, least in ((2, None), (3, amount(2))):
+    for wanted, least in ((2, None), (3, amount(11))):
         error = refused(quote(a, bill(b, getter, wanted, JPY), debitAmount=amount(1)), 400, "invalid_amount")
         assert error["details"].get("minSendAmount") == least
 
@@ -434,6 +435,28 @@ def test_rate_that_falls_fails_the_payment_or_costs_the_payer_a_little_more(
     assert (paid.ended["failed"], paid.record.delivered) == (not delivered, delivered)
     assert received(b, receiver).received == delivered
     assert 5027 <= paid.record.sent <= paid.record.terms.debit if delivered else paid.record.sent == 0
+
+
+@pytest.mark.parametrize("max_packet", [None, 100])
+def test_delivery_takes_what_it_needs_after_the_rate_has_risen(max_packet: int | None, unlinked: Pair) -> None:
+    a, b = unlinked
+    peer(a, b, max_packet=max_packet)
+    add_liquidity(b, EUR)
+    set_rate("USD", "EUR", "0.9", *unlinked)
+    set_fee(a, "0.10", 0)
+    receiver = bill(b, b.create_wallet("getter", "EUR", 2), 450, EUR)
+    token = spending_token(a, {"debitAmount": amount(1000)})
+    quoted = a.client.create_quote(a.wallet("alice"), receiver)
+    set_rate("USD", "EUR", "1.08", b)
+    body = {"walletAddress": a.wallet("alice"), "quoteId": quoted["id"]}
+    paid = ended(a, a.client.post("/outgoing-payments", body, token).json())
+    assert (paid.created["debitAmount"], paid.record.delivered) == (amount(516), 450)
+    assert received(b, receiver).received == 450
+    taken = 427  # with the fee
+    assert (paid.ended["sentAmount"], paid.ended["failed"]) == (amount(taken), False)
+    spent = a.client.get("/outgoing-payment-grant", token).json()
+    assert (spent["spentDebitAmount"], spent["spentReceiveAmount"]) == (amount(taken), amount(450, EUR))
+    assert wallet_money(a, "alice") == (FUNDS - taken, 0)
 
 
 @pytest.mark.parametrize("amounts", [{"debitAmount": amount(2000)}, {"receiveAmount": amount(2000)}])

@@ -63,9 +63,9 @@ class Road:
         return bill(self.b, self.b.wallet("bob"), wanted)
 
     def begin(self, receiver: str, *fates: Fate, then: Fate = "answered") -> Json:
-        """A payment whose packets have these fates, and all after them another."""
+        """A payment that asks for its price, and whose packets then have these fates, and all after them another."""
         quote = self.a.client.create_quote(self.a.wallet("alice"), receiver)
-        self.link.script = chain(fates, () if then == "answered" else repeat(then))
+        self.link.script = chain(["answered"], fates, () if then == "answered" else repeat(then))
         return self.a.client.create_outgoing_payment(self.a.wallet("alice"), quote["id"])
 
     def end(self, created: Json, seconds: int = 10) -> Paid:
@@ -149,7 +149,10 @@ def test_packets_in_flight_to_a_peer_that_does_not_repeat_answers_are_few(road: 
     a, b = road.a, road.b
     a.create_wallet("carla", deposit="100.00")
     change(b, "a", max_packet=10)
-    quotes = [(path, a.client.create_quote(a.wallet(path), road.bill(500))) for path in ("alice", "bob", "carla")]
+    debit = {"debitAmount": amount(500)}
+    quotes = [
+        (one, a.client.create_quote(a.wallet(one), road.bill(None), **debit)) for one in ("alice", "bob", "carla")
+    ]
     road.link.gate.clear()
     made = []
     for (path, quote), open_then in zip(

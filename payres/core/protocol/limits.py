@@ -150,7 +150,7 @@ MAX_PASSED_ON_OF_PEER: Final = 32  # The same from one peer: half, which is more
 # Payments that send packets to receivers on other servers at once; others wait for one of them.
 MAX_SENDING_PAYMENTS: Final = 64
 MAX_SENDING_PAYMENTS_OF_WALLET: Final = 16  # The same from one wallet: slow receivers do not delay other wallets.
-MAX_SENT: Final = 64  # Own money packets in flight to one peer; others wait.
+MAX_SENT: Final = 64  # Own packets of payments in flight to one peer; others wait.
 MAX_SENT_OF_WALLET: Final = 24  # The same from one wallet: twenty for a payment, and room for another.
 # Packets without money in flight to one peer, for quotes and for closing connections; others wait. A quote sends one at
 # a time.

@@ -50,18 +50,20 @@ def _read_path(text: str) -> tuple[ProbedPath, bool]:
 
 def _write(terms: Terms) -> tuple[Any, ...]:
     """Amounts are text, which integer columns convert; a quote's may be any unsigned 64-bit integer."""
-    path, text = terms.path, None
-    if path is not None:
-        column = _PathColumn(str(path.low), str(path.high), str(path.max_packet), terms.sends_all)
-        text = msgspec.json.encode(column).decode()
     return (
         terms.receiver,
         terms.incoming_payment_id,
         *(str(terms.debit), str(terms.fee), str(terms.receive)),
         terms.asset.code,
         terms.asset.scale,
-        text,
+        None if terms.path is None else path_column(terms.path, sends_all=terms.sends_all),
     )
+
+
+def path_column(path: ProbedPath, *, sends_all: bool) -> str:
+    """What column `path` has for terms over this path."""
+    column = _PathColumn(str(path.low), str(path.high), str(path.max_packet), sends_all)
+    return msgspec.json.encode(column).decode()
 
 
 def _terms(*amounts: str) -> Embedded:

@@ -9,10 +9,10 @@ By the probe, the path takes 777 in a packet and delivers 699 of them, at least 
 
 | round | missing | packets | each must deliver | outcome |
 |---|---|---|---|---|
-| 1 | 5000 | 1 of 777 | 777 x 0.8909, rounded up: 693 | 699 arrive |
-| 2 | 4301 | 4 of 777 | 693 | of three, 699 arrive; the fourth is rejected with T04, which costs nothing |
-| 3 | 2204 | half as many, after a pause: 2 of 777 | 693 | of both, 699 arrive |
-| 4 | 806 | 777, and 119 for the other 107 | 693, and 119 x 0.8909: 107 | 699 arrive; only 106 would: rejected |
+| 1 | 5000 | 1 of 777, which moves nothing | | 699 would arrive: the rate has not risen |
+| 2 | 5000 | 4 of 777 | 777 x 0.8909, rounded up: 693 | of three, 699 arrive; the fourth is rejected with T04 |
+| 3 | 2903 | half as many, after a pause: 2 of 777 | 693 | of both, 699 arrive |
+| 4 | 1505 | 2 of 777, and 119 for the other 107 | 693, and 119 x 0.8909: 107 | of both, 699; only 106 would: rejected |
 | 5 | 107 | 121 at the new rate, 106/119 | 107: a packet alone in flight must deliver what is missing | 107 arrive |
 
 5560 were spent. A payment that sends all of 10000 cents and promises 9900 goes the same way, but for its last packet:
@@ -23,6 +23,7 @@ import asyncio
 from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil
+from typing import Final
 
 import msgspec
 
@@ -41,6 +42,9 @@ from payres.interledger.sending.connection import (
     stop_reason,
 )
 from payres.interledger.sending.probe import is_small, rounded_up, sendable
+
+# How often a delivery asks for its price before it is sent at the price that was quoted.
+TIMES_ASKED: Final = 5
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -79,26 +83,30 @@ class PlannedPacket(msgspec.Struct, frozen=True):
     most: int
 
 
-async def pay(connection: StreamConnection, plan: Plan) -> Result:
+async def pay(connection: StreamConnection, progress: "Progress") -> Result:
     """Sends what the plan allows. Returns when every packet has an outcome; failures are in the result.
+
+    A delivery first asks, with packets that move nothing, what it costs now: it takes no more, if the rate has risen.
 
     Raises only what `PacketSender.pay` raises, after the other packets of the round have their outcome. When cancelled,
     it stops at once and leaves the packets in flight to the caller, who recorded them.
     """
     connection.begin()
-    progress, rounds, failure = Progress(plan), _Rounds(connection.timing, is_begun=plan.is_begun), None
+    plan = progress.plan
+    rounds, failure = _Rounds(connection.timing, is_begun=plan.is_begun), None
     while not failure:
+        asks = progress.asks
         try:
-            packets = progress.next_round(rounds.size)
+            packets = progress.next_round(1 if asks else rounds.size)
             if not packets:
                 break
             await rounds.turn()
         except SendingFailed as stopped:
             failure = stopped
             break
-        answers = await _send(connection, packets)
+        answers = [await connection.ask(packets[0].amount)] if asks else await _send(connection, packets)
         for packet, answer in zip(packets, answers, strict=True):
-            progress.count(packet, answer)
+            (progress.learn if asks else progress.count)(packet, answer)
             amounts = packet.amount, connection.destination.asset, packet.minimum, plan.min_delivery
             failure = failure or stop_reason(answer, *amounts)
         rounds.learn(answers)
@@ -166,15 +174,27 @@ class Progress:
     """What a plan has sent, delivered and left `unresolved` (of unknown outcome), and its next packets."""
 
     def __init__(self, plan: Plan) -> None:
+        self.plan = plan
         self.sent = 0
         self.delivered = 0
         self.unresolved = 0
-        self._plan = plan
+        self._asks_left = 0 if plan.sends_all else TIMES_ASKED
         self._bounds: RateBounds = plan.path
         self._max_packet = plan.path.max_packet
         self._may_arrive = 0  # how much may have arrived of the unresolved amount
         self._tried = 0  # the largest amount sent
         self._too_small = 0  # the largest amount that rounding reduced to nothing
+
+    @property
+    def asks(self) -> bool:
+        """Whether the next packet is to move nothing, but to show what it would deliver."""
+        return self._asks_left > 0
+
+    @property
+    def path(self) -> ProbedPath:
+        """The path at the rate of the last answers; as it was probed if by these nothing would arrive."""
+        path, bounds = self.plan.path, self._bounds
+        return ProbedPath(bounds.low, bounds.high, path.max_packet) if bounds.low else path
 
     def next_round(self, size: int) -> Sequence[PlannedPacket]:
         """Up to `size` packets to be sent at once. No packet while the unresolved ones may suffice, or when rounding
@@ -187,7 +207,7 @@ class Progress:
             while len(packets) < size and (packet := self._next(packets)):
                 packets.append(packet)
         except SendingFailed:  # outstanding answers may change it
-            if not packets and not self.unresolved and self.delivered < self._plan.min_delivery:
+            if not packets and not self.unresolved and self.delivered < self.plan.min_delivery:
                 raise
         return packets
 
@@ -197,18 +217,23 @@ class Progress:
         A rejected packet moved nothing, so its amount can be sent again. A fulfilled one delivered at least the
         minimum, whatever the receiver reports.
         """
-        self._tried = max(self._tried, packet.amount)
         if isinstance(answer.outcome, Fulfill):
             self.sent += packet.amount
             self.delivered += max(answer.arrived, packet.minimum)
         elif isinstance(answer.outcome, Unanswered):
             self.unresolved += packet.amount
             self._may_arrive += packet.most
+        self.learn(packet, answer)
+
+    def learn(self, packet: PlannedPacket, answer: Answer) -> None:
+        """Learns the path's rate and largest packet from the answer to a packet, which may have moved nothing."""
+        self._tried = max(self._tried, packet.amount)
+        self._asks_left = 0 if answer.stream else max(self._asks_left - 1, 0)
         if (smaller := answer.smaller(packet.amount)) is not None:
             self._max_packet = min(self._max_packet, smaller)
         is_nothing = answer.too_small or (answer.stream is not None and not answer.arrived)
         # If a link's unit is worth very many of the sender's, R01 means that a larger amount may pass.
-        may_grow = answer.too_small and not self._plan.sends_all and packet.amount < self._max_packet
+        may_grow = answer.too_small and not self.plan.sends_all and packet.amount < self._max_packet
         if may_grow or (is_nothing and is_small(packet.amount, packet.minimum)):
             self._too_small = max(self._too_small, packet.amount)
         elif answer.stream:
@@ -216,7 +241,7 @@ class Progress:
 
     def result(self, failure: SendingFailed | None) -> Result:
         """The final result, with the failure that stopped the run, if any."""
-        plan = self._plan
+        plan = self.plan
         if plan.sends_all:
             complete = self.sent == plan.max_source
         else:
@@ -231,11 +256,11 @@ class Progress:
 
     def _next(self, before: Sequence[PlannedPacket]) -> PlannedPacket | None:
         """The next packet of a round; None if nothing is left, or the packets before may suffice."""
-        available = self._plan.max_source - self.sent - self.unresolved - sum(packet.amount for packet in before)
+        available = self.plan.max_source - self.sent - self.unresolved - sum(packet.amount for packet in before)
         if available <= 0:
             return None
         is_alone = not before and not self.unresolved
-        if self._plan.sends_all:
+        if self.plan.sends_all:
             packet = self._sending(available, is_alone)
         elif (missing := self._missing(before)) > 0:
             packet = self._delivering(available, missing, is_alone)
@@ -244,27 +269,27 @@ class Progress:
         if packet.amount > self._too_small:
             if self._bounds.least(packet.amount) >= packet.minimum:
                 return packet
-            without_lost_units = sendable(packet.amount, self._bounds.low, self._plan.min_rate)
+            without_lost_units = sendable(packet.amount, self._bounds.low, self.plan.min_rate)
             if self._too_small < without_lost_units < packet.amount:
-                return self._packet(without_lost_units, rounded_up(without_lost_units, self._plan.min_rate))
+                return self._packet(without_lost_units, rounded_up(without_lost_units, self.plan.min_rate))
             may_deliver = packet.most >= packet.minimum
             # All the rest may be worth one more unit of a link than the amounts tried.
             is_untried_rest = 0 < self._tried < packet.amount == available
             if (may_deliver or is_untried_rest) and not before:
                 return packet  # trying is free, and a rejection makes the bounds exact
-        if is_small(available, self._plan.min_delivery - self.delivered):
+        if is_small(available, self.plan.min_delivery - self.delivered):
             raise SendingFailed("Rounding on the path takes more of what is left than may be lost.")
         raise SendingFailed("The path no longer delivers the minimum exchange rate of the payment.")
 
     def _missing(self, before: Sequence[PlannedPacket]) -> int:
         """What is still missing if everything arrives that may."""
         arriving = self._may_arrive + sum(packet.most for packet in before)
-        return self._plan.min_delivery - self.delivered - arriving
+        return self.plan.min_delivery - self.delivered - arriving
 
     def _sending(self, available: int, is_alone: bool) -> PlannedPacket:
-        amount, rate = self._share(available), self._plan.min_rate
+        amount, rate = self._share(available), self.plan.min_rate
         if is_alone and amount == available:  # the last one: a unit may be lost to rounding
-            promised = self._plan.min_delivery - self.delivered
+            promised = self.plan.min_delivery - self.delivered
             return self._packet(amount, max(rounded_up(amount - 1, rate), promised))
         return self._packet(amount, rounded_up(amount, rate))
 
@@ -276,7 +301,7 @@ class Progress:
         amount = min(needed, available, self._max_packet)
         if is_alone and amount == needed:
             return self._packet(amount, missing)
-        return self._packet(amount, max(rounded_up(amount, self._plan.min_rate), 1))
+        return self._packet(amount, max(rounded_up(amount, self.plan.min_rate), 1))
 
     def _share(self, available: int) -> int:
         """A full packet, or half of the available amount if rounding would otherwise take the rest."""
@@ -287,7 +312,7 @@ class Progress:
         return amount
 
     def _passes(self, amount: int) -> bool:
-        return sendable(amount, self._bounds.low, self._plan.min_rate) == amount
+        return sendable(amount, self._bounds.low, self.plan.min_rate) == amount
 
     def _packet(self, amount: int, minimum: int) -> PlannedPacket:
         return PlannedPacket(amount, minimum, self._bounds.most(amount))

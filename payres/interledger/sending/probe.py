@@ -107,6 +107,8 @@ async def promise_of(
     if not is_small(amount, promised, floor(amount * on_link)):
         return promised
     arrived = await _arriving(connection, amount)
+    if arrived is None and not promised:
+        raise SendingFailed("The path has not shown in time what arrives of so small an amount; try again.")
     if arrived == 0:
         raise SendingFailed("Rounding to whole units leaves nothing of so small an amount; send more.")
     return promised if arrived is None else rounded_up(arrived, 1 - slippage)

@@ -20,7 +20,7 @@ from payres.interledger.sending.connection import (
     monotonic,
     stop_reason,
 )
-from payres.interledger.sending.payment import Plan, Result, pay
+from payres.interledger.sending.payment import Plan, Progress, Result, pay
 from payres.interledger.stream import (
     ConnectionAssetDetails,
     ConnectionClose,
@@ -79,7 +79,7 @@ def pay_over(path: SimulatedPath, planned: Plan) -> tuple[Result, int]:
 
     async def timed() -> tuple[Result, int]:
         began = monotonic()
-        return await pay(connect(path), planned), monotonic() - began
+        return await pay(connect(path), Progress(planned)), monotonic() - began
 
     return run(timed())
 
@@ -245,7 +245,11 @@ def test_rest_that_no_packet_could_deliver_is_shared_with_the_packet_before() ->
 
 @pytest.mark.parametrize("sends_all", [True, False])
 def test_receiver_that_closes_with_the_last_packet_has_been_paid(sends_all: bool) -> None:
-    path = SimulatedPath(receiver=Receiver(frames=(ConnectionClose(),)))
+    class Closing(Receiver):
+        def _say(self, packet: StreamPacket, kind: PacketType, arrived: int, frames: tuple[Frame, ...]) -> bytes:
+            return super()._say(packet, kind, arrived, frames if kind == PacketType.FULFILL else ())
+
+    path = SimulatedPath(receiver=Closing(frames=(ConnectionClose(),)))
     assert pay_over(path, plan(1000, sends_all=sends_all))[0] == Result(1000, 1000, 0, None)
 
 
@@ -311,7 +315,7 @@ def test_cancelled_payment_stops_at_once() -> None:
     path = SimulatedPath(delay=5)
 
     async def cancel() -> int:
-        task = asyncio.create_task(pay(connect(path), plan(10_000, 100)))
+        task = asyncio.create_task(pay(connect(path), Progress(plan(10_000, 100))))
         await asyncio.sleep(6)
         assert path.packets == 4
         task.cancel()
@@ -425,7 +429,7 @@ class CoarserLink(SimulatedPath):
 def test_delivery_below_a_unit_of_a_link_is_tried_with_more_until_it_passes() -> None:
     path = CoarserLink()
     result, _ = pay_over(path, Plan(6000, 4000, Fraction(4, 6), EXACT, sends_all=False))
-    assert [entry.prepare.amount for entry in path.log] == [4000, 4501, 5064]
+    assert [entry.prepare.amount for entry in path.log] == [4000, 4501, 5064, 5064]
     assert (result.sent, result.delivered, result.failure) == (5064, 5000, None)
 
 

@@ -227,6 +227,13 @@ def test_amount_of_which_rounding_leaves_nothing_is_not_promised() -> None:
         run(promise_of(connect(TwoExchanges()), 1, 1, ON_LINK, Fraction(1, 100)))
 
 
+def test_promise_of_nothing_needs_the_answer_of_the_path() -> None:
+    connection = connect(SimulatedPath())
+    connection.probed_until = 0
+    with pytest.raises(SendingFailed, match="try again"):
+        run(promise_of(connection, 1, 0, Fraction(1), Fraction(1, 100)))
+
+
 rates = st.builds(Fraction, st.integers(1, 5000), st.integers(1, 5000))
 
 

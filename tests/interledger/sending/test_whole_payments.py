@@ -16,7 +16,7 @@ from payres.core.protocol.amounts import Asset, unit_rate
 from payres.core.protocol.clock import MINUTE
 from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Reply, Unanswered
 from payres.interledger.sending.connection import SendingFailed, StreamConnection, close, monotonic
-from payres.interledger.sending.payment import Plan, Result, pay
+from payres.interledger.sending.payment import Plan, Progress, Result, pay
 from payres.interledger.sending.probe import max_source, min_delivery, probe, promise_of
 from tests.helpers import examples
 from tests.interledger.sending.simulated_path import CONNECTOR, Entry, Receiver, SimulatedPath, connect, run
@@ -84,7 +84,7 @@ def test_sender_vectors(sender_vector: Vector) -> None:
         connection = connect(path, Asset(**sender_vector["destinationAsset"]))
         plan = await quote(sender_vector, connection)
         probes = len(path.log)
-        result = await pay(connection, plan)
+        result = await pay(connection, Progress(plan))
         await close(connection)
         return plan, probes, result
 
@@ -113,6 +113,11 @@ def test_sender_vectors(sender_vector: Vector) -> None:
     sent = [packet for packet in sender_vector["packets"] if packet["phase"] != "quote"]
     if minimum := LAST_OF_A_DELIVERY.get(sender_vector["name"]):
         sent[-2] = {**sent[-2], "minDestination": minimum}
+    if not plan.sends_all:  # it first asks what the first packet delivers now, with the limits that this one had
+        asked, probes = path.log[probes], probes + 1
+        assert (asked.prepare.amount, asked.arrived) == (int(sent[0]["amount"]), int(sent[0]["arrived"]))
+        assert not isinstance(asked.outcome, Fulfill)
+        sent[0] = {**sent[0], "frames": ["StreamMoney"]}
     assert [as_logged(entry) for entry in path.log[probes:]] == [
         {key: packet[key] for key in packet if key not in ("phase", "fulfillable", "sequence")} for packet in sent
     ]
@@ -142,6 +147,8 @@ class Weather(NamedTuple):
     stripped: int  # share of rejects whose data does not come back
     delay: int  # milliseconds
     unfulfillable: str
+    moved: Fraction  # what the rate is multiplied by between the probe and the payment
+    shown: Fraction  # the same, of what packets that move nothing show then
 
 
 class ProbedPath(SimulatedPath):
@@ -152,13 +159,18 @@ class ProbedPath(SimulatedPath):
         self._random = Random(weather.seed)
         self.taken = 0  # what the sender has spent, whether it knows or not
         self.best = weather.rate
+        self.shown = Fraction(1)
 
     async def transit(self, prepare: Prepare) -> None:
         delay = self._weather.delay
         await asyncio.sleep(self._random.randint(delay // 2, delay) / 1000)
         self.rate_now *= 1 + Fraction(self._random.randint(-1, 1) * self._weather.drift, 1_000_000)
         self.best = max(self.best, self.rate_now)
+        self._is_shown = self.packets == 0
         self._amount = prepare.amount
+
+    def rate(self) -> Fraction:
+        return self.rate_now * (self.shown if self._is_shown else 1)
 
     def on_the_way(self, prepare: Prepare) -> Reject | None:
         if self._happens(self._weather.temporary):
@@ -183,6 +195,8 @@ class ProbedPath(SimulatedPath):
         return self._random.randrange(100) < share
 
 
+steady = Fraction(1)
+changes = st.sampled_from((steady, steady, Fraction(6, 5), Fraction(3), Fraction(1, 2)))
 shares = st.sampled_from((0, 0, 5, 30))
 weathers = st.builds(
     Weather,
@@ -197,13 +211,15 @@ weathers = st.builds(
     stripped=shares,
     delay=st.sampled_from((0, 10, 150, 900)),
     unfulfillable=st.sampled_from(UNFULFILLABLE),
+    moved=changes,
+    shown=changes,
 )
 amounts = st.one_of(st.integers(1, 200), st.integers(1, 10**7))
 slippages = st.sampled_from((Fraction(1, 100), Fraction(0), Fraction(1, 10)))
 
 
 def calmed(weather: Weather) -> Weather:
-    return weather._replace(drift=0, temporary=0, lost=0, stripped=0)
+    return weather._replace(drift=0, temporary=0, lost=0, stripped=0, moved=steady, shown=steady)
 
 
 class Payment(NamedTuple):
@@ -229,8 +245,10 @@ def make_payment(weather: Weather, amount: int, slippage: Fraction, *, sends_all
             if not failure.retryable:
                 raise
             return None
+        path.rate_now *= weather.moved
+        path.best, path.shown = max(path.best, path.rate_now), weather.shown
         began = monotonic()
-        result = await pay(connection, plan)
+        result = await pay(connection, Progress(plan))
         return Payment(path, plan, result, monotonic() - began)
 
     return run(whole())
@@ -274,6 +292,19 @@ def test_delivery_stops_within_one_packets_rounding(
     payment = make_payment(calmed(weather)._replace(lost=lost), amount, slippage, sends_all=False)
     if payment:
         assert payment.path.receiver.received <= payment.plan.min_delivery + ceil(weather.rate) + 1
+
+
+@examples(60)
+@given(weathers, amounts, st.fractions(1, 3, max_denominator=10))
+def test_delivery_takes_what_it_needs_at_the_rate_of_its_day(weather: Weather, amount: int, moved: Fraction) -> None:
+    weather = calmed(weather)._replace(moved=moved)
+    payment = make_payment(weather, amount, Fraction(1, 100), sends_all=False)
+    if payment is None or payment.result.failure:
+        return
+    rate, packets = weather.rate * moved, sum(isinstance(entry.outcome, Fulfill) for entry in payment.path.log)
+    # Each packet may lose a unit to rounding, and the answers show the rate to within one.
+    assert payment.result.sent <= ceil((payment.plan.min_delivery + packets + 1) / rate)
+    assert payment.plan.min_delivery <= payment.path.receiver.received <= payment.plan.min_delivery + ceil(rate) + 1
 
 
 @examples(60)
