@@ -34,15 +34,10 @@ class GrantEvent(event_types.GrantEvent, frozen=True, kw_only=True):
 
 # The struct of `data`, by the first part of an event's type or by all of it.
 DATA: Final[Mapping[str, type[msgspec.Struct]]] = {
+    **event_types.DATA,
     "incoming_payment": IncomingPayment,
     "outgoing_payment": OutgoingPaymentEvent,
     "grant": GrantEvent,
-    "refund": event_types.RefundEvent,
-    "wallet": event_types.WalletEvent,
-    "liquidity": event_types.LiquidityEvent,
-    "peer.credit_low": event_types.PeerEvent,
-    "peer.packet_unresolved": event_types.PacketEvent,
-    "webhook": event_types.WebhookEvent,
 }
 
 

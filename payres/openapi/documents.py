@@ -7,12 +7,17 @@ operator's API, and `payres/testing/openapi.py` for the control API of a sandbox
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from payres import __version__
 from payres.core.http.responses import JSON
+from payres.core.protocol.event_types import DATA, EVENT_TYPES
+from payres.core.protocol.gnap import Access, Subject
 from payres.core.protocol.limits import DEFAULT_PAGE, MAX_IDEMPOTENCY_KEY_LENGTH, MAX_PAGE
 from payres.core.protocol.wire import Resource, encode
 
@@ -36,15 +41,76 @@ FORMATS: Final = {
         r"|quoteId|identifier"
     ),
 }
+NULL: Final = {"type": "null"}
 LICENSE: Final = {"name": "Apache 2.0", "identifier": "Apache-2.0"}
 
 Schema = Mapping[str, Any]
 
 
+class PublicKey(msgspec.Struct, frozen=True):
+    """An Ed25519 key that is valid (RFC 8037)."""
+
+    kid: str
+    x: str
+    alg: str
+    kty: str
+    crv: str
+    use: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Happened(Resource, frozen=True, kw_only=True):
+    """An event; `timestamp` is when it happened."""
+
+    id: str
+    timestamp: str
+    sequence: int
+
+
+# All events: a struct for each type, with its data.
+EVENTS: Final[Any] = reduce(
+    or_,
+    (
+        msgspec.defstruct(
+            re.sub("[._]", " ", f"{name}.event").title().replace(" ", ""),
+            [("data", DATA.get(name) or DATA[name.partition(".")[0]])],
+            bases=(Happened,),
+            tag_field="type",
+            tag=name,
+            kw_only=True,
+        )
+        for name in EVENT_TYPES
+    ),
+)
+# What structs and members are that have raw JSON or dicts; granted access has the form of requested access.
+SHOWN_AS: Final[Mapping[tuple[str, str], Any]] = {
+    ("AccessToken", "access"): list[Access],
+    ("ClientInstance", "jwk"): PublicKey,
+    ("Grant", "access"): list[Access],
+    ("Grant", "subject"): Subject | None,
+    ("GrantEvent", "access"): list[Access],
+    ("EventView", ""): EVENTS,
+}
+
+
 class ErrorDetails(Resource, frozen=True, kw_only=True):
-    """`hint` says what to do. There may be more members; docs/reference/errors.md has all."""
+    """`hint` says what to do, the others what is wrong; there may be more members."""
 
     hint: str
+    reason: str | UnsetType = UNSET
+    field: str | UnsetType = UNSET
+    component: str | UnsetType = UNSET
+    signature_base: str | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+    action: str | UnsetType = UNSET
+    scope: str | UnsetType = UNSET
+    asset_code: str | UnsetType = UNSET
+    asset_scale: int | UnsetType = UNSET
+    min_send_amount: str | UnsetType = UNSET
+    remaining: str | UnsetType = UNSET
+    receive_value: str | UnsetType = UNSET
+    left: str | UnsetType = UNSET
+    needed: str | UnsetType = UNSET
+    wait: int | UnsetType = UNSET
 
 
 class Error(Resource, frozen=True, kw_only=True):
@@ -74,10 +140,20 @@ def document(
         _with_schemas(shown, found.append)
         paths.setdefault(path.replace(":wallet}", "}"), {})[method.lower()] = shown
     types = [*(one for one in found if one is not ErrorBody), ErrorBody]  # the order of the components
-    schemas, components = msgspec.json.schema_components(types, ref_template=REFERENCE)
+    while True:
+        schemas, components = msgspec.json.schema_components(types, ref_template=REFERENCE)
+        more = [kind for (struct, _), kind in SHOWN_AS.items() if struct in components and kind not in types]
+        if not more:
+            break
+        types += more
+    schema_of = dict(zip(types, schemas, strict=True)).__getitem__
     for component in components.values():
         for name, schema in component.get("properties", {}).items():
             _add_format(name, schema)
+    for (struct, member), kind in SHOWN_AS.items():
+        if struct in components:
+            (components[struct]["properties"] if member else components)[member or struct] = schema_of(kind)
+    components.get("JWK", {"properties": {}})["properties"].pop("d", None)  # a private key is refused
     info = {"title": title, "version": __version__.removesuffix(".dev0"), "description": description}
     return {
         "openapi": "3.1.0",
@@ -85,7 +161,7 @@ def document(
         "servers": [{"url": base_url}],
         "tags": [{"name": name, "description": what} for name, what in tags.items()],
         "security": security,
-        "paths": _with_schemas(paths, dict(zip(types, schemas, strict=True)).__getitem__),
+        "paths": _with_schemas(paths, schema_of),
         "components": {"securitySchemes": security_schemes, "schemas": components},
     }
 
@@ -134,6 +210,10 @@ def page_parameters() -> list[Schema]:
 
 
 def query_parameter(name: str, schema: Schema) -> Schema:
+    """A parameter of the query, which may be absent but never null."""
+    kinds = [one for one in schema.get("anyOf", ()) if one != NULL]
+    if len(kinds) == 1:
+        schema = {key: value for key, value in schema.items() if key != "anyOf" and value is not None} | kinds[0]
     return {"name": name, "in": "query", "schema": schema}
 
 
@@ -168,7 +248,7 @@ def _with_schemas(value: Any, schema: Callable[[Any], Any]) -> Any:
         return [_with_schemas(one, schema) for one in value]
     if isinstance(value, tuple):
         return {"anyOf": [schema(one) for one in value]}
-    return value if isinstance(value, str | int) else schema(value)
+    return value if value is None or isinstance(value, str | int | float) else schema(value)
 
 
 def _add_format(name: str, schema: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """The audit log, as operators read it. Changes are written by `payres.core.store.server`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 from msgspec import UNSET, UnsetType
@@ -24,7 +24,7 @@ class AuditEntry(Resource, frozen=True, kw_only=True):
     actor: str
     action: str
     object: str
-    details: dict[str, Any]
+    details: Mapping[str, str | int | float | bool | list[str]]
 
 
 def entry(work: Work, record: AuditRecord) -> AuditEntry:

@@ -8,7 +8,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from payres.core.protocol.errors import InvalidRequest, require
 from payres.core.protocol.visible import visible_url
-from payres.core.protocol.wire import Resource, Text, require_amount
+from payres.core.protocol.wire import Metadata, Resource, Text, require_amount
 from payres.core.store import payments
 from payres.core.store.accounts import ASSETS, AssetRecord
 from payres.core.store.clients import CLIENTS
@@ -48,7 +48,7 @@ class Payment(Resource, frozen=True, kw_only=True):
     grant: str | None
     refund_of: str | None
     failure: str | None
-    metadata: Raw | None
+    metadata: Metadata | None
     created_at: Time
     ended_at: Time | None
     expires_at: Time | None

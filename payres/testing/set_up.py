@@ -3,9 +3,10 @@
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 
 from payres.core.grants import requests
 from payres.core.http.context import Context
@@ -84,8 +85,12 @@ class BillPayment(Given, frozen=True, kw_only=True):
     amount: str | None = None
 
 
+# Of a JWK what an Ed25519 key needs (RFC 8037); its kid is in the path.
+KEY: Final = {"kty": {"const": "OKP"}, "crv": {"const": "Ed25519"}, "x": {"type": "string"}}
+
+
 class GivenKey(Given, frozen=True):
-    jwk: dict[str, Any] | None = None
+    jwk: Annotated[dict[str, Any], Meta(extra_json_schema={"properties": KEY, "required": [*KEY]})] | None = None
     pem: str | None = None
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
-from payres.core.protocol.wire import Amount, OutgoingPayment, Resource
+from payres.core.protocol.wire import Amount, IncomingPayment, OutgoingPayment, Resource
 
 # Every type and when it occurs. A new type needs a line here and a call of `Work.emit` that writes it.
 EVENT_TYPES: Final[Mapping[str, str]] = {
@@ -95,3 +95,17 @@ class PacketEvent(Resource, frozen=True, kw_only=True):
 class WebhookEvent(Resource, frozen=True, kw_only=True):
     webhook: str
     url: str
+
+
+# The data of events, by the first word of their type or by all of it.
+DATA: Final[Mapping[str, type[Struct]]] = {
+    "incoming_payment": IncomingPayment,
+    "outgoing_payment": OutgoingPaymentEvent,
+    "grant": GrantEvent,
+    "refund": RefundEvent,
+    "wallet": WalletEvent,
+    "liquidity": LiquidityEvent,
+    "peer.credit_low": PeerEvent,
+    "peer.packet_unresolved": PacketEvent,
+    "webhook": WebhookEvent,
+}

@@ -25,6 +25,7 @@ Text = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
 URI = Meta(extra_json_schema={"format": "uri"})
 Url = Annotated[str, URI]
 UrlText = Annotated[Text, URI]
+Metadata = Annotated[Raw, Meta(extra_json_schema={"type": "object", "additionalProperties": True})]
 Uint64 = Annotated[str, Meta(extra_json_schema={"format": "uint64", "pattern": "^[0-9]{1,20}$"})]
 
 # An escaped half of a UTF-16 pair without its other half, after any other escapes.
@@ -68,7 +69,7 @@ class IncomingPaymentRequest(Body, frozen=True, kw_only=True):
     wallet_address: Text | UnsetType = UNSET
     incoming_amount: Amount | UnsetType = UNSET
     expires_at: Text | UnsetType = UNSET
-    metadata: Raw | UnsetType = UNSET
+    metadata: Metadata | UnsetType = UNSET
 
 
 class QuoteRequest(Body, frozen=True, kw_only=True):
@@ -84,7 +85,7 @@ class OutgoingPaymentRequest(Body, frozen=True, kw_only=True):
     quote_id: Text | UnsetType = UNSET
     incoming_payment: UrlText | UnsetType = UNSET
     debit_amount: Amount | UnsetType = UNSET
-    metadata: Raw | UnsetType = UNSET
+    metadata: Metadata | UnsetType = UNSET
 
 
 class CompletionRequest(msgspec.Struct, frozen=True):
@@ -114,7 +115,7 @@ class IncomingPayment(WalletResource, frozen=True, kw_only=True):
     incoming_amount: Amount | UnsetType = UNSET
     received_amount: Amount
     expires_at: str | UnsetType = UNSET
-    metadata: Raw | UnsetType = UNSET
+    metadata: Metadata | UnsetType = UNSET
     created_at: str
     methods: list[PaymentMethod] | UnsetType = UNSET
 
@@ -144,7 +145,7 @@ class OutgoingPayment(WalletResource, frozen=True, kw_only=True):
     sent_amount: Amount
     grant_spent_debit_amount: Amount | UnsetType = UNSET
     grant_spent_receive_amount: Amount | UnsetType = UNSET
-    metadata: Raw | UnsetType = UNSET
+    metadata: Metadata | UnsetType = UNSET
     created_at: str
 
 

@@ -3,7 +3,7 @@ import { createHeaders, loadBase64Key } from '@interledger/http-signature-utils'
 import createClient, { type Middleware } from 'openapi-fetch'
 import type { components as Control, paths as ControlPaths } from './control.d.ts'
 import type { components, paths } from './public.d.ts'
-import type { paths as OperatorPaths } from './operator.d.ts'
+import type { components as OperatorComponents, paths as OperatorPaths } from './operator.d.ts'
 
 declare const process: { argv: string[] }
 const line: Control['schemas']['Line'] = JSON.parse(process.argv[2]!)
@@ -46,17 +46,25 @@ const amount: components['schemas']['Amount'] = { value: '500', assetCode: 'USD'
 const bill = good(
   await payments.POST('/incoming-payments', {
     headers: { authorization: `GNAP ${token.value}` },
-    body: { walletAddress: bob, incomingAmount: amount }
+    body: { walletAddress: bob, incomingAmount: amount, metadata: { order: 42 } }
   })
 )
 good(await control.PUT('/_sandbox/wallets/{path}', { params: { path: { path: 'bob' } }, body: { balance: '7.00' } }))
+const { events } = good(await control.GET('/_sandbox/events', { params: { query: { wallet: 'bob', type: 'wallet.*' } } }))
+const withdrawn = events.map((event) => (event.type === 'wallet.withdrawn' ? event.data.amount.value : '')).join()
 const wallet = good(await operator.GET('/admin/v1/wallets/{wallet}', { params: { path: { wallet: 'bob' } } }))
 
 // @ts-expect-error a value is text
 const wrong: components['schemas']['Amount'] = { ...amount, value: 500 }
 // @ts-expect-error there is no such action
 const asked: components['schemas']['QuoteAccess'] = { type: 'quote', actions: ['pay'] }
+const audited: OperatorComponents['schemas']['AuditEntry']['details'] = { amount: '7.00 USD', again: true }
+const granted: OperatorComponents['schemas']['Grant']['access'] = [{ type: 'quote', actions: ['create'] }]
+const key: Control['schemas']['GivenKey'] = { jwk: { kty: 'OKP', crv: 'Ed25519', x: '11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo' } }
+// @ts-expect-error a key has its x
+const broken: Control['schemas']['GivenKey'] = { jwk: { kty: 'OKP', crv: 'Ed25519' } }
 // @ts-expect-error a quote needs a receiver
 const quoted: components['schemas']['QuoteRequest'] = { walletAddress: bob, method: 'ilp' }
 
-console.log(bill.incomingAmount?.value, wallet.balance, wrong.assetCode, asked.type, quoted.method)
+console.log(bill.incomingAmount?.value, bill.metadata?.order, wallet.balance, withdrawn, wrong.assetCode, asked.type, quoted.method)
+void [audited, key, broken, granted]
