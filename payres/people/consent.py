@@ -63,7 +63,7 @@ from payres.html.sign_in import (
 )
 from payres.html.store.sessions import OF_OWNERS, OwnerRecord, owner_of
 from payres.people.apps import Budgets, budgets
-from payres.people.remote_bills import stated_price
+from payres.people.remote_bills import ENDED_TROUBLES, TROUBLES, UNREAD_TROUBLE, stated_price, trouble_here
 from payres.people.services import people_of
 from payres.people.sessions import OWNER_SIGN_IN
 from payres.people.store import activity
@@ -451,16 +451,20 @@ async def _show_request(
     """The request and the decision form; `refused` is an invalid limit, and `problem` says why if it is not one."""
     context, language = context_of(request), html.language_of(request)
     own, spending = context.urls.wallet(found.wallet.path), spending_of(found.grant.access)
-    if spending and spending.receiver and found.bill is None:
-        bills = people_of(context).remote_bills
-        if await bills.read(context, found.grant.id, spending.receiver, found.wallet):
+    host, silent = "", None
+    if spending and spending.receiver:
+        host = visible.visible_url(spending.receiver).host
+        if found.bill is None:
+            bills = people_of(context).remote_bills
+            silent = await bills.read(context, found.grant.id, spending.receiver, found.wallet)
             found = await _find(request)
-    price = stated_price(found.bill, spending, found.wallet)
 
-    def unit(work: Work) -> tuple[Surroundings, Budgets]:
-        return surroundings(work, found), budgets(work, found.wallet)
+    def unit(work: Work) -> tuple[Surroundings, Budgets, int | None, str | None]:
+        around = surroundings(work, found)
+        trouble = trouble_here(work, spending.receiver) if around.bill and spending and spending.receiver else silent
+        return around, budgets(work, found.wallet), stated_price(work, found.bill, spending, found.wallet), trouble
 
-    around, running = await context.database.examine(unit)
+    around, running, price, trouble = await context.database.examine(unit)
     finish = found.interaction.finish_uri
     values: dict[str, object] = {
         "spending": spending,
@@ -476,8 +480,13 @@ async def _show_request(
         "receiver": visible.visible_url(spending.receiver) if spending and spending.receiver else None,
         "elsewhere": found.bill,
         "price": price,
+        "is_exchanged": price is not None and found.bill is not None and found.bill.asset != found.wallet.asset,
+        "trouble": language.say(TROUBLES.get(trouble, UNREAD_TROUBLE), host=host) if trouble else None,
+        "is_over": trouble in ENDED_TROUBLES,
         "asks_for_itself": spending is not None and asks_for_itself(found.client.identity, spending.receiver),
-        "limit": None if price is not None else _limit(spending, around, refused, language),
+        "limit": None
+        if price is not None or trouble in ENDED_TROUBLES
+        else _limit(spending, around, refused, language),
         "lack": _lack(spending, around, found.wallet),
         "is_refused": refused is not None,
         "problem": problem,

@@ -2,19 +2,24 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
 from payres.core.grants.limits import Spending
 from payres.core.http.context import Context
-from payres.core.payments.incoming import is_remote
+from payres.core.payments.incoming import is_remote, open_receiver
+from payres.core.payments.quotes import unit_rate_between
 from payres.core.process.rate_limiter import count_for_client
 from payres.core.process.slots import Slots
 from payres.core.process.worker import cancel_all
-from payres.core.protocol.errors import DomainError
+from payres.core.protocol.amounts import convert_back
+from payres.core.protocol.errors import DomainError, NoRate
 from payres.core.store.grants import GRANTS
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
+from payres.html.language import marked
 from payres.html.part import load_module
 from payres.interledger.node import node_of
 from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord
@@ -22,6 +27,15 @@ from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord
 WAIT_SECONDS: Final = 2.0  # of the owner; what comes later is shown when the page is loaded again
 READS: Final = 32  # at a time
 READS_OF_SERVER: Final = 4
+# Why a bill cannot be shown, or paid, by the reason of the error.
+TROUBLES: Final[Mapping[str, str]] = {
+    "completed": marked("This bill is paid, and takes no more money."),
+    "expired": marked("This bill has expired. Ask for a new one."),
+    "not_found": marked("There is no such bill. Ask for a new link."),
+    "unreachable": marked("{host} did not answer: what this bill asks for is not known."),
+}
+UNREAD_TROUBLE: Final = marked("What {host} says of this bill could not be read.")
+ENDED_TROUBLES: Final = frozenset({"completed", "expired"})  # nothing can be paid any more
 
 log = logging.getLogger("payres.consent")
 
@@ -32,13 +46,17 @@ class RemoteBills:
 
     def __init__(self) -> None:
         self._slots = Slots(READS, READS_OF_SERVER)
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[str | None]] = {}
 
-    async def read(self, context: Context, grant_id: str, receiver: str, payer: WalletRecord) -> bool:
-        """Whether the bill was read and stored now; False for a local bill, and if its server cannot be read."""
+    async def read(self, context: Context, grant_id: str, receiver: str, payer: WalletRecord) -> str | None:
+        """Reads and stores the bill. Returns why that failed, as `TROUBLES` has it; None for a local bill."""
         host = urlsplit(receiver).netloc
-        if grant_id in self._tasks or not is_remote(context.urls, receiver) or not self._slots.try_take(host):
-            return False
+        if not is_remote(context.urls, receiver):
+            return None
+        if grant_id in self._tasks:
+            return "unreachable"
+        if not self._slots.try_take(host):
+            return "busy"
         count_for_client(context.urls.wallet(payer.path), is_key=False)
         task = asyncio.create_task(_read(context, grant_id, receiver))
         self._tasks[grant_id] = task
@@ -49,14 +67,14 @@ class RemoteBills:
 
         task.add_done_callback(end)
         await asyncio.wait({task}, timeout=WAIT_SECONDS)
-        return task.done()
+        return task.result() if task.done() else "unreachable"
 
     async def aclose(self) -> None:
         """Ends what is being read."""
         await cancel_all([*self._tasks.values()])
 
 
-async def _read(context: Context, grant_id: str, receiver: str) -> None:
+async def _read(context: Context, grant_id: str, receiver: str) -> str | None:
     sending = await load_module("payres.people.sending")
     try:
         payee = await sending.find_remote_bill(node_of(context).quotes, receiver)
@@ -75,23 +93,39 @@ async def _read(context: Context, grant_id: str, receiver: str) -> None:
                 REMOTE_BILLS.insert(work, record)
 
         await context.database.write(keep)
-    except DomainError:
-        pass
+    except DomainError as error:
+        return str(error.details.get("reason", "busy"))
     except Exception:
         if not context.database.stopped:
             log.exception("the bill %s was not read", receiver)
+        return "bad_content"
+    return None
 
 
-def stated_price(bill: RemoteBillRecord | None, spending: Spending | None, payer: WalletRecord) -> int | None:
-    """What the bill asks for, in minor units, if the limit is that and what the way there may cost.
+def trouble_here(work: Work, receiver: str) -> str | None:
+    """Why a bill on this server takes no more money; None if it does."""
+    try:
+        open_receiver(work, receiver, "receiver")
+    except DomainError as error:
+        return str(error.details.get("reason", "completed"))
+    return None
+
+
+def stated_price(
+    work: Work, bill: RemoteBillRecord | None, spending: Spending | None, payer: WalletRecord
+) -> int | None:
+    """What the bill asks for, in its minor units, if the limit is that at our rate and what the way there may cost.
 
     None for any other limit: the bill's server could say less than what may leave the wallet, so the limit stands in
     the headline.
     """
-    if bill is None or bill.amount is None or spending is None or spending.value is None:
+    if bill is None or bill.amount is None or spending is None or spending.value is None or spending.asset is None:
         return None
-    if spending.interval is not None or spending.fixes_receive or spending.asset != bill.asset:
+    if spending.interval is not None or spending.fixes_receive:
         return None
-    # The way may cost a few per cent, and this server its fee; one unit more is lost in rounding.
-    most = bill.amount * (1_000 + payer.fee_basis_points) // 10_000 + payer.fee_fixed + 1
-    return bill.amount if 0 <= spending.value - bill.amount <= most else None
+    with suppress(NoRate):
+        worth = convert_back(bill.amount, unit_rate_between(work, spending.asset, bill.asset))
+        # The way may cost a few per cent, and this server its fee; one unit more is lost in rounding.
+        most = worth * (1_000 + payer.fee_basis_points) // 10_000 + payer.fee_fixed + 1
+        return bill.amount if 0 <= spending.value - worth <= most else None
+    return None

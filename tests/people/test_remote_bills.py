@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from payres.core.protocol.clock import MINUTE, format_time
 from payres.core.store.grants import GRANTS
 from payres.people import remote_bills
 from payres.people.services import people_of
@@ -21,7 +22,7 @@ from payres.testing.peering import peer
 from tests.helpers import TIMEOUT, Json, receiver_of, usd, wait_until
 from tests.http_server import reply, serving
 from tests.instance import Instance
-from tests.interledger.network import network
+from tests.interledger.network import EUR, amount, network, set_rate
 from tests.operator.pages.browser import hidden_fields, words_of
 from tests.people.browser import OwnersBrowser, signed_out
 
@@ -183,6 +184,33 @@ def test_bill_here_is_shown_as_before(servers: Sequence[Instance]) -> None:
         assert asked.record is None
 
 
+PAID = "This bill is paid, and takes no more money."
+EXPIRED = "This bill has expired. Ask for a new one."
+
+
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+@pytest.mark.parametrize(("end", "said"), [("complete", PAID), ("expire", EXPIRED)])
+def test_bill_that_has_ended_since_the_request_says_so(
+    servers: Sequence[Instance], place: str, end: str, said: str
+) -> None:
+    a, b = servers
+    server = a if place == "here" else b
+    in_a_minute = format_time(server.clock.now() + MINUTE)
+    bill = receiver_of(server, 750, expiresAt=in_a_minute)
+    with Asked(a, bill) as asked:
+        if end == "complete":
+            completer = server.client.grant({"type": "incoming-payment", "actions": ["complete"]})
+            assert server.client.post(f"{bill}/complete", None, completer).status_code == 200
+        else:
+            a.clock.advance(90)
+            b.clock.advance(90)
+        page = asked.page()
+        assert said in words_of(page)
+        assert "Don’t pay" in words_of(page)
+        assert 'value="approve"' not in page.text
+        assert asked.decide(hidden_fields(page), "deny").status_code == 303
+
+
 def test_server_that_asks_for_its_own_bill_is_named_by_the_shop(servers: Sequence[Instance]) -> None:
     """The payer pays on the payment page of the bill, and chooses a wallet elsewhere."""
     a, b = servers
@@ -313,22 +341,47 @@ def test_name_that_could_be_a_part_of_the_sentence_stands_in_quotes(
 
 
 @pytest.mark.parametrize(
-    ("path", "answer"),
+    ("path", "answer", "said"),
     [
-        ("/incoming-payments/1", (404, {})),
-        ("/incoming-payments/1", (500, {})),
-        ("/incoming-payments/1", (302, {"Location": "http://10.0.0.1/"})),
-        ("/auth", (403, {})),
+        ("/incoming-payments/1", (404, {}), "There is no such bill. Ask for a new link."),
+        ("/incoming-payments/1", (500, {}), "{host} did not answer: what this bill asks for is not known."),
+        ("/incoming-payments/1", (302, {"Location": "http://10.0.0.1/"}), "What {host} says of this bill could not"),
+        ("/auth", (403, {}), "What {host} says of this bill could not be read."),
     ],
 )
-def test_without_it_the_page_says_what_it_can(payres: Instance, shop: Shop, path: str, answer: Any) -> None:
+def test_without_it_the_page_says_what_it_can(payres: Instance, shop: Shop, path: str, answer: Any, said: str) -> None:
     shop.answers[path] = answer
     with Asked(payres, shop.url) as asked:
         shown = asked.page()
         assert f"pay up to USD 7.58 to {shop.host}?" in words_of(shown)
+        assert said.format(host=shop.host) in words_of(shown)
         assert asked.record is None
         assert asked.decide(hidden_fields(shown)).status_code == 303
         assert f"only to {shop.host}" in asked.words("/account/apps")
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "said"),
+    [
+        (
+            690,  # at 0.92, 7.50 dollars
+            "Pay Bob EUR 6.90? At most USD 7.58 leaves your wallet. Bob gets EUR 6.90 Leaves your wallet, at most"
+            " USD 7.58 To Bob",
+        ),
+        (69, "Let Example Shop pay up to USD 7.58 to Bob? To Bob"),
+        (750, "Let Example Shop pay up to USD 7.58 to Bob? To Bob"),  # the limit does not suffice
+    ],
+)
+def test_bill_in_another_currency_says_what_arrives(
+    servers: Sequence[Instance], shop: Shop, asked_for: int, said: str
+) -> None:
+    set_rate("USD", "EUR", "0.92", servers[0])
+    shop.bill = {"receivedAmount": amount(0, EUR), "incomingAmount": amount(asked_for, EUR)}
+    with Asked(servers[0], shop.url) as asked:
+        page = asked.page()
+        assert words_of(page).startswith(said)
+        assert ("Pay up to USD 7.58" in words_of(page)) == (asked_for == 690)
+        assert asked.decide(hidden_fields(page)).status_code == 303
 
 
 def test_silent_server_holds_one_page_up_and_for_a_moment(
@@ -337,7 +390,9 @@ def test_silent_server_holds_one_page_up_and_for_a_moment(
     shop.answers["/incoming-payments/1"] = "silent"
     with hurried(monkeypatch), Asked(payres, shop.url) as asked:
         assert "pay up to USD 7.58" in words_of(asked.page())
-        assert "pay up to USD 7.58" in words_of(asked.page())  # nobody waits again, and it is not asked again
+        assert f"{shop.host} did not answer: what" in words_of(
+            asked.page()
+        )  # nobody waits again, and it is not asked again
         assert len(shop.asked) == 1
         shop.answers.clear()
         shop.stopped.set()
