@@ -244,22 +244,28 @@ create table interaction (
   check ((finish_uri is null) = (client_nonce is null))
 ) strict, without rowid;
 
--- Access tokens; id is the last part of the manage URL.
+-- Access tokens; id is the last part of the manage URL. Until its first use, answers is the token whose rotation, or the
+-- grant whose continuation gave it, and sealed its value, encrypted with a key that only what this request presented and
+-- the client's key give: the request may be repeated.
 -- rows: clients, at most 10,000 (rate_limit_per_client) a second, and 8 (MAX_ENDED_TOKENS) that have ended for each
 --   grant
 -- kept: rotated and revoked tokens: with their grant; of a grant that stays, all but the last 8 (MAX_ENDED_TOKENS), by
 --   purge_ended_tokens
 -- times: created_at order; expires_at lasts 10 minutes (access_token_lifetime); revoked_at shown
 -- restore: listed and carried over as token
+-- restore: nothing, because an answer that can be repeated again tells a client only what it was told before
 create table access_token (
   id text primary key,
   grant_id text not null references "grant",
   value_hash blob not null unique,
   created_at integer not null,
   expires_at integer not null,
-  revoked_at integer
+  revoked_at integer,
+  answers text,
+  sealed blob check ((answers is null) = (sealed is null))
 ) strict, without rowid;
 create index access_token_of_grant on access_token (grant_id);
+create unique index access_token_by_answered on access_token (answers) where answers is not null;
 
 -- The server caches access tokens while the number in this one row is unchanged. Triggers change it with every row that
 -- a cached token was read from. It is random, so that a change that is undone and the next one differ. The server

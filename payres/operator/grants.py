@@ -20,7 +20,7 @@ from payres.core.protocol.visible import is_visible, visible_name
 from payres.core.protocol.wire import Amount, Resource
 from payres.core.store import grants, server
 from payres.core.store.clients import CLIENTS
-from payres.core.store.grants import GRANTS, Decider, GrantRecord, GrantState, InteractionRecord, page_of_grants
+from payres.core.store.grants import GRANTS, Decider, GrantRecord, GrantState, InteractionRecord
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
@@ -30,6 +30,7 @@ from payres.html.sentences import limit_words, other_words
 from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import Name, said
 from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
+from payres.operator.store.all_grants import page_of_grants
 from payres.operator.wallets import named_wallet, require_wallet
 
 

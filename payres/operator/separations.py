@@ -9,7 +9,6 @@ from payres.core.protocol.clock import lasts
 from payres.core.protocol.errors import WrongState
 from payres.core.store import server
 from payres.core.store.events import last_sequence
-from payres.core.store.grants import grants_in_force
 from payres.core.store.wallets import KEYS, WALLETS, WalletRecord, list_keys
 from payres.core.store.work import Work
 from payres.html.notices import GATHERED, notify
@@ -27,6 +26,7 @@ from payres.html.store.sessions import (
 )
 from payres.operator.declarations import CommandLine, OperationForm, operation
 from payres.operator.inputs import Name, said
+from payres.operator.store.all_grants import grants_in_force
 from payres.operator.store.standing_orders import ORDERS, change_run, orders_of, runs_of
 from payres.operator.wallets import LINK, WALLET, PasswordLink, WalletName, password_link, require_wallet
 from payres.webhooks.store.webhooks import WEBHOOKS, webhooks_of

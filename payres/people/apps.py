@@ -11,8 +11,8 @@ from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.errors import nothing_here, require
 from payres.core.protocol.visible import visible_url
-from payres.core.store import grants, payments, wallets
-from payres.core.store.grants import DecidedRecord, has_lapsed
+from payres.core.store import payments, wallets
+from payres.core.store.grants import has_lapsed
 from payres.core.store.payments import INCOMING
 from payres.core.store.rows import AFTER_ALL
 from payres.core.store.wallets import KEYS, KeyRecord, WalletRecord, find_with_wallet
@@ -24,6 +24,8 @@ from payres.html.visits import Form
 from payres.operator import grants as grant_operations
 from payres.operator import grants as operations
 from payres.operator import keys as key_operations
+from payres.operator.store import all_grants
+from payres.operator.store.all_grants import DecidedRecord
 from payres.people.activity import Reader, WalletMovement, Who, rows_of, who_of
 from payres.people.sending import wallet_free_balance
 from payres.people.sessions import OwnerVisit
@@ -121,7 +123,7 @@ def budgets(work: Work, wallet: WalletRecord) -> Budgets:
 def running_apps(work: Work, wallet: WalletRecord) -> Sequence[App]:
     """The active grants, newest first."""
     # The many grants for a single payment need no further reads.
-    records = (one for one in grants.grants_in_force(work, wallet.id) if not _is_used_up(one))
+    records = (one for one in all_grants.grants_in_force(work, wallet.id) if not _is_used_up(one))
     found = (_app(work, wallet, record) for record in records)
     return [app for app in found if app.standing in IN_FORCE]
 
@@ -141,7 +143,7 @@ def ended_apps(
 
 def require_app(work: Work, wallet: WalletRecord, grant_id: str) -> App:
     """A grant of this wallet. Raises NotFound, also for a grant of another wallet."""
-    record = grants.decided_grant(work, wallet.id, grant_id)
+    record = all_grants.decided_grant(work, wallet.id, grant_id)
     return _app(work, wallet, require(record, "There is no such app here"))
 
 
@@ -158,7 +160,7 @@ def stop_app(work: Work, wallet: WalletRecord, grant_id: str) -> App:
 
 
 def _walk(work: Work, wallet: WalletRecord, before: str) -> Iterator[App]:
-    while batch := grants.grants_of_wallet(work, wallet.id, before, BATCH):
+    while batch := all_grants.grants_of_wallet(work, wallet.id, before, BATCH):
         yield from (_app(work, wallet, record) for record in batch)
         before = batch[-1].id
 

@@ -15,13 +15,14 @@ from payres.core.protocol.limits import MAX_JWKS_KEYS
 from payres.core.protocol.urls import canonical
 from payres.core.protocol.visible import visible_name
 from payres.core.signatures.jwk import JWK, jwk_from_pem, jwk_json, parse_jwk, thumbprint
-from payres.core.store import clients, grants, wallets
+from payres.core.store import clients, wallets
 from payres.core.store.wallets import KeyRecord, WalletRecord
 from payres.core.store.work import Work
 from payres.html.html import redirect
 from payres.html.language import marked
 from payres.html.visits import Form
 from payres.operator import keys as key_operations
+from payres.operator.store import all_grants
 from payres.people import apps
 from payres.people.apps import App, revoke_keys
 from payres.people.sessions import SETTINGS_TAB, OwnerVisit
@@ -51,9 +52,9 @@ def own_keys(work: Work, wallet: WalletRecord) -> Sequence[OwnKey]:
     for key in reversed(wallets.list_keys(work, wallet.id)):
         last, spent, finish_uri = None, 0, None
         if client is not None:
-            finish_uri = grants.finish_uri_with_key(work, client.id, wallet.id, key.kid)
-            last = grants.key_used_at(work, client.id, wallet.id, key.kid)
-            spent = grants.spent_with_key(work, client.id, wallet.id, key.kid, work.now - RECENT)
+            finish_uri = all_grants.finish_uri_with_key(work, client.id, wallet.id, key.kid)
+            last = all_grants.key_used_at(work, client.id, wallet.id, key.kid)
+            spent = all_grants.spent_with_key(work, client.id, wallet.id, key.kid, work.now - RECENT)
         its_apps = [app for app in running if app.who.key == key]
         found.append(OwnKey(key, last, spent, its_apps, apps.is_extension(finish_uri)))
     return found

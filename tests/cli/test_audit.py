@@ -13,13 +13,14 @@ from click.testing import CliRunner
 
 from payres.cli import main
 from payres.core.signatures.jwk import encode_jwk
-from payres.core.store import events, grants
+from payres.core.store import events
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Work
 from payres.html import second_factors
 from payres.html.store.sessions import OF_OWNERS, owner_at
 from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.operator import assets, webhooks
+from payres.operator.store.all_grants import page_of_grants
 from tests.cli.conftest import CREATE, AsJson, Command, rows_of
 from tests.helpers import Json, commands, last_segment, new_jwk, receiver_of
 from tests.instance import Instance, run_instance
@@ -90,7 +91,7 @@ def prepared(instance: Instance, folder: Path) -> Json:
     for _ in range(2):
         item = {"type": "outgoing-payment", "actions": ["read"], "identifier": instance.wallet("alice")}
         assert instance.client.request_grant(item).status_code == 200
-    first, second = instance.read(lambda work: grants.page_of_grants(work, "pending", PageQuery(2), work.now, False))[0]
+    first, second = instance.read(lambda work: page_of_grants(work, "pending", PageQuery(2), work.now, False))[0]
     run(
         instance,
         "peer add bank --ilp-address test.bank --asset USD --scale 2 --url https://a.example/"

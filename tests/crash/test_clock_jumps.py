@@ -16,7 +16,7 @@ from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import BURST_SECONDS, MAX_MAILS_ASKED_FOR, MAX_WRONG_PASSWORDS
 from payres.core.store.accounts import RateRecord, list_rates, refresh_rate
 from payres.core.store.events import OUTBOX
-from payres.core.store.grants import GrantState, page_of_grants
+from payres.core.store.grants import GrantState
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Work
 from payres.html.language import Language
@@ -27,6 +27,7 @@ from payres.html.store.second_factors import replace_totp
 from payres.html.store.sessions import OF_OWNERS, OwnerRecord, insert_session, owner_at, trusted_until
 from payres.operator.grants import approve
 from payres.operator.movements import undoable_until
+from payres.operator.store.all_grants import page_of_grants
 from payres.operator.store.operators import OF_OPERATORS, access_of, find_operator, put_operator
 from payres.operator.wallets import deposit, make_password_link
 from payres.testing.peering import peer

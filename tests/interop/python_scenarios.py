@@ -265,8 +265,8 @@ def grants(told: Told) -> None:
     rotated = client.token.rotate(mine.manage, mine.value)  # as text, so that the grant keeps the old value
     step("rotate", before=facts(mine)["access_token"], after=rotated)
     refused("use the old value", listed, bob, mine.value)
-    refused("rotate at the old URL", client.token.rotate, mine.manage, mine.value)
     step("use the new value", **facts(listed(bob, rotated.value)))
+    refused("rotate at the old URL", client.token.rotate, mine.manage, mine.value)
     refused("revoke the token of another app", other.token.revoke, rotated.manage, rotated.value)
     client.token.revoke(rotated.manage, rotated.value)
     refused("use a revoked token", listed, bob, rotated.value)
@@ -288,8 +288,8 @@ def grants(told: Told) -> None:
     refused("continue as another app", asked.continue_, reference, other)
     seeing = asked.finish()
     step("continue", **facts(seeing))
-    refused("continue twice", asked.continue_, reference)
     step("list all", **facts(listed(bob, seeing)))
+    refused("continue twice", asked.continue_, reference)
 
     polled = client.grant.start(bob, every)
     refused("poll at once", client.grant.continue_, polled.continue_uri, polled.continue_token)

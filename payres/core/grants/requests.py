@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from payres.core.grants.clients import remember
 from payres.core.grants.limits import check_requested_limits
-from payres.core.grants.tokens import emit_grant_event, issue_token, revoke_grant
+from payres.core.grants.tokens import Presented, emit_grant_event, issue_token, issued_before, revoke_grant
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import (
     ContinuationUnknown,
@@ -27,6 +27,7 @@ from payres.core.protocol.errors import (
 )
 from payres.core.protocol.gnap import (
     Access,
+    AccessToken,
     Continue,
     ContinueToken,
     GrantRequest,
@@ -39,6 +40,7 @@ from payres.core.protocol.gnap import (
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import Urls, app_scheme, canonical_host, is_loopback, with_ascii_host
 from payres.core.protocol.wire import encode
+from payres.core.signatures.verify import Verified
 from payres.core.store import grants, retention
 from payres.core.store.clients import Client
 from payres.core.store.grants import GRANTS, INTERACTIONS, Decider, GrantRecord, InteractionRecord
@@ -203,14 +205,20 @@ def find_continuable(tx: Transaction, grant_id: str, token: str) -> GrantRecord:
     return grant
 
 
-def continue_grant(work: Work, grant_id: str, token: str, reference: str | None) -> GrantResponse:
-    """The answer to a continuation request with an interact_ref, or to a poll without one.
+def continue_grant(
+    work: Work, grant_id: str, token: str, reference: str | None, signed: Verified | None = None
+) -> GrantResponse:
+    """The answer to a continuation request with an interact_ref, or to a poll without one; the same again if the token
+    in it was not used.
 
-    Raises TooEarly, GrantNotIssued, GrantDenied, ContinuationUnknown.
+    Raises TooEarly, GrantNotIssued, GrantDenied, ContinuationUnknown, ClientUnproven.
     """
     grant = find_continuable(work, grant_id, token)
+    presented = Presented(grant_id, f"{token} {reference or ''}", signed) if signed else None
     interaction = grants.interaction_of_grant(work, grant_id)
     if interaction is None or grant.state == "issued":
+        if (again := issued_before(work, grant, presented)) is not None:
+            return _given(work, grant, token, again)
         if reference:
             raise _unknown()
         raise GrantNotIssued("The grant was given already: use its access token, or rotate it", reason="already_issued")
@@ -225,7 +233,12 @@ def continue_grant(work: Work, grant_id: str, token: str, reference: str | None)
     if grant.state == "pending":
         return _still_pending(work, grant, interaction, token, reference)
     _check_reference(interaction, reference)
-    return _issue(work, grant, interaction, token)
+    changed = grants.change_state(work, grant.id, "approved", "issued")
+    assert changed
+    INTERACTIONS.update(work, interaction.id, reference=None)
+    grants.keep_grant(work, grant.id)
+    emit_grant_event(work, "grant.issued", grant)
+    return _given(work, grant, token, issue_token(work, grant, presented))
 
 
 def cancel_grant(work: Work, grant_id: str, token: str) -> None:
@@ -363,15 +376,12 @@ def _check_reference(interaction: InteractionRecord, reference: str | None) -> N
         raise _unknown()
 
 
-def _issue(work: Work, grant: GrantRecord, interaction: InteractionRecord, token: str) -> GrantResponse:
-    changed = grants.change_state(work, grant.id, "approved", "issued")
-    assert changed
-    INTERACTIONS.update(work, interaction.id, reference=None)
-    grants.keep_grant(work, grant.id)
-    emit_grant_event(work, "grant.issued", grant)
+def _given(work: Work, grant: GrantRecord, token: str, given: AccessToken) -> GrantResponse:
+    """The answer with what the grant gives. One for a subject alone has a token too, with no access, so that it is
+    answered again; nobody gets that."""
     return GrantResponse(
         continue_=_follow_up(work, grant.id, token),
-        access_token=UNSET if grant.access == "[]" else issue_token(work, grant),
+        access_token=UNSET if grant.access == "[]" else given,
         subject=msgspec.json.decode(grant.subject, type=Subject) if grant.subject else UNSET,
     )
 

@@ -1,18 +1,28 @@
-"""Access tokens: issue, rotation and revocation (RFC 9635 section 6), and their clients. Only hashes are stored."""
+"""Access tokens: issue, rotation and revocation (RFC 9635 section 6), and their clients.
+
+Only hashes are stored; and until the first use of a token shows that it has arrived, its value, which only the request
+that it answers can decrypt.
+"""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from payres.core.grants.access import Caller, Holder
 from payres.core.grants.clients import find_keys, is_remote_client
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import ClientUnproven, LimitExceeded, RotationUnknown, TokenInvalid
 from payres.core.protocol.gnap import AccessToken
-from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.identifiers import base64url, hash_secret
 from payres.core.protocol.limits import MAX_TOKEN_HOLDERS
+from payres.core.signatures.verify import Verified
 from payres.core.store import grants, representations, retention
-from payres.core.store.clients import Client
+from payres.core.store.clients import Client, use_nonce
 from payres.core.store.grants import GRANTS, HOLDERS, TOKENS, GrantRecord, TokenHolder, TokenRecord
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
@@ -57,25 +67,77 @@ class Holders:
         return holder
 
 
-def issue_token(work: Work, grant: GrantRecord) -> AccessToken:
-    """A new token with the grant's access, valid for `access_token_lifetime`."""
-    value, manage_id, lifetime = work.new_secret(), work.new_secret(), work.settings.access_token_lifetime
-    expires_at = work.now + lifetime * SECOND
-    TOKENS.insert(work, TokenRecord(manage_id, grant.id, hash_secret(value), work.now, expires_at, None))
-    access = msgspec.Raw(grant.access.encode())
-    return AccessToken(value=value, manage=work.urls.resource("token", manage_id), expires_in=lifetime, access=access)
+class Presented(msgspec.Struct, frozen=True):
+    """A rotation or continuation: the id of its token or grant, the secret that it presented, and its signature."""
+
+    id: str
+    secret: str
+    signed: Verified
+
+    def cipher(self, token_id: str) -> AESGCM:
+        """For the value of the token that it gets. The key is for one use, so the nonce may be fixed."""
+        key = HKDF(SHA256(), 32, salt=token_id.encode(), info=self.signed.x.encode())
+        return AESGCM(key.derive(self.secret.encode()))
+
+    def use(self, work: Work, grant: GrantRecord) -> None:
+        """Raises ClientUnproven if the signature got a token before: who repeats a request signs it again."""
+        signed, until = self.signed, (self.signed.created + work.settings.signature_max_age) * SECOND
+        if not use_nonce(work, grant.client_id, signed.keyid, base64url(signed.signature), until, 0):
+            sentence = "This signature got a token before; sign again, with a later second or a nonce, to get it again"
+            raise ClientUnproven(sentence, reason="signature_reused")
 
 
-def rotate_token(work: Work, token_id: str) -> AccessToken:
-    """A new value and manage URL for the same grant; the old ones become invalid at once. Raises RotationUnknown."""
+NONCE: Final = bytes(12)
+
+
+def issue_token(work: Work, grant: GrantRecord, presented: Presented | None = None) -> AccessToken:
+    """A new token with the grant's access, valid for `access_token_lifetime`. `issued_before` gives it again to who
+    asks again."""
+    value, id, answers, sealed = work.new_secret(), work.new_secret(), None, None
+    if presented is not None:
+        presented.use(work, grant)
+        answers, sealed = presented.id, presented.cipher(id).encrypt(NONCE, value.encode(), None)
+    expires_at = work.now + work.settings.access_token_lifetime * SECOND
+    TOKENS.insert(work, TokenRecord(id, grant.id, hash_secret(value), work.now, expires_at, None, answers, sealed))
+    return _shown(work, grant, id, value)
+
+
+def issued_before(work: Work, grant: GrantRecord, presented: Presented | None) -> AccessToken | None:
+    """The token that the same secret and key got at this URL before, valid from now on; None if it was used or ended.
+    Raises ClientUnproven."""
+    token = TOKENS.find(work, "WHERE answers = ?", presented.id) if presented else None
+    if presented is None or token is None or token.sealed is None:
+        return None
+    try:
+        value = presented.cipher(token.id).decrypt(NONCE, token.sealed, None).decode()
+    except InvalidTag:
+        return None
+    presented.use(work, grant)
+    lifetime = work.settings.access_token_lifetime * SECOND
+    TOKENS.update(work, token.id, created_at=work.now, expires_at=work.now + lifetime)
+    return _shown(work, grant, token.id, value)
+
+
+def _shown(work: Work, grant: GrantRecord, id: str, value: str) -> AccessToken:
+    access, lifetime = msgspec.Raw(grant.access.encode()), work.settings.access_token_lifetime
+    return AccessToken(value=value, manage=work.urls.resource("token", id), expires_in=lifetime, access=access)
+
+
+def rotate_token(work: Work, token_id: str, presented: Presented | None = None) -> AccessToken:
+    """A new value and manage URL for the same grant; the old ones become invalid at once. Raises RotationUnknown, and
+    ClientUnproven."""
     token = TOKENS.get(work, token_id)
     grant = GRANTS.get(work, token.grant_id) if token else None
-    if grant is None or grant.state != "issued" or not grants.revoke_token(work, token_id, work.now):
+    if grant is None or grant.state != "issued":
+        raise invalid_rotation()
+    is_first = grants.revoke_token(work, token_id, work.now)
+    rotated = issue_token(work, grant, presented) if is_first else issued_before(work, grant, presented)
+    if rotated is None:
         raise invalid_rotation()
     retention.purge_ended_tokens(work, grant.id)
     usable_until = work.now + work.settings.access_token_lifetime * SECOND
     grants.postpone_purge(work, grant.id, usable_until + retention.UNUSED_GRANT)
-    return issue_token(work, grant)
+    return rotated
 
 
 def invalid_rotation() -> RotationUnknown:
@@ -83,8 +145,9 @@ def invalid_rotation() -> RotationUnknown:
 
 
 def revoke_token(work: Work, token_id: str) -> None:
-    """Revokes the token, if it is not revoked."""
+    """Revokes the token, if it is not revoked, and what its rotation gave, if that was not used."""
     grants.revoke_token(work, token_id, work.now)
+    grants.revoke_answer(work, token_id, work.now)
 
 
 def revoke_grant(work: Work, grant_id: str) -> GrantRecord:

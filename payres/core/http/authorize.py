@@ -4,6 +4,7 @@ The order of errors is fixed: signature headers and token (401), then access (40
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
@@ -36,6 +37,7 @@ from payres.core.signatures.jwk import JWK
 from payres.core.signatures.sign import Message
 from payres.core.signatures.verify import Unverified, Verified, parse, verify, with_likely_cause
 from payres.core.store.clients import Client, use_nonce
+from payres.core.store.grants import note_use
 from payres.core.store.work import Work
 
 T = TypeVar("T")
@@ -85,6 +87,7 @@ async def authorize_reading(
         raise
     _count_for(holder.client)
     _, has_asked_remote = await _verify(request, holder.client, unverified, holder.keys)
+    await _note_use(context, holder)
     if action == "create":
         _count_creation(request, holder.client, kind)
     if has_asked_remote:  # that may have taken seconds, in which the token or grant may have been revoked
@@ -93,6 +96,12 @@ async def authorize_reading(
     if isinstance(outcome, DomainError):
         raise outcome
     return outcome
+
+
+async def _note_use(context: Context, holder: Holder) -> None:
+    if holder.record.is_unused:
+        with suppress(Unavailable):  # the next use notes it
+            await context.database.write(partial(note_use, token_id=holder.record.token_id))
 
 
 def _count_creation(request: Request, client: Client, kind: AccessType) -> None:
@@ -110,8 +119,8 @@ def _prove_if_verified(request: Request, unverified: Unverified, holder: Holder)
 
 async def verify_client(
     request: Request, unverified: Unverified, client: Client, *, asks_for_grant: bool = False
-) -> str:
-    """Verifies the client's signature and returns its kid. Raises 401 `invalid_client`.
+) -> Verified:
+    """The verified signature of the client. Raises 401 `invalid_client`.
 
     In a grant request, a key that the client's wallet address does not list is 400 `invalid_client`.
     """
@@ -124,7 +133,7 @@ async def verify_client(
         _count_for(client)
     verified, _ = await _verify(request, client, unverified, keys, asks_for_grant=asks_for_grant)
     _count_for(client)
-    return verified.keyid
+    return verified
 
 
 def parse_signature(request: Request, body: bytes) -> Unverified:

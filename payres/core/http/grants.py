@@ -21,6 +21,7 @@ from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.wire import decode
 from payres.core.remote.connection import FetchFailed
 from payres.core.remote.wallet_addresses import fetch_wallet_address
+from payres.core.signatures.verify import Verified
 from payres.core.store import grants as stored
 from payres.core.store import wallets
 from payres.core.store.clients import CLIENTS, Client, ClientRecord
@@ -38,7 +39,7 @@ async def request(request: Request) -> Response:
     unverified = parse_signature(request, body)
     asked = decode(GRANT_REQUEST, body)
     client = clients.identify(context.urls, asked.client)
-    kid = await verify_client(request, unverified, client, asks_for_grant=True)
+    kid = (await verify_client(request, unverified, client, asks_for_grant=True)).keyid
     # Anyone with a key can send grant requests, and each is stored.
     context.rate_limits.check_unauthenticated(request.scope, None if client.jwk is not None else client.identity)
     client_name = await _client_name(context, client) if requests.asks_for_consent(asked) else None
@@ -62,14 +63,13 @@ async def discover(request: Request) -> Response:
 
 
 async def continue_request(request: Request) -> Response:
-    """POST /continue/{id}: the token after consent, or 'wait' while the owner decides."""
+    """POST /continue/{id}: the token after consent, again if it is unused, or 'wait' while the owner decides."""
     context = context_of(request)
     grant_id = request.path_params["id"]
     body = await read_json_body(request)
-    token = await _verify_continuing_client(request, body, grant_id)
-    asked = decode(CONTINUE_REQUEST, body or b"{}")
-    reference = asked.interact_ref or None
-    unit = partial(requests.continue_grant, grant_id=grant_id, token=token, reference=reference)
+    token, signed = await _verify_continuing_client(request, body, grant_id)
+    reference = decode(CONTINUE_REQUEST, body or b"{}").interact_ref or None
+    unit = partial(requests.continue_grant, grant_id=grant_id, token=token, reference=reference, signed=signed)
     return json_response(await context.database.write(unit))
 
 
@@ -78,17 +78,17 @@ async def cancel(request: Request) -> Response:
     context = context_of(request)
     grant_id = request.path_params["id"]
     body = await read_body(request)
-    token = await _verify_continuing_client(request, body, grant_id)
+    token, _ = await _verify_continuing_client(request, body, grant_id)
     await context.database.write(partial(requests.cancel_grant, grant_id=grant_id, token=token))
     return Response(status_code=204)
 
 
 async def rotate_token(request: Request) -> Response:
-    """POST /token/{id}: a new value at a new manage URL."""
+    """POST /token/{id}: a new value at a new manage URL, again if it is unused."""
     context = context_of(request)
     token_id = request.path_params["id"]
-    await _verify_holder(request, token_id, tokens.invalid_rotation())
-    token = await context.database.write(partial(tokens.rotate_token, token_id=token_id))
+    presented = await _verify_holder(request, token_id, tokens.invalid_rotation())
+    token = await context.database.write(partial(tokens.rotate_token, token_id=token_id, presented=presented))
     return json_response(TokenResponse(token))
 
 
@@ -101,8 +101,8 @@ async def revoke_token(request: Request) -> Response:
     return Response(status_code=204)
 
 
-async def _verify_continuing_client(request: Request, body: bytes, grant_id: str) -> str:
-    """Verifies the continuation token and the client's signature; returns the token. Raises 401 and 404."""
+async def _verify_continuing_client(request: Request, body: bytes, grant_id: str) -> tuple[str, Verified]:
+    """The continuation token and the client's signature, both verified. Raises 401 and 404."""
     context = context_of(request)
     unverified = parse_signature(request, body)
     token = credentials(request.scope["headers"], "gnap")
@@ -112,35 +112,37 @@ async def _verify_continuing_client(request: Request, body: bytes, grant_id: str
     def unit(tx: Transaction) -> ClientRecord:
         return CLIENTS.by_id(tx, requests.find_continuable(tx, grant_id, token).client_id)
 
-    await verify_client(request, unverified, await context.database.read(unit))
-    return token
+    return token, await verify_client(request, unverified, await context.database.read(unit))
 
 
-async def _verify_holder(request: Request, token_id: str, missing: DomainError) -> None:
+async def _verify_holder(request: Request, token_id: str, missing: DomainError) -> tokens.Presented | None:
     """Checks that the token's client signed the request, and that it carries no other valid token.
 
-    The token itself may be missing: an existing SDK rotates with an earlier token or none, and the manage URL cannot be
-    guessed. Raises `missing` if the URL never existed.
+    The token itself may be missing, which gives None: an existing SDK rotates with an earlier token or none, and the
+    manage URL cannot be guessed. Raises `missing` if the URL never existed.
     """
     context = context_of(request)
     body = await read_body(request)
     unverified = parse_signature(request, body)
-    sent = hash_secret(request.headers.get("authorization", "").partition(" ")[2].strip())
+    value = request.headers.get("authorization", "").partition(" ")[2].strip()
+    sent = hash_secret(value)
 
-    def unit(work: Work) -> tuple[ClientRecord, bool]:
+    def unit(work: Work) -> tuple[ClientRecord, bool, bool]:
         token = TOKENS.get(work, token_id)
         grant = GRANTS.get(work, token.grant_id) if token else None
         if token is None or grant is None:
             raise missing
         holder = stored.find_holder(work, sent) if sent != token.value_hash else None
-        return CLIENTS.by_id(work, grant.client_id), holder is not None and holder.valid_at(work.now)
+        is_other = holder is not None and holder.valid_at(work.now)
+        return CLIENTS.by_id(work, grant.client_id), is_other, sent == token.value_hash
 
-    client, is_other_token = await context.database.read(unit)
-    await verify_client(request, unverified, client)
+    client, is_other_token, is_own_token = await context.database.read(unit)
+    signed = await verify_client(request, unverified, client)
     if is_other_token:
         raise TokenInvalid(
             "The Authorization header carries another token than the one managed here", reason="other_token"
         )
+    return tokens.Presented(token_id, value, signed) if is_own_token else None
 
 
 async def _client_name(context: Context, client: Client) -> str | None:

@@ -31,6 +31,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "expired": "The expires parameter is past or not an integer",
     "malformed_nonce": "The nonce parameter is not a string of 1 to 256 characters",
     "nonce_reused": "The nonce was already used with this key",
+    "signature_reused": "The same signature got a token before; sign each request again",
     "missing_digest": "The message has a body but no Content-Digest header",
     "digest_malformed": "The Content-Digest header is not a dictionary of base64 digests",
     "digest_unsupported": "The Content-Digest header has neither sha-256 nor sha-512",

@@ -37,11 +37,13 @@ _WRONG_DIGEST: Final = {
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """A verified signature: its key (`keyid`), time (`created`, Unix seconds) and nonce, if any."""
+    """A verified signature: its key (`keyid`, and the public `x`), time (`created`, Unix seconds) and nonce, if any."""
 
     keyid: str
     created: int
     nonce: str | None
+    x: str
+    signature: bytes
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -120,7 +122,7 @@ def verify(unverified: Unverified, keys: Mapping[str, JWK]) -> Verified | Reject
             is_signature(candidate.signature, candidate.base, key)
             or _signed_target(unverified, candidate, key, _respelled(unverified.message.target_uri)) is not None
         ):
-            return Verified(found.keyid, found.created, found.nonce)
+            return Verified(found.keyid, found.created, found.nonce, key.x, candidate.signature)
     first = unverified.candidates[0]
     if first.parameters.keyid not in keys:
         says = f"The client has no valid key with kid {shown(first.parameters.keyid)}."

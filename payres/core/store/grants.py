@@ -1,14 +1,15 @@
-"""SQL of grants: their interactions, what they have spent, and their access tokens."""
+"""SQL of grants: their interactions, what they have spent, and their access tokens. What owners and operators see of
+them is in `operator/store/all_grants.py`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
 
 from payres.core.protocol.amounts import Asset
-from payres.core.protocol.clock import SECOND, lasting, lasts
+from payres.core.protocol.clock import SECOND, lasts
 from payres.core.protocol.limits import APPROVAL_SECONDS
-from payres.core.store.rows import PageBounds, PageQuery, Table, find_number, number, select_page
+from payres.core.store.rows import Table, find_number
 from payres.core.store.work import Damaged, Transaction
 
 # As stored, plus what a state becomes when its time is over: `expired` and `lapsed`.
@@ -68,48 +69,11 @@ class SpendingRecord(msgspec.Struct, frozen=True):
         return Asset(self.receive_code, self.receive_scale)
 
 
-class DecidedRecord(GrantRecord, frozen=True):
-    """A decided grant, with its client and its total spending."""
-
-    decided_at: int = 0
-    decided_by: Decider | None = None
-    reason: str | None = None
-    client: str = ""
-    spent: int = 0
-    finish_uri: str | None = None
-
-
 GRANTS = Table(GrantRecord, '"grant"')
-WITH_INTERACTION = Table(GrantRecord, '"grant" g JOIN interaction i ON i.grant_id = g.id', prefix="g.")
-# Starts from the interactions, newest first, to skip the grants without one, which may be far more.
-CONSENTED = Table(GrantRecord, 'interaction i CROSS JOIN "grant" g ON g.id = i.grant_id', prefix="g.", key="i.grant_id")
-DECIDED = Table(
-    DecidedRecord,
-    '"grant" g JOIN interaction i ON i.grant_id = g.id JOIN client c ON c.id = g.client_id',
-    prefix="g.",
-    decided_at="i.decided_at",
-    decided_by="i.decided_by",
-    reason="i.reason",
-    client="c.identity",
-    finish_uri="i.finish_uri",
-    spent="coalesce((SELECT sum(debit) FROM grant_spending WHERE grant_id = g.id), 0)",
-)
 INTERACTIONS = Table(InteractionRecord, "interaction")
 SPENDING = Table(SpendingRecord, "grant_spending")
 
-
-_TO_CONTINUE: Final = APPROVAL_SECONDS * SECOND
-# For each state, the stored state, and whether that lasts; and until when, and how long a stored state does.
-IN_TIME: Final = {
-    "pending": ("pending", ""),
-    "expired": ("pending", "NOT "),
-    "approved": ("approved", ""),
-    "lapsed": ("approved", "NOT "),
-}
-_UNTIL: Final[Mapping[str, tuple[str, int | str]]] = {
-    "pending": ("i.expires_at", "i.expires_at - g.created_at"),
-    "approved": (f"i.decided_at + {_TO_CONTINUE}", _TO_CONTINUE),
-}
+TO_CONTINUE: Final = APPROVAL_SECONDS * SECOND
 
 
 def is_undecided(grant: GrantRecord, interaction: InteractionRecord, now: int) -> bool:
@@ -121,78 +85,7 @@ def is_undecided(grant: GrantRecord, interaction: InteractionRecord, now: int) -
 def has_lapsed(state: str, decided_at: int | None, now: int) -> bool:
     """Whether the client has not continued an approved grant in time."""
     is_approved = state == "approved" and decided_at is not None
-    return is_approved and not lasts((decided_at or 0) + _TO_CONTINUE, now, _TO_CONTINUE)
-
-
-def page_of_grants(
-    tx: Transaction,
-    state: GrantState | None,
-    query: PageQuery,
-    now: int,
-    without_consent: bool,
-    wallet_id: int | None = None,
-) -> tuple[Sequence[GrantRecord], PageBounds]:
-    """A page of grants, newest first, in one state or all; `without_consent` includes those that needed no consent.
-    Only those that ask the owner of a wallet, if one is given.
-
-    `expired` grants were not decided in time, `lapsed` ones were approved but not continued in time.
-    """
-    of_wallet = {} if wallet_id is None else {"wallet_address_id = ?": wallet_id}
-    if state not in IN_TIME:
-        # Most grants in the other states had an interaction.
-        table = GRANTS if without_consent else CONSENTED if state in {None, "issued"} else WITH_INTERACTION
-        return select_page(tx, table, query, of_wallet if state is None else {"state = ?": state} | of_wallet)
-    stored, negated = IN_TIME[state]
-    column, lifetime = _UNTIL[stored]
-    in_time, times = lasting(column, now, lifetime)
-    return select_page(tx, WITH_INTERACTION, query, {"g.state = ?": stored, f"{negated}{in_time}": times} | of_wallet)
-
-
-# Excludes grants that the client cancelled before a decision: these are not pending either.
-_OF_WALLET: Final = "WHERE g.wallet_address_id = ? AND g.state <> 'pending' AND i.decided_at IS NOT NULL"
-
-
-def grants_of_wallet(tx: Transaction, wallet_id: int, before: str, limit: int) -> Sequence[DecidedRecord]:
-    """Up to `limit` decided grants of a wallet with ids below `before`, newest first."""
-    return DECIDED.list(tx, f"{_OF_WALLET} AND g.id < ? ORDER BY g.id DESC LIMIT ?", wallet_id, before, limit)
-
-
-def decided_grant(tx: Transaction, wallet_id: int, grant_id: str) -> DecidedRecord | None:
-    """One decided grant of a wallet."""
-    return DECIDED.find(tx, f"{_OF_WALLET} AND g.id = ?", wallet_id, grant_id)
-
-
-def grants_in_force(tx: Transaction, wallet_id: int) -> Sequence[DecidedRecord]:
-    """The approved or issued grants of a wallet, newest first."""
-    return DECIDED.list(tx, f"{_OF_WALLET} AND g.state IN ('approved', 'issued') ORDER BY g.id DESC", wallet_id)
-
-
-def key_used_at(tx: Transaction, client_id: int, wallet_id: int, kid: str) -> int | None:
-    """When a client last requested a grant with a key, or paid from the wallet under a grant requested with it."""
-    asked = 'SELECT created_at FROM "grant" WHERE client_id = ? AND kid = ? ORDER BY id DESC LIMIT 1'
-    newest = "SELECT max(created_at) FROM outgoing_payment WHERE grant_id = g.id"
-    paid = f'SELECT max(({newest})) FROM "grant" g WHERE client_id = ? AND kid = ? AND wallet_address_id = ?'
-    times = find_number(tx, asked, client_id, kid), find_number(tx, paid, client_id, kid, wallet_id)
-    return max((time for time in times if time is not None), default=None)
-
-
-def finish_uri_with_key(tx: Transaction, client_id: int, wallet_id: int, kid: str) -> str | None:
-    """The finish URI of the newest request for consent that a client signed with a key."""
-    asked = (
-        'SELECT i.finish_uri FROM "grant" g JOIN interaction i ON i.grant_id = g.id'
-        " WHERE g.client_id = ? AND g.kid = ? AND g.wallet_address_id = ? ORDER BY g.id DESC LIMIT 1"
-    )
-    row = tx.execute(asked, (client_id, kid, wallet_id)).fetchone()
-    return row[0] if row else None
-
-
-def spent_with_key(tx: Transaction, client_id: int, wallet_id: int, kid: str, since: int) -> int:
-    """The amount paid from the wallet since a time under grants that the client requested with a key."""
-    paid = (
-        'SELECT sum(o.sent) FROM "grant" g JOIN outgoing_payment o ON o.grant_id = g.id'
-        " WHERE g.client_id = ? AND g.kid = ? AND g.wallet_address_id = ? AND o.created_at >= ?"
-    )
-    return number(tx, paid, client_id, kid, wallet_id, since)
+    return is_approved and not lasts((decided_at or 0) + TO_CONTINUE, now, TO_CONTINUE)
 
 
 def change_state(tx: Transaction, grant_id: str, before: str, after: str, ended_at: int | None = None) -> bool:
@@ -243,7 +136,8 @@ def add_spending(
 
 
 class TokenRecord(msgspec.Struct, frozen=True):
-    """A row of `access_token`."""
+    """A row of `access_token`. Until its first use, `answers` is the rotated token or the continued grant, and `sealed`
+    its encrypted value."""
 
     id: str
     grant_id: str
@@ -251,13 +145,15 @@ class TokenRecord(msgspec.Struct, frozen=True):
     created_at: int
     expires_at: int
     revoked_at: int | None
+    answers: str | None = None
+    sealed: bytes | None = None
 
 
 class TokenHolder(msgspec.Struct, frozen=True):
     """An access token with everything needed to authorize a request.
 
     grant_stays is 1 if the grant is never purged, which is final; was_rotated is 1 if a token of a valid grant was
-    rotated, not revoked.
+    rotated, not revoked; is_unused is 1 if the answer that has the token can be repeated.
     """
 
     token_id: str
@@ -272,6 +168,7 @@ class TokenHolder(msgspec.Struct, frozen=True):
     client_jwk: str | None
     grant_stays: int = 0
     was_rotated: int = 0
+    is_unused: int = 0
     created_at: int = 0
 
     @property
@@ -296,9 +193,10 @@ HOLDERS = Table(
     client_wallet_address="c.wallet_address",
     client_jwk="c.jwk",
     grant_stays="g.purge_at IS NULL",
-    # Rotation issues the next token in the same unit, at the same time.
-    was_rotated="t.revoked_at IS NOT NULL AND g.state = 'issued' AND EXISTS"
-    " (SELECT 1 FROM access_token n WHERE n.grant_id = t.grant_id AND n.created_at = t.revoked_at AND n.id <> t.id)",
+    # Then the grant has a newer one.
+    was_rotated="t.revoked_at IS NOT NULL AND g.state = 'issued'"
+    " AND EXISTS (SELECT 1 FROM access_token WHERE grant_id = t.grant_id AND revoked_at IS NULL)",
+    is_unused="t.sealed IS NOT NULL",
 )
 
 
@@ -317,9 +215,21 @@ def authorization_revision(tx: Transaction) -> int:
 
 def revoke_token(tx: Transaction, token_id: str, now: int) -> bool:
     """Revokes the token. Whether it was valid."""
-    cursor = tx.execute("UPDATE access_token SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (now, token_id))
-    return cursor.rowcount == 1
+    return tx.execute(f"{_REVOKE} id = ? AND revoked_at IS NULL", (now, token_id)).rowcount == 1
+
+
+def revoke_answer(tx: Transaction, token_id: str, now: int) -> None:
+    """Revokes the token that the rotation of this one gave, unless it was used."""
+    tx.execute(f"{_REVOKE} answers = ?", (now, token_id))
 
 
 def revoke_tokens_of_grant(tx: Transaction, grant_id: str, now: int) -> None:
-    tx.execute("UPDATE access_token SET revoked_at = ? WHERE grant_id = ? AND revoked_at IS NULL", (now, grant_id))
+    tx.execute(f"{_REVOKE} grant_id = ? AND revoked_at IS NULL", (now, grant_id))
+
+
+_REVOKE: Final = "UPDATE access_token SET revoked_at = ?, answers = NULL, sealed = NULL WHERE"
+
+
+def note_use(tx: Transaction, token_id: str) -> None:
+    """Ends the repeating of the answer that has this token."""
+    tx.execute("UPDATE access_token SET answers = NULL, sealed = NULL WHERE id = ? AND sealed NOTNULL", (token_id,))

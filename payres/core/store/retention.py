@@ -131,9 +131,11 @@ RESPONSES = Rule("idempotency_key", "created_at", "id", after=DAY, at_once=2)
 
 
 def purge_ended_tokens(tx: Transaction, grant_id: str) -> None:
-    """Deletes the grant's oldest rotated or revoked tokens, a batch at a time."""
+    """Deletes the grant's oldest rotated or revoked tokens, a batch at a time, but for one whose rotation can be
+    repeated."""
     surplus = tx.execute(
-        "SELECT id FROM access_token WHERE grant_id = ? AND revoked_at IS NOT NULL"
+        "SELECT id FROM access_token t WHERE grant_id = ? AND revoked_at IS NOT NULL"
+        " AND NOT EXISTS (SELECT 1 FROM access_token WHERE answers = t.id)"
         " ORDER BY created_at DESC, id LIMIT ? OFFSET ?",
         (grant_id, TOKENS_AT_ONCE, MAX_ENDED_TOKENS),
     ).fetchall()

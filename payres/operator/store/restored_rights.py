@@ -53,13 +53,14 @@ SELECT g.id name, 'of ' || c.identity || coalesce(' for ' || w.path, '') about
 FROM main."grant" g JOIN old."grant" o ON o.id = g.id JOIN main.client c ON c.id = g.client_id
 LEFT JOIN main.wallet_address w ON w.id = g.wallet_address_id
 WHERE o.state IN ('revoked', 'denied') AND g.state IN ('pending', 'approved', 'issued') ORDER BY g.id""",
-    # An ended token may have been deleted since: then its grant has one that the copy lacks.
+    # An ended token may have been deleted since: then its grant has one that the copy lacks. One that was rotated has
+    # not ended while nobody has used the new token: its client may have nothing else.
     "token": """
 SELECT g.id name, 'a token of ' || c.identity about, t.id token
 FROM main.access_token t JOIN main."grant" g ON g.id = t.grant_id JOIN old."grant" o ON o.id = g.id
 JOIN main.client c ON c.id = g.client_id
 WHERE t.revoked_at IS NULL AND g.state = 'issued' AND o.state = 'issued'
-  AND NOT EXISTS (SELECT 1 FROM old.access_token k WHERE k.id = t.id AND k.revoked_at IS NULL)
+  AND NOT EXISTS (SELECT 1 FROM old.access_token k WHERE k.id = t.id AND k.revoked_at IS NULL OR k.answers = t.id)
   AND EXISTS (SELECT 1 FROM old.access_token k WHERE k.grant_id = g.id
     AND (k.id = t.id OR NOT EXISTS (SELECT 1 FROM main.access_token WHERE id = k.id)))
 ORDER BY g.id""",

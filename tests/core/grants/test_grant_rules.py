@@ -115,6 +115,7 @@ UNKNOWN = "404 invalid_continuation unknown_continuation"
 ISSUED = "401 request_denied already_issued"
 DENIED = "401 user_denied owner_denied"
 LATE = "401 request_denied decision_expired"
+REUSED = "401 invalid_client signature_reused"  # the same request again, with the same signature
 LAPSED = "401 request_denied approval_expired"
 TOO_FAST = "400 too_fast None"
 
@@ -129,8 +130,8 @@ STATES = [
     ("approve", False, [TOO_FAST, "200 token", "", UNKNOWN, "204"]),
     ("approve lapse", True, [LAPSED, LAPSED, LAPSED, LAPSED, "204"]),
     ("approve lapse", False, [LAPSED, LAPSED, "", LAPSED, "204"]),
-    ("approve continue", True, [ISSUED, ISSUED, UNKNOWN, UNKNOWN, "204"]),
-    ("approve continue", False, [ISSUED, ISSUED, "", UNKNOWN, "204"]),
+    ("approve continue", True, [ISSUED, ISSUED, "200 token", UNKNOWN, "204"]),
+    ("approve continue", False, [REUSED, "200 token", "", UNKNOWN, "204"]),
     ("given at once", True, [ISSUED, ISSUED, "", UNKNOWN, "204"]),
     ("given at once", False, [ISSUED, ISSUED, "", UNKNOWN, "204"]),
     ("deny", True, [DENIED, DENIED, "", DENIED, "204"]),

@@ -21,7 +21,7 @@ from payres.core.store.rows import PageQuery, Table, first_row_from, page_of_wal
 from payres.core.store.work import Transaction
 from payres.html.store import mail, sessions
 from payres.interledger.store import checkouts, packets, peers
-from payres.operator.store import all_payments, due_work, entries, operators, search, standing_orders
+from payres.operator.store import all_grants, all_payments, due_work, entries, operators, search, standing_orders
 from payres.operator.store.all_payments import PaymentRecord
 from payres.people.store import activity
 from payres.webhooks.store import webhooks
@@ -33,7 +33,7 @@ WITH_QUERIES = {
     "interledger": ("packets", "peers"),
     "html": ("mail", "passkeys", "second_factors", "sessions"),
     "webhooks": ("webhooks",),
-    "operator": ("entries", "operators", "refunds", "search", "standing_orders"),
+    "operator": ("all_grants", "entries", "operators", "refunds", "search", "standing_orders"),
     "people": ("activity",),
 }
 MODULES = [import_module(f"payres.{part}.store.{name}") for part, names in WITH_QUERIES.items() for name in names]
@@ -183,8 +183,8 @@ QUERIES: dict[str, Query] = (
         "wallets.list_keys, revoked too": call(wallets.list_keys, 1, True),
     }
     | {
-        f"grants.page_of_grants, {state}, {of_all}": call(grants.page_of_grants, state, NEWEST, 1, of_all)
-        for state in ("issued", "revoked", *grants.IN_TIME)
+        f"all_grants.page_of_grants, {state}, {of_all}": call(all_grants.page_of_grants, state, NEWEST, 1, of_all)
+        for state in ("issued", "revoked", *all_grants.IN_TIME)
         for of_all in (True, False)
     }
 )
@@ -193,7 +193,7 @@ WALKED: dict[str, Query] = (
     {name: query for name, query in ASKED_FOR.items() if ".list_" in name}
     | {"activity.listed": call(activity.listed, 1, 1, "~", 5)}
     | {
-        f"grants.page_of_grants, {of_all}": call(grants.page_of_grants, None, NEWEST, 1, of_all)
+        f"all_grants.page_of_grants, {of_all}": call(all_grants.page_of_grants, None, NEWEST, 1, of_all)
         for of_all in (True, False)
     }
 )

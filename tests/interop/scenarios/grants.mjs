@@ -22,8 +22,8 @@ step('list', await client.incomingPayment.list(atBob(mine.access_token.value)))
 const rotated = await client.token.rotate(management(mine))
 step('rotate', { before: mine.access_token, after: rotated.access_token })
 await refused('use the old value', client.incomingPayment.list(atBob(mine.access_token.value)))
-await refused('rotate at the old URL', client.token.rotate(management(mine)))
 step('use the new value', await client.incomingPayment.list(atBob(rotated.access_token.value)))
+await refused('rotate at the old URL', client.token.rotate(management(mine)))
 await refused('revoke the token of another app', other.token.revoke(management(rotated)))
 await client.token.revoke(management(rotated))
 await refused('use a revoked token', client.incomingPayment.list(atBob(rotated.access_token.value)))
@@ -49,8 +49,8 @@ await refused('continue without a reference', client.grant.continue(asked.contin
 await refused('continue as another app', other.grant.continue(asked.continuation, { interact_ref }))
 const seeing = await client.grant.continue(asked.continuation, { interact_ref })
 step('continue', seeing)
-await refused('continue twice', client.grant.continue(asked.continuation, { interact_ref }))
 step('list all', await client.incomingPayment.list(atBob(seeing.access_token.value)))
+await refused('continue twice', client.grant.continue(asked.continuation, { interact_ref }))
 
 const polled = await client.grant.request(
   { url: bob.authServer },
