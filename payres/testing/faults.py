@@ -296,18 +296,19 @@ class Interference:
             _note(scope, fault)
             await fault.kind.act(Met(fault, asked, self._server, answer, scope, receive, send))
 
-    def falsified(self, redirect: str, asked: Asked) -> str | None:
-        """The redirect after an approval with a wrong hash, if a fault applies."""
-        if HASH.search(redirect) and self._use("redirect", asked):
+    def redirect(self, redirect: str | None, asked: Asked) -> str | None:
+        """The redirect after a decision, with a wrong hash if a fault applies."""
+        if redirect and HASH.search(redirect) and self._use("redirect", asked):
             return HASH.sub(FALSE_HASH, redirect)
-        return None
+        return redirect
 
     def _use(self, moment: FaultTarget, asked: Asked) -> Fault | None:
         return self.rules.use(lambda fault: fault.acts(moment, asked))
 
     async def _send(self, send: Send, asked: Asked, scope: Scope, message: Message) -> None:
         for number, (name, value) in enumerate(message.get("headers", ())):
-            if name == b"location" and (changed := self.falsified(value.decode("latin-1"), asked)) is not None:
+            before = value.decode("latin-1")
+            if name == b"location" and (changed := self.redirect(before, asked) or before) != before:
                 message["headers"][number] = name, changed.encode("latin-1")
                 scope.setdefault("state", {})[NOTED] = "wrong_hash"
         await send(message)

@@ -17,6 +17,7 @@ import httpx2
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
+from starlette.types import Receive, Scope, Send
 
 from payres.application import create_app
 from payres.client import Client, Grant, access, money
@@ -31,10 +32,12 @@ from payres.core.store.payments import OUTGOING
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Transaction, Work
 from payres.html.sign_in import hash_password
-from payres.operator import invariant_checks, wallets
+from payres.operator import invariant_checks, wallets, webhooks
 from payres.testing import set_up
 from payres.testing.clock import MovableClock
-from payres.testing.rules import Decision
+from payres.testing.faults import Fault, Interference
+from payres.testing.journal import Journal
+from payres.testing.rules import Decision, KeptRule
 
 T = TypeVar("T")
 START_SECONDS = 60
@@ -55,6 +58,10 @@ class Instance:
         self.context = context
         self.clock = clock
         self.base_url = context.urls.base
+        journal = Journal(self.base_url, clock, context.database)
+        self.faults = Interference(context.database, context.settings.max_body_bytes, journal)
+        self.faults.attach(context)
+        server.faults = self.faults
         for path, name in set_up.FIRST_WALLETS.items():
             self.create_wallet(path, name=name, deposit=set_up.BALANCE)
         set_up.shorten_timeouts(context)
@@ -162,6 +169,19 @@ class Instance:
         """Denies a grant as the wallet's owner, and returns the finish URL, if any."""
         return self._decide(redirect, "deny")
 
+    def fault(self, fault: str, **members: Any) -> KeptRule[Fault]:
+        """Lets something go wrong in the next request that matches, or in several, as docs/sandbox.md says of faults.
+        `used` of the result is how often it has happened.
+
+        Raises InvalidRequest and ValueError for what could never happen.
+        """
+        return self._server.call(self.faults.add(self.context, msgspec.convert({"fault": fault, **members}, Fault)))
+
+    def webhook(self, url: str, *events: str) -> str:
+        """Sends events to an endpoint of the app from now on: all, or those of types and patterns such as
+        `incoming_payment.*`. Returns the secret that they are signed with."""
+        return self.write(lambda work: webhooks.add(work, url, events=events, private=True)).secret
+
     def wait_for(self, payment: OutgoingPayment, seconds: float = 10) -> OutgoingPayment:
         """Waits until an outgoing payment to another server has ended, and returns it.
 
@@ -205,7 +225,8 @@ class Instance:
 
     def _decide(self, redirect: str, decision: Decision) -> str | None:
         given = set_up.Decided(redirect=redirect, decision=decision)
-        return self.write(partial(set_up.decide, given=given))[0]["redirect"]
+        shown, asked = self.write(partial(set_up.decide, given=given))
+        return self.faults.redirect(shown["redirect"], asked)
 
 
 run_instance = Instance.run
@@ -231,8 +252,9 @@ class _Server(uvicorn.Server):
     """uvicorn in a thread."""
 
     def __init__(self, app: Starlette, listener: socket.socket) -> None:
-        super().__init__(uvicorn.Config(app, **settings_of()))
+        super().__init__(uvicorn.Config(self._answer, interface="asgi3", **settings_of()))
         self._app = app
+        self.faults: Interference | None = None
         self._listener = listener
         self._loop: Future[asyncio.AbstractEventLoop] = Future()  # once it is ready
         self._stopping = asyncio.Event()
@@ -244,6 +266,12 @@ class _Server(uvicorn.Server):
         self._loop.result(START_SECONDS)
         context: Context = self._app.state.context
         return context
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.faults is None or scope["type"] != "http":
+            await self._app(scope, receive, send)
+        else:
+            await self.faults.serve(self._app, scope, receive, send)
 
     @property
     def is_running(self) -> bool:

@@ -58,7 +58,7 @@ def _instance(folder: Path) -> "Iterator[Instance]":
 
 @pytest.hookimpl(tryfirst=True)  # before pytest builds the report from the sections
 def pytest_runtest_makereport(item: pytest.Item, call: "pytest.CallInfo[None]") -> None:
-    """Adds the requests of the test's instances to a failed test's report, and clears them after each test."""
+    """Adds the requests of the test's instances to a failed test's report; these and faults end with each test."""
     if "payres.testing.instance" not in sys.modules:
         return
     from payres.testing.instance import Instance
@@ -70,3 +70,4 @@ def pytest_runtest_makereport(item: pytest.Item, call: "pytest.CallInfo[None]") 
             item.add_report_section("call", f"requests to {name}", "\n".join(value.requests))
         elif call.when == "teardown":
             value.requests.clear()
+            value.faults.remove()

@@ -8,7 +8,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from payres.core.protocol.clock import SECOND
-from payres.operator import webhooks
 from payres.testing.instance import Instance
 from payres.webhooks.sender import signed_headers
 
@@ -33,7 +32,7 @@ class WebhookReceiver:
         self.events: list[Event] = []
         self.refused: list[str] = []
         self.answers: list[int] = []
-        self.secret = instance.write(lambda work: webhooks.add(work, url, events=patterns, private=True)).secret
+        self.secret = instance.webhook(url, *patterns)
 
     def wait_for(self, kind: str, count: int = 1, seconds: float = 10) -> list[Event]:
         """Waits for `count` events of a type, such as `incoming_payment.completed`, and returns them.

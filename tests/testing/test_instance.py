@@ -1,19 +1,23 @@
 """What docs/testing.md promises of instances besides its examples, which tests/test_docs.py runs."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from payres.client import access
-from payres.client.errors import NotFound
+from payres.client.errors import NotFound, OpenPaymentsError
 from payres.core.protocol.errors import DomainError
 from payres.interledger.node import node_of
 from payres.operator import peers
+from payres.testing.faults import KINDS
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from payres.testing.plugin import payres as payres
+from tests.helpers import Json, wait_until
+from tests.webhooks.endpoint import Endpoint
 
 
 @pytest.fixture
@@ -58,6 +62,40 @@ def test_waiting_for_a_payment_that_does_not_end_fails(
     for seconds in (0.05, 0, -1):
         with pytest.raises(AssertionError, match=f"is still in progress after {seconds:g} s: .*sent_amount"):
             payres.wait_for(payment, seconds)
+
+
+MEMBERS: dict[str, Json] = {
+    "no_answer": {"seconds": 0.01},
+    "slow": {"seconds": 0.01},
+    "slow_settlement": {"seconds": 0.01},
+    "partial_failure": {"deliver": "2.00"},
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_fault_of_the_sandbox_happens_here_too(
+    payres: Instance, other: Instance, endpoint: Endpoint, name: str
+) -> None:
+    peer(payres, other)
+    secret = payres.webhook(endpoint.url, "outgoing_payment.*")
+    bill = other.bill("bob", "5.00")
+    fault = payres.fault(name, **MEMBERS.get(name, {}))
+    with suppress(OpenPaymentsError):
+        payres.pay("alice", bill.id)
+    wait_until(lambda: fault.used == 1)
+    if name == "duplicate_event":
+        wait_until(lambda: len(endpoint.received) > len({one.verified(secret)["id"] for one in [*endpoint.received]}))
+
+
+def test_fault_that_can_never_happen_is_refused(payres: Instance) -> None:
+    for name, members, says in [
+        ("lost", {}, "There is no fault 'lost', but: unavailable"),
+        ("slow_settlement", {}, "happens to packets between servers"),
+        ("slow", {"wallet": "carol"}, "There is no wallet 'carol', but: alice, bob, shop"),
+        ("slow", {"colour": "red"}, "unknown field `colour`"),
+    ]:
+        with pytest.raises((DomainError, ValueError), match=says):
+            payres.fault(name, **members)
 
 
 def test_bill_of_any_amount_is_paid_with_one(payres: Instance) -> None:

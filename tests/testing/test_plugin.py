@@ -24,6 +24,7 @@ def test_passes(payres):
 SHARED = """
 def test_passes(payres_session):
     payres_session.client.wallet_address.get(payres_session.wallet("alice"))
+    payres_session.fault("unavailable", times=None)  # ends with this test
 
 
 def test_fails(payres_session, payres_module):
