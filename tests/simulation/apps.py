@@ -33,13 +33,6 @@ MOST: Final = 600  # minor units of a payment
 STATES: Final = ("made", "refused", "unknown")
 
 
-class Device(Node):
-    """The machine of an app, whose clock goes right."""
-
-    def now(self) -> int:
-        return super().now() + self.world.skipped
-
-
 class Limit(NamedTuple):
     """At most `value` of what payments debit or of what arrives, in each window. Without `seconds` there is only one;
     `repeated` is how often it comes again, None for ever."""
@@ -100,7 +93,7 @@ class App:
 
     def __init__(self, town: Town, number: int) -> None:
         self.town, self.world, self.name = town, town.world, f"app{number}"
-        self.device = Device(town.world, self.name, f"10.0.2.{number + 1}")
+        self.device = Node(town.world, self.name, f"10.0.2.{number + 1}")
         self.asked: list[Asked] = []
         self.allowances: list[Allowance] = []
         self.ended: list[tuple[Wallet, str]] = []  # tokens that were revoked or rotated, which was acknowledged

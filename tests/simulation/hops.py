@@ -84,8 +84,10 @@ async def carried(town: Town) -> None:
     books = await _books(town)
     for address, book in books.items():
         for packet in book.packets.values():
-            _check_hop(books[packet.peer], (address, packet.id), packet)
-            if town.world.microseconds - moment_of(packet.id) < RECENT:
+            about, moment = (book.server, books[packet.peer].server), moment_of(packet.id)
+            if not any(server.was_wrong(moment) for server in about):  # what is stored is shortened then
+                _check_hop(books[packet.peer], (address, packet.id), packet)
+            if town.world.microseconds - moment < RECENT:
                 _check_rate(town, book.server, packet)
 
 

@@ -8,7 +8,7 @@ from payres.client import errors
 from payres.core.protocol.clock import SECOND
 from payres.core.store.work import Work
 from tests.simulation.apps import Allowance, App, Limit, amount_of
-from tests.simulation.town import Town
+from tests.simulation.town import Town, moment_of
 from tests.simulation.world import Violation
 
 CLOCKS: Final = 30_000_000  # microseconds by which a server's clock may be set back in a storm
@@ -20,8 +20,8 @@ LATEST_GRANTS: Final = 4  # of each app, of which one is spent
 SOMETHING: Final = 50  # minor units, more than a fee
 LIMIT_EXCEEDED: Final = "limit_exceeded"
 PAID: Final = (
-    "SELECT created_at, coalesce(ended_at, 0), debit, receive, receive_code, sent, delivered, unresolved_debit,"
-    " unresolved_receive FROM outgoing_payment WHERE grant_id = ? ORDER BY id"
+    "SELECT id, created_at, coalesce(ended_at, 0), debit, receive, receive_code, sent, delivered, unresolved_debit,"
+    " unresolved_receive FROM outgoing_payment WHERE grant_id = ?"
 )
 
 
@@ -134,7 +134,8 @@ async def _try_limit(app: App, allowance: Allowance, limit: Limit, left: int) ->
 
 async def _payments(allowance: Allowance) -> Sequence[Payment]:
     def read(work: Work) -> Sequence[Payment]:
-        return [_payment(allowance, *row) for row in work.execute(PAID, (allowance.id,))]
+        rows = sorted(work.execute(PAID, (allowance.id,)), key=lambda row: moment_of(row[0]))
+        return [_payment(allowance, *row[1:]) for row in rows]
 
     return await allowance.wallet.server.read(read)
 

@@ -27,6 +27,7 @@ class NodeLoop(base_events.BaseEventLoop):
         self.world: Final = world
         self.node: Final = node
         self.is_dead = False
+        self.latest = 0  # by the node's clock, when an id was made
         self.ready: Final = self._ready  # type: ignore[attr-defined]
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self.set_exception_handler(lambda _, about: world.trouble.append(f"{node.name}: {_described(about)}"))

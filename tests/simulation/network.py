@@ -201,6 +201,7 @@ class Stream:
     def _deliver(self, sender: End, arrive: Callable[..., None], *args: Any) -> None:
         world, other = self.network.world, sender.other
         sender.due = max(sender.due, world.now + self.network.latency())
+        self.network.due = max(self.network.due, sender.due)
 
         def on_arrival() -> None:
             if not other.loop.is_dead:
@@ -219,6 +220,7 @@ class Network:
         self.shares: dict[str, float] = {}  # of the requests that have a fate
         self.cuts: dict[frozenset[str], None] = {}
         self.unknown: dict[str, None] = {}
+        self.due = 0.0  # when the last bytes arrive that are under way
         self._streams: list[Stream] = []
         self._ports = 40000
 

@@ -15,6 +15,7 @@ from payres.interledger.store.peers import PeerRecord
 from payres.operator import invariant_checks
 from tests.simulation.acknowledged import acknowledged, kept
 from tests.simulation.bills import closed
+from tests.simulation.due import on_time
 from tests.simulation.hops import carried, differing, promised
 from tests.simulation.limits import limited, spendable
 from tests.simulation.operators import LOWEST_RATE, moved, refunded
@@ -223,7 +224,7 @@ def _rows(work: Work) -> Iterator[str]:
 
 
 # In this order: what comes first pays once more, or compares books and notes what a later one counts by.
-FIRST: Final[tuple[Oracle, ...]] = (spendable, limited, kept, ledgers, mirrors, carried)
+FIRST: Final[tuple[Oracle, ...]] = (on_time, spendable, limited, kept, ledgers, mirrors, carried)
 BOOKS: Final[tuple[Oracle, ...]] = (
     resolved,
     restored,

@@ -17,6 +17,7 @@ from payres.operator import api
 from payres.operator.pages import serving as operators_pages
 from payres.people import serving as pages
 from tests.simulation.scenario import Outcome, Task, run_seed
+from tests.simulation.server import new_database
 from tests.simulation.world import Progress
 
 HUNG_SECONDS: Final = 300  # in which no seed ended, and one made no step: on a busy machine too that takes no second
@@ -84,7 +85,7 @@ def _allow_files() -> None:
 @cache
 def _load() -> None:
     """Loads what servers load late, which each seed would do anew."""
-    for routes in (api.admin_routes, operators_pages.page_routes, pages.page_routes):
+    for routes in (api.admin_routes, operators_pages.page_routes, pages.page_routes, new_database):
         routes()
 
 

@@ -74,9 +74,9 @@ def run_seed(task: Task, above: Path, progress: Progress) -> Outcome:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     world.note("violation", outcome.violation)
+    outcome.hash, outcome.seconds, outcome.steps = world.hash, world.now, world.steps
     if task.log is not None and world.log is not None:
         Path(task.log).write_text("\n".join(world.log))
-    outcome.hash, outcome.seconds, outcome.steps = world.hash, world.now, world.steps
     outcome.counts, outcome.faults = dict(sorted(world.counts.items())), world.faults
     return outcome
 

@@ -1,6 +1,7 @@
 """What goes wrong, with weights that each seed draws for itself."""
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
 from functools import partial
@@ -12,6 +13,7 @@ from tests.simulation.world import World, until
 
 REQUESTS: Final = ("lost request", "reset request", "late request", "repeated")
 ANSWERS: Final = ("lost answer", "half an answer", "reset answer", "late answer")
+FORCES: Final = (0.2, 0.4, 1.0)  # of storms: in the strongest little money gets through
 SHARES: Final = (0.0, 0.01, 0.05, 0.15)  # of the requests
 COMMITS: Final = {
     FAILED: 0.06,
@@ -20,11 +22,14 @@ COMMITS: Final = {
     UNANSWERED: 0.004,
     REVIVED: 0.04,
 }  # shares of the commits, at most
-STRIKES: Final = {"kill": 4, "stop": 2, "cut": 3, "unknown name": 2, "clock jump": 3}  # in a storm, at most
+# In a storm, at most:
+STRIKES: Final = {"kill": 4, "stop": 2, "cut": 3, "unknown name": 2, "clock jump": 3, "clock set": 1}
 DOWN: Final = (0.1, 1.0, 8.0, 40.0)  # seconds until a server is started again, or a link mended
-CALM: Final = 50.0  # seconds until the latest request has arrived, and as a rule what struck last is mended
+CALM: Final = 100.0  # seconds until the latest request has arrived, and what struck last is mended
+QUIET: Final = 5.0  # more seconds, until a request that a gateway repeats or a node waited to send has arrived
 ANYWHERE: Final = 3000  # callbacks within which a kill comes
 JUMP: Final = 8.0  # seconds
+FAR: Final = (90, 900, 7200, 3 * 86_400, 45 * 86_400)  # seconds by which a clock is set wrong, ahead or back
 DRIFT: Final = 0.002  # seconds in a second
 
 
@@ -34,27 +39,30 @@ class Storm:
     def __init__(self, world: World, servers: list[Server], day: int) -> None:
         self._world, self._servers, self._day = world, servers, day
         self._draws = world.dice(f"nature {day}")
+        self._wrong = 0  # clocks that are far from right
         self._strikes: dict[str, Callable[[Server, random.Random], None]] = {
             "kill": lambda server, dice: server.kill(dice.choice(DOWN)),
             "stop": lambda server, dice: server.stop(dice.choice(DOWN)),
             "cut": self._cut,
             "unknown name": self._forget,
             "clock jump": self._jump,
+            "clock set": self._set_wrong,
         }
 
     def rage(self, seconds: float) -> None:
         """Draws which faults this storm has, how many of each, and when."""
-        draws = self._draws
-        self._world.network.shares = {kind: draws.choice(SHARES) * draws.random() for kind in (*REQUESTS, *ANSWERS)}
+        draws, force = self._draws, self._draws.choice(FORCES)
+        shares = {kind: force * draws.choice(SHARES) * draws.random() for kind in (*REQUESTS, *ANSWERS)}
+        self._world.network.shares = shares
         for server in self._servers:
             server.set_commit_faults(
-                {kind: draws.choice((0, 0, most)) * draws.random() for kind, most in COMMITS.items()}
+                {kind: draws.choice((0, 0, most)) * draws.random() * force for kind, most in COMMITS.items()}
             )
             rate = draws.choice((0.0, draws.uniform(-DRIFT, DRIFT)))
             if rate and self._world.happens("clock drift", f"{self._day} {server.name}"):
                 server.rate = 1 + rate
         for kind, most in STRIKES.items():
-            for number in range(draws.randint(0, most)):
+            for number in range(draws.randint(0, math.ceil(most * force))):
                 self._plan(kind, number, draws.uniform(0, seconds))
         for server in self._servers:
             if server.keeps_backups:
@@ -66,8 +74,14 @@ class Storm:
         network.shares = {}
         for server in self._servers:
             server.set_commit_faults({})
-        await asyncio.sleep(CALM)
-        await until(lambda: not (world.is_counting or network.cuts or network.unknown), CALM, "the last strike is over")
+        await asyncio.sleep(QUIET)
+        await until(
+            lambda: (
+                not (world.is_counting or network.cuts or network.unknown or self._wrong) and network.due < world.now
+            ),
+            *(CALM, "the last strike is over"),
+        )
+        await asyncio.sleep(QUIET)
         for server in self._servers:
             await server.started()
 
@@ -105,3 +119,16 @@ class Storm:
 
     def _jump(self, server: "Server", dice: random.Random) -> None:
         server.offset += round(dice.uniform(-JUMP, JUMP) * 1e6)
+
+    def _set_wrong(self, server: "Server", dice: random.Random) -> None:
+        """For a while: then somebody sees it."""
+        wrong = round(dice.choice((-1, 1)) * dice.choice(FAR) * dice.uniform(0.6, 1.2) * 1e6)
+        since, self._wrong = self._world.microseconds, self._wrong + 1
+        server.offset += wrong
+
+        def mend() -> None:
+            server.offset -= wrong
+            server.wrong.append((since, self._world.microseconds))
+            self._wrong -= 1
+
+        self._world.at(self._world.now + dice.choice(DOWN), mend)

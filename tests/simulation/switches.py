@@ -47,8 +47,8 @@ _switch(os, "urandom", lambda world, real, count: world.entropy.randbytes(count)
 random._urandom = os.urandom  # type: ignore[attr-defined]  # what SystemRandom and `secrets` read
 for _clock in ("perf_counter", "monotonic"):
     _switch(time, _clock, lambda world, real: world.now)
-_switch(time, "time", lambda world, real: world.microseconds / 1e6)
-_switch(time, "time_ns", lambda world, real: world.microseconds * 1000)
-_switch(uuid_utils, "uuid7", lambda world, real: world.new_uuid())
+_switch(time, "time", lambda world, real: world.wall / 1e6)
+_switch(time, "time_ns", lambda world, real: world.wall * 1000)
+_switch(uuid_utils, "uuid7", lambda world, real, **options: world.new_uuid(**options))
 _switch(socket, "getaddrinfo", _addresses)
 _switch(sqlite3, "connect", lambda world, real, *args, **options: world.connect(real, *args, **options))

@@ -1,6 +1,5 @@
 """The town: servers that are peers of each other in a line, a star or a ring, and the wallets of its people."""
 
-import uuid
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -12,6 +11,7 @@ from payres.core.store.work import Work
 from payres.operator import assets, wallets
 from payres.operator.peers import add_peer
 from payres.testing.peering import peers_of
+from tests.simulation import switches
 from tests.simulation.server import Server
 from tests.simulation.world import World
 
@@ -32,6 +32,7 @@ BALANCE: Final = "10000.00"  # of each wallet at first
 LIQUIDITY: Final = ("10000.00", "10000.00", "10000.00", "30.00", "5.00")  # in each asset at first
 OWNERS: Final = 2  # wallets of each server
 PACKETS: Final = (5, 20, 100)  # the largest packet that a server takes, in minor units
+EXCHANGED: Final = (100, 150)  # the same where currencies change: what is rounded of less costs more than payers take
 
 
 class Wallet(NamedTuple):
@@ -152,8 +153,6 @@ class Town:
     def put_forward(self, microseconds: int) -> None:
         """Puts all clocks forward."""
         self.world.skipped += microseconds
-        for server in self.servers:
-            server.offset += microseconds
 
     async def build(self) -> None:
         """Starts the servers, opens their wallets, and makes them peers."""
@@ -168,7 +167,8 @@ class Town:
             self.endowed.update(dict.fromkeys((USD, EUR), parse_decimal(self.liquidity, USD)))
             self.settings[server.name, "rate", USD.code, EUR.code] = [Setting(RATE)]
             self.settings[server.name, "fee", USD.code] = [Setting(FEE)]
-        largest = self.draws.choice(PACKETS)
+        is_one = len({*self.currencies.values(), *(wallet.asset for wallet in self.wallets)}) == 1
+        largest = self.draws.choice(PACKETS if is_one else EXCHANGED)
         for one, other in self.links:
             await self._make_peers(one, other, largest)
 
@@ -197,8 +197,9 @@ class Town:
 
 
 def moment_of(id: str) -> int:
-    """When an id was made, in microseconds of the world."""
-    return (uuid.UUID(id).int >> 80) * 1000
+    """When an id was made, in microseconds of the world; its own time is that of its server's clock."""
+    assert switches.world is not None
+    return switches.world.moments[id]
 
 
 def exchanged(amount: int, rate: tuple[int, int], *, is_up: bool = False) -> int:

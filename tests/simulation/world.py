@@ -23,6 +23,7 @@ T = TypeVar("T")
 EPOCH: Final = 1_790_000_000_000_000  # microseconds since 1970 at which a world begins
 THREAD_DELAYS: Final = (0.00002, 0.0002, 0.002)  # seconds at most until a thread has its turn
 MAX_STEPS: Final = 3_000_000
+LINES_AT_ONCE: Final = 500  # of the log
 
 
 class Progress(Protocol):
@@ -78,7 +79,7 @@ class Node:
     # The clock that the server is given
 
     def now(self) -> int:
-        return EPOCH + int(self.world.now * self.rate * 1e6) + self.offset
+        return EPOCH + self.world.skipped + int(self.world.now * self.rate * 1e6) + self.offset
 
     def outside(self) -> int:
         return self.now()
@@ -114,7 +115,8 @@ class World:
         self._running: NodeLoop | None = None
         self._numbers: Counter[str] = Counter()
         self._ids = 0
-        self._trace = hashlib.sha256()
+        self.moments: dict[str, int] = {}  # when each id was made
+        self._trace, self._lines = hashlib.sha256(), list[str]()
         self._between: list[tuple[int, Callable[[], None]]] = []
 
     # Time and chance
@@ -164,10 +166,19 @@ class World:
         self._number += 1
         return self._number
 
-    def new_uuid(self) -> uuid.UUID:
-        """A UUIDv7, later ones sorting after earlier ones."""
-        self._ids += 1
-        return uuid.UUID(int=(self.microseconds // 1000) << 80 | 7 << 76 | 0b10 << 62 | self._ids)
+    @property
+    def wall(self) -> int:
+        """The microseconds of the clock of the machine that runs."""
+        return self.microseconds if self._running is None else self._running.node.now()
+
+    def new_uuid(self, nanoseconds: int | None = None) -> uuid.UUID:
+        """A UUIDv7, of the given time or else of this machine's, when later ones of a process sort after earlier ones."""
+        self._ids, now = self._ids + 1, self.wall if nanoseconds is None else nanoseconds // 1000
+        if nanoseconds is None and self._running is not None:
+            now = self._running.latest = max(self._running.latest, now)
+        id = uuid.UUID(int=now // 1000 << 80 | 7 << 76 | 0b10 << 62 | self._ids)
+        self.moments[str(id)] = self.microseconds
+        return id
 
     def at(self, when: float, call: Callable[[], object]) -> None:
         """Calls a function at a time."""
@@ -209,14 +220,20 @@ class World:
 
     def note(self, *what: object) -> None:
         """Adds a line to what two runs of a seed must have in common."""
-        line = f"{self._moment} {what!r}"
-        self._trace.update(line.encode())
-        if self.log is not None:
-            self.log.append(line)
+        self._lines.append(f"{self._moment} {what!r}")
+        if len(self._lines) >= LINES_AT_ONCE:
+            self._add_lines()
 
     @property
     def hash(self) -> str:
+        self._add_lines()
         return self._trace.hexdigest()[:16]
+
+    def _add_lines(self) -> None:
+        self._trace.update("\n".join(self._lines).encode())
+        if self.log is not None:
+            self.log += self._lines
+        self._lines.clear()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine, on a node of its own that has no faults. Raises Violation if nothing happens any
