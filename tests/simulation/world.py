@@ -172,7 +172,7 @@ class World:
         return self.microseconds if self._running is None else self._running.node.now()
 
     def new_uuid(self, nanoseconds: int | None = None) -> uuid.UUID:
-        """A UUIDv7, of the given time or else of this machine's, when later ones of a process sort after earlier ones."""
+        """A UUIDv7 of the given time, or of this machine's: then later ones of a process sort after earlier ones."""
         self._ids, now = self._ids + 1, self.wall if nanoseconds is None else nanoseconds // 1000
         if nanoseconds is None and self._running is not None:
             now = self._running.latest = max(self._running.latest, now)
