@@ -14,13 +14,13 @@ from payres.client import AsyncClient, Grant, OpenPaymentsError, access, errors
 from payres.client.resources import IncomingPayment, OutgoingPayment, Quote
 from payres.core.grants import requests
 from payres.core.protocol.amounts import Asset
-from payres.core.protocol.clock import HOUR, SECOND
+from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.wire import Amount, WalletAddress
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.operator.keys import add_key
 from payres.testing.rules import CONSENT_PAGE
 from tests.simulation.server import REFUSED, Server
-from tests.simulation.town import Bill, Sent, Town, Wallet
+from tests.simulation.town import Bill, Sent, Told, Town, Wallet
 from tests.simulation.world import Node, Violation, moments
 
 APPS: Final = 2
@@ -30,6 +30,11 @@ OLD: Final = HOUR  # after which a token has expired
 # Of a limit: its interval's duration with its seconds, and how often it is repeated.
 INTERVALS: Final = (None, None, ("P1D", 86_400, None), ("PT1H", 3600, None), ("PT15S", 15, None), ("PT20S", 20, 1))
 MOST: Final = 600  # minor units of a payment
+# What an answer says that the event of a creation says too.
+ANSWERED: Final = (
+    *("id", "walletAddress", "receiver", "completed", "failed", "incomingAmount", "receivedAmount", "debitAmount"),
+    *("receiveAmount", "sentAmount", "metadata", "quoteId"),
+)
 STATES: Final = ("made", "refused", "unknown")
 
 
@@ -60,6 +65,7 @@ class Allowance(msgspec.Struct):
     limit: Limit | None
     given: int  # in microseconds of the world
     is_over: bool = False
+    cancelled: tuple[int, ...] = (0,)  # how often, which a lost answer leaves open
 
     @property
     def id(self) -> str:
@@ -188,16 +194,22 @@ class App:
         found = CONSENT_PAGE.search(pending.redirect)
         assert found is not None, pending.redirect
         id, nonce = found.groups()
-        approves = draws.random() < 0.9
+        approves, about = draws.random() < 0.9, (wallet.server, self.world.microseconds)
+        named = pending.continue_uri.rpartition("/")[2]
+        facts = {"id": named, "walletAddress": wallet.url}
         target = await wallet.server.write(
             lambda work: requests.decide(work, requests.find_pending(work, id, nonce), approves, "owner")
         )
+        if not approves:
+            self.town.told.append(Told(*about, "grant.denied", named, facts=facts))
+            self.town.told.append(Told(*about, "grant.issued", named, (0,)))
         if target is None:
             given = await self.client.grant.wait(pending, 10)
         else:
             given = await self.client.grant.finish(pending, target)
         if not approves:
             raise Violation(f"{self.name} got a grant at {wallet.url} that its owner denied")
+        self.town.told.append(Told(*about, "grant.issued", named, facts=facts))
         return given
 
     async def _rotate(self) -> None:
@@ -208,9 +220,12 @@ class App:
         if self.draws.random() < 0.5:
             await self._end_token(lambda one: self.client.token.revoke(one.grant.manage, one.grant), is_over=True)
         else:
-            await self._end_token(
-                lambda one: self.client.grant.cancel(one.grant.continue_uri, one.grant.continue_token), is_over=True
-            )
+            await self._end_token(self._cancel, is_over=True)
+
+    async def _cancel(self, allowance: Allowance) -> None:
+        allowance.cancelled = (0, 1)
+        await self.client.grant.cancel(allowance.grant.continue_uri, allowance.grant.continue_token)
+        allowance.cancelled = (1,)
 
     async def _end_token(self, end: Callable[[Allowance], Awaitable[object]], *, is_over: bool) -> None:
         allowance = await self._allowance()
@@ -264,7 +279,9 @@ class App:
             answers.append(await ordered())
         made = next(filter(None, answers), None)
         if made is not None:
-            self.town.bills.append(Bill(wallet, asked.id, value))
+            assert made.expires_at
+            expires_at = round(made.expires_at.timestamp()) * SECOND
+            self.town.bills.append(Bill(wallet, asked.id, value, expires_at, DAY // SECOND))
             self._open.append((wallet, made))
         return made
 
@@ -332,6 +349,10 @@ class App:
             if asked.id and asked.id != id and not asked.wallet.server.has_lost(asked.asked_at):
                 raise Violation(f"{asked} was made twice, the second time as {id}")
             state, asked.id, asked.values = "made", id, values(made)
+            if asked.kind != "quote":
+                facts = {key: one for key, one in msgspec.to_builtins(made).items() if key in ANSWERED}
+                about = asked.wallet.server, asked.asked_at, f"{asked.kind}_payment.created", id
+                self.town.told.append(Told(*about, facts=facts))
         if state == "made" or asked.state in ("", "refused"):
             asked.state = state
         self.world.counts[f"apps: {asked.kind} {state}"] += 1
@@ -406,7 +427,9 @@ class App:
             raise Violation(f"{self.name}: {bill} became {read}")
         await self.client.incoming_payment.list(self.addresses[wallet], grant, first=5)
         if self.draws.random() < 0.4:
-            await self.client.incoming_payment.complete(bill.id, grant)
+            done = await self.client.incoming_payment.complete(bill.id, grant)
+            known = next(one for one in self.town.bills if one.url == bill.id)
+            self.town.completed[known] = int(done.received_amount.value)
 
 
 async def _tried(doing: Awaitable[object]) -> None:

@@ -31,7 +31,7 @@ async def ask_for(town: Town, wallet: Wallet, value: int | None, seconds: int = 
         receiver = unpaid(work, found, own_client(work), None, work.now + seconds * SECOND)
         wanted = None if value is None else str(value)
         add(work, found, msgspec.structs.replace(receiver.payment, incoming_value=wanted))
-        return Bill(wallet, receiver.payment.id, value)
+        return Bill(wallet, receiver.payment.id, value, work.now + seconds * SECOND, seconds)
 
     bill = await wallet.server.write(make)
     town.bills.append(bill)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import httpx2
 import msgspec
 
-from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.protocol.amounts import Asset, format_decimal, parse_decimal
 from payres.core.protocol.urls import ADMIN_API
 from payres.core.store.payments import REFUND_COUNTED
 from payres.operator import movements
@@ -56,6 +56,7 @@ class Refund(msgspec.Struct):
     payment: str
     reference: str
     amount: int | None
+    seen: int  # what the payment had received
     goes_elsewhere: bool
     asked_at: int
     is_made: bool | None = None
@@ -159,11 +160,13 @@ class Operator:
 
     async def _send_back(self, payment: Any, amount: int | None, to: str | None) -> bool:
         now, reference = self.world.microseconds, self._reference()
-        refund = Refund(self.server, payment["id"], reference, amount, to is not None, now)
+        asset = Asset(payment["assetCode"], payment["assetScale"])
+        seen = parse_decimal(payment["moved"], asset)
+        refund = Refund(self.server, payment["id"], reference, amount, seen, to is not None, now)
         self.town.refunds.append(refund)
         body = {"reference": reference} | ({} if to is None else {"to": to})
         if amount is not None:
-            body["amount"] = format_decimal(amount, Asset(payment["assetCode"], payment["assetScale"]))
+            body["amount"] = format_decimal(amount, asset)
         await self._asked(refund, f"/payments/{refund.payment}/refunds", body)
         return refund.is_made is not False
 
@@ -201,7 +204,9 @@ class Operator:
 
     async def _change(self, path: str, body: Any, back: Any) -> None:
         self._changed[path] = back
-        await self.ask("PATCH", path, body)
+        status, answer, is_only = await self.ask("PATCH", path, body)
+        if status == 200 and is_only and not body.items() <= answer.items():
+            raise Violation(f"{path} of {self.server.name} was set to {body}, and answers {answer}")
         await asyncio.sleep(self._draws.uniform(0.2, 6))
         await self.ask("PATCH", path, back)
 
@@ -283,6 +288,8 @@ async def moved(town: Town) -> None:
 REFUNDED: Final = (
     "SELECT coalesce(sum(amount), 0), count(*) FROM refund WHERE incoming_payment_id = ? AND reference = ?"
 )
+LIMITS: Final = "SELECT p.name, -a.floor FROM peer p JOIN account a ON a.id = p.account_id WHERE p.removed_at IS NULL"
+SENT_BACK: Final = "SELECT sum(amount) FROM refund WHERE incoming_payment_id = ?"
 REFERENCES: Final = "SELECT DISTINCT incoming_payment_id, reference FROM refund"
 TOO_MUCH: Final = (
     f"SELECT i.id, i.received, sum({REFUND_COUNTED}) FROM refund r LEFT JOIN outgoing_payment p"
@@ -297,13 +304,26 @@ NOT_BACK: Final = (
 )
 
 
+async def credited(town: Town) -> None:
+    """Each peer may owe what its server's operator allows, which the ledger's invariants hold it to."""
+    for server in town.servers:
+        limits = dict(await server.rows(LIMITS))
+        wanted = {
+            f"test.{one.name}": parse_decimal(town.credit, town.currency_of(server, one)) for one in server.neighbours
+        }
+        if limits != wanted:
+            raise Violation(f"peers of {server.name} may owe {limits}, and should {wanted}")
+
+
 async def refunded(town: Town) -> None:
     """Refunds: each is there once if it was acknowledged; none returns more than was received, and the payer got it."""
     for one in town.refunds:
         [(amount, count)] = await one.server.rows(REFUNDED, one.payment, one.reference)
         is_wrong = bool(count) if one.is_made is False else bool(one.is_made and not count)
         if count and one.amount is not None:
-            is_wrong |= amount > one.amount if one.goes_elsewhere else amount != one.amount
+            is_wrong |= amount != one.amount
+        elif one.is_made and not one.goes_elsewhere:  # then all that was left went back
+            is_wrong |= (await one.server.rows(SENT_BACK, one.payment))[0][0] < one.seen
         town.world.counts[f"refunds {'elsewhere' if one.goes_elsewhere else 'here'}"] += bool(count)
         if is_wrong and not one.server.has_lost(one.asked_at):
             raise Violation(f"refund {one.reference} of {one.server.name}: {one}, found {count} with {amount}")

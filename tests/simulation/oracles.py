@@ -18,14 +18,15 @@ from tests.simulation.bills import closed
 from tests.simulation.due import on_time
 from tests.simulation.hops import carried, differing, promised
 from tests.simulation.limits import limited, spendable
-from tests.simulation.operators import LOWEST_RATE, moved, refunded
+from tests.simulation.operators import LOWEST_RATE, credited, moved, refunded
 from tests.simulation.prices import priced
 from tests.simulation.server import Server
 from tests.simulation.standing_orders import kept_orders
+from tests.simulation.told import told
 from tests.simulation.town import Town, moment_of
 from tests.simulation.unresolved import mistaken, resolved
 from tests.simulation.visitors import paid_pages
-from tests.simulation.webhooks import all_taken, told_once
+from tests.simulation.webhooks import all_taken
 from tests.simulation.world import Violation
 
 Oracle = Callable[[Town], Awaitable[None]]
@@ -232,11 +233,12 @@ BOOKS: Final[tuple[Oracle, ...]] = (
     holds,
     moved,
     refunded,
+    credited,
     priced,
     money,
     bills,
     promised,
     payments,
 )
-LAST: Final[tuple[Oracle, ...]] = (acknowledged, closed, kept_orders, paid_pages, told_once, all_taken, loops, rows)
+LAST: Final[tuple[Oracle, ...]] = (acknowledged, closed, kept_orders, paid_pages, told, all_taken, loops, rows)
 ALL: Final = (*FIRST, *BOOKS, *LAST)

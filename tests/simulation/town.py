@@ -1,6 +1,7 @@
 """The town: servers that are peers of each other in a line, a star or a ring, and the wallets of its people."""
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -48,11 +49,14 @@ class Wallet(NamedTuple):
 
 
 class Bill(NamedTuple):
-    """An incoming payment whose creation was acknowledged; `value` is None for any amount."""
+    """An incoming payment whose creation was acknowledged; `value` is None for any amount. It `expires_at` this time of
+    the server's clock, after so many seconds. An app knows what it was answered."""
 
     wallet: Wallet
     id: str
     value: int | None
+    expires_at: int
+    seconds: int
 
     @property
     def url(self) -> str:
@@ -67,6 +71,18 @@ class Sent(NamedTuple):
     id: str
     receiver: str
     terms: tuple[int, int]
+
+
+class Told(NamedTuple):
+    """What was acknowledged, or `may` have been done: how often it has an event of this type with `about` as its
+    subject or reference, whose data have these facts."""
+
+    server: Server
+    at: int
+    type: str
+    about: str
+    times: tuple[int, ...] = (1,)
+    facts: Mapping[str, Any] = {}
 
 
 class Setting(msgspec.Struct):
@@ -114,6 +130,7 @@ class Town:
         self.hooks: Hooks
         self.orders: list[Order] = []
         self.visits: list[Visit] = []
+        self.told: list[Told] = []  # what else must have an event
         self.movements: list[Movement] = []
         self.refunds: list[Refund] = []
         self.missing: Counter[tuple[Server, Server]] = Counter()  # by which books of peers differ since a restore

@@ -9,7 +9,7 @@ from payres.core.store.rows import number
 from payres.core.store.work import Work
 from tests.simulation.operators import LOWEST_RATE, Operator
 from tests.simulation.server import Server
-from tests.simulation.town import Town
+from tests.simulation.town import Told, Town
 from tests.simulation.world import Violation
 
 
@@ -25,6 +25,8 @@ async def _resolve(operator: Operator) -> None:
         if status != 200:
             raise Violation(f"{operator.server.name} does not say what is unresolved with {peer.name}: {status}")
         found = [one for one in answer["result"] if one["id"] is not None]
+        about = operator.server, operator.world.microseconds, "peer.packet_unresolved"
+        operator.town.told += [Told(*about, one["id"], facts={"peer": f"test.{peer.name}"}) for one in found]
         payments: dict[str, list[Any]] = {}
         for packet in found:
             payments.setdefault(await _receiver(operator.server, packet["payment"]), []).append(packet)

@@ -138,20 +138,6 @@ class Hooks:
         return kind if kind and self.world.happens(kind, number) else ""
 
 
-# Events of payments that are not there exactly as often as they should.
-OUTGOING_TOLD: Final = (
-    "SELECT p.id, name, (SELECT count(*) FROM event WHERE subject = p.id AND type = name) AS times"
-    " FROM outgoing_payment p, (SELECT 'outgoing_payment.' || column1 AS name, column1 AS stage"
-    " FROM (VALUES ('created'), ('completed'), ('failed'))) WHERE times <> (stage IN ('created', p.state))"
-)
-INCOMING_TOLD: Final = (
-    "SELECT p.id, name, (SELECT count(*) FROM event WHERE subject = p.id AND type = name) AS times"
-    " FROM incoming_payment p, (SELECT 'incoming_payment.' || column1 AS name, column1 AS stage"
-    " FROM (VALUES ('created'), ('completed')))"
-    " WHERE times <> (stage = 'created' OR p.completed_at IS NOT NULL)"
-)
-
-
 async def all_taken(town: Town) -> None:
     """9. Each webhook has taken exactly the events that it is to get, as they are in the files."""
     await come_to_rest(town, with_events=True)
@@ -168,16 +154,6 @@ async def all_taken(town: Town) -> None:
                 raise Violation(f"the webhook {hook.path} got {body!r} for {wanted[id]}")
             if id not in wanted and not hook.server.archive.losses:
                 raise Violation(f"the webhook {hook.path} got {body!r}, which never happened there")
-
-
-async def told_once(town: Town) -> None:
-    """9. Each payment has one event of its creation, and one of its end."""
-    for server in town.servers:
-        wrong = await server.read(
-            lambda work: [row for sql in (OUTGOING_TOLD, INCOMING_TOLD) for row in work.execute(sql)]
-        )
-        if wrong:
-            raise Violation(f"events of {server.name}, and how often they are there: {wrong[:5]}")
 
 
 async def _events_for(hook: Hook) -> Sequence[EventRecord]:
