@@ -321,6 +321,8 @@ class App:
         if asked.state == "unknown" and self.draws.random() < 0.7:
             made = await self._ordered(asked, create, values)
         allowance.is_over |= "invalid_token" in asked.answers
+        if quote and made and values(made)[:2] != (_value(quote.debit_amount), _value(quote.receive_amount)):
+            raise Violation(f"{asked} was quoted as {quote}")
         if made is not None:
             self.town.sent.append(Sent(allowance.wallet, asked.id, made.receiver, asked.values[:2]))
         return asked
