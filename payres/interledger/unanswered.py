@@ -2,8 +2,8 @@
 
 The rows are the backlog: every second it examines packets in flight, and takes those that have expired and so can no
 longer be fulfilled. Only peers that repeat answers are asked, because others might accept the money twice. If a peer
-gives no answer for an hour, or cannot be asked, a payment of ours turns to its receiver, and a packet from another peer
-is released.
+gives no answer for an hour and to five requests, or cannot be asked, a payment of ours turns to its receiver, and a
+packet from another peer is released.
 
 The receiver's incoming payment is read again: packets that its received amount explains are posted, the others are
 voided and sent again. An amount that cannot be explained proves nothing, as when others pay into the same incoming
@@ -18,6 +18,7 @@ the first packet. A receiver that claims a delivery that never arrived has ackno
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -60,6 +61,7 @@ from payres.interledger.store.peers import PeerRecord
 PEER_MARGIN: Final = SECOND
 RECEIVER_MARGIN: Final = 5 * SECOND
 GIVE_UP_AFTER: Final = HOUR
+LEAST_TRIES: Final = 5  # before that: for a server that was down, or whose clock was set, the hour is over at once
 FIRST_WAIT: Final = SECOND
 LONGEST_WAIT: Final = 5 * MINUTE
 # Concurrent requests to one peer; and about packets of one payment or from one peer.
@@ -94,6 +96,7 @@ class UnansweredPackets:
         self._slots = Slots(None, ASKED_AT_ONCE, ASKED_AT_ONCE_OF_ONE)
         self._after = ""  # the last packet of the previous page
         self._due: dict[str, int] = {}  # when to examine cases again
+        self._tries = Counter[str]()  # that had no answer, by packet, and by payment those of its receiver
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -159,6 +162,7 @@ class UnansweredPackets:
             outcome, may_change = await self._ask(one)
             if isinstance(outcome, Unanswered) and may_change:
                 return next_look(self._clock.now(), one.expires_at)
+            del self._tries[one.id]
             with suppress(PacketRejected):  # it was given up in the meantime
                 await self._database.write(partial(_end, packet=one, outcome=outcome))
         return None if payment_id is None else await self._ask_receiver(payment_id)
@@ -175,7 +179,7 @@ class UnansweredPackets:
             return NOT_REPEATED, False
         outcome, repeats = await self._carrier.link.post(peer, token, packet.prepare, packet.id, BOUNDS.seconds)
         if isinstance(outcome, Unanswered):
-            return outcome, self._clock.now() < packet.expires_at + GIVE_UP_AFTER
+            return outcome, not self._is_over(packet.id, packet.expires_at)
         if isinstance(outcome, Fulfill) and fulfills(outcome.fulfillment, decode_prepare(packet.prepare).condition):
             return outcome, False  # the preimage suffices, even if the peer does not repeat answers
         return (Reject(Code.TRANSFER_TIMED_OUT), False) if repeats else (NOT_REPEATED, False)
@@ -189,11 +193,18 @@ class UnansweredPackets:
         if self._clock.now() < (due := standing.expired_at + RECEIVER_MARGIN):
             return due
         received = await self._received(standing)
-        message = await self._database.write(partial(_conclude, before=standing, received=received))
+        is_over = self._is_over(payment_id, standing.expired_at)
+        message = await self._database.write(partial(_conclude, before=standing, received=received, is_over=is_over))
         if message is not None:
+            del self._tries[payment_id]
             log.warning("%s", message)
             return None
         return next_look(self._clock.now(), standing.expired_at)
+
+    def _is_over(self, case: str, expired_at: int) -> bool:
+        """Counts a try without an answer. Whether it was the last one."""
+        self._tries[case] += 1
+        return self._tries[case] >= LEAST_TRIES and self._clock.now() >= expired_at + GIVE_UP_AFTER
 
     async def _received(self, standing: "Standing") -> int | None:
         """The receiver's received amount; None if it cannot be read or would prove nothing."""
@@ -302,11 +313,11 @@ def _delivers(payment: OutgoingRecord, amount: int) -> tuple[int, int]:
     return least, most
 
 
-def _conclude(work: Work, before: Standing, received: int | None) -> str | None:
+def _conclude(work: Work, before: Standing, received: int | None, *, is_over: bool) -> str | None:
     """Sets the outcomes of the packets, or gives them up. Returns a description for the log, or None while more may be
     learned.
 
-    `received` is what the receiver had received while the rows were as in `before`.
+    `received` is what the receiver had received while the rows were as in `before`. They are given up if it `is_over`.
     """
     standing = find_standing(work, before.payment.id)
     if standing is None:
@@ -318,7 +329,7 @@ def _conclude(work: Work, before: Standing, received: int | None) -> str | None:
             return _account_for(work, standing, found, increase)
         if increase > 0:  # money from other payers never goes away
             return _give_up(work, standing)
-    if standing.before is None or work.now >= standing.expired_at + GIVE_UP_AFTER:
+    if standing.before is None or is_over:
         return _give_up(work, standing)
     return None
 

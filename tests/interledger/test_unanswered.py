@@ -265,6 +265,20 @@ async def test_peer_that_is_away_is_asked_again_until_it_is_back(node: Node) -> 
     assert await state(node, packet) == "fulfilled"
 
 
+async def test_peer_is_asked_more_than_once_by_a_server_that_was_down_or_whose_clock_was_set(node: Node) -> None:
+    statuses = ["503 Away"]
+
+    async def behave(request: Request) -> bytes:
+        return answered(b"", None, statuses.pop()) if statuses else answered(THANKS, request.number)
+
+    async with FakePeer(behave) as far:
+        _, _, packet = await lose(node, far)
+        node.clock.advance(2 * HOUR / SECOND)
+        async with recovering(node):
+            await settled(node, 60)
+    assert await state(node, packet) == "fulfilled"
+
+
 async def test_peer_that_stays_away_is_given_up_after_an_hour(node: Node) -> None:
     async with FakePeer(with_status("503 Away")) as far:
         _, _, packet = await lose(node, far)

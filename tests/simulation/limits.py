@@ -98,7 +98,7 @@ async def _left(app: App, allowance: Allowance) -> int | None:
         )
     except errors.TokenError as refused:
         allowance.is_over = True
-        if app.world.microseconds - allowance.given < FRESH and not server.archive.losses:
+        if app.world.microseconds - allowance.given < FRESH and not server.was_restored_after(allowance.given):
             raise Violation(f"{app.name} cannot use grant {allowance.id} any more: {refused}") from refused
         return None
     window = window_of(limit, before) if limit else 0

@@ -20,6 +20,7 @@ from tests.simulation.hops import carried, differing, promised
 from tests.simulation.limits import limited, spendable
 from tests.simulation.operators import LOWEST_RATE, credited, moved, refunded
 from tests.simulation.prices import priced
+from tests.simulation.restores import disturbed
 from tests.simulation.server import Server
 from tests.simulation.standing_orders import kept_orders
 from tests.simulation.told import told
@@ -225,7 +226,7 @@ def _rows(work: Work) -> Iterator[str]:
 
 
 # In this order: what comes first pays once more, or compares books and notes what a later one counts by.
-FIRST: Final[tuple[Oracle, ...]] = (on_time, spendable, limited, kept, ledgers, mirrors, carried)
+FIRST: Final[tuple[Oracle, ...]] = (disturbed, on_time, spendable, limited, kept, ledgers, mirrors, carried)
 BOOKS: Final[tuple[Oracle, ...]] = (
     resolved,
     restored,

@@ -17,7 +17,7 @@ from tests.simulation.world import Violation
 PEACE_SECONDS: Final = 3 * 3600.0  # after which nothing may be under way, with what clocks were put forward
 REST_SECONDS: Final = 5.0
 SENDING: Final = "SELECT count(*) FROM outgoing_payment WHERE state = 'sending'"
-PAYING: Final = "SELECT count(*) FROM checkout WHERE state IN ('returned', 'made')"
+PAYING: Final = "SELECT count(*) FROM checkout WHERE state IN ('returned', 'made') AND changed_at > ?"
 DELIVERING: Final = "SELECT count(*) FROM delivery WHERE state = 'pending'"
 LATER: Final = (
     "SELECT coalesce(max(due), 0) FROM (SELECT due_at AS due FROM checkout UNION ALL SELECT next_at FROM delivery)"
@@ -41,11 +41,11 @@ async def _under_way(town: Town, with_events: bool) -> str:
     """What has still to come to an end, in words."""
 
     # A payer's server that was restored may have forgotten a payment: its page asks for it until the row is purged.
-    is_restored = any(server.archive.losses for server in town.servers)
+    restored_at = max((loss.until for server in town.servers for loss in server.archive.losses), default=0)
 
     def busy(work: Work) -> str:
         payments, waiting = number(work, SENDING), len(packets.prepared_packets(work, 100))
-        pages = 0 if is_restored else number(work, PAYING)
+        pages = number(work, PAYING, restored_at)
         orders = _due(work, WINDOWS) + _due(work, TRIES)
         found = f"{payments} payments, {waiting} packets, {pages} payment pages, {orders} standing orders"
         is_busy = bool(payments or waiting or pages or orders)

@@ -2,9 +2,9 @@
 
 import shutil
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from payres.core.process.settings import Settings
 from payres.core.store.connections import require_complete
@@ -15,6 +15,7 @@ from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
     from tests.simulation.server import Server
+    from tests.simulation.town import Town
 
 T = TypeVar("T")
 
@@ -31,13 +32,23 @@ STANDING: Final = (
 )
 
 
+# What a restore disturbs: a bill here, or a payment from here with its receiver, that has another state since or is
+# under way; and payments from anywhere of which packets were under way meanwhile.
+STATES: Final = (
+    "SELECT id, '', received, completed_at FROM incoming_payment UNION ALL"
+    " SELECT id, receiver, sent, state FROM outgoing_payment"
+)
+PACKETS: Final = "SELECT k.id, o.id, o.receiver FROM packet k JOIN outgoing_payment o ON o.id = k.outgoing_payment_id"
+
+
 class Loss(NamedTuple):
-    """What a restore has lost: the time between two moments of the world, in microseconds; and of the money between
-    the server and each of its peers, by name, at most so much."""
+    """What a restore has lost: the time between two moments of the world, in microseconds; of the money between the
+    server and each of its peers, by name, at most so much; and the ids of the bills and payments that it changed."""
 
     since: int
     until: int
     bounds: Mapping[str, int]
+    changed: Collection[str]
 
     def has(self, moment: int) -> bool:
         """Whether what was asked for at this moment may be lost."""
@@ -70,6 +81,7 @@ class Archive:
         Or somebody has put back a copy of the files, if they are of the same run: payres has to notice that.
         """
         before, then = _standings(database), _standings(self._file)
+        states, states_then = _states(database), _states(self._file)
         environment = Environment.of(settings, server, actor="operator")
 
         def finish(tx: sqlite3.Connection, comparison: backups.Comparison) -> None:
@@ -86,7 +98,9 @@ class Archive:
             (owed, out), (owed_then, out_then) = (found.get(f"test.{peer.name}", (0, 0)) for found in (before, then))
             coming = _standings(peer.disk.path).get(f"test.{server.name}", (0, 0))[1]
             bounds[peer.name] = abs(owed - owed_then) + out + out_then + coming
-        self.unsettled.append(Loss(self._made_at, server.world.microseconds, bounds))
+        again = {row for row in states_then if row[-1] == "sending"}
+        changed = _ids(states ^ states_then | again)
+        self.unsettled.append(Loss(self._made_at, server.world.microseconds, bounds, changed))
         self.losses.append(self.unsettled[-1])
 
     def _lacks_commits(self, database: Path) -> bool:
@@ -106,6 +120,25 @@ class Archive:
 def _watched(tx: sqlite3.Connection) -> Position | None:
     """How far the commits have got, if payres could begin to watch them."""
     return Position.of(tx) if tx.execute(WATCHED).fetchone() else None
+
+
+async def disturbed(town: "Town") -> None:
+    """Notes what the restores of the day have disturbed, of which other oracles then ask less."""
+    for loss in [one for server in town.servers for one in server.archive.unsettled]:
+        town.disturbed.update(loss.changed)
+        for server in town.servers:
+            for packet, *about in await server.rows(PACKETS):
+                if loss.has(town.world.moments[packet]):
+                    town.disturbed.update(_ids([about]))
+
+
+def _states(file: Path) -> Set[Any]:
+    return _read(file, lambda tx: {*tx.execute(STATES)})
+
+
+def _ids(rows: Iterable[Any]) -> Collection[str]:
+    """Of payments and of their receivers."""
+    return {text.rpartition("/")[2] for row in rows for text in row[:2]}
 
 
 def _standings(file: Path) -> dict[str, tuple[int, int]]:

@@ -118,6 +118,10 @@ class Server(Node):
         """Whether what it was asked for at this moment of the world may be lost by a restore."""
         return any(loss.has(moment) for loss in self.archive.losses)
 
+    def was_restored_after(self, moment: int) -> bool:
+        """Whether what began at this moment of the world may have changed since, and that was lost."""
+        return any(moment <= loss.until for loss in self.archive.losses)
+
     # From outside
 
     async def ask(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:

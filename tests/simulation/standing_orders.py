@@ -165,7 +165,7 @@ def _problems_of_time(order: Order, run: RunRecord) -> Iterator[str]:
     paid_at = moment_of(run.outgoing_payment_id) if run.outgoing_payment_id else 0
     if paid_at > run.window_at + order.period + SLACK:
         yield "has paid a window that was over"
-    if order.stopped_at is not None and paid_at > order.stopped_at and not server.archive.losses:
+    if order.stopped_at is not None and paid_at > order.stopped_at and not server.has_lost(order.stopped_at):
         yield "was paid after it was stopped"
 
 

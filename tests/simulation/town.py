@@ -133,6 +133,7 @@ class Town:
         self.told: list[Told] = []  # what else must have an event
         self.movements: list[Movement] = []
         self.refunds: list[Refund] = []
+        self.disturbed: set[str] = set()  # bills and payments, by restores
         self.missing: Counter[tuple[Server, Server]] = Counter()  # by which books of peers differ since a restore
         self.resolved: dict[str, list[int]] = {}  # packets that were found to have arrived, by their receiver
 
@@ -145,17 +146,18 @@ class Town:
         return server.has_lost(moment_of(id))
 
     def is_disturbed(self, id: str) -> bool:
-        """Whether a server was restored that may have lost payments to what has this id."""
-        return any(moment_of(id) <= loss.until for server in self.servers for loss in server.archive.losses)
+        """Whether a restore may have changed the bill or the payment that has this id."""
+        return id in self.disturbed
 
     def in_force(self, server: Server, *what: str, since: int, until: int) -> list[Any]:
-        """What an operator's setting may have been between two moments of the world: after a restore, any of them."""
+        """What an operator's setting may have been between two moments of the world. A restore undoes the lost ones."""
         made = self.settings[server.name, *what]
 
         def is_over(one: Setting) -> bool:
-            return any(later.is_made and one.done_at < later.asked_at and later.done_at <= since for later in made)
+            kept = [later for later in made if later.is_made and not server.has_lost(later.asked_at)]
+            return any(one.done_at < later.asked_at and later.done_at <= since for later in kept)
 
-        return [one.value for one in made if server.archive.losses or (one.asked_at <= until and not is_over(one))]
+        return [one.value for one in made if one.asked_at <= until and not is_over(one)]
 
     def rates(self, server: Server, source: Asset, target: Asset, since: int, until: int) -> list[tuple[int, int]]:
         """What a minor unit of an asset was worth in another one between two moments, as fractions."""

@@ -146,7 +146,7 @@ async def _examine(town: Town, visit: Visit) -> None:
     what = f"{visit.bill.url} from {visit.payer.url}: {record}, payments {paid}"
     if len(paid) > 1 or (paid and not visit.consents):
         raise Violation(f"payment page paid {len(paid)} times: {what}")
-    if town.is_disturbed(visit.bill.id) or any(one.archive.losses for one in town.servers):
+    if town.is_disturbed(visit.bill.id) or any(one.was_restored_after(visit.at) for one in town.servers):
         return
     if visit.is_back and record is None and town.world.microseconds < visit.at + DAY:  # later it is purged
         raise Violation(f"payment page is gone: {what}")
