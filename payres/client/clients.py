@@ -132,7 +132,8 @@ class AsyncClient(_Client[httpx2.AsyncClient, httpx2.AsyncBaseTransport]):
     _connect = httpx2.AsyncHTTPTransport
 
     async def aclose(self) -> None:
-        """Closes its connections."""
+        """Closes its connections, once the rotations have ended whose calls were cancelled."""
+        await asyncio.gather(*self._core.finishing, return_exceptions=True)
         await self._core.http.aclose()
 
     async def __aenter__(self) -> Self:

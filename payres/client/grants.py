@@ -47,7 +47,8 @@ class Kept(msgspec.Struct, kw_only=True, dict=True):
 
 
 class Grant(Kept, kw_only=True):
-    """A grant with its access token, which calls rotate when it has expired. `expires_in` is in seconds."""
+    """A grant with its access token, which calls rotate when it has expired, also if they are cancelled meanwhile.
+    `expires_in` is in seconds."""
 
     value: str = ""
     manage: str = ""
@@ -135,9 +136,10 @@ class Grants(ResourceCalls[Http]):
     async def continue_(
         self, url: str, access_token: str, interact_ref: str | None = None, **options: Unpack[Options]
     ) -> Grant | PendingGrant:
-        """Continues a grant, with the interaction reference, if there is one."""
+        """Continues a grant, with the interaction reference, if there is one. Retried if the response is lost: payres
+        gives the same token again."""
         body = {"interact_ref": interact_ref} if interact_ref else None
-        call = Call("grant.continue", "POST", url, body=body, token=access_token, repeat="never", **options)
+        call = Call("grant.continue", "POST", url, body=body, token=access_token, repeat="signed", **options)
         return await _granted(self.core, call)
 
     @method
@@ -259,11 +261,10 @@ class Tokens(ResourceCalls[Http]):
 
     @method
     async def rotate(self, url: str, access_token: Token, **options: Unpack[Options]) -> AccessToken:
-        """Rotates a token; a Grant is updated."""
+        """Rotates a token; a Grant is updated. Retried if the response is lost: payres gives the same token again."""
         if isinstance(access_token, str):
             return await _rotated(self.core, url, access_token, **options)
-        async with _locked(self.core, access_token):
-            return await _rotated(self.core, url, access_token, **options)
+        return await self.core.finish(_renewed(self.core, url, access_token, **options))
 
     @method
     async def revoke(self, url: str, access_token: Token, **options: Unpack[Options]) -> None:
@@ -280,19 +281,28 @@ async def send_with_token(core: Core[Any], access_token: Token, call: Call) -> h
         if isinstance(access_token, str):
             raise
         try:
-            async with _locked(core, access_token):
-                if access_token.value == used:  # else another thread or task has rotated it
-                    await _rotated(core, access_token.manage, access_token)
-        except errors.ApiError as error:
-            if error.status >= 500 or error.status == 429:
+            await core.finish(_renewed_once(core, access_token, used))
+        except (errors.ApiError, errors.GrantLapsed) as error:
+            if isinstance(error, errors.ApiError) and (error.status >= 500 or error.status == 429):
                 raise
             raise expired from error  # the token was revoked, or rotated by another process
     return await core.exchange(call._replace(token=access_token.value))
 
 
+async def _renewed(core: Core[Any], url: str, grant: Grant, **options: Unpack[Options]) -> AccessToken:
+    async with _locked(core, grant):
+        return await _rotated(core, url, grant, **options)
+
+
+async def _renewed_once(core: Core[Any], grant: Grant, used: str) -> None:
+    async with _locked(core, grant):
+        if grant.value == used:  # else another thread or task has rotated it
+            await _rotated(core, grant.manage, grant)
+
+
 async def _rotated(core: Core[Any], url: str, access_token: Token, **options: Unpack[Options]) -> AccessToken:
     """The new token, which is also put into a Grant."""
-    call = Call("token.rotate", "POST", url, token=_value(access_token), repeat="never", **options)
+    call = Call("token.rotate", "POST", url, token=_value(access_token), repeat="signed", **options)
     answer = await core.exchange(call)
     token = checks.decoded(answer, TokenResponse).access_token
     checks.notice(core, answer, checks.members(answer)["access_token"], AccessToken)

@@ -42,7 +42,7 @@ Given = TypeVar("Given")
 Awaited = TypeVar("Awaited")
 Http = TypeVar("Http", bound=httpx2.Client | httpx2.AsyncClient)
 Signer = Callable[[bytes], Any]
-Repeat = Literal["always", "never", "quoted", "keyed"]
+Repeat = Literal["always", "signed", "never", "quoted", "keyed"]
 LONGEST_PAUSE: Final = 10  # seconds; a longer Retry-After ends the retries
 FIRST_PAUSE: Final = 0.25
 UNAVAILABLE: Final = (502, 503, 504)
@@ -52,8 +52,9 @@ NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTime
 class Call(NamedTuple):
     """One request, with its retries.
 
-    `repeat` says whether to retry if the response is lost: `always`, `never`, `quoted` for a payment of a quote, which
-    is paid once, and `keyed` for a request that only an Idempotency-Key makes idempotent.
+    `repeat` says whether to retry if the response is lost: `always`, `never`, `signed` for a request that gets the same
+    again with another signature, `quoted` for a payment of a quote, which is paid once, and `keyed` for one that only
+    an Idempotency-Key makes idempotent.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
     http: Http
     noticed: set[str] = msgspec.field(default_factory=set)  # the non-standard members that were logged
     keeping: set[str] = msgspec.field(default_factory=set)
+    finishing: set[asyncio.Task[Any]] = msgspec.field(default_factory=set)  # `finish`
 
     async def ask(self, function: Callable[[T], Any], argument: T) -> Any:
         """The result of a function, which may return an awaitable if the client is asynchronous."""
@@ -94,6 +96,15 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
         """Pauses the task or the thread."""
         await self.ask(asyncio.sleep if isinstance(self.http, httpx2.AsyncClient) else time.sleep, seconds)
 
+    async def finish(self, steps: Coroutine[Any, Any, T]) -> T:
+        """The result of steps that go on to their end if the caller is cancelled, as by `asyncio.timeout`."""
+        if not isinstance(self.http, httpx2.AsyncClient):
+            return await steps
+        task = asyncio.create_task(steps)
+        self.finishing.add(task)
+        task.add_done_callback(self.finishing.discard)
+        return await asyncio.shield(task)
+
     async def exchange(self, call: Call) -> httpx2.Response:
         """Sends the request, with retries, and returns the response with the expected status."""
         is_lost = False  # whether the server may have done it
@@ -104,12 +115,10 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
             except (errors.NoAnswer, errors.ApiError, errors.ConfigurationError) as failure:
                 is_lost = is_lost or isinstance(failure, errors.AnswerLost | errors.ServerError)
                 is_repeated = attempt < self.max_retries and self._may_repeat(call, failure)
-                pause = _pause(failure, attempt) if is_repeated else None
+                pause = _pause(call, failure, attempt) if is_repeated else None
                 if pause is None:
-                    if is_lost and call.repeat in ("quoted", "keyed"):  # even if a retry got a 4xx or was not made
-                        where = f"{call.name} at {urlsplit(call.url).netloc}"
-                        sentence = f"{where}: the answer was lost, and the server may have done it ({failure})"
-                        raise errors.AnswerLost(sentence, call.key) from failure
+                    if is_lost:  # even if a retry got a 4xx or was not made
+                        _raise_lost(call, failure)
                     raise
             await self.sleep(pause)
             attempt += 1
@@ -117,6 +126,8 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
     def _may_repeat(self, call: Call, failure: Exception) -> bool:
         if isinstance(failure, errors.NotSent | errors.TooManyRequests):  # it was not done
             return True
+        if isinstance(failure, errors.SignatureRejected) and failure.reason == "signature_reused":
+            return True  # another task of this app, or a proxy, has sent the same
         if not isinstance(failure, errors.AnswerLost) and getattr(failure, "status", None) not in UNAVAILABLE:
             return False
         if call.repeat == "keyed":
@@ -317,9 +328,19 @@ def cause_of(failure: Exception) -> str:
     return f"the certificate of {host} is not trusted ({cause.verify_message}); {advice}"
 
 
-def _pause(failure: Exception, attempt: int) -> float | None:
+def _raise_lost(call: Call, failure: Exception) -> None:
+    """Raises AnswerLost or GrantLapsed if the answer to an earlier attempt said more than the last failure does."""
+    where = f"{call.name} at {urlsplit(call.url).netloc}: the answer was lost"
+    if call.repeat in ("quoted", "keyed"):
+        raise errors.AnswerLost(f"{where}, and the server may have done it ({failure})", call.key) from failure
+    if call.repeat == "signed" and isinstance(failure, errors.ApiError) and failure.status < 500:
+        raise errors.GrantLapsed(f"{where}, and the server does not repeat it ({failure})") from failure
+
+
+def _pause(call: Call, failure: Exception, attempt: int) -> float | None:
     """Seconds until the next attempt; None if Retry-After is too long."""
     asked = failure.retry_after if isinstance(failure, errors.ApiError) else None
     if asked is not None:
         return asked if asked <= LONGEST_PAUSE else None
-    return FIRST_PAUSE * float(2**attempt) * random.uniform(0.75, 1.25)  # noqa: S311 - no secret
+    another_second = 1 if call.repeat == "signed" else 0
+    return another_second + FIRST_PAUSE * float(2**attempt) * random.uniform(0.75, 1.25)  # noqa: S311 - no secret

@@ -5,6 +5,7 @@ import base64
 import hashlib
 import json
 import logging
+import ssl
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from threading import Barrier
@@ -120,6 +121,8 @@ PAID, BILLED, QUOTED = answer(201, MADE), answer(201, BILL), answer(201, QUOTE)
 GRANTED = answer(
     200, {"access_token": TOKEN, "continue": {"access_token": {"value": "c"}, "uri": f"{BASE}/continue/1"}}
 )
+GONE, COPY = answer(404, error("invalid_rotation")), answer(401, error("invalid_client", reason="signature_reused"))
+ROTATED = answer(200, {"access_token": TOKEN})
 PENDING = PendingGrant(
     continue_uri=f"{BASE}/continue/1", continue_token="c", server=BASE, client_nonce="ours", server_nonce="theirs"
 )
@@ -149,6 +152,17 @@ BY_AMOUNT: Json = {"incoming_payment": f"{BASE}/r", "debit_amount": FIVE}
         ("grant", [BUSY, REFUSED, GRANTED], 3, None),
         ("grant", [LOST], 1, errors.AnswerLost),
         ("grant", [DOWN], 1, errors.ServerError),
+        ("rotate", [LOST, COPY, ROTATED], 3, None),
+        ("rotate", [GONE], 1, errors.NotFound),
+        ("rotate", [LOST, GONE], 2, errors.GrantLapsed),
+        ("rotate", [LOST, LOST, LOST], 3, errors.AnswerLost),
+        ("continue", [LOST, DOWN, GRANTED], 3, None),
+        (
+            "continue",
+            [LOST, answer(401, error("request_denied", "grant interaction not approved"))],
+            2,
+            errors.GrantLapsed,
+        ),
     ],
 )
 def test_repeating(call: str, answers: list[Any], requests: int, raised: type[Exception] | None) -> None:
@@ -162,6 +176,8 @@ def test_repeating(call: str, answers: list[Any], requests: int, raised: type[Ex
             "by_quote": lambda: client.outgoing_payment.create(BASE, "token", **of, **BY_QUOTE),
             "by_amount": lambda: client.outgoing_payment.create(BASE, "token", **of, **BY_AMOUNT),
             "grant": lambda: client.grant.request(BASE, access.quote("create")),
+            "rotate": lambda: client.token.rotate(f"{BASE}/token/1", "token"),
+            "continue": lambda: client.grant.continue_(f"{BASE}/continue/1", "token", "ref"),
         }
         if raised is None:
             assert calls[call]()
@@ -191,7 +207,7 @@ def test_retry_that_cannot_be_signed_is_no_word_that_nothing_was_done() -> None:
         (answer(401, error("invalid_token", reason="expired_token")), answer(200, {"access_token": TOKEN}), None),
         (answer(403, error("403", "Inactive Token")), answer(200, {"access_token": TOKEN}), None),
         (answer(401, error("invalid_token")), answer(404, error("invalid_rotation")), errors.TokenError),
-        (answer(401, error("invalid_token")), answer(503, error("unavailable")), errors.ServerError),
+        (answer(401, error("invalid_token")), answer(500, error("internal_error")), errors.ServerError),
     ],
 )
 def test_rotation(expired: Any, rotation: Any, raised: type[Exception] | None) -> None:
@@ -560,6 +576,63 @@ async def test_tasks_that_share_a_grant_rotate_it_once() -> None:
         found = await asyncio.gather(*(client.outgoing_payment.get(ONE, grant) for _ in range(10)))
     assert len(found) == 10
     assert (len(rotations), kept) == (1, ["new"])
+
+
+@pytest.mark.parametrize("call", ["get", "rotate"])
+async def test_rotation_goes_on_when_its_call_is_cancelled(call: str) -> None:
+    """As by asyncio.timeout: the token that was used is worth nothing any more."""
+    is_rotating, may_answer, kept = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def respond(request: httpx2.Request) -> httpx2.Response:
+        if not request.url.path.startswith("/token/"):
+            return answer(401, error("invalid_token"))
+        is_rotating.set()
+        await may_answer.wait()
+        return ROTATED
+
+    grant, transport = Grant(value="old", manage=f"{BASE}/token/1"), httpx2.MockTransport(respond)
+    options: Json = {"transport": transport, "on_rotate": lambda one: kept.append(one.value)}
+    async with AsyncClient(WALLET, KEY, "key-1", **options) as client:
+        got = client.outgoing_payment.get(ONE, grant) if call == "get" else client.token.rotate(grant.manage, grant)
+        task = asyncio.create_task(got)
+        await is_rotating.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (grant.value, kept) == ("old", [])
+        may_answer.set()
+    assert (grant.value, kept, grant.lock.locked()) == ("new", ["new"], False)
+
+
+class Losing(httpx2.HTTPTransport):
+    """Loses the answer to each first request for a token that was consented to."""
+
+    def __init__(self, payres: Instance) -> None:
+        super().__init__(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        self.payres, self.lost = payres, set[str]()
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        found = super().handle_request(request)
+        if request.url.path in self.lost or not request.url.path.startswith(("/token/", "/continue/")):
+            return found
+        self.lost.add(request.url.path)
+        assert found.status_code == 200, found.read()
+        self.payres.clock.advance(1)
+        raise LOST
+
+
+def test_lost_answers_end_no_grant(payres: Instance) -> None:
+    url = payres.create_wallet("loser", deposit="100.00")
+    losing = Losing(payres)
+    options: Json = {"strict": True, "clock": payres.clock, "transport": losing}
+    with Client(**payres.new_app("of-loser"), **options) as client:
+        me = client.wallet_address.get(url)
+        item = access.outgoing_payment("read", "list", identifier=me.id)
+        pending = client.grant.start(me, item, finish="http://localhost/")
+        grant = client.grant.finish(pending, payres.approve(pending.redirect) or "")
+        payres.clock.advance(601)
+        assert not client.outgoing_payment.list(me, grant).result
+    assert len(losing.lost) == 2
 
 
 def test_a_forgotten_client_warns() -> None:
