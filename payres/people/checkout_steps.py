@@ -1,19 +1,19 @@
 """What follows the payer's return: the grant is continued and the payment created at the payer's server, from the row.
 
-A step is recorded before its request is sent. The continuation gives a token once: if its answer is lost, nothing is
-paid. The creation is sent again only if the payer's server keeps Idempotency-Keys, or says that it has no such payment.
+A step is recorded before its request is sent. The continuation is sent again if its answer was lost: payres then gives
+the same token, other servers none, and nothing is paid. The creation is sent again only if the payer's server keeps
+Idempotency-Keys, or says that it has no such payment.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from msgspec.structs import replace
 
 from payres.client import errors
-from payres.client.grants import Grant
 from payres.core.protocol.clock import HOUR, MINUTE, SECOND
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.visible import visible_url
@@ -36,6 +36,7 @@ FAILURES: Final = (errors.OpenPaymentsError, DomainError, TimeoutError)
 UNSENT: Final = (errors.NotSent, errors.TooManyRequests, DomainError)  # for sure, nothing was done
 LAPSED: Final = ("decision_expired", "approval_expired")
 
+T = TypeVar("T")
 Failure = Literal["denied", "expired", "closed", "refused", "no_funds", "silent", "failed", "part"]
 
 
@@ -81,39 +82,61 @@ class _Attempt:
 
     async def run(self) -> None:
         record, asked = self._found.record, self._found.asked
-        if asked is not None and self._found.is_unknown:
-            await self._recover(asked)
+        if self._found.is_unknown:
+            await self._recover()
         elif asked is None or record.state == "made":
             silent = await self.look()
             await self._postpone(FIRST_LOOK, silent)
         elif not self._found.is_payable(self._desk.clock.now()):
-            await self._end("failed", asked, "closed")
+            await self._end("failed", "closed")
         elif record.attempts and self._desk.clock.now() >= record.begun_at + TRY_FOR:
-            await self._end("failed", asked, "silent")
-        elif asked.token or (asked := await self._continue(asked)):
-            await self._create(asked)
+            await self._end("failed", "silent")
+        elif asked.token or await self._continue(asked):
+            await self._create()
 
     async def look(self) -> str | None:
         """Reads the payment there, and what has arrived here. Returns the URL of a server that does not answer."""
-        asked, payment, theirs, silent = self._found.asked, self._found.record.payment, None, None
-        if asked is not None and payment is not None:
-            token = Grant(value=asked.token, manage=asked.manage) if asked.manage else asked.token
+        payment, theirs, silent = self._found.record.payment, None, None
+        self._until = asyncio.get_running_loop().time() + LOOK_SECONDS
+        if self._found.asked is not None and payment is not None:
             try:
-                async with asyncio.timeout(LOOK_SECONDS):
-                    theirs = await self._desk.client.outgoing_payment.get(payment, token)
+                theirs = await self._ask(partial(self._desk.client.outgoing_payment.get, payment))
             except FAILURES as error:
                 silent = _silent(error, payment)
-            if isinstance(token, Grant) and token.value != asked.token:  # it had expired, and was rotated
-                renewed = replace(asked, token=token.value, manage=token.manage)
-                await self._move("made", renewed, due_at=self._desk.clock.now() + FIRST_LOOK, is_progress=False)
         if theirs is not None and theirs.failed:
-            await self._end("failed", asked, _ended(theirs))
+            await self._end("failed", _ended(theirs))
         elif self._found.has_come and (theirs is None or int(theirs.sent_amount.value)):  # others may have paid
-            await self._end("paid", asked)
+            await self._end("paid")
         return silent
 
-    async def _continue(self, asked: AskedGrant) -> AskedGrant | None:
-        """The grant's token, stored; None if this attempt ends here."""
+    async def _ask(self, call: Callable[[str], Coroutine[Any, Any, T]]) -> T:
+        """The result of a call with the token, in the time of the attempt. One that has expired is rotated, which takes
+        its own time: the new one would be lost with the answer."""
+        asked = self._asked
+        try:
+            async with asyncio.timeout_at(self._until):
+                return await call(asked.token)
+        except errors.TokenError:
+            if not asked.manage:
+                raise
+        token = await self._desk.client.token.rotate(asked.manage, asked.token, timeout=LOOK_SECONDS)
+        await self._keep(replace(asked, token=token.value, manage=token.manage), is_progress=False)
+        async with asyncio.timeout_at(self._until):
+            return await call(token.value)
+
+    async def _keep(self, asked: AskedGrant, *, is_progress: bool) -> bool:
+        """Stores what is known of the grant, before it is used."""
+        self._found = self._found._replace(asked=asked)
+        due_at = self._desk.clock.now() + LEASE
+        return await self._move(self._found.record.state, asked, due_at=due_at, is_progress=is_progress)
+
+    @property
+    def _asked(self) -> AskedGrant:
+        assert self._found.asked is not None, "it has not ended"
+        return self._found.asked
+
+    async def _continue(self, asked: AskedGrant) -> bool:
+        """Gets the grant's token. False if this attempt ends here."""
         record = self._found.record
         try:
             async with asyncio.timeout_at(self._until):
@@ -127,87 +150,79 @@ class _Attempt:
             elif isinstance(error, DomainError) or is_silent(error):  # the next answer may be another
                 await self._postpone(FIRST_PAUSE, _silent(error, asked.grant.continue_uri))
             elif record.attempts or not is_refusal(error):  # a token may have been given that did not get here
-                await self._end("failed", asked, _failure(error))
+                await self._end("failed", _failure(error))
             else:
                 await self._move("failed", failure=_failure(error))
-            return None
+            return False
         going_on = replace(asked.grant, continue_token=grant.continue_token or asked.grant.continue_token)
         asked = replace(asked, grant=going_on, token=grant.value, manage=grant.manage)
-        is_ours = await self._move("returned", asked, due_at=self._desk.clock.now() + LEASE)
-        return asked if is_ours else None
+        return await self._keep(asked, is_progress=True)
 
-    async def _create(self, asked: AskedGrant) -> None:
+    async def _create(self) -> None:
         """Creates the payment, which was never tried before."""
         claimed = await self._desk.database.write(self._claim)
         if claimed == "failed":
-            await self._cancel(asked)
+            await self._cancel()
         if claimed != "made":
             return
         self._found = self._found._replace(record=replace(self._found.record, state=claimed))
         try:
-            made = await self._send_creation(asked)
+            made = await self._send_creation()
         except FAILURES as error:
             if is_refusal(error) or isinstance(error, errors.ConfigurationError):
-                await self._end("failed", asked, _failure(error))
+                await self._end("failed", _failure(error))
                 return
             if isinstance(error, UNSENT):
-                await self._move("returned", asked, due_at=self._desk.clock.now(), is_progress=False)
+                await self._move("returned", due_at=self._desk.clock.now(), is_progress=False)
                 self._found = self._found._replace(record=replace(self._found.record, state="returned"))
-            await self._postpone(FIRST_PAUSE, _silent(error, asked.resource_server))
+            await self._postpone(FIRST_PAUSE, _silent(error, self._asked.resource_server))
         else:
-            await self._store(made, asked)
+            await self._store(made)
 
-    async def _recover(self, asked: AskedGrant) -> None:
+    async def _recover(self) -> None:
         """Finds out what became of a creation without an answer, and creates the payment if there is none."""
         now = self._desk.clock.now()
         failure: Failure = "silent" if self._found.is_payable(now) else "closed"
         may_create = failure == "silent" and now < self._found.record.begun_at + TRY_FOR
         made = None
         try:
-            if not may_create or not asked.keeps_keys:
-                made = await self._find_payment(asked)
+            if not may_create or not self._asked.keeps_keys:
+                made = await self._find_payment()
             if made is None and may_create:
                 try:
-                    made = await self._send_creation(asked)
+                    made = await self._send_creation()
                 except FAILURES as error:
                     if not is_refusal(error):
                         raise
                     failure = _failure(error)  # of the repeated request, which says nothing about the first
-                    made = await self._find_payment(asked)
+                    made = await self._find_payment()
         except FAILURES as error:
             if self._found.has_come:
-                await self._end("paid", asked)
+                await self._end("paid")
             else:
-                await self._postpone(FIRST_PAUSE, _silent(error, asked.resource_server))
+                await self._postpone(FIRST_PAUSE, _silent(error, self._asked.resource_server))
             return
         if made is not None:
-            await self._store(made, asked)
+            await self._store(made)
         elif now < self._found.record.changed_at + SETTLES:
             await self._postpone(FIRST_PAUSE, None)
         else:
-            await self._end("failed", asked, failure)
+            await self._end("failed", failure)
 
-    async def _send_creation(self, asked: AskedGrant) -> OutgoingPayment:
-        client, payer = self._desk.client, self._found.record.payer
-        async with asyncio.timeout_at(self._until):
-            made = await client.outgoing_payment.create(
-                *(asked.resource_server, asked.token),
-                wallet_address=payer,
-                quote_id=asked.quote,
-                idempotency_key=asked.key,
-            )
+    async def _send_creation(self) -> OutgoingPayment:
+        asked, create = self._asked, self._desk.client.outgoing_payment.create
+        of: Any = {"wallet_address": self._found.record.payer, "quote_id": asked.quote, "idempotency_key": asked.key}
+        made = await self._ask(partial(create, asked.resource_server, **of))
         check_server(made.id, asked.resource_server)
         return made
 
-    async def _find_payment(self, asked: AskedGrant) -> OutgoingPayment | None:
+    async def _find_payment(self) -> OutgoingPayment | None:
         """The payment of the quote at the payer's wallet; None if there is none."""
-        client, payer, cursor = self._desk.client, self._found.record.payer, None
+        asked, look, cursor = self._asked, self._desk.client.outgoing_payment.list, None
         bill = self._desk.urls.resource("incoming-payments", self._found.payment.id)
         for _ in range(PAGES):
-            async with asyncio.timeout_at(self._until):
-                page = await client.outgoing_payment.list(
-                    asked.resource_server, asked.token, wallet_address=payer, first=PAGE, cursor=cursor
-                )
+            of: Any = {"wallet_address": self._found.record.payer, "first": PAGE, "cursor": cursor}
+            page = await self._ask(partial(look, asked.resource_server, **of))
             for one in page.result:
                 if one.quote_id == asked.quote or (not one.quote_id and one.receiver == bill):
                     check_server(one.id, asked.resource_server)
@@ -217,9 +232,9 @@ class _Attempt:
             cursor = page.pagination.end_cursor
         raise errors.InvalidAnswer(200, ["it lists more payments than were ever made"])
 
-    async def _store(self, made: OutgoingPayment, asked: AskedGrant) -> None:
+    async def _store(self, made: OutgoingPayment) -> None:
         if _ended(made):
-            await self._end("failed", asked, _ended(made), payment=made.id)
+            await self._end("failed", _ended(made), payment=made.id)
         else:
             await self._move("made", due_at=self._desk.clock.now() + FIRST_LOOK, payment=made.id)
 
@@ -239,17 +254,16 @@ class _Attempt:
         )
         return after if is_first else None
 
-    async def _end(
-        self, after: Stage, asked: AskedGrant | None, failure: Failure | None = None, payment: str | None = None
-    ) -> None:
+    async def _end(self, after: Stage, failure: Failure | None = None, payment: str | None = None) -> None:
         """Ends it, and the grant with it, which is for this payment alone."""
-        if await self._move(after, failure=failure, payment=payment) and asked is not None:
-            await self._cancel(asked)
+        if await self._move(after, failure=failure, payment=payment) and self._found.asked is not None:
+            await self._cancel()
 
-    async def _cancel(self, asked: AskedGrant) -> None:
+    async def _cancel(self) -> None:
+        grant = self._asked.grant
         with suppress(*FAILURES):  # it permits no second payment anyway
             async with asyncio.timeout(LOOK_SECONDS):
-                await self._desk.client.grant.cancel(asked.grant.continue_uri, asked.grant.continue_token)
+                await self._desk.client.grant.cancel(grant.continue_uri, grant.continue_token)
 
     async def _move(
         self,

@@ -21,6 +21,7 @@ import pytest
 from payres.core.protocol.clock import SystemClock
 from payres.core.signatures.sign import Message, sign
 from payres.core.store.copies import side_file
+from payres.testing.clock import MovableClock
 from tests.crash.load import DEPOSIT, TABLES, Load
 from tests.crash.server import Server
 from tests.helpers import TIMEOUT, Json, check_log_of_a_clean_end, is_refused, usd, wait_until
@@ -149,6 +150,29 @@ def test_repeated_after_a_kill_each_request_with_a_key_has_been_done_once(
     for path in TABLES:
         assert set(numbers) <= payers.stored(path)
     assert server.command("ledger", "check")["ok"]
+
+
+def test_repeated_after_a_kill_each_rotation_gives_one_token(server: Server, shop: Client) -> None:
+    """Whether its answer was read, was lost, or never came to be."""
+    shop._clock = clock = MovableClock()
+    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": server.wallet("alice")}
+    tokens = [shop.obtain_grant(item)["access_token"] for _ in range(12)]
+
+    def rotate(token: Json) -> httpx2.Response:
+        return shop.post(token["manage"], None, token["value"])
+
+    with ThreadPoolExecutor(len(tokens)) as threads:
+        sent = [threads.submit(rotate, token) for token in tokens]
+        kill_at_the_first_answer(server, sent)
+    for token, before in zip(tokens, sent, strict=True):
+        answers = [] if before.exception() else [before.result()]
+        for _ in range(2):
+            clock.advance(1)  # another second to sign
+            answers.append(rotate(token))
+        assert {(answer.status_code, answer.content) for answer in answers} == {(200, answers[0].content)}
+        assert shop.get("/outgoing-payment-grant", answers[0].json()["access_token"]["value"]).status_code == 200
+        clock.advance(1)
+        assert rotate(token).status_code == 404
 
 
 @STOP_SIGNALS

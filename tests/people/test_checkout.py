@@ -16,12 +16,14 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from payres.client import errors
 from payres.core.http.server import settings_of
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.limits import BURST_SECONDS, CHECKOUT_RATE
 from payres.core.store import agenda
 from payres.core.store.payments import OUTGOING
 from payres.core.store.rows import number
+from payres.interledger.client_transport import GuardedTransport
 from payres.interledger.store.checkouts import CHECKOUTS, CheckoutRecord, Stage, change_checkout
 from payres.people.checkout import load
 from payres.people.checkout_steps import SETTLES, TOO_FAST
@@ -35,6 +37,8 @@ from tests.operator.pages.browser import words_of
 from tests.people.browser import signed_out
 from tests.rafiki import WAIT, Rafiki, run_rafiki
 from tests.tls import server_tls
+
+LIFETIME = 601  # seconds, after which a token has expired
 
 
 @pytest.fixture(scope="module")
@@ -737,6 +741,55 @@ def test_payment_that_outlasts_its_token_is_asked_with_a_new_one(payer: Payer, w
     wallet.answers["read"] = wallet.with_members("read", failed=True, sentAmount=usd(3))
     assert payer.end(wallet.approve()).startswith("The payment stopped halfway")
     assert wallet.made("rotate") == 1
+
+
+@pytest.mark.parametrize("before", ["create", "recover with a key", "recover by list"])
+def test_consent_outlives_its_token(payer: Payer, wallet: Rafiki, before: str) -> None:
+    """The server was silent for longer than the token was good."""
+    wallet.keeps_keys = before == "recover with a key"
+    payer.asked(wallet.wallet)
+    if before == "create":
+        wallet.answers["continue"] = lambda _: wallet.stop()
+    else:
+        wallet.lost = {"create"}
+    payer.http.get(wallet.approve(), follow_redirects=True)
+    wallet.lost, wallet.is_expired = set(), True
+    if before == "create":
+        wallet.start()
+    wait_for(payer, lambda: wallet.made("read") > 0)
+    assert (wallet.made("rotate"), len(wallet.payments)) == (1, 1)
+
+
+@pytest.mark.parametrize("lost", ["/continue/", "/token/"])
+def test_lost_answers_of_payres_cost_no_consent(
+    servers: Sequence[Instance], payer: Payer, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives the same token again to who asks again. A token that had expired by then is renewed or rotated."""
+    send, answers = GuardedTransport.handle_async_request, list[tuple[str, bytes]]()
+
+    async def lose(self: GuardedTransport, request: httpx2.Request) -> httpx2.Response:
+        found = await send(self, request)
+        if request.method == "POST" and request.url.path.startswith(("/continue/", "/token/")):
+            let_time_pass(servers, 1 if answers else LIFETIME)
+            answers.append((request.url.path, found.content))
+            if request.url.path.startswith(lost) and [path for path, _ in answers].count(request.url.path) == 1:
+                raise errors.AnswerLost("lost")
+        return found
+
+    newest = max(server.clock.now() for server in servers)
+    for server in servers:
+        server.clock.advance((newest - server.clock.now()) / SECOND)
+    back = payer.approved(servers[1])
+    monkeypatch.setattr(GuardedTransport, "handle_async_request", lose)
+    payer.http.get(back, follow_redirects=True)
+
+    def is_paid() -> bool:
+        let_time_pass(servers, 5)
+        return is_in(payer, "paid")
+
+    wait_until(is_paid, lambda: f"{row_of(payer)}", pause=0.05)
+    repeated = [content for path, content in answers if path.startswith(lost)]
+    assert (len(repeated), len(set(repeated)), payments_of(servers[1], payer.bill)) == (2, 1, 1)
 
 
 def test_payment_is_found_among_others(payer: Payer, wallet: Rafiki) -> None:
