@@ -669,8 +669,8 @@ create table peer_route (
 create index peer_route_of_peer on peer_route (peer_id);
 
 -- Money packets sent to a peer, of our own payments or from another peer; id is the Request-Id of the exchange.
--- source_amount is in the payer's asset, amount in the peer's. prepare is the packet as sent, while its outcome may
--- still be found out. An operator resolves packets that stay unresolved (`doubtful`).
+-- source_amount is in the payer's asset, amount in the peer's. minimum, of our own payments, is what the receiver got of
+-- it at least, if it was fulfilled. prepare is the packet as sent, while its outcome may still be found out. An operator resolves packets that stay unresolved (`doubtful`).
 -- rows: peers, at most 10,000 (rate_limit_per_peer) a second; at most 64 (MAX_SENT) in flight for each peer
 -- kept: for good
 -- times: expires_at lasts 30 seconds (LONGEST_LIFE)
@@ -686,6 +686,7 @@ create table packet (
   prepare blob,
   expires_at integer not null,
   state text not null check (state = 'prepared' or state = 'fulfilled' or state = 'rejected' or state = 'doubtful'),
+  minimum integer not null default 0 check (minimum >= 0),
   check ((outgoing_payment_id is null) <> (from_peer_id is null)),
   check ((state = 'prepared') = (prepare is not null))
 ) strict, without rowid;

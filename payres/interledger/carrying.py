@@ -189,6 +189,7 @@ class Payer(msgspec.Struct, frozen=True):
     payment_id: str | None = None
     check: Callable[[Work, Hop], None] | None = None
     land: Callable[[Work, PacketRecord, Fulfill], None] = land_forwarded
+    minimum: int = 0  # what the receiver of a payment demands of the packet
 
     @property
     def peer_id(self) -> int | None:
@@ -262,6 +263,7 @@ class Carrier:
             prepare=encode_packet(msgspec.structs.replace(prepare, amount=hop.amount)),
             expires_at=prepare.expires_at,
             state="prepared",
+            minimum=payer.minimum,
         )
         if payer.request is not None:
             require_new(work, payer.request)

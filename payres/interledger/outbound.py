@@ -10,7 +10,7 @@ import msgspec
 
 from payres.core.process.rate_limiter import requested_by
 from payres.core.process.slots import Slots
-from payres.core.protocol.amounts import Asset
+from payres.core.protocol.amounts import MAX_LEDGER, Asset
 from payres.core.protocol.clock import Clock
 from payres.core.protocol.identifiers import new_id
 from payres.core.protocol.limits import (
@@ -148,7 +148,7 @@ class WalletPackets:
                     await outbound.probe_link.note_failure(hop.peer, SILENT, now)
                 raise
 
-    async def pay(self, prepare: Prepare, delivered: Callable[[Fulfill], int]) -> Outcome:
+    async def pay(self, prepare: Prepare, minimum: int, delivered: Callable[[Fulfill], int]) -> Outcome:
         """Sends a money packet, recorded before it leaves; a fulfilled amount is posted before this returns."""
         outbound = self._outbound
         try:
@@ -157,7 +157,7 @@ class WalletPackets:
                 if self._unanswered:
                     raise PacketRejected(Code.BAD_REQUEST, UNANSWERED)
                 async with outbound.departure():
-                    outcome = await outbound.carry(self._payer(peer, delivered), outbound.leaving(prepare))
+                    outcome = await outbound.carry(self._payer(peer, minimum, delivered), outbound.leaving(prepare))
         except PacketRejected as rejected:
             self._peer = None
             return rejected.reject(outbound.ilp_address)
@@ -171,7 +171,7 @@ class WalletPackets:
         if not self._has_begun:
             await self._database.write(self._begin)
 
-    def _payer(self, peer: PeerRecord, delivered: Callable[[Fulfill], int]) -> Payer:
+    def _payer(self, peer: PeerRecord, minimum: int, delivered: Callable[[Fulfill], int]) -> Payer:
         def check(work: Work, hop: Hop) -> None:
             # The packet has a slot on the link to `peer`. The route may have changed since, or allow fewer slots.
             if hop.peer.id != peer.id or hop.peer.repeats_answers < peer.repeats_answers:
@@ -183,7 +183,7 @@ class WalletPackets:
             if settlement.fulfil(work, packet.id, delivered(fulfill)) and self._payment_id is not None:
                 end_if_finished(work, self._payment_id)
 
-        return Payer(self._source, None, self._payment_id, check, land)
+        return Payer(self._source, None, self._payment_id, check, land, min(minimum, MAX_LEDGER))
 
     async def _next_hop(self, prepare: Prepare) -> Hop:
         """Raises PacketRejected."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from math import ceil
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from payres.core.payments.incoming import is_remote, unpayable
 from payres.core.payments.quotes import check_amounts, check_fits, nothing_arrives, unit_rate_between, wanted_amount
@@ -25,9 +25,7 @@ from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteRec
 from payres.interledger.routing import next_peer
 from payres.interledger.sending.connection import Destination, SendingFailed, StreamConnection, monotonic
 from payres.interledger.sending.probe import check_funded, max_source, min_delivery, price_of, probe, promise_of
-
-# How much the rate may change between quote and payment, or differ from our own.
-SLIPPAGE: Final = Fraction(1, 100)
+from payres.interledger.settlement import SLIPPAGE
 
 
 class RemoteQuotes:

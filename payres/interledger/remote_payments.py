@@ -262,8 +262,7 @@ def delivered_by(payment: OutgoingRecord, receiver: RemoteIncomingPayment) -> in
     terms = payment.terms
     if payment.received_before is None or receiver.asset != terms.asset:
         return payment.delivered
-    promised = payment.sent * terms.receive // (terms.debit - terms.fee)
-    least, most = max(payment.delivered - payment.estimated, promised), payment.delivered
+    least, most = payment.delivered - payment.estimated, payment.delivered
     if payment.estimated and receiver.remaining == 0:
         most = max(most, min(most + overpay_tolerance(payment.estimated), terms.receive))
     return min(most, max(receiver.received - payment.received_before, least))

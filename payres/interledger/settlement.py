@@ -8,6 +8,7 @@ the unit that records a packet. `payres.operator.peers` explains the balance of 
 """
 
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Final
 
 import msgspec
@@ -27,6 +28,8 @@ from payres.interledger.store import packets, peers
 from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.interledger.store.peers import PeerRecord
 
+# How much the rate may change between quote and payment, or differ from our own.
+SLIPPAGE: Final = Fraction(1, 100)
 PAYMENT_ENDED: Final = "the payment has ended, or has nothing left to send"
 # What is noted with a peer when credit ends payments: that which we give it, and perhaps that which it gives us.
 ABOVE_LIMIT: Final = "We refused a packet: the peer would owe more than its credit limit"
@@ -174,7 +177,10 @@ def end_sending(work: Work, payment_id: str, failure: str | None) -> None:
     payment = OUTGOING.get(work, payment_id)
     if payment is None or payment.state != "sending" or packets.in_flight_of_payment(work, payment_id):
         return
-    end_remote(work, payment, None if has_arrived(payment) else failure)
+    # If its receiver cannot be read, what its packets had to deliver keeps the promise, but for the slippage.
+    is_known = payment.delivered - payment.estimated >= payment.terms.receive * (1 - SLIPPAGE)
+    has_ended = has_sent_all(payment) or (is_known and has_arrived(payment))
+    end_remote(work, payment, None if has_ended else failure)
 
 
 def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None:

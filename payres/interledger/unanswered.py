@@ -253,14 +253,14 @@ def _end(work: Work, packet: PacketRecord, outcome: Outcome) -> None:
 def _fulfil_by_estimate(work: Work, packet: PacketRecord) -> None:
     """Posts a packet of our own payment with the minimum that it has delivered by the probed rate.
 
-    The receiver's own figure is encrypted with a secret that is not stored. The payment compares the estimate with what
-    its receiver has got.
+    The receiver's own figure is encrypted with a secret that is not stored. What is above the receiver's minimum is an
+    estimate, which the payment compares with what its receiver has got.
     """
     payment = payment_of(work, packet)
     assert payment.terms.path is not None, "payments with packets have a path"
-    least = payment.terms.path.least(packet.source_amount)
+    least = max(payment.terms.path.least(packet.source_amount), packet.minimum)
     if settlement.fulfil(work, packet.id, least):
-        OUTGOING.update(work, payment.id, estimated=min(payment.estimated + least, MAX_LEDGER))
+        OUTGOING.update(work, payment.id, estimated=min(payment.estimated + least - packet.minimum, MAX_LEDGER))
 
 
 class InFlight(msgspec.Struct, frozen=True):
@@ -296,13 +296,14 @@ def find_standing(work: Work, payment_id: str) -> Standing | None:
         return None
     others = [one for one in payments.in_flight_to(work, payment.terms.receiver) if one.id != payment.id]
     is_alone = not payment.overlapped and not any(one.has_begun for one in others)
-    in_flight = [InFlight(packet, *_delivers(payment, packet.source_amount)) for packet in found]
+    in_flight = [InFlight(packet, *_delivers(payment, packet)) for packet in found]
     return Standing(payment, payment.received_before if is_alone else None, in_flight)
 
 
-def _delivers(payment: OutgoingRecord, amount: int) -> tuple[int, int]:
-    """The minimum and maximum that a packet delivers, by the probed rate, or the payment's own if that is wider."""
-    path = payment.terms.path
+def _delivers(payment: OutgoingRecord, packet: PacketRecord) -> tuple[int, int]:
+    """The minimum and maximum that a packet delivers, by the probed rate, or the payment's own if that is wider, and by
+    its receiver's minimum."""
+    path, amount = payment.terms.path, packet.source_amount
     assert path is not None, "payments with packets have a path"
     least, most = path.least(amount), path.most(amount)
     if payment.sent and payment.delivered:
@@ -310,7 +311,7 @@ def _delivers(payment: OutgoingRecord, amount: int) -> tuple[int, int]:
         least = min(least, floor(amount * seen))
         if seen >= path.high:  # which is exclusive
             most = ceil(amount * seen)
-    return least, most
+    return max(least, packet.minimum), max(most, packet.minimum)
 
 
 def _conclude(work: Work, before: Standing, received: int | None, *, is_over: bool) -> str | None:

@@ -36,7 +36,8 @@ from payres.html.sentences import is_short, problem_of
 from payres.html.store.sessions import wallets_of
 from payres.html.visits import Form
 from payres.interledger.node import node_of
-from payres.interledger.quoting import SLIPPAGE, RemoteQuotes
+from payres.interledger.quoting import RemoteQuotes
+from payres.interledger.settlement import SLIPPAGE
 from payres.people.own_wallets import Holding, payers
 from payres.people.sessions import HOME, OwnerVisit
 from payres.people.store.remote_bills import BILL, called

@@ -404,7 +404,7 @@ async def test_packet_whose_way_changes_while_it_waits_stays(node: Node, outboun
         known = {name: await node.peer(name, url=far.url) for name in ("far", "elsewhere")}
         packets = WalletPackets(outbound, USD, WALLET, "a payment")
         packets._peer = msgspec.structs.replace(known[other], repeats_answers=1)
-        outcome = await packets.pay(far_prepare(node, 5, FULFILLMENT), lambda fulfill: 5)
+        outcome = await packets.pay(far_prepare(node, 5, FULFILLMENT), 5, lambda fulfill: 5)
         assert isinstance(outcome, Reject)
         assert outcome.code == Code.PEER_UNREACHABLE
         assert not far.requests

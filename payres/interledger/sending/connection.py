@@ -101,8 +101,9 @@ class PacketSender(Protocol):
         """Sends a packet that moves no money: it is unfulfillable, or its amount is zero."""
         ...
 
-    async def pay(self, prepare: Prepare, delivered: Callable[[Fulfill], int]) -> Outcome:
-        """Sends a money packet, recorded before it leaves; a fulfilled amount is posted before this returns.
+    async def pay(self, prepare: Prepare, minimum: int, delivered: Callable[[Fulfill], int]) -> Outcome:
+        """Sends a money packet, recorded before it leaves; a fulfilled amount is posted before this returns. The
+        receiver fulfills it only if the minimum arrives.
 
         A Fulfill that does not match the condition becomes a Reject with WRONG_CONDITION. `delivered` reads from the
         Fulfill how much the receiver reports as arrived, in the destination's units and at most MAX_LEDGER; it never
@@ -205,7 +206,7 @@ class StreamConnection:
             stream = self._open(fulfill, sequence)
             return max(minimum, min(stream.prepare_amount, MAX_LEDGER)) if stream else minimum
 
-        return self._read(await self._packets.pay(self._prepare(amount, condition, data), delivered), sequence)
+        return self._read(await self._packets.pay(self._prepare(amount, condition, data), minimum, delivered), sequence)
 
     def _encrypted(self, minimum: int, frames: tuple[Frame, ...]) -> tuple[int, bytes]:
         sequence = self._sequence

@@ -30,7 +30,8 @@ ORDER BY t.id
 
 
 class PacketRecord(msgspec.Struct, frozen=True):
-    """A row of `packet`. source_amount is in the payer's asset, amount in the peer's; prepare is set only in flight."""
+    """A row of `packet`. source_amount is in the payer's asset, amount in the peer's, and minimum, which the receiver
+    of our own payment demands, in the receiver's; prepare is set only in flight."""
 
     id: str
     to_peer_id: int
@@ -42,6 +43,7 @@ class PacketRecord(msgspec.Struct, frozen=True):
     prepare: bytes | None
     expires_at: int
     state: str
+    minimum: int = 0
 
 
 PACKETS = Table(PacketRecord, "packet")

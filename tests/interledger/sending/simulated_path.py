@@ -123,7 +123,7 @@ class SimulatedPath:
     async def ask(self, prepare: Prepare) -> Outcome:
         return await self._carry(prepare)
 
-    async def pay(self, prepare: Prepare, delivered: Callable[[Fulfill], int]) -> Outcome:
+    async def pay(self, prepare: Prepare, minimum: int, delivered: Callable[[Fulfill], int]) -> Outcome:
         self.in_flight += prepare.amount
         self.packets += 1
         self.most_packets = max(self.most_packets, self.packets)

@@ -443,7 +443,7 @@ class Canned:
     async def ask(self, prepare: Prepare) -> Outcome:
         return self.answer(secret.decrypt_packet(prepare.data))
 
-    async def pay(self, prepare: Prepare, delivered: Callable[[Fulfill], int]) -> Outcome:
+    async def pay(self, prepare: Prepare, minimum: int, delivered: Callable[[Fulfill], int]) -> Outcome:
         outcome = await self.ask(prepare)
         if isinstance(outcome, Fulfill):
             self.claimed.append(delivered(outcome))
