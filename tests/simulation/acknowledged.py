@@ -49,6 +49,8 @@ def _compare(town: Town, app: App, asked: Asked, copies: Sequence[tuple[Any, ...
         is_gone = (asked.id, *asked.values) not in copies
         if asked.kind == "quote" and town.world.microseconds - asked.asked_at > QUOTED:
             is_gone = False
+        if asked.kind != "outgoing" and asked.wallet.server.may_have_purged(asked.asked_at):
+            is_gone = bool(copies) and is_gone
         if is_gone and not is_lost:
             raise Violation(f"{asked} was acknowledged, and there is {copies}")
     elif asked.state == "refused" and copies and not is_repeated:

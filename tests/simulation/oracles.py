@@ -111,7 +111,8 @@ async def bills(town: Town) -> None:
     """6. No bill got more than it asks for, and none that is paid stays open."""
     for bill in town.bills:
         record = await _received(town, bill.url)
-        is_old = town.world.microseconds - moment_of(bill.id) > KEPT  # if it is unpaid
+        made_at, server = moment_of(bill.id), bill.wallet.server  # if it is unpaid, it is not kept for good
+        is_old = town.world.microseconds - made_at > KEPT or server.may_have_purged(made_at)
         if record is None and not is_old and not town.may_be_lost(bill.wallet.server, bill.id):
             raise Violation(f"{bill.url} was acknowledged and is gone")
         if record is None or bill.value is None or town.is_disturbed(bill.id):

@@ -114,6 +114,10 @@ class Server(Node):
         """Whether its clock was far from right about that moment of the world."""
         return any(since - UNSURE <= moment <= until + UNSURE for since, until in self.wrong)
 
+    def may_have_purged(self, moment: int) -> bool:
+        """Whether its clock was far from right since a moment of the world: what it keeps for a while may be gone."""
+        return any(moment <= until + UNSURE for _, until in self.wrong)
+
     def has_lost(self, moment: int) -> bool:
         """Whether what it was asked for at this moment of the world may be lost by a restore."""
         return any(loss.has(moment) for loss in self.archive.losses)
