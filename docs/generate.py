@@ -301,8 +301,7 @@ def _events() -> Iterator[str]:
     for name, meaning in EVENT_TYPES.items():
         yield f"## `{name}`"
         yield f"{meaning}."
-        kind = DATA.get(name) or DATA[name.partition(".")[0]]
-        fields = msgspec.structs.fields(kind)
+        fields = msgspec.structs.fields(DATA[name])
         yield ", ".join(f"`{one.encode_name}`" + ("" if one.required else " (optional)") for one in fields)
 
 

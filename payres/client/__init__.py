@@ -8,14 +8,24 @@ from payres.client import access, errors, webhooks
 from payres.client.clients import AsyncClient, Client
 from payres.client.errors import OpenPaymentsError
 from payres.client.grants import Grant, PendingGrant
-from payres.client.resources import decimal, money
+from payres.client.resources import AccessToken, IncomingPayment, OutgoingPayment, Quote, decimal, money
+from payres.core.protocol.wire import Amount, GrantSpending, Page, PublicIncomingPayment, WalletAddress
 
 __all__ = [
+    "AccessToken",
+    "Amount",
     "AsyncClient",
     "Client",
     "Grant",
+    "GrantSpending",
+    "IncomingPayment",
     "OpenPaymentsError",
+    "OutgoingPayment",
+    "Page",
     "PendingGrant",
+    "PublicIncomingPayment",
+    "Quote",
+    "WalletAddress",
     "access",
     "decimal",
     "errors",

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from payres.client.checks import given, valid
+from payres.client.checks import check_actions, given, valid
 from payres.core.protocol.gnap import (
     INCOMING_ACTIONS,
     OUTGOING_ACTIONS,
@@ -21,12 +21,14 @@ from payres.core.protocol.wire import Amount
 
 def incoming_payment(*actions: INCOMING_ACTIONS, identifier: str | None = None) -> IncomingPaymentAccess:
     """Access to incoming payments at the wallet address `identifier`, or at any of the server."""
+    check_actions("incoming-payment", actions)
     item = IncomingPaymentAccess(actions=list(actions), identifier=given(pointed(identifier)))
     return valid(item, IncomingPaymentAccess)
 
 
 def quote(*actions: QUOTE_ACTIONS, identifier: str | None = None) -> QuoteAccess:
     """Access to quotes for payments from the wallet address `identifier`."""
+    check_actions("quote", actions)
     return valid(QuoteAccess(actions=list(actions), identifier=given(pointed(identifier))), QuoteAccess)
 
 
@@ -39,6 +41,7 @@ def outgoing_payment(
     interval: str | None = None,
 ) -> OutgoingPaymentAccess:
     """Access to outgoing payments from the wallet address `identifier`, within these limits."""
+    check_actions("outgoing-payment", actions)
     limits = Limits(
         receiver=given(receiver),
         debit_amount=given(debit_amount),

@@ -24,7 +24,7 @@ from payres.client.checks import given
 from payres.client.errors import ConfigurationError, InvalidAnswer, OpenPaymentsError, WaitTimeout
 from payres.client.grants import AuthServer, Token, send_with_token
 from payres.client.resources import IncomingPayment, OutgoingPayment, Quote
-from payres.client.sending import Call, Http, Options, Repeat, ResourceCalls, iteration, method
+from payres.client.sending import UNENCODABLE, Call, Http, Options, Repeat, ResourceCalls, iteration, method, seconds
 from payres.core.protocol.urls import pointed
 from payres.core.protocol.wire import (
     Amount,
@@ -265,7 +265,7 @@ class Payments(Resources[Payment, Http]):
         has_ended: Callable[[Payment], Awaitable[bool]],
         timeout: float,  # noqa: ASYNC109 - of all attempts
     ) -> Payment:
-        deadline, pause = time.monotonic() + timeout, 1.0
+        deadline, pause = time.monotonic() + seconds(timeout), 1.0
         while True:
             begun = time.monotonic()
             call = Call(f"{self.name}.wait", "GET", url, wait=max(0, min(WAIT_SECONDS, int(deadline - begun))))
@@ -457,7 +457,10 @@ class OutgoingPayments(Payments[OutgoingPayment, Http]):
 
 
 def _json(metadata: Mapping[str, Any] | None) -> Raw | UnsetType:
-    return UNSET if metadata is None else Raw(msgspec.json.encode(metadata))
+    try:
+        return UNSET if metadata is None else Raw(msgspec.json.encode(metadata))
+    except UNENCODABLE as error:
+        raise ConfigurationError(f"metadata cannot be sent as JSON: {error}") from error
 
 
 def _base(server: AuthServer) -> str:

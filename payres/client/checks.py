@@ -8,7 +8,7 @@ strict client refuses them too.
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import httpx2
 import msgspec
@@ -16,8 +16,9 @@ from msgspec import UNSET, Struct
 
 from payres.client.errors import ConfigurationError, InvalidAnswer
 from payres.client.resources import IncomingPayment, OutgoingPayment, Quote, decode
-from payres.client.sending import Core
+from payres.client.sending import AN_AMOUNT, Core
 from payres.core.protocol.amounts import Asset, parse_value
+from payres.core.protocol.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS
 from payres.core.protocol.urls import canonical
 from payres.core.protocol.wire import (
     Amount,
@@ -35,6 +36,11 @@ S = TypeVar("S", bound=Struct)
 R = TypeVar("R", bound=WalletResource)
 Creation = IncomingPaymentRequest | QuoteRequest | OutgoingPaymentRequest
 MOST_BYTES: Final = 8 * 1024 * 1024
+ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "incoming-payment": get_args(INCOMING_ACTIONS),
+    "outgoing-payment": get_args(OUTGOING_ACTIONS),
+    "quote": get_args(QUOTE_ACTIONS),
+}
 CREATED_ONLY: Final = ("grantSpentDebitAmount", "grantSpentReceiveAmount")
 
 
@@ -44,9 +50,16 @@ def valid(asked: S | Mapping[str, Any], kind: type[S]) -> S:
         found = msgspec.json.decode(msgspec.json.encode(asked), type=kind)
         _check_amounts(found)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        amount = 'money("5.00", wallet) or {"value": "500", "assetCode": "USD", "assetScale": 2}'
-        raise ConfigurationError(f"Nothing was sent: {error}. An amount is {amount}") from None
+        raise ConfigurationError(f"Nothing was sent: {error}{AN_AMOUNT}") from None
     return found
+
+
+def check_actions(kind: str, actions: Iterable[Any]) -> None:
+    """Raises ConfigurationError for actions that access of this kind does not have, if the kind is known."""
+    known = ACTIONS.get(kind, ())
+    unknown = [repr(one) for one in actions if known and one not in known]
+    if unknown:
+        raise ConfigurationError(f"There is no action {unknown[0]} of {kind}, but: {', '.join(known)}")
 
 
 def given(value: Any) -> Any:
@@ -185,6 +198,9 @@ def _differences(found: WalletResource, asked: Creation) -> Iterator[str]:
     receiver = getattr(asked, "receiver", getattr(asked, "incoming_payment", UNSET))
     if receiver and canonical(receiver) != canonical(getattr(found, "receiver", "")):
         yield "receiver is not the one asked for"
+    quotes = getattr(asked, "quote_id", UNSET), getattr(found, "quote_id", UNSET)
+    if all(quotes) and canonical(str(quotes[0])) != canonical(str(quotes[1])):
+        yield "quoteId is not the one asked for"
     for name in ("incoming_amount", "debit_amount", "receive_amount"):
         amount, given_back = getattr(asked, name, UNSET), getattr(found, name, UNSET)
         # Servers may drop leading zeros.

@@ -18,7 +18,7 @@ from payres.client import errors
 from payres.client.calls import IncomingPayments, OutgoingPayments, Quotes, TimedTransport, WalletAddresses
 from payres.client.checks import bound, bound_async
 from payres.client.grants import Grant, Grants, Tokens
-from payres.client.sending import Core, Http, Signer, url_of
+from payres.client.sending import Core, Http, Signer, checked, seconds, url_of
 from payres.core.protocol.clock import Clock, SystemClock
 from payres.core.protocol.identifiers import base64url_decoded
 from payres.core.protocol.urls import pointed
@@ -33,6 +33,7 @@ class _Client(Generic[Http, Transport]):
     _open: Callable[..., Http]
     _connect: Callable[..., Transport]
 
+    @checked
     def __init__(
         self,
         wallet_address: str | None = None,
@@ -77,7 +78,7 @@ class _Client(Generic[Http, Transport]):
             signer=None if private_key is None else signer_of(private_key),
             kid=kid,
             use_http=use_http,
-            timeout=timeout,
+            timeout=seconds(timeout),
             max_retries=max_retries,
             strict=strict,
             on_rotate=on_rotate,
@@ -117,7 +118,12 @@ class _AsyncHttp(httpx2.AsyncClient):
     """Ends each attempt in time, also if a head comes byte by byte or after endless 1xx answers, of which httpx times
     only the pauses."""
 
+    _loop: asyncio.AbstractEventLoop | None = None
+
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        self._loop = self._loop or asyncio.get_running_loop()
+        if self._loop is not asyncio.get_running_loop():
+            raise errors.ConfigurationError("An AsyncClient is for one event loop: open one in each asyncio.run")
         try:
             async with asyncio.timeout(2 * request.extensions["timeout"]["read"]):  # to connect, and to be answered
                 return await super().send(request, **options)
@@ -170,18 +176,25 @@ def _proxy(url: str | None) -> httpx2.Proxy | None:
 
 def signer_of(key: Key) -> Signer:
     """The signing function of a key in any form. Text is never a path. Raises ConfigurationError."""
+    if isinstance(key, Path):
+        path = key
+        try:
+            key = path.read_bytes()
+        except OSError as error:
+            why = "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror
+            raise errors.ConfigurationError(f"The private key cannot be read from {path}: {why}") from None
+    if isinstance(key, str):
+        if not key.lstrip().startswith("-----BEGIN"):
+            raise errors.ConfigurationError("A private key of type str is the PEM itself; give a file as a Path")
+        key = key.encode()
     try:
-        if isinstance(key, Path):
-            key = key.read_bytes()
         if isinstance(key, Mapping):
             key = base64url_decoded(key["d"])
-        if isinstance(key, str):
-            key = key.encode()
         found: Any = key
         if isinstance(key, bytes):
             is_raw = len(key) == 32
             found = Ed25519PrivateKey.from_private_bytes(key) if is_raw else load_pem_private_key(key, password=None)
-    except (KeyError, OSError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError) as error:
         forms = "PEM without a password, 32 raw bytes, or a JWK with its d"
         raise errors.ConfigurationError(
             f"The private key cannot be read ({type(error).__name__}): give {forms}"

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from threading import Lock
-from typing import Any, Final, Self, Unpack
+from typing import Any, ClassVar, Final, Self, Unpack
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
@@ -14,7 +14,7 @@ import msgspec
 
 from payres.client import checks, errors
 from payres.client.resources import AccessToken, GrantResponse, TokenResponse
-from payres.client.sending import Call, Core, Http, Options, ResourceCalls, method
+from payres.client.sending import UNENCODABLE, Call, Core, Http, Options, ResourceCalls, method, seconds
 from payres.core.protocol.gnap import Access, Limits, interaction_hash
 from payres.core.protocol.urls import pointed
 from payres.core.protocol.wire import WalletAddress
@@ -68,6 +68,7 @@ class Grant(Kept, kw_only=True):
 class PendingGrant(Kept, kw_only=True):
     """A grant that needs the consent of the wallet's owner at the URL `redirect`. `wait` is in seconds."""
 
+    instead: ClassVar[str] = ": its owner has yet to consent, so call grant.finish or grant.wait first"
     redirect: str = ""
     wait: int = 0
     server: str = ""
@@ -187,11 +188,13 @@ class Grants(ResourceCalls[Http]):
 
     @method
     async def wait(self, pending: PendingGrant, timeout: float = 600) -> Grant:  # noqa: ASYNC109 - of all attempts
-        """Polls for the grant until the owner has consented, as often as the server permits. Raises GrantDenied, and
-        WaitTimeout after `timeout` seconds."""
-        deadline, pause = time.monotonic() + timeout, max(pending.wait, 1)
-        while pause <= deadline - time.monotonic():  # a server may ask for more seconds than a float can have
-            await self.core.sleep(pause)
+        """Polls for the grant until the owner has consented, as often as the server permits, and at least once. Raises
+        GrantDenied, and WaitTimeout after `timeout` seconds."""
+        deadline, pause = time.monotonic() + seconds(timeout), pending.wait
+        is_first = True
+        while is_first or pause <= deadline - time.monotonic():  # a server may ask for more than a float can have
+            await self.core.sleep(max(min(pause, deadline - time.monotonic()), 0))
+            is_first = False
             try:
                 found = await self._continued(pending)
             except errors.ApiError as error:
@@ -221,7 +224,11 @@ class Grants(ResourceCalls[Http]):
 
 def _item(item: Item) -> dict[str, Any]:
     """An access item as it is sent. Raises ConfigurationError for limits that a server could read in another way."""
-    found: dict[str, Any] = msgspec.to_builtins(item)
+    try:
+        found: dict[str, Any] = msgspec.to_builtins(item)
+    except UNENCODABLE as error:
+        raise errors.ConfigurationError(f"An access item cannot be sent as JSON: {error}") from error
+    checks.check_actions(found.get("type", ""), found.get("actions") or ())
     if found.get("limits") is not None:
         checks.valid(found["limits"], Limits)
     if "identifier" in found:

@@ -12,6 +12,8 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from functools import wraps
+from threading import TIMEOUT_MAX
+from types import NoneType, UnionType
 from typing import (
     Any,
     Concatenate,
@@ -22,6 +24,10 @@ from typing import (
     ParamSpec,
     TypedDict,
     TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
     get_type_hints,
     overload,
 )
@@ -29,15 +35,18 @@ from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
+from msgspec import UnsetType
 
 from payres import __version__
 from payres.client import errors
 from payres.core.protocol.clock import SECOND, Clock
+from payres.core.protocol.wire import Amount
 from payres.core.signatures.sign import Message, Unsigned, prepare
 
 log = logging.getLogger("payres.client")
 P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 Given = TypeVar("Given")
 Awaited = TypeVar("Awaited")
 Http = TypeVar("Http", bound=httpx2.Client | httpx2.AsyncClient)
@@ -46,6 +55,9 @@ Repeat = Literal["always", "signed", "never", "quoted", "keyed"]
 LONGEST_PAUSE: Final = 10  # seconds; a longer Retry-After ends the retries
 FIRST_PAUSE: Final = 0.25
 UNAVAILABLE: Final = (502, 503, 504)
+ABSENT: Final = (NoneType, UnsetType)  # a resource lacks what an optional argument may lack
+AN_AMOUNT: Final = '. An amount is money("5.00", wallet) or {"value": "500", "assetCode": "USD", "assetScale": 2}'
+UNENCODABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
 NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 
 
@@ -163,9 +175,12 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
         if self.http.is_closed:
             raise errors.ConfigurationError("The client is closed")
         url = self._url(call.url)
-        seconds = (self.timeout if call.timeout is None else call.timeout) + (call.wait or 0)
-        extensions = {"timeout": httpx2.Timeout(seconds).as_dict()}
-        body = b"" if call.body is None else msgspec.json.encode(call.body)
+        timeout = seconds(self.timeout if call.timeout is None else call.timeout) + (call.wait or 0)
+        extensions = {"timeout": httpx2.Timeout(timeout).as_dict()}
+        try:
+            body = b"" if call.body is None else msgspec.json.encode(call.body)
+        except UNENCODABLE as error:
+            raise errors.ConfigurationError(f"{call.name} cannot be sent as JSON: {error}") from error
         headers, base = _headers(call), None
         if call.method == "POST" or call.token is not None:
             if self.signer is None or self.kid is None:
@@ -231,6 +246,7 @@ class Method(Generic[P, Given, Awaited]):
     def __init__(self, function: Callable[Concatenate[Any, P], Awaited], give: Callable[[Awaited], Given]) -> None:
         self._function, self._give = function, give
         self._signature, self._help = _with_options(function)
+        self._check = _checker(self._signature)
 
     @overload
     def __get__(self, part: None, owner: object) -> Callable[Concatenate[Any, P], Awaited]: ...
@@ -244,6 +260,7 @@ class Method(Generic[P, Given, Awaited]):
 
         @wraps(self._function)
         def bound(*args: P.args, **kwargs: P.kwargs) -> Any:
+            self._check(*args, **kwargs)
             made = self._function(part, *args, **kwargs)
             return made if isinstance(part.core.http, httpx2.AsyncClient) else self._give(made)
 
@@ -261,6 +278,53 @@ def iteration(
 ) -> Method[P, Iterator[T], AsyncGenerator[T, None]]:
     """Makes an asynchronous generator function a method of both clients."""
     return Method(function, _items)
+
+
+def checked(function: F) -> F:
+    """Lets a function raise ConfigurationError for arguments of other types than it takes."""
+    check = _checker(inspect.signature(function))
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        check(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return cast("F", call)
+
+
+def _checker(signature: inspect.Signature) -> Callable[..., None]:
+    takes = {name: kinds for name, one in signature.parameters.items() if (kinds := _kinds(one.annotation))}
+
+    def check(*args: Any, **kwargs: Any) -> None:
+        for name, given in signature.bind(*args, **kwargs).arguments.items():
+            is_many = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+            for one in given if is_many else (given,):
+                if name in takes and not isinstance(one, takes[name]):
+                    shown = "None" if one is None else f"of type {type(one).__name__}"
+                    wanted = " or ".join(kind.__name__ for kind in takes[name] if kind not in ABSENT)
+                    advice = getattr(one, "instead", AN_AMOUNT if Amount in takes[name] else "")
+                    raise errors.ConfigurationError(f"{name} is {shown}, not {wanted}{advice}")
+
+    return check
+
+
+def _kinds(hint: Any) -> tuple[type, ...]:
+    """The classes of the values that a hint permits; none where it cannot be told so."""
+    if get_origin(hint) in (Union, UnionType):
+        found = [_kinds(one) for one in get_args(hint)]
+        return () if () in found else tuple(kind for kinds in found for kind in kinds)
+    if hint in ABSENT:
+        return ABSENT
+    kind = get_origin(hint) or hint
+    is_told = isinstance(kind, type) and kind not in (Any, inspect.Parameter.empty)
+    return () if not is_told or getattr(kind, "_is_protocol", False) else (int, float) if kind is float else (kind,)
+
+
+def seconds(timeout: float) -> float:
+    """The timeout. Raises ConfigurationError."""
+    if not (isinstance(timeout, int | float) and 0 <= timeout <= TIMEOUT_MAX):
+        raise errors.ConfigurationError(f"A timeout is a number of seconds, and not {timeout!r}")
+    return timeout
 
 
 def _with_options(function: Callable[..., Any]) -> tuple[inspect.Signature, str]:

@@ -3,7 +3,7 @@
 import base64
 import hmac
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -13,6 +13,8 @@ from payres.client.resources import IncomingPayment, OutgoingPayment, Time, deco
 from payres.core.protocol import event_types
 from payres.core.protocol.clock import SECOND, Clock, SystemClock
 
+Kind = TypeVar("Kind", bound=str)
+Data = TypeVar("Data")
 PREFIX: Final = "whsec_"
 SYSTEM_CLOCK: Final = SystemClock()
 
@@ -32,36 +34,59 @@ class GrantEvent(event_types.GrantEvent, frozen=True, kw_only=True):
     access: list[dict[str, Any]]  # type: ignore[assignment]
 
 
-# The struct of `data`, by the first part of an event's type or by all of it.
-DATA: Final[Mapping[str, type[msgspec.Struct]]] = {
-    **event_types.DATA,
-    "incoming_payment": IncomingPayment,
-    "outgoing_payment": OutgoingPaymentEvent,
-    "grant": GrantEvent,
-}
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class Event(msgspec.Struct, Generic[Kind, Data], frozen=True, kw_only=True):
     """An event that has happened at `timestamp`. The same `id` may come more than once; `sequence` gives the order.
 
     `data` is a struct of its type, such as an IncomingPayment; of types that this version does not know, a dict.
     """
 
     id: str
-    type: str
+    type: Kind
     timestamp: Time
     sequence: int
-    data: Any
+    data: Data
+
+
+# An event whose `type` tells type checkers its `data`: after `event.type == "wallet.deposited"` a WalletEvent.
+AnyEvent = (
+    Event[
+        Literal[
+            "incoming_payment.created",
+            "incoming_payment.partial_payment_received",
+            "incoming_payment.completed",
+            "incoming_payment.expired",
+        ],
+        IncomingPayment,
+    ]
+    | Event[
+        Literal["outgoing_payment.created", "outgoing_payment.completed", "outgoing_payment.failed"],
+        OutgoingPaymentEvent,
+    ]
+    | Event[Literal["grant.issued", "grant.denied", "grant.revoked"], GrantEvent]
+    | Event[Literal["refund.completed"], event_types.RefundEvent]
+    | Event[Literal["wallet.deposited", "wallet.withdrawn"], event_types.WalletEvent]
+    | Event[Literal["liquidity.low"], event_types.LiquidityEvent]
+    | Event[Literal["peer.credit_low"], event_types.PeerEvent]
+    | Event[Literal["peer.packet_unresolved"], event_types.PacketEvent]
+    | Event[Literal["webhook.disabled", "webhook.test"], event_types.WebhookEvent]
+    | Event[Literal["unknown"], dict[str, Any]]  # its type is any other: as a str, it would end the telling
+)
+# The struct of `data`, by type.
+DATA: Final[Mapping[str, Any]] = {
+    name: data for names, data in map(get_args, get_args(AnyEvent)[:-1]) for name in get_args(names)
+}
 
 
 def verify(
     body: bytes, headers: Mapping[str, str], secret: str, *, tolerance: float = 300, clock: Clock = SYSTEM_CLOCK
-) -> Event:
+) -> AnyEvent:
     """The event of a webhook, given the bytes of its body as they came, its headers, and the endpoint's secret.
 
     Raises WebhookRejected if none of its signatures is made with the secret, or if it was sent more than `tolerance`
     seconds ago or ahead, so that nobody can repeat it later.
     """
+    if not isinstance(body, bytes):
+        raise ConfigurationError("The body of a webhook is the bytes as they came: only these are signed")
     named = {name.lower(): value.encode("utf-8", "replace") for name, value in headers.items()}
     identifier, moment, signatures = (named.get(f"webhook-{name}", b"") for name in ("id", "timestamp", "signature"))
     try:
@@ -80,8 +105,8 @@ def verify(
     if not is_moment or abs(clock.now() / SECOND - int(moment)) > tolerance:
         raise WebhookRejected(f"The webhook was not sent in the last {tolerance:g} seconds: check this machine's clock")
     try:
-        event = decode(body, Event)
-        kind = DATA.get(event.type) or DATA.get(event.type.partition(".")[0])
+        event: Event[Any, Any] = decode(body, Event[str, Any])
+        kind = DATA.get(event.type)
         return event if kind is None else msgspec.structs.replace(event, data=msgspec.convert(event.data, kind))
     except (ValueError, RecursionError) as error:
         raise WebhookRejected(f"The body is not an event: {error}") from error

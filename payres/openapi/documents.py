@@ -19,7 +19,7 @@ from payres.core.http.responses import JSON
 from payres.core.protocol.event_types import DATA, EVENT_TYPES
 from payres.core.protocol.gnap import Access, Subject
 from payres.core.protocol.limits import DEFAULT_PAGE, MAX_IDEMPOTENCY_KEY_LENGTH, MAX_PAGE
-from payres.core.protocol.wire import Resource, encode
+from payres.core.protocol.wire import Amount, Resource, encode
 
 REFERENCE: Final = "#/components/schemas/{name}"
 # The common meanings of statuses; each document adds its own.
@@ -105,7 +105,7 @@ class ErrorDetails(Resource, frozen=True, kw_only=True):
     scope: str | UnsetType = UNSET
     asset_code: str | UnsetType = UNSET
     asset_scale: int | UnsetType = UNSET
-    min_send_amount: str | UnsetType = UNSET
+    min_send_amount: Amount | UnsetType = UNSET
     remaining: str | UnsetType = UNSET
     receive_value: str | UnsetType = UNSET
     left: str | UnsetType = UNSET

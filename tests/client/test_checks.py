@@ -102,7 +102,7 @@ def test_nothing_is_sent_for_what_is_no_amount(call: str) -> None:
     script = Script()
     with scripted(script) as client:
         for value in WRONG:
-            with pytest.raises(errors.ConfigurationError, match="Nothing was sent"):
+            with pytest.raises(errors.ConfigurationError, match="An amount is"):
                 CALLS[call](client, value)
     assert not script.asked
 

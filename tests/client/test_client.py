@@ -270,6 +270,8 @@ def without(body: Json, name: str) -> Json:
         ("pay", MADE | {"sentAmount": usd(500), "failed": True}, "it failed"),
         ("pay", MADE | {"sentAmount": {**usd(0), "value": "-1"}}, "string of digits"),
         ("pay", MADE | {"sentAmount": amount(0, "EUR")}, "differ in asset"),
+        ("pay a quote", MADE | {"quoteId": f"{BASE}/quotes/2"}, "quoteId is not the one"),
+        ("pay a quote", MADE | {"quoteId": f"{BASE}/quotes/1"}, None),
         ("bill", BILL | {"receivedAmount": amount(0, "EUR")}, "differ in asset"),
         ("pay", MADE | {"walletAddress": WALLET.upper().replace("HTTPS", "https")}, None),
     ],
@@ -281,6 +283,7 @@ def test_answers_must_be_what_was_asked_for(call: str, body: Json, problem: str 
             "bill": (client.incoming_payment.create, {"incoming_amount": FIVE}),
             "quote": (client.quote.create, {"receiver": f"{BASE}/r", "debit_amount": FIVE}),
             "pay": (client.outgoing_payment.create, BY_AMOUNT),
+            "pay a quote": (client.outgoing_payment.create, BY_QUOTE),
         }
         create, members = cases[call]
         if problem is None:
@@ -443,7 +446,21 @@ def test_waiting_for_consent_asks_as_often_as_the_server_lets_it(pauses: list[fl
     earlier = answer(400, {"error": {"code": "too_fast", "details": {"wait": 3}}})
     with scripted(Script(early, earlier, still, GRANTED)) as client:
         assert client.grant.wait(pending).value == "new"
-    assert pauses == [1, 7, 3, 1]
+    assert pauses == [0, 7, 3, 1]  # at once, since the server asks for no wait
+
+
+@pytest.mark.parametrize("wait", [0, 5, 10**400])
+def test_consent_is_asked_for_once_before_any_timeout(wait: int, pauses: list[float]) -> None:
+    pending = PendingGrant(continue_uri=f"{BASE}/continue/1", continue_token="c", wait=wait)
+    early = answer(400, error("too_fast"), retry_after="7")
+    for answers in ([GRANTED], [early]):
+        with scripted(Script(*answers)) as client:
+            if answers == [GRANTED]:
+                assert client.grant.wait(pending, timeout=0).value == "new"
+            else:
+                with pytest.raises(errors.WaitTimeout):
+                    client.grant.wait(pending, timeout=0)
+    assert pauses == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ def _refusals(steps: Mapping[str, Json]) -> dict[str, tuple[int, str, str | None
 # What payres.client does not send.
 UNSENT = {
     *("create with an amount that is none", "create with an unknown member", "quote both amounts"),
-    *("pay with a quote and an amount", "pay with neither"),
+    *("pay with a quote and an amount", "pay with neither", "ask for an action that is none"),
 }
 REFUSALS = {
     "look up a wallet address that is none": (404, "not_found", None),
