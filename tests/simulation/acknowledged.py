@@ -47,8 +47,9 @@ def _compare(town: Town, app: App, asked: Asked, copies: Sequence[tuple[Any, ...
     is_lost, is_repeated = asked.wallet.server.has_lost(asked.asked_at), _was_repeated(town, app, asked)
     if asked.state == "made":
         is_gone = (asked.id, *asked.values) not in copies
-        if asked.kind == "quote" and town.world.microseconds - asked.asked_at > QUOTED:
-            is_gone = False
+        is_short = asked.kind == "quote" or (asked.kind == "incoming" and asked.values == (None,))
+        if is_short and town.world.microseconds - asked.asked_at > QUOTED:
+            is_gone = False  # what nobody paid
         if asked.kind != "outgoing" and asked.wallet.server.may_have_purged(asked.asked_at):
             is_gone = bool(copies) and is_gone
         if is_gone and not is_lost:

@@ -27,8 +27,11 @@ APPS: Final = 2
 PAUSE: Final = 8.0  # seconds between two of an app's doings, on average
 PATIENCE: Final = 4.0  # seconds to connect, and again until the answer, of each attempt
 OLD: Final = HOUR  # after which a token has expired
-# Of a limit: its interval's duration with its seconds, and how often it is repeated.
-INTERVALS: Final = (None, None, ("P1D", 86_400, None), ("PT1H", 3600, None), ("PT15S", 15, None), ("PT20S", 20, 1))
+# Of a limit: its interval's duration, how many seconds ago it may have begun, and how often it is repeated.
+INTERVALS: Final = (
+    *(None, None, ("P1D", 86_400, None), ("P1M", 40 * 86_400, None), ("PT1H", 3600, None)),
+    *(("PT15S", 15, None), ("PT20S", 10, 1)),
+)
 MOST: Final = 600  # minor units of a payment
 # What an answer says that the event of a creation says too.
 ANSWERED: Final = (
@@ -39,22 +42,22 @@ STATES: Final = ("made", "refused", "unknown")
 
 
 class Limit(NamedTuple):
-    """At most `value` of what payments debit or of what arrives, in each window. Without `seconds` there is only one;
-    `repeated` is how often it comes again, None for ever."""
+    """At most `value` of what payments debit or of what arrives, in each window. Without `duration` there is only
+    one; `repeated` is how often it comes again, None for ever. It is for the bill `receiver` alone, unless empty."""
 
     of: Literal["debit", "receive"]
     value: int
     asset: Asset
     start: int
     duration: str = ""
-    seconds: int = 0
     repeated: int | None = None
+    receiver: str = ""
 
     def interval(self) -> str | None:
         """As a grant request has it."""
         count = "" if self.repeated is None else self.repeated
         start = datetime.fromtimestamp(self.start // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return f"R{count}/{start}/{self.duration}" if self.seconds else None
+        return f"R{count}/{start}/{self.duration}" if self.duration else None
 
 
 class Allowance(msgspec.Struct):
@@ -165,6 +168,9 @@ class App:
             return self.draws.choice(usable)
         wallet = self.draws.choice(self.town.wallets)
         limit = self._draw_limit(wallet)
+        if limit is not None and self._open and self.draws.random() < 0.2:
+            payee, bill = self._open[-1]
+            limit = limit._replace(receiver=bill.id, asset=wallet.asset if limit.of == "debit" else payee.asset)
         allowance = Allowance(wallet, await self._granted(wallet, limit), limit, self.world.microseconds)
         self.allowances.append(allowance)
         self.world.counts["apps: grants of owners"] += 1
@@ -179,15 +185,17 @@ class App:
         interval, value = draws.choice(INTERVALS), draws.randint(1, 3 * MOST)
         if interval is None:
             return Limit(of, value, asset, 0)
-        duration, seconds, repeated = interval
-        start = self.device.now() // SECOND - draws.randrange(seconds if repeated is None else 10)
-        return Limit(of, value, asset, start * SECOND, duration, seconds, repeated)
+        duration, ago, repeated = interval
+        return Limit(
+            of, value, asset, (self.device.now() // SECOND - draws.randrange(ago)) * SECOND, duration, repeated
+        )
 
     async def _granted(self, wallet: Wallet, limit: Limit | None) -> Grant:
         """Asks for a grant, which the owner decides on."""
         draws, limits = self.draws, dict[str, Any]()
         if limit is not None:
             limits = {f"{limit.of}_amount": amount_of(limit.value, limit.asset), "interval": limit.interval()}
+            limits["receiver"] = limit.receiver or None
         asked = access.outgoing_payment("create", "read", "list", identifier=wallet.url, **limits)
         finish = draws.choice((None, "http://app.test/done"))
         pending = await self.client.grant.start(self.addresses[wallet], asked, finish=finish)
@@ -387,7 +395,9 @@ class App:
         draws, allowance = self.draws, allowance or await self._allowance()
         wallet, value = allowance.wallet, draws.randint(1, MOST)
         payee = draws.choice([one for one in self.town.wallets if one is not wallet])
-        bill = await self.ask_for(payee, draws.choice((None, value)))
+        bill = next((one for _, one in self._open if allowance.limit and one.id == allowance.limit.receiver), None)
+        if bill is None or draws.random() < 0.3:  # another one may be refused
+            bill = await self.ask_for(payee, draws.choice((None, value)))
         if bill is None:
             return
         if not bill.incoming_amount and draws.random() < 0.3:

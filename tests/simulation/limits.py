@@ -8,20 +8,21 @@ from payres.client import errors
 from payres.core.protocol.clock import SECOND
 from payres.core.store.work import Work
 from tests.simulation.apps import Allowance, App, Limit, amount_of
+from tests.simulation.periods import PERIODS
 from tests.simulation.town import Town, moment_of
 from tests.simulation.world import Violation
 
 CLOCKS: Final = 30_000_000  # microseconds by which a server's clock may be set back in a storm
-LONG: Final = 3600  # seconds of an interval that does not end while a limit is tried
 FRESH: Final = 400 * SECOND  # in which no token expires
 SETTLING: Final = 5.0  # seconds until all that follows from a payment was done
 LATEST_ENDED: Final = 3  # tokens of each app that are tried again
 LATEST_GRANTS: Final = 4  # of each app, of which one is spent
 SOMETHING: Final = 50  # minor units, more than a fee
+SHORT: Final = ("PT15S", "PT20S")  # intervals that may end while a limit is tried
 LIMIT_EXCEEDED: Final = "limit_exceeded"
 PAID: Final = (
-    "SELECT id, created_at, coalesce(ended_at, 0), debit, receive, receive_code, sent, delivered, unresolved_debit,"
-    " unresolved_receive FROM outgoing_payment WHERE grant_id = ?"
+    "SELECT id, receiver, created_at, coalesce(ended_at, 0), debit, receive, receive_code, sent, delivered,"
+    " unresolved_debit, unresolved_receive FROM outgoing_payment WHERE grant_id = ?"
 )
 
 
@@ -34,6 +35,7 @@ class Payment(NamedTuple):
     used: int
     unresolved: int
     asset_code: str
+    receiver: str
 
 
 async def limited(town: Town) -> None:
@@ -49,21 +51,23 @@ async def limited(town: Town) -> None:
 def _check(allowance: Allowance, limit: Limit, earlier: Sequence[Payment], payment: Payment) -> None:
     window = window_of(limit, payment.created_at)
     counted = [
-        one.used if one.ended_at <= payment.created_at + CLOCKS else one.wanted
+        one.used if one.ended_at <= payment.created_at + CLOCKS or allowance.wallet.server.wrong else one.wanted
         for one in earlier
         if window_of(limit, one.created_at) == window
     ]
     if window is None or sum(counted) + payment.wanted > limit.value:
         raise Violation(f"grant {allowance.id} with {limit}: in window {window} {counted}, and then {payment}")
+    if limit.receiver not in ("", payment.receiver):
+        raise Violation(f"grant {allowance.id} with {limit} paid another receiver: {payment}")
     if limit.of == "receive" and payment.asset_code != limit.asset.code:
         raise Violation(f"grant {allowance.id} with {limit} paid in another asset: {payment}")
 
 
 def window_of(limit: Limit, moment: int) -> int | None:
     """The number of the window that has this moment of the server's clock; None if none has."""
-    if not limit.seconds:
+    if not limit.duration:
         return 0
-    number = (moment - limit.start) // (limit.seconds * SECOND)
+    number = PERIODS[limit.duration].number(limit.start, moment)
     return number if number >= 0 and (limit.repeated is None or number <= limit.repeated) else None
 
 
@@ -83,7 +87,7 @@ async def _try_grants(app: App) -> None:
         if left is None or limit is None:
             continue
         is_over = window_of(limit, allowance.wallet.server.now()) is None
-        if is_over or not limit.seconds or limit.seconds >= LONG:
+        if is_over or (limit.duration not in SHORT and not limit.receiver):
             await _try_limit(app, allowance, limit, left)
             return
 
@@ -142,6 +146,7 @@ async def _payments(allowance: Allowance) -> Sequence[Payment]:
 
 def _payment(
     allowance: Allowance,
+    receiver: str,
     created_at: int,
     ended_at: int,
     debit: int,
@@ -153,5 +158,5 @@ def _payment(
 ) -> Payment:
     if allowance.limit is not None and allowance.limit.of == "receive":
         # What rounding adds to a quote on its way counts for nobody.
-        return Payment(created_at, ended_at, receive, min(delivered, receive), unresolved[1], code)
-    return Payment(created_at, ended_at, debit, sent, unresolved[0], code)
+        return Payment(created_at, ended_at, receive, min(delivered, receive), unresolved[1], code, receiver)
+    return Payment(created_at, ended_at, debit, sent, unresolved[0], code, receiver)

@@ -289,7 +289,7 @@ REFUNDED: Final = (
     "SELECT coalesce(sum(amount), 0), count(*) FROM refund WHERE incoming_payment_id = ? AND reference = ?"
 )
 LIMITS: Final = "SELECT p.name, -a.floor FROM peer p JOIN account a ON a.id = p.account_id WHERE p.removed_at IS NULL"
-SENT_BACK: Final = "SELECT sum(amount) FROM refund WHERE incoming_payment_id = ?"
+SENT_BACK: Final = "SELECT coalesce(sum(amount), 0) FROM refund WHERE incoming_payment_id = ?"
 REFERENCES: Final = "SELECT DISTINCT incoming_payment_id, reference FROM refund"
 TOO_MUCH: Final = (
     f"SELECT i.id, i.received, sum({REFUND_COUNTED}) FROM refund r LEFT JOIN outgoing_payment p"

@@ -13,7 +13,7 @@ from tests.simulation.bills import ask_for, complete_bill
 from tests.simulation.operators import Operator
 from tests.simulation.server import REFUSED
 from tests.simulation.standing_orders import Planner
-from tests.simulation.town import Bill, Sent, Town, Wallet
+from tests.simulation.town import BALANCES, Bill, Sent, Town, Wallet
 from tests.simulation.visitors import Visitor
 from tests.simulation.webhooks import Hooks
 from tests.simulation.world import moments
@@ -54,7 +54,9 @@ class Owner:
     async def _send(self) -> None:
         draws, payee = self._draws, self._draws.choice([one for one in self._town.wallets if one is not self._wallet])
         value = draws.randint(1, PACKETS_AT_MOST * 10)
-        if draws.random() < (0.6 if self._town.servers[0].is_forgetful else 0.15):
+        if self._town.balance == BALANCES[-1] and draws.random() < 0.3:
+            await self._spend_twice(sending.Wish(to=payee.url, fixed="send"), draws.randint(400, 850))
+        elif draws.random() < (0.6 if self._town.servers[0].is_forgetful else 0.15):
             await self._give(value)
         elif draws.random() < 0.15:
             await self._close()
@@ -70,6 +72,14 @@ class Owner:
         else:
             wish = sending.Wish(to=payee.url, fixed=draws.choice(("send", "receive")))
             await pay(self._town, self._wallet, wish, value)
+
+    async def _spend_twice(self, wish: sending.Wish, value: int) -> None:
+        """Sends most of what there is twice at once."""
+        made = await asyncio.gather(
+            *(pay(self._town, self._wallet, wish, value) for _ in range(2)), return_exceptions=True
+        )
+        if failed := [one for one in made if one is not None]:
+            raise failed[0]
 
     def _bill_of_another(self) -> Bill | None:
         """A bill that others may be paying too."""

@@ -21,7 +21,7 @@ from tests.simulation.world import Progress, Violation, World
 
 STORM_SECONDS: Final = 40.0
 WORLDS: Final[list[World]] = []  # kept for the same reason as a world's graves
-NIGHTS: Final = (1, 1, 1, 3)  # days from one storm to the next
+NIGHTS: Final = (1, 1, 1, 3, 12, 61)  # days from one storm to the next: in the longest every retention passes
 
 
 class Task(NamedTuple):

@@ -17,12 +17,14 @@ from payres.core.store.work import Work
 from payres.operator.store.standing_orders import ORDERS, RUNS, OrderRecord, RunRecord
 from payres.people import sending
 from payres.people import standing_orders as rules
+from tests.simulation.periods import PERIODS, Period
 from tests.simulation.server import REFUSED
 from tests.simulation.town import Town, Wallet, moment_of
 from tests.simulation.world import Violation
 
 MOST: Final = 300  # minor units of a payment
-EVERY: Final = {"P1D": DAY, "P1W": 7 * DAY}
+EVERY: Final = ("P1D", "P1W", "P1M")
+LATE: Final = 3 * DAY  # after a window has begun it is no longer paid
 CHANGES: Final = ("pause", "pause", "resume", "end")
 UTC: Final = ZoneInfo("UTC")
 SLACK: Final = 30 * SECOND  # a clock may have been put back since a window began, and a server looks every five seconds
@@ -39,7 +41,7 @@ class Order(msgspec.Struct):
     value: int
     fixed: Literal["send", "receive"]
     first: int  # microseconds of the server's clock
-    period: int
+    period: Period
     note: str
     is_plain: bool = True
     stopped_at: int | None = None
@@ -71,7 +73,7 @@ class Planner:
         draws, server, self._number = self._draws, self._wallet.server, self._number + 1
         payee = draws.choice([one for one in self._town.wallets if one is not self._wallet])
         fixed: Literal["send", "receive"] = draws.choice(("send", "receive"))
-        value, every = draws.randint(1, MOST), draws.choice(tuple(EVERY))
+        value, every = draws.randint(1, MOST), draws.choice(EVERY)
         begins = draws.choice((draws.uniform(3, 12), draws.uniform(3, 12), DAY / SECOND + draws.uniform(60, 130)))
         note = f"order {self._number} of {self._wallet.path} at {server.name}"
         amount = format_decimal(value, self._wallet.asset if fixed == "send" else payee.asset)
@@ -89,7 +91,7 @@ class Planner:
             return await database.write(lambda work: rules.set_up(work, payer, quote))
 
         made = await server.ask(make)
-        order = Order(self._wallet, payee, made, value, fixed, first, EVERY[every], note)
+        order = Order(self._wallet, payee, made, value, fixed, first, PERIODS[every], note)
         self._mine.append(order)
         self._town.orders.append(order)
         self._town.world.counts["standing orders"] += 1
@@ -143,7 +145,7 @@ async def _check(town: Town, order: Order) -> None:
 
 def _problems(order: Order, record: OrderRecord, runs: Sequence[RunRecord]) -> Iterator[str]:
     """What is wrong with an order."""
-    windows = _windows(order, order.wallet.server.now() - SLACK)
+    windows = order.period.number(order.first, order.wallet.server.now() - SLACK) + 1
     if order.is_plain and record.state == "active" and len(runs) < windows:
         yield f"has had {windows} windows"
     if order.is_plain and record.state not in {"active", "paused"}:
@@ -153,17 +155,18 @@ def _problems(order: Order, record: OrderRecord, runs: Sequence[RunRecord]) -> I
             yield "has a run that is paid without a payment"
         if run.state != "paid" and not run.problem:
             yield "has a run that is not paid and does not say why"
-        if run.window_at != order.first + run.window * order.period:
+        if run.window_at != order.period.begin(order.first, run.window):
             yield "has a run at another time"
         yield from _problems_of_time(order, run)
 
 
 def _problems_of_time(order: Order, run: RunRecord) -> Iterator[str]:
     server = order.wallet.server
-    if run.problem == "late" and run.window + 1 >= _windows(order, server.now() + SLACK):
+    over_at = min(order.period.begin(order.first, run.window + 1), run.window_at + LATE)
+    if run.problem == "late" and over_at > server.now() + SLACK:
         yield "has missed a window that is not over"
     paid_at = moment_of(run.outgoing_payment_id) if run.outgoing_payment_id else 0
-    if paid_at > run.window_at + order.period + SLACK:
+    if paid_at > over_at + SLACK and not server.was_wrong(paid_at):
         yield "has paid a window that was over"
     if order.stopped_at is not None and paid_at > order.stopped_at and not server.has_lost(order.stopped_at):
         yield "was paid after it was stopped"
@@ -186,8 +189,3 @@ async def _wrong(town: Town, order: Order, payment: OutgoingRecord) -> str:
     found = await payee.server.read(is_right)
     is_known = found is not None or not town.may_be_lost(payee.server, id)
     return "another payee" if is_known and not found else ""
-
-
-def _windows(order: Order, until: int) -> int:
-    """How many windows have begun."""
-    return max((until - order.first) // order.period + 1, 0)

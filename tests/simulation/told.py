@@ -65,7 +65,7 @@ async def told(town: Town) -> None:
             raise Violation(f"{kind} of {name} is there {len(events)} times: {events}")
     for one in expected:
         events = found.get((one.server.name, one.type, one.about), [])
-        if _is_kept(town, one.server, one.at) and not any(one.at <= loss.until for loss in one.server.archive.losses):
+        if _is_kept(town, one.server, one.at) and not one.server.has_lost(one.at):
             _check(one, events)
 
 

@@ -29,7 +29,7 @@ CURRENCIES: Final = (USD, USD, EUR)  # of two peers
 RATE: Final = "0.92"  # euros for a dollar
 FEE: Final = ("0", 50)  # of dollars at first: fixed, and basis points
 CREDITS: Final = ("1000000.00", "1000000.00", "1000000.00", "40.00")  # what each peer may owe the other
-BALANCE: Final = "10000.00"  # of each wallet at first
+BALANCES: Final = ("10000.00", "10000.00", "10000.00", "9.00")  # of each wallet at first
 LIQUIDITY: Final = ("10000.00", "10000.00", "10000.00", "30.00", "5.00")  # in each asset at first
 OWNERS: Final = 2  # wallets of each server
 PACKETS: Final = (5, 20, 100)  # the largest packet that a server takes, in minor units
@@ -123,6 +123,7 @@ class Town:
         self.endowed: Counter[Asset] = Counter()
         self.given: Counter[Asset] = Counter()
         self.credit, self.liquidity = draws.choice(CREDITS), draws.choice(LIQUIDITY)
+        self.balance = world.dice("balance").choice(BALANCES)
         self.terms: dict[tuple[str, str], dict[str, Any]] = {}  # of each peer, by the server's name and the peer's
         self.settings: dict[tuple[str, ...], list[Setting]] = {}  # by the server's name and what it is
         self.operators: list[Operator] = []
@@ -194,11 +195,11 @@ class Town:
     async def _open_wallet(self, wallet: Wallet) -> None:
         def make(work: Work) -> None:
             wallets.create_wallet(work, wallet.path, wallet.asset.code, wallet.asset.scale, wallet.path, None)
-            wallets.deposit(work, wallet.path, BALANCE)
+            wallets.deposit(work, wallet.path, self.balance)
 
         await wallet.server.write(make)
         self.wallets.append(wallet)
-        self.endowed[wallet.asset] += parse_decimal(BALANCE, wallet.asset)
+        self.endowed[wallet.asset] += parse_decimal(self.balance, wallet.asset)
 
     async def _make_peers(self, one: Server, other: Server, largest: int) -> None:
         of_one, of_other = peers_of(
