@@ -313,17 +313,18 @@ create trigger wallet_address_deleted after delete on wallet_address
   begin update authorization_revision set revision = random() where id = 1; end;
 
 -- Incoming payments. received is the total paid in; `payres ledger check` compares it with the transfers. The
--- *_event_at columns are the times of the last partial payment event, and of the expiry event. listed is the key in the
--- owner's activity list, comparable with the ids of outgoing payments: it starts with the time of the first receipt, or
--- before that is the id, while the payment is open and has an amount. Others are null, and not shown. At purge_at the
--- payment is deleted: it has expired, without an amount and with nothing received. Null for all others.
+-- *_event_at columns are the times of the last partial payment event, and of the expiry event; untold_at is when the
+-- next partial payment event is due, for what came since the last. listed is the key in the owner's activity list,
+-- comparable with the ids of outgoing payments: it starts with the time of the first receipt, or before that is the id,
+-- while the payment is open and has an amount. Others are null, and not shown. At purge_at the payment is deleted: it
+-- has expired, without an amount and with nothing received. Null for all others.
 -- rows: clients, at most 200 (rate_limit_creations) a second; owners, at most 240 (MAX_FORMS_OF_OWNER) an hour, and one
 --   for each try of a standing_order_run
 -- kept: an incoming payment without an `incomingAmount` that expired and received nothing, with the quotes to it: 7
 --   days (EMPTY_PAYMENT_DAYS) after it expired, by retention.INCOMING_PAYMENTS
 -- kept: others: for good
 -- times: created_at, completed_at, expiry_event_at shown; expires_at lasts as asked; partial_event_at lasts 10 seconds
---   (PARTIAL_EVENT_PAUSE); purge_at purge
+--   (PARTIAL_EVENT_PAUSE); untold_at due, at most 10 seconds (PARTIAL_EVENT_PAUSE) ahead; purge_at purge
 -- restore: nothing, because one that was completed since is open again, and whoever completed it can do so again
 create table incoming_payment (
   id text primary key,
@@ -338,13 +339,15 @@ create table incoming_payment (
   partial_event_at integer,
   expiry_event_at integer,
   listed text,
-  purge_at integer
+  purge_at integer,
+  untold_at integer
 ) strict, without rowid;
 create index incoming_payment_of_wallet on incoming_payment (wallet_address_id, id);
 create index incoming_payment_of_client on incoming_payment (client_id, wallet_address_id, id);
 create index incoming_payment_listed on incoming_payment (wallet_address_id, listed) where listed is not null;
 create index incoming_payment_to_expire on incoming_payment (expires_at)
   where completed_at is null and expiry_event_at is null;
+create index incoming_payment_untold on incoming_payment (untold_at) where untold_at is not null;
 create index incoming_payment_to_purge on incoming_payment (purge_at) where purge_at is not null;
 
 -- Quotes. incoming_payment_id is set if the receiver is local; otherwise path is the probed path to it, as JSON. At

@@ -37,7 +37,7 @@ NUMBERS: Final = {
 # How many columns the line `restore:` of each table was written for.
 _COUNTED: Final = """
 secret 2, asset 5, exchange_rate 5, account 8, owner 4, wallet_address 10, wallet_key 7, client 6, client_key 5,
-signature_nonce 4, grant 13, interaction 11, access_token 8, authorization_revision 2, incoming_payment 13,
+signature_nonce 4, grant 13, interaction 11, access_token 8, authorization_revision 2, incoming_payment 14,
 quote 15, outgoing_payment 27, grant_spending 7, hold 7, transfer 11, refund 11, idempotency_key 8, event 6,
 audit 6, server_run 3, ledger_check 3, peer 16, peer_route 2, packet 11, answered_request 5, rejected_request 5,
 checkout 15, remote_bill 7, webhook 16, fault 8, wallet_event 2, webhook_turn 3, delivery 8, session 9,
@@ -289,6 +289,7 @@ def test_what_is_kept_for_good_is_never_deleted() -> None:
 # What is due outside the agenda, and what looks at it.
 DUE_ELSEWHERE: Final = {
     ("delivery", "next_at"): "the sender of the operator's webhooks, and through webhook.due_at of owners'",
+    ("incoming_payment", "untold_at"): "the worker that writes events of payments that have expired",
     ("factor_removal", "due_at"): "whoever signs in",
     ("fault", "again_at"): "the agenda itself",
 }

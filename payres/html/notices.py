@@ -100,13 +100,14 @@ def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str, even
     if last is not None and is_waiting and last.address == address.email and "until" not in last.data:
         _add(work, last, item)
         return
-    since, send_at = address.confirmed_at, work.now + (HOUR if rate == "hour" else 0)
+    since, after, send_at = address.confirmed_at, 0, work.now + (HOUR if rate == "hour" else 0)
     if last is not None:
         since = max(since, last.data.get("until", last.data["since"]))
+        after = last.data.get("upto", last.data.get("after", 0)) if since > address.confirmed_at else 0
         sent_at = None if is_waiting and "until" in last.data else last.sent_at or last.created_at
         send_at = max(send_at, min(sent_at or work.now, work.now) + HOUR)
     since = min(since, event.created_at - 1)  # earlier than both if the clock was ahead of this event
-    data = {"wallet": wallet_id, "since": since, "items": [item], "more": False}
+    data = {"wallet": wallet_id, "since": since, "after": after, "items": [item], "more": False}
     mail.insert_mail(work, address, kind, data, f"{prefix}:{event.sequence:020}", send_at)
 
 

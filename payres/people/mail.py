@@ -9,6 +9,7 @@ import logging
 import re
 import socket
 import ssl
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -50,12 +51,14 @@ log = logging.getLogger("payres.mail")
 
 
 class MailAnswer(NamedTuple):
-    """What a mail server said: whether it took the mail, whether that is for good, and whether it would take others."""
+    """What a mail server said: whether it took the mail, whether that is for good, whether it would take others; and
+    whether it may have taken the mail, of which nobody knows."""
 
     said: str
     is_sent: bool = False
     is_final: bool = False
     is_usable: bool = True
+    is_unsure: bool = False
 
 
 class MailAttempt:
@@ -66,6 +69,7 @@ class MailAttempt:
         self._local_name = local_name
         self._trust = trust  # which takes long to load
         self._smtp: smtplib.SMTP | None = None
+        self.is_written = False  # or a part of the mail
 
     def send(self, message: "EmailMessage") -> MailAnswer:
         """Makes the attempt; blocks."""
@@ -83,7 +87,7 @@ class MailAttempt:
         except smtplib.SMTPResponseException as error:
             return _answered(error.smtp_code, error.smtp_error)._replace(is_final=False, is_usable=False)
         except (OSError, UnicodeError, smtplib.SMTPException) as error:
-            return MailAnswer(f"{type(error).__name__}: {error}", is_usable=False)
+            return MailAnswer(f"{type(error).__name__}: {error}", is_usable=False, is_unsure=self.is_written)
         finally:
             if self._smtp is not None:
                 self._smtp.close()
@@ -129,7 +133,8 @@ class MailAttempt:
         if code >= 400:
             return _answered(code, said)._replace(is_final=False, is_usable=False)
         code, said = smtp.rcpt(message["To"])
-        outcome = _answered(code, said) if code >= 400 else _answered(*smtp.data(message.as_bytes()))
+        self.is_written = code < 400
+        outcome = _answered(*smtp.data(message.as_bytes())) if self.is_written else _answered(code, said)
         with suppress(OSError, smtplib.SMTPException):  # it has said all that matters
             smtp.quit()
         return outcome
@@ -188,14 +193,14 @@ class MailWorker:
         written = await self._database.examine(partial(_write, mail_id=mail_id))
         if written is None:
             return None
-        record, now, message, outcome = written
+        record, until, message, outcome = written
         if message is not None:
-            if record.kind in GATHERED and not await self._database.write(partial(close, record=record, now=now)):
+            if record.kind in GATHERED and not await self._database.write(partial(close, record=record, until=until)):
                 return 0  # more was gathered into it meanwhile
             outcome = await self._send(message)
         if not outcome.is_sent and message is not None:
             log.warning("a mail was not taken (%s): %s", record.kind, outcome.said)
-        await self._database.write(partial(store_outcome, record=record, outcome=outcome, now=now))
+        await self._database.write(partial(store_outcome, record=record, outcome=outcome, until=until))
         return None if outcome.is_usable else REST_SECONDS
 
     async def _send(self, message: "EmailMessage") -> MailAnswer:
@@ -204,34 +209,36 @@ class MailWorker:
             async with asyncio.timeout(MAIL_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, post.send, message)
         except TimeoutError:
-            return MailAnswer(f"it has not taken the mail within {MAIL_SECONDS:g} seconds", is_usable=False)
+            said = f"it has not taken the mail within {MAIL_SECONDS:g} seconds"
+            return MailAnswer(said, is_usable=False, is_unsure=post.is_written)
         finally:
             post.abort()
 
 
-def _write(work: Work, mail_id: str) -> "tuple[MailRecord, int, EmailMessage | None, MailAnswer] | None":
-    """A mail that is due, with the time and its message; without one, how it ends."""
+def _write(work: Work, mail_id: str) -> "tuple[MailRecord, Mapping[str, int], EmailMessage | None, MailAnswer] | None":
+    """A mail that is due, with until when it tells and its message; without one, how it ends."""
     from payres.people.letters import message_of
+    from payres.people.store.activity import last_transfer
 
     record = MAILS.get(work, mail_id)
     if record is None or record.send_at is None:
         return None
     if work.now - record.created_at >= TOO_OLD:
-        return record, work.now, None, MailAnswer("it is too old", is_final=True)
+        return record, {}, None, MailAnswer("it is too old", is_final=True)
     try:
         message, said = message_of(work, record), "there is nothing to tell any more"
     except ValueError as error:
         message, said = None, f"it cannot be written: {error}"
-    return record, work.now, message, MailAnswer(said, is_final=True)
+    return record, {"until": work.now, "upto": last_transfer(work)}, message, MailAnswer(said, is_final=True)
 
 
-def close(work: Work, record: MailRecord, now: int) -> bool:
-    """Lets nothing more be gathered into a mail that was written `now`: it must be the same if it is sent again. False
-    if it is not as in `record` any more."""
+def close(work: Work, record: MailRecord, until: Mapping[str, int]) -> bool:
+    """Lets nothing more be gathered into a mail that tells what there was `until` then: it must be the same if it is
+    sent again. False if it is not as in `record` any more."""
     found = MAILS.get(work, record.id)
     if found is None or found.send_at is None or found.data != record.data:
         return False
-    mail.change_mail(work, record.id, data={"until": now} | record.data)
+    mail.change_mail(work, record.id, data={**until, **record.data})
     return True
 
 
@@ -262,15 +269,18 @@ def _tell(work: Work, event: EventRecord) -> None:
     gather(work, wallet.owner_id, kind, wallet.id, item, event)
 
 
-def store_outcome(work: Work, record: MailRecord, outcome: MailAnswer, now: int) -> None:
-    """Stores how an attempt that was made `now` has ended, and when the next is due."""
+def store_outcome(work: Work, record: MailRecord, outcome: MailAnswer, until: Mapping[str, int]) -> None:
+    """Stores how an attempt has ended, and when the next is due."""
     is_last = outcome.is_final or record.attempts >= len(PAUSES)
     data = {} if record.kind == "code" and is_last else record.data
     if "items" in data:
         last = mail.last_with_key(work, record.key.rpartition(":")[0])
-        # If it was not sent, more is gathered into it, unless that is in another one by now.
-        is_closed = outcome.is_sent or last is None or last.id != record.id
-        data = {"until": now} | data if is_closed else {key: one for key, one in data.items() if key != "until"}
+        # If it was not sent, more is gathered into it, unless that is in another one by now. One that may have been
+        # taken, also by an attempt before, stays as it is: its reader may know it.
+        is_known = outcome.is_sent or outcome.is_unsure or "until" in data
+        is_closed = is_known or last is None or last.id != record.id
+        closing = ("until", "upto")
+        data = {**until, **data} if is_closed else {key: one for key, one in data.items() if key not in closing}
     mail.change_mail(
         work,
         record.id,

@@ -23,7 +23,7 @@ from payres.html import notices
 from payres.html.store import mail
 from payres.html.store.mail import ADDRESSES, MAILS, MailRecord
 from payres.interledger.settlement import end_sending
-from payres.operator import doctor, grants, refunds, wallets
+from payres.operator import assets, doctor, grants, refunds, wallets
 from payres.people.letters import Letter, envelope
 from payres.people.mail import PAUSES, MailAnswer, MailAttempt, MailWorker, tell_of_events
 from tests.helpers import TIMEOUT, Json, receiver_of, usd, wait_until
@@ -226,20 +226,25 @@ def test_name_that_others_chose_is_short_and_no_link(payres: Instance, post: Mai
 
 def test_parts_of_a_payment_are_told_once_each(payres: Instance, post: MailServer) -> None:
     to = "parts@mail.example"
-    payres.create_wallet("parts")
+    payres.create_wallet("parts", asset="EUR")
+    payres.write(lambda work: assets.set_rate(work, "USD", "EUR", "0.5"))
+    payres.write(lambda work: assets.deposit_liquidity(work, "EUR", 2, "9.00"))
     with_address(payres, "parts", to)
     bill = receiver_of(payres, wallet="parts")
-    for number, cents in enumerate((100, 200), 1):
-        pay(payres, "bob", bill, debitAmount=usd(cents))
-        wait_until(partial(has_sent, payres, number))
-        payres.clock.advance(3601)
-    first, second = post.to(to)
-    assert [one["Subject"] for one in (first, second)] == [
-        "Money arrived: USD 1.00 from Bob",
-        "Money arrived: USD 2.00 from Bob",
-    ]
+    pay(payres, "bob", bill, debitAmount=usd(100))
+    wait_until(partial(has_sent, payres, 1))
+    payres.clock.advance(3601)
+    pay(payres, "bob", bill, debitAmount=usd(200))
+    wait_until(partial(has_sent, payres, 2))
+    payres.clock.advance(-8)  # no reason to tell anything again, or nothing of it
+    pay(payres, "bob", bill, debitAmount=usd(50))
+    payres.clock.advance(19)
+    wait_until(lambda: len(mails(payres)) == 3, "what came so soon after an event has one too")
+    payres.clock.advance(3601)
+    told = [str(one["Subject"]) for one in post.wait_for(to, 3)]
+    assert told == [f"Money arrived: EUR {amount} from Bob" for amount in ("0.50", "1.00", "0.25")]
     wait_until(lambda: seen_all(payres))
-    assert len(post.to(to)) == 2
+    assert len(post.to(to)) == 3
 
 
 def test_new_browser_password_and_key_are_told(payres: Instance, post: MailServer) -> None:
@@ -329,6 +334,28 @@ def test_what_comes_while_a_mail_is_sent_is_told_in_the_next_one(
     assert post.wait_for(to)[0]["Subject"] == "Money arrived: USD 1.00, paid in by Harbour", "as when it was tried"
     payres.clock.advance(3601)
     assert post.wait_for(to, 2)[1]["Subject"] == "Money arrived: USD 2.00, paid in by Harbour"
+
+
+def test_mail_that_may_have_been_taken_stays_as_it_is(
+    payres: Instance, post: MailServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to, send = "alice@mail.example", MailWorker._send
+    answers = [MailAnswer("its answer was lost", is_usable=False, is_unsure=True), MailAnswer("451 come again")]
+    monkeypatch.setattr(MailWorker, "_send", lambda *given: _answer(answers.pop(0)) if answers else send(*given))
+    with_address(payres, "alice", to)
+    payres.write(partial(wallets.deposit, wallet="alice", amount="1.00"))
+    wait_until(lambda: mails(payres) != [] and has_tried(payres, 1))
+    payres.clock.advance(61)
+    wait_until(lambda: has_tried(payres, 2))
+    payres.write(partial(wallets.deposit, wallet="alice", amount="2.00"))
+    wait_until(lambda: seen_all(payres))
+    payres.clock.advance(3661)
+    told = [str(one["Subject"]) for one in post.wait_for(to, 2)]
+    assert told == [f"Money arrived: USD {amount}.00, paid in by Harbour" for amount in (1, 2)]
+
+
+async def _answer(answer: MailAnswer) -> MailAnswer:
+    return answer
 
 
 def test_dead_server_leaves_sign_in_and_payments_alone(payres: Instance, post: MailServer) -> None:

@@ -66,11 +66,13 @@ class NodeLoop(base_events.BaseEventLoop):
 
         def run() -> None:
             settle: Callable[[], None]
+            self.world.blocked = 0.0
             try:
                 settle = partial(future.set_result, func(*args))
             except BaseException as failure:
                 settle = partial(future.set_exception, failure)
-            self.call_later(self.world.thread_delay(), lambda: None if future.done() else settle())
+            seconds = self.world.thread_delay() + self.world.blocked
+            self.call_later(seconds, lambda: None if future.done() else settle())
 
         self.call_later(self.world.thread_delay(), run)
         return future

@@ -18,13 +18,15 @@ from tests.simulation.bills import closed
 from tests.simulation.due import on_time
 from tests.simulation.hops import carried, differing, promised
 from tests.simulation.limits import limited, spendable
+from tests.simulation.mails import mailed
 from tests.simulation.operators import LOWEST_RATE, credited, moved, refunded
+from tests.simulation.payers import brought, meant
 from tests.simulation.prices import priced
 from tests.simulation.restores import disturbed
 from tests.simulation.server import Server
 from tests.simulation.standing_orders import kept_orders
 from tests.simulation.told import told
-from tests.simulation.town import Town, moment_of
+from tests.simulation.town import USD, Town, moment_of
 from tests.simulation.unresolved import mistaken, resolved
 from tests.simulation.visitors import paid_pages
 from tests.simulation.webhooks import all_taken
@@ -102,6 +104,7 @@ async def money(town: Town) -> None:
             sums[Asset(code, scale)] += balance
     for one, other in town.links:
         sums[town.currency_of(one, other)] += town.missing[one, other] + sum((await _mistaken(one, other)).values())
+    sums[USD] -= await brought(town)
     for asset, given in town.given.items():
         if sums[asset] != given:
             raise Violation(f"{asset.code}: {given} came from outside, {sums[asset]} are there")
@@ -229,6 +232,7 @@ def _rows(work: Work) -> Iterator[str]:
 # In this order: what comes first pays once more, or compares books and notes what a later one counts by.
 FIRST: Final[tuple[Oracle, ...]] = (disturbed, on_time, spendable, limited, kept, ledgers, mirrors, carried)
 BOOKS: Final[tuple[Oracle, ...]] = (
+    meant,
     resolved,
     restored,
     equal_books,
@@ -242,5 +246,5 @@ BOOKS: Final[tuple[Oracle, ...]] = (
     promised,
     payments,
 )
-LAST: Final[tuple[Oracle, ...]] = (acknowledged, closed, kept_orders, paid_pages, told, all_taken, loops, rows)
+LAST: Final[tuple[Oracle, ...]] = (acknowledged, closed, kept_orders, paid_pages, mailed, told, all_taken, loops, rows)
 ALL: Final = (*FIRST, *BOOKS, *LAST)

@@ -18,7 +18,9 @@ from tests.simulation.world import World
 
 if TYPE_CHECKING:
     from tests.simulation.apps import App
+    from tests.simulation.mails import Post
     from tests.simulation.operators import Movement, Operator, Refund
+    from tests.simulation.payers import Payer
     from tests.simulation.standing_orders import Order
     from tests.simulation.visitors import Visit
     from tests.simulation.webhooks import Hooks
@@ -32,6 +34,9 @@ CREDITS: Final = ("1000000.00", "1000000.00", "1000000.00", "40.00")  # what eac
 BALANCES: Final = ("10000.00", "10000.00", "10000.00", "9.00")  # of each wallet at first
 LIQUIDITY: Final = ("10000.00", "10000.00", "10000.00", "30.00", "5.00")  # in each asset at first
 OWNERS: Final = 2  # wallets of each server
+MAIL_HOST: Final = "mail.test"
+MAILING: Final = {"smtp_host": MAIL_HOST, "smtp_security": "none", "mail_from": "bank@mail.test"}
+MAIL: Final = 0.15  # of the servers send mail
 PACKETS: Final = (5, 20, 100)  # the largest packet that a server takes, in minor units
 EXCHANGED: Final = (100, 150)  # the same where currencies change: what is rounded of less costs more than payers take
 
@@ -106,7 +111,10 @@ class Town:
         forgets = draws.random() < 0.2
         if forgets:  # nobody passes packets on to it: of these no sender would learn what became of them
             names, shape = names[:3], "ring"
-        self.servers = [Server(world, name, number + 1, folder) for number, name in enumerate(names)]
+        self.servers = [
+            Server(world, name, number + 1, folder, **(MAILING if world.draw(f"mail {name}") < MAIL else {}))
+            for number, name in enumerate(names)
+        ]
         self.servers[0].is_forgetful = forgets
         self.servers[-1].keeps_backups = not forgets and draws.random() < 0.12
         self.links: list[tuple[Server, Server]] = _links(shape, self.servers)
@@ -129,6 +137,8 @@ class Town:
         self.operators: list[Operator] = []
         self.apps: list[App] = []
         self.hooks: Hooks
+        self.post: Post
+        self.payer: Payer | None = None
         self.orders: list[Order] = []
         self.visits: list[Visit] = []
         self.told: list[Told] = []  # what else must have an event

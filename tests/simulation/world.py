@@ -104,6 +104,8 @@ class World:
         self.trouble: list[str] = []  # exceptions that reached a loop
         self.alarm = ""  # what a server that went into fail-stop has said
         self.disks: dict[str, Disk] = {}  # by the path of the file
+        self.doors: dict[str, Callable[[], Any]] = {}  # what opens a socket that blocks, by the name of the host
+        self.blocked = 0.0  # seconds for which the function that runs on a thread has waited for such a socket
         self.log: list[str] | None = [] if keeps_log else None
         self.entropy = self.dice("entropy")
         self.delays = self.dice("delays")

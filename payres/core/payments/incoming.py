@@ -1,6 +1,7 @@
 """Rules of incoming payments. Specification 2.3, 3, 4.4 to 4.6."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -19,8 +20,8 @@ from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Work
 
-# Minimum microseconds between two partial payment events of a payment: packets come by the hundred.
-PARTIAL_EVENT_PAUSE: Final = 10 * SECOND
+PARTIAL_EVENT: Final = "incoming_payment.partial_payment_received"
+PARTIAL_EVENT_PAUSE: Final = 10 * SECOND  # at least from one of a payment to the next: packets come by the hundred
 # The interval of the worker that looks for expired payments; its retry interval; and its batch size.
 EXPIRY_SECONDS: Final = 1
 EXPIRY_RETRY_SECONDS: Final = 5
@@ -91,11 +92,11 @@ def complete(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> Incom
 
 
 async def report_expired(database: Database) -> None:
-    """Writes one event for each expired payment, including those that expired while the server was down: no request
-    notices that. Ends when the database is in fail-stop."""
+    """Writes one event for each expired payment, also of those that expired while the server was down, and for what
+    came within the pause after another event. Ends when the database is in fail-stop."""
 
     async def write_events() -> int:
-        while await database.read(lambda work: payments.expired_without_event(work, work.now, 1)):
+        while await database.read(lambda work: _untold(work) or payments.expired_without_event(work, work.now, 1)):
             await database.write(_expire_due)
         return EXPIRY_SECONDS
 
@@ -103,9 +104,17 @@ async def report_expired(database: Database) -> None:
 
 
 def _expire_due(work: Work) -> None:
-    for payment in payments.expired_without_event(work, work.now, EXPIRY_BATCH):
+    expired = payments.expired_without_event(work, work.now, EXPIRY_BATCH)
+    for payment in {one.id: one for one in (*_untold(work), *expired) if one.untold_at is not None}.values():
+        payments.INCOMING.update(work, payment.id, partial_event_at=work.now, untold_at=None)
+        _emit(work, PARTIAL_EVENT, WALLETS.by_id(work, payment.wallet_address_id), payment)
+    for payment in expired:
         payments.note_expiry(work, payment.id, work.now)
         _emit(work, "incoming_payment.expired", WALLETS.by_id(work, payment.wallet_address_id), payment)
+
+
+def _untold(work: Work) -> Sequence[IncomingRecord]:
+    return payments.untold(work, work.now, PARTIAL_EVENT_PAUSE)
 
 
 class LocalReceiver(msgspec.Struct, frozen=True):
@@ -189,18 +198,17 @@ def credit(work: Work, wallet: WalletRecord, payment: IncomingRecord, amount: in
             receiveValue=str(amount),
         )
     reached = payment.remaining is not None and amount >= payment.remaining
-    completed_at, event_at = work.now if reached else None, payment.partial_event_at
-    is_emitted = reached or event_at is None or not 0 <= work.now - event_at < PARTIAL_EVENT_PAUSE
-    event_at = work.now if is_emitted else event_at
-    listed = None if payment.received else f"{first_identifier(work.now)}{payment.id[ID_TIME:]}"
-    payments.add_received(work, payment.id, amount, completed_at, event_at, listed)
-    if is_emitted:
-        received = payment.received + amount
-        credited = msgspec.structs.replace(payment, received=received, completed_at=completed_at)
-        name = "incoming_payment.completed" if reached else "incoming_payment.partial_payment_received"
-        _emit(work, name, wallet, credited)
+    event_at, changed = payment.partial_event_at, dict[str, Any]({"completed_at": work.now} if reached else {})
+    if not payment.received:
+        changed["listed"] = f"{first_identifier(work.now)}{payment.id[ID_TIME:]}"
+    if reached or event_at is None or not 0 <= work.now - event_at < PARTIAL_EVENT_PAUSE:
+        changed |= {"partial_event_at": work.now} | ({"untold_at": None} if payment.untold_at else {})
+        credited = msgspec.structs.replace(payment, received=payment.received + amount, **changed)
+        _emit(work, "incoming_payment.completed" if reached else PARTIAL_EVENT, wallet, credited)
     else:
+        changed |= {} if payment.untold_at else {"untold_at": event_at + PARTIAL_EVENT_PAUSE}
         work.changed.append(payment.id)
+    payments.add_received(work, payment.id, amount, **changed)
 
 
 def _emit(work: Work, name: str, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:

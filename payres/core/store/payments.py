@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from payres.core.protocol.amounts import MAX_LEDGER, Asset, ProbedPath, Terms
-from payres.core.protocol.clock import lasts
+from payres.core.protocol.clock import lasting, lasts
 from payres.core.store.retention import EMPTY_PAYMENT
 from payres.core.store.rows import Embedded, Row, Table, find_number, number
 from payres.core.store.work import Transaction
@@ -124,7 +124,8 @@ Direction = Literal["incoming", "outgoing"]
 class IncomingRecord(msgspec.Struct, frozen=True):
     """A row of `incoming_payment`. incoming_value is decimal text or None; metadata is JSON text or None.
 
-    partial_event_at is when the last partial payment event was written; listed is the key in the owner's activity list.
+    partial_event_at is when the last partial payment event was written, untold_at when the next one is due; listed is
+    the key in the owner's activity list.
     """
 
     id: str
@@ -138,6 +139,7 @@ class IncomingRecord(msgspec.Struct, frozen=True):
     completed_at: int | None
     partial_event_at: int | None = None
     listed: str | None = None
+    untold_at: int | None = None
 
     @property
     def completed(self) -> bool:
@@ -161,28 +163,19 @@ def expiry_event_at(tx: Transaction, payment_id: str) -> int | None:
     return find_number(tx, "SELECT expiry_event_at FROM incoming_payment WHERE id = ?", payment_id)
 
 
-def add_received(
-    tx: Transaction,
-    payment_id: str,
-    amount: int,
-    completed_at: int | None,
-    partial_event_at: int | None,
-    listed: str | None = None,
-) -> None:
-    """Counts what the ledger has just credited. completed_at is given for the last amount, listed for the first."""
-    # Unchanged columns are left out, so that SQLite need not update their indexes.
-    new = {name: value for name, value in {"completed_at": completed_at, "listed": listed}.items() if value is not None}
-    columns = "".join(f", {name} = ?" for name in new)
+def add_received(tx: Transaction, payment_id: str, amount: int, **changed: object) -> None:
+    """Counts what the ledger has just credited, and sets the columns that `changed`: for the others, SQLite need not
+    update their indexes."""
+    columns = "".join(f", {name} = ?" for name in changed)
     tx.execute(
-        f"UPDATE incoming_payment SET received = received + ?, partial_event_at = ?{columns}"
-        " WHERE id = ? AND completed_at IS NULL",
-        (amount, partial_event_at, *new.values(), payment_id),
+        f"UPDATE incoming_payment SET received = received + ?{columns} WHERE id = ? AND completed_at IS NULL",
+        (amount, *changed.values(), payment_id),
     )
 
 
 def complete_incoming(tx: Transaction, payment_id: str, now: int) -> None:
     """Completes the payment. If it has received nothing, it is no longer listed."""
-    columns = "completed_at = ?, listed = iif(received > 0, listed, NULL)"
+    columns = "completed_at = ?, untold_at = NULL, listed = iif(received > 0, listed, NULL)"
     tx.execute(f"UPDATE incoming_payment SET {columns} WHERE id = ? AND completed_at IS NULL", (now, payment_id))
 
 
@@ -190,6 +183,12 @@ def expired_without_event(tx: Transaction, now: int, limit: int) -> Sequence[Inc
     """Expired payments without an expiry event, earliest first."""
     where = "WHERE completed_at IS NULL AND expiry_event_at IS NULL AND expires_at <= ? ORDER BY expires_at LIMIT ?"
     return INCOMING.list(tx, where, now, limit)
+
+
+def untold(tx: Transaction, now: int, longest: int) -> Sequence[IncomingRecord]:
+    """Payments whose next partial payment event is due, after a pause of at most `longest`."""
+    waits, times = lasting("untold_at", now, longest)
+    return INCOMING.list(tx, f"WHERE untold_at IS NOT NULL AND NOT {waits} LIMIT 256", *times)
 
 
 def note_expiry(tx: Transaction, payment_id: str, now: int) -> None:

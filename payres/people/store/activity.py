@@ -104,10 +104,22 @@ def payer_wallets(tx: Transaction, incoming_payment_id: str) -> Sequence[int]:
     return _ends(tx, paid, incoming_payment_id)
 
 
-def received_between(tx: Transaction, incoming_payment_id: str, after: int, until: int) -> int:
-    """What an incoming payment received after a time, and until another one."""
-    amounts = "SELECT amount FROM transfer WHERE incoming_payment_id = ? AND created_at > ? AND created_at <= ?"
-    return sum(amount for (amount,) in tx.execute(amounts, (incoming_payment_id, after, until)))
+def last_transfer(tx: Transaction) -> int:
+    """The id of the last transfer, of any account."""
+    return number(tx, "SELECT coalesce(max(id), 0) FROM transfer")
+
+
+def received_between(
+    tx: Transaction, account_id: int, incoming_payment_id: str, since: int, after: int, upto: int
+) -> int:
+    """What the account of a wallet got for an incoming payment by the transfers after one, up to another; where there
+    is none before, since a time. Transfers to liquidity are in another currency."""
+    amounts = (
+        "SELECT amount FROM transfer WHERE incoming_payment_id = ? AND credit_account_id = ? AND id > ? AND id <= ?"
+        " AND (? > 0 OR created_at > ?)"
+    )
+    found = tx.execute(amounts, (incoming_payment_id, account_id, after, upto, after, since))
+    return sum(amount for (amount,) in found)
 
 
 def open_requests(tx: Transaction, client_id: int, wallet_id: int, now: int, rows: int) -> Sequence[str]:

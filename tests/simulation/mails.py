@@ -1,0 +1,218 @@
+"""A mail server that is seldom well, the mails to owners that it took, and the oracle over what these tell."""
+
+import asyncio
+import re
+from collections import Counter, deque
+from collections.abc import Iterator
+from email import message_from_bytes, policy
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from payres.core.protocol.amounts import parse_decimal
+from payres.core.store.events import last_sequence
+from payres.core.store.work import Work
+from payres.html.language import Language
+from payres.html.notices import ask, confirm
+from payres.html.store import mail
+from payres.operator.wallets import require_wallet
+from tests.simulation.town import MAIL_HOST, Town, Wallet
+from tests.simulation.world import Violation, until
+
+DOWN, DEAD, SLOW, LATER, REFUSED, ENDLESS, DROPPED = (
+    *("mail server down", "mail server dead", "slow mail server", "mail put off"),
+    *("mail refused", "endless answer to a mail", "answer to a mail lost"),
+)
+SHARES: Final = {DOWN: 0.2, DEAD: 0.1, SLOW: 0.2, LATER: 0.3, REFUSED: 0.1, ENDLESS: 0.1, DROPPED: 0.2}  # at most
+PATIENCE: Final = 10.0  # seconds that payres waits for each answer
+SLOWLY: Final = (3.0, 9.0, 15.0)  # seconds until each
+STAGES: Final = (b"", b"MAIL", b"RCPT", b".")  # at which it puts off: at once, the sender, the recipient, the mail
+PAUSES: Final = (3600, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400)  # seconds at most, by failed attempts
+SLACK: Final = 30  # seconds by which a clock may have been set back
+REST: Final = 5.0
+LOOKS: Final = 200
+WAITING: Final = "SELECT (send_at - ?) / 1000000, attempts, kind FROM mail WHERE send_at NOTNULL"
+ARRIVED: Final = re.compile(r"^[A-Z]{3} ([\d,.]+)(?: from |, paid in by | back from )", re.MULTILINE)
+IN_ALL: Final = "came in all"
+NOT_PAID: Final = re.compile(r"nothing\s+was\s+taken|only\s+a\s+part\s+has\s+arrived")
+# What came since: by requests for money, from outside, and back of what was paid to others.
+MOVED: Final = (
+    "SELECT coalesce(sum(t.amount), 0) FROM transfer t JOIN wallet_address w ON w.account_id = t.credit_account_id"
+    " LEFT JOIN movement m ON m.transfer_id = t.id LEFT JOIN refund r ON r.id = t.refund_id"
+    " LEFT JOIN incoming_payment i ON i.id = r.incoming_payment_id WHERE w.path = ? AND t.id > ?"
+    " AND (t.incoming_payment_id NOTNULL OR m.id NOTNULL OR i.wallet_address_id <> w.id)"
+)
+UNTOLD: Final = "SELECT 1 FROM incoming_payment WHERE untold_at NOTNULL"
+FAILED: Final = (
+    "SELECT count(*) FROM outgoing_payment p JOIN wallet_address w ON w.id = p.wallet_address_id"
+    " WHERE w.path = ? AND p.state = 'failed'"
+)
+
+
+class Letter(NamedTuple):
+    """A mail that was taken, or refused for good."""
+
+    to: str
+    id: str
+    subject: str
+    text: str
+    is_refused: bool
+
+
+class Reader(msgspec.Struct):
+    """An owner with an address, who is told of the transfers after one."""
+
+    wallet: Wallet
+    email: str
+    since: int
+
+
+class Post:
+    """The mail server of all servers that send mail."""
+
+    def __init__(self, town: Town) -> None:
+        self.town, self.world = town, town.world
+        self.letters: list[Letter] = []
+        self.readers: list[Reader] = []
+        self._draws = town.world.dice("mail server")
+        self._shares: dict[str, float] = {}
+        town.world.doors[MAIL_HOST] = self._open
+
+    async def prepare(self) -> None:
+        """Owners say where they read mail, and confirm that by the code that comes there."""
+        for wallet in self.town.wallets:
+            if wallet.server.context.settings.smtp_host:
+                await self._confirm(wallet, f"{wallet.path}@{wallet.server.name}.example")
+
+    async def _confirm(self, wallet: Wallet, email: str) -> None:
+        server, words = wallet.server, Language("en", self.world.microseconds)
+        owner = await server.read(lambda work: require_wallet(work, wallet.path).owner_id)
+        await server.write(lambda work: ask(work, owner, email, words))
+        await until(lambda: bool(self.to(email)), 60, f"a code comes to {email}")
+        code = self.to(email)[0].subject[:8]
+        if not await server.write(lambda work: confirm(work, owner, code, words)):
+            raise Violation(f"{email} is not confirmed by {code}")
+        [(since,)] = await server.rows("SELECT coalesce(max(id), 0) FROM transfer")
+        self.readers.append(Reader(wallet, email, since))
+
+    async def live(self, seconds: float) -> None:
+        """Is not well for as long as a storm lasts."""
+        draws = self._draws
+        self._shares = {kind: draws.choice((0, most)) * draws.random() for kind, most in SHARES.items()}
+        self.world.at(self.world.now + seconds, self._shares.clear)
+
+    def to(self, email: str) -> list[Letter]:
+        return [one for one in self.letters if one.to == email]
+
+    def _open(self) -> "Talk":
+        """Raises ConnectionRefusedError."""
+        kind, number = self.world.drawn("mail", self._shares)
+        kind = kind if kind and self.world.happens(kind, number) else ""
+        if kind == DOWN:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return Talk(self, kind)
+
+
+class Talk:
+    """A connection, as a client that blocks has one: what it waits for costs its thread's time."""
+
+    def __init__(self, post: Post, kind: str) -> None:
+        self._post, self._kind, dice = post, kind, post._draws
+        self._seconds = dice.choice(SLOWLY) if kind == SLOW else 0.01
+        self._stage = dice.choice(STAGES)
+        self._to, self._answers, self._is_data = "", deque([b"220 mail\r\n"]), False
+        self._answer(b"", b"")
+
+    def sendall(self, data: bytes) -> None:
+        if self._is_data:
+            self._is_data = False
+            self._take(data)
+            return
+        verb = data[:4].upper()
+        if verb == b"RCPT":
+            self._to = data.decode().partition("<")[2].partition(">")[0]
+        self._is_data = verb == b"DATA"
+        self._answer(verb, b"354 go on\r\n" if self._is_data else b"250 good\r\n")
+
+    def _answer(self, stage: bytes, said: bytes) -> None:
+        if said:
+            self._answers.append(said)
+        if self._kind == LATER and stage == self._stage:
+            self._answers[-1] = b"451 later\r\n" if stage else b"421 later\r\n"
+
+    def _take(self, data: bytes) -> None:
+        refused = self._kind == REFUSED
+        self._answer(b".", b"554 never\r\n" if refused else b"250 taken\r\n")
+        if self._answers[-1].startswith(b"4"):
+            return
+        message: Any = message_from_bytes(
+            data.removesuffix(b".\r\n").replace(b"\r\n..", b"\r\n."), policy=policy.default
+        )
+        text = str(message.get_content()).replace("\r\n", "\n")
+        self._post.letters.append(Letter(self._to, message["Message-ID"], message["Subject"], text, refused))
+        self._post.world.counts[f"mails {'refused' if refused else 'taken'}"] += 1
+        self._post.world.note("mail", self._to, message["Message-ID"], message["Subject"])
+        if self._kind == DROPPED:
+            self._answers.clear()
+
+    def makefile(self, _: str) -> "Talk":
+        return self
+
+    def readline(self, most: int) -> bytes:
+        """Raises TimeoutError."""
+        world, is_dead = self._post.world, self._kind == DEAD
+        world.blocked += min(PATIENCE if is_dead else self._seconds, PATIENCE)
+        if is_dead or self._seconds > PATIENCE:
+            raise TimeoutError("timed out")
+        if self._kind == ENDLESS:
+            world.blocked += self._post._draws.choice((0.0, 1.0))
+            return (b"250-" + b"and so on " * 80)[: most - 2] + b"\r\n"
+        return self._answers.popleft() if self._answers else b""
+
+    def shutdown(self, _: int) -> None:
+        """Ends nothing: a thread does all in one step."""
+
+    def close(self) -> None:
+        """Needs nothing."""
+
+
+async def mailed(town: Town) -> None:
+    """Mails: each is sent within its pause, and what moved was told once, whatever the mail server has said."""
+    for looks in range(LOOKS):
+        waiting = [one for server in town.servers for one in await server.read(lambda work: list(_waiting(work)))]
+        if not waiting:
+            break
+        town.put_forward(max(min(one[0] for one in waiting), 0) * 1_000_000)
+        late = [one for one in waiting if one[0] > PAUSES[one[1]] + SLACK]
+        if late or looks == LOOKS - 1:
+            raise Violation(f"mails wait longer than their pauses: {late or waiting}")
+        await asyncio.sleep(REST)
+    for reader in town.post.readers:
+        await _compare(town, reader)
+
+
+async def _compare(town: Town, reader: Reader) -> None:
+    server, texts = reader.wallet.server, dict[str, str]()
+    for letter in town.post.to(reader.email):
+        if texts.setdefault(letter.id, letter.text) != letter.text and not letter.is_refused:
+            raise Violation(f"{letter.id} says another thing when it is sent again: {letter} and {texts[letter.id]!r}")
+    refused = {one.id for one in town.post.letters if one.is_refused}
+    told, untold = Counter[str](), Counter[str]()  # what a mail server refused for good is told again, or not at all
+    for id, text in texts.items():
+        into = untold if id in refused else told
+        into["cents"] += sum(parse_decimal(one.replace(",", ""), reader.wallet.asset) for one in ARRIVED.findall(text))
+        into["failed"] += len(NOT_PAID.findall(text))
+    [(moved,)] = await server.rows(MOVED, reader.wallet.path, reader.since)
+    [(failed,)] = await server.rows(FAILED, reader.wallet.path)
+    for what, count in (("cents", moved), ("failed", failed)):
+        least = 0 if server.archive.losses else told[what]  # after a restore, what was sent is sent again
+        if not least <= count <= told[what] + untold[what]:
+            raise Violation(f"{reader.email}: {count} {what}, told were {told}, refused {untold}: {texts}")
+
+
+def _waiting(work: Work) -> Iterator[tuple[int, int, str]]:
+    """Seconds until the next attempt, attempts and kind of each mail; what has still to become one waits no time."""
+    yield from work.execute(WAITING, (work.now,))
+    told = mail.cursor(work)
+    if told is not None and (told < last_sequence(work) or work.execute(UNTOLD).fetchone()):
+        yield 0, 0, "events"

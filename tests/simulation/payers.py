@@ -1,0 +1,161 @@
+"""A payer by SPSP: a peer of a server that keeps addresses of wallets for as long as it likes, and pays by them;
+wallets that are opened meanwhile, which a restore may lose; and the oracle over what each got."""
+
+import asyncio
+import base64
+import hashlib
+from collections import Counter
+from contextlib import suppress
+from typing import Any, Final
+
+import httpx2
+import msgspec
+
+from payres.core.store.rows import number
+from payres.interledger.packets import Fulfill, Prepare, decode_reply, encode_packet
+from payres.interledger.stream import PacketType, SharedSecret, StreamMoney, StreamPacket
+from payres.operator.peers import add_peer
+from payres.operator.wallets import create_wallet
+from tests.simulation.server import REFUSED, Server
+from tests.simulation.town import USD, Town, Wallet
+from tests.simulation.world import Node, Violation, moments
+
+HAVE_ONE: Final = 0.25  # of the towns, and each in which a server is restored
+PAUSE: Final = 4.0  # seconds between two doings, on average
+OPENED: Final = 0.3  # of the doings, where wallets are opened
+TRIES: Final = 6
+MOST: Final = 100  # minor units of a packet
+LIFETIME: Final = 20_000_000  # microseconds
+SPSP: Final = {"Accept": "application/spsp4+json"}
+# What wallets got without a request, and without the operator.
+GOT: Final = (
+    "SELECT w.path, sum(t.amount) FROM transfer t JOIN wallet_address w ON w.account_id = t.credit_account_id"
+    " LEFT JOIN movement m ON m.transfer_id = t.id WHERE t.incoming_payment_id IS NULL AND t.refund_id IS NULL"
+    " AND m.id IS NULL GROUP BY w.id"
+)
+OWED: Final = "SELECT -balance FROM account a JOIN peer p ON p.account_id = a.id WHERE p.ilp_address = ?"
+
+
+class Sent(msgspec.Struct):
+    """A packet to a wallet, which is repeated until it is answered: then it `arrived`, or has brought 0."""
+
+    to: Wallet
+    amount: int
+    request_id: str
+    packet: bytes
+    secret: SharedSecret
+    arrived: int | None = None
+
+
+class Payer:
+    """Pays wallets of the town through one of its servers."""
+
+    def __init__(self, town: Town) -> None:
+        self.town, self.world = town, town.world
+        self.node: Final = Node(town.world, "payer", "10.0.9.1")
+        self._draws = draws = town.world.dice("payer")
+        self.entry = draws.choice(town.servers)
+        self.sent: list[Sent] = []
+        self._known: list[tuple[Wallet, str, SharedSecret]] = []
+        restored = [one for one in town.servers if one.keeps_backups]
+        self._opens_at: Server = draws.choice(restored or town.servers)
+        self._http = httpx2.AsyncClient(timeout=8.0, verify=False, trust_env=False)
+        self._token = draws.randbytes(24).hex()
+        self.opened: list[Wallet] = []
+
+    async def prepare(self) -> None:
+        """Becomes a peer."""
+        asked: dict[str, Any] = {"name": "test.payer", "ilp_address": "test.payer", "url": "http://payer.test/ilp"}
+        asked |= {"asset_code": USD.code, "asset_scale": USD.scale, "credit_limit": "100000.00"}
+        asked |= {"outgoing_token": self._token[::-1], "incoming_token": self._token}
+        await self.entry.write(lambda work: add_peer(work, **asked) and None)
+        self.node.boot()
+
+    async def live(self, seconds: float) -> None:
+        """Asks for addresses and pays by those that it has."""
+
+        async def pay() -> None:
+            async for _ in moments(self.world, self._draws, PAUSE, seconds):
+                with suppress(*REFUSED, httpx2.HTTPError):
+                    await self._do_something()
+
+        await self.node.run(pay())
+
+    async def _do_something(self) -> None:
+        draws = self._draws
+        if draws.random() < OPENED:
+            await self._open()
+        elif not self._known or draws.random() < 0.3:
+            await self._ask(draws.choice([*self.town.wallets, *self.opened]))
+        else:
+            await self._pay(draws.choice(self._known[-6:]))
+
+    async def _open(self) -> None:
+        """Somebody opens a wallet, and this payer is told of it."""
+        wallet = Wallet(self._opens_at, f"new{len(self.opened)}", USD)
+        await wallet.server.write(lambda work: create_wallet(work, wallet.path, "USD", 2, None, None) and None)
+        self.opened.append(wallet)
+        self.world.counts["payers: wallets opened"] += 1
+        await self._ask(wallet)
+
+    async def _ask(self, wallet: Wallet) -> None:
+        answer = await self._http.get(wallet.url, headers=SPSP)
+        if answer.status_code == 200:
+            told = answer.json()
+            secret = SharedSecret(base64.b64decode(told["shared_secret"]), self._draws.randbytes)
+            self._known.append((wallet, told["destination_account"], secret))
+
+    async def _pay(self, known: tuple[Wallet, str, SharedSecret]) -> None:
+        (wallet, address, secret), amount = known, self._draws.randint(1, MOST)
+        data = secret.encrypt_packet(StreamPacket(1, PacketType.PREPARE, 0, (StreamMoney(1, 1),)))
+        condition = hashlib.sha256(secret.fulfillment(data)).digest()
+        prepare = Prepare(amount, self.world.microseconds + LIFETIME, condition, address, data)
+        sent = Sent(wallet, amount, f"payer-{len(self.sent)}", encode_packet(prepare), secret)
+        self.sent.append(sent)
+        await self.repeat(sent)
+
+    async def repeat(self, sent: Sent) -> None:
+        """Sends a packet, again and again until it is answered."""
+        head = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/octet-stream"}
+        url, head = f"{self.entry.base_url}/ilp", head | {"Request-Id": sent.request_id}
+        for _ in range(TRIES):
+            with suppress(httpx2.HTTPError):
+                answer = await self._http.post(url, content=sent.packet, headers=head)
+                if answer.status_code == 200:
+                    reply = decode_reply(answer.content)
+                    is_paid = isinstance(reply, Fulfill)
+                    sent.arrived = sent.secret.decrypt_packet(reply.data).prepare_amount if is_paid else 0
+                    self.world.counts[f"payers: {'paid' if is_paid else getattr(reply, 'code', '')}"] += 1
+                    return
+            await asyncio.sleep(self._draws.uniform(0.5, 4))
+
+
+async def meant(town: Town) -> None:
+    """SPSP: each wallet got what payers meant for it, and the address of one that was lost pays nobody; the payer owes
+    what it was told to have arrived."""
+    if town.payer is None:
+        return
+    payer = town.payer
+    for sent in payer.sent:
+        if sent.arrived is None:
+            await payer.node.run(payer.repeat(sent))
+    meant, unknown = Counter[str](), Counter[str]()
+    for sent in payer.sent:
+        meant[sent.to.url] += sent.arrived or 0
+        unknown[sent.to.url] += sent.amount if sent.arrived is None else 0
+    for server in town.servers:
+        got = {f"{server.base_url}/{path}": amount for path, amount in await server.rows(GOT)}
+        for url in {**got, **{one: 0 for one in meant if one.startswith(f"{server.base_url}/")}}:
+            amount, least = got.get(url, 0), 0 if server.archive.losses else meant[url]
+            if not least <= amount <= meant[url] + unknown[url]:
+                raise Violation(f"SPSP: {url} got {amount}, meant were {meant[url]}, unknown {unknown[url]}")
+    paid = sum(sent.amount for sent in payer.sent if sent.arrived)
+    doubt = sum(sent.amount for sent in payer.sent if sent.arrived is None)
+    owed = await payer.entry.read(lambda work: number(work, OWED, "test.payer"))
+    if not paid <= owed <= paid + doubt and not payer.entry.archive.losses:
+        raise Violation(f"the SPSP payer owes {owed}, of which {paid} arrived")
+
+
+async def brought(town: Town) -> int:
+    """The dollars that the payer has brought to the town, and owes."""
+    return 0 if town.payer is None else await town.payer.entry.read(lambda work: number(work, OWED, "test.payer"))
