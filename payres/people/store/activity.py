@@ -104,7 +104,7 @@ def payer_wallets(tx: Transaction, incoming_payment_id: str) -> Sequence[int]:
     return _ends(tx, paid, incoming_payment_id)
 
 
-def last_transfer(tx: Transaction) -> int:
+def newest_transfer(tx: Transaction) -> int:
     """The id of the last transfer, of any account."""
     return number(tx, "SELECT coalesce(max(id), 0) FROM transfer")
 
