@@ -92,7 +92,7 @@ def _complete(tx: Work, payment: OutgoingRecord, sender: WalletRecord, receiver:
         incoming_payment_id=payment.terms.incoming_payment_id,
     )
     assert payment.terms.incoming_payment_id
-    payments.add_received(tx, payment.terms.incoming_payment_id, payment.terms.receive, None, None)
+    payments.add_received(tx, payment.terms.incoming_payment_id, payment.terms.receive)
     payments.end_outgoing(tx, payment.id, payment.terms.debit, payment.terms.receive, None, NOW)
 
 

@@ -264,7 +264,7 @@ def pay_from_remote(work: Work, amount: int, path: str = "shop", payment_id: str
     ledger.transfer(
         work, remote_peer_account(work), wallet.account_id, amount, "payment", incoming_payment_id=payment_id
     )
-    payments.add_received(work, payment_id, amount, None, None)
+    payments.add_received(work, payment_id, amount)
 
 
 def test_what_came_from_other_servers_goes_back_by_itself(tx: Work) -> None:
