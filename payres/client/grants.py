@@ -288,7 +288,7 @@ async def send_with_token(core: Core[Any], access_token: Token, call: Call) -> h
         if isinstance(access_token, str):
             raise
         try:
-            await core.finish(_renewed_once(core, access_token, used))
+            await core.finish(_renewed_once(core, access_token, used, timeout=call.timeout))
         except (errors.ApiError, errors.GrantLapsed) as error:
             if isinstance(error, errors.ApiError) and (error.status >= 500 or error.status == 429):
                 raise
@@ -301,10 +301,10 @@ async def _renewed(core: Core[Any], url: str, grant: Grant, **options: Unpack[Op
         return await _rotated(core, url, grant, **options)
 
 
-async def _renewed_once(core: Core[Any], grant: Grant, used: str) -> None:
+async def _renewed_once(core: Core[Any], grant: Grant, used: str, **options: Unpack[Options]) -> None:
     async with _locked(core, grant):
         if grant.value == used:  # else another thread or task has rotated it
-            await _rotated(core, grant.manage, grant)
+            await _rotated(core, grant.manage, grant, **options)
 
 
 async def _rotated(core: Core[Any], url: str, access_token: Token, **options: Unpack[Options]) -> AccessToken:
@@ -321,7 +321,12 @@ async def _rotated(core: Core[Any], url: str, access_token: Token, **options: Un
 
 
 def _value(access_token: Token) -> str:
-    return access_token.value if isinstance(access_token, Grant) else access_token
+    value = access_token.value if isinstance(access_token, Grant) else access_token
+    if not value:
+        raise errors.ConfigurationError(
+            "There is no access token: this grant is of a subject alone, or the text is empty"
+        )
+    return value
 
 
 @asynccontextmanager

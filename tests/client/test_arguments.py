@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from payres.client import AsyncClient, Client, PendingGrant, access, errors
+from payres.client import AsyncClient, Client, Grant, PendingGrant, access, errors
 from tests.client.clients import Script
 from tests.client.test_client import BASE, KEY, ONE, WALLET, answer, scripted
 
@@ -26,6 +26,7 @@ def bill(client: Client, metadata: Any) -> object:
 MISTAKES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda client: client.quote.get(ONE, PendingGrant()), "of type PendingGrant, .* call grant.finish or grant.wait"),
     (lambda client: client.quote.get(ONE, None), "access_token is None, not str or Grant"),
+    (lambda client: client.quote.get(ONE, Grant()), "There is no access token"),
     (lambda client: client.token.revoke(ONE, b"t"), "access_token is of type bytes"),
     (lambda client: client.wallet_address.get(None), "url is None, not str"),
     (lambda client: client.wallet_address.get_keys(None), "url is None"),

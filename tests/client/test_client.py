@@ -412,6 +412,13 @@ def test_keys_in_all_forms() -> None:
             opened(WALLET, bad, "k").__enter__()
 
 
+def test_timeout_of_a_call_is_that_of_the_rotation_in_it() -> None:
+    script = Script(answer(401, error("invalid_token")), answer(200, {"access_token": TOKEN}), answer(200, MADE))
+    with scripted(script, timeout=15) as client:
+        client.outgoing_payment.get(ONE, Grant(value="old", manage=f"{BASE}/token/1"), timeout=3)
+    assert [request.extensions["timeout"]["read"] for request in script.asked] == [3, 3, 3]
+
+
 def test_money() -> None:
     usd_asset = Asset("USD", 2)
     assert money("5.00", usd_asset) == money(5, usd_asset) == money(Decimal("5"), usd_asset) == FIVE
