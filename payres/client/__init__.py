@@ -10,8 +10,10 @@ from payres.client.errors import OpenPaymentsError
 from payres.client.grants import Grant, PendingGrant
 from payres.client.resources import AccessToken, IncomingPayment, OutgoingPayment, Quote, decimal, money
 from payres.core.protocol.wire import Amount, GrantSpending, Page, PublicIncomingPayment, WalletAddress
+from payres.core.signatures.jwk import JWK
 
 __all__ = [
+    "JWK",
     "AccessToken",
     "Amount",
     "AsyncClient",

@@ -12,6 +12,12 @@ from payres.client.errors import ConfigurationError, WebhookRejected
 from payres.client.resources import IncomingPayment, OutgoingPayment, Time, decode
 from payres.core.protocol import event_types
 from payres.core.protocol.clock import SECOND, Clock, SystemClock
+from payres.core.protocol.event_types import LiquidityEvent as LiquidityEvent  # for apps
+from payres.core.protocol.event_types import PacketEvent as PacketEvent
+from payres.core.protocol.event_types import PeerEvent as PeerEvent
+from payres.core.protocol.event_types import RefundEvent as RefundEvent
+from payres.core.protocol.event_types import WalletEvent as WalletEvent
+from payres.core.protocol.event_types import WebhookEvent as WebhookEvent
 
 Kind = TypeVar("Kind", bound=str)
 Data = TypeVar("Data")
@@ -63,12 +69,12 @@ AnyEvent = (
         OutgoingPaymentEvent,
     ]
     | Event[Literal["grant.issued", "grant.denied", "grant.revoked"], GrantEvent]
-    | Event[Literal["refund.completed"], event_types.RefundEvent]
-    | Event[Literal["wallet.deposited", "wallet.withdrawn"], event_types.WalletEvent]
-    | Event[Literal["liquidity.low"], event_types.LiquidityEvent]
-    | Event[Literal["peer.credit_low"], event_types.PeerEvent]
-    | Event[Literal["peer.packet_unresolved"], event_types.PacketEvent]
-    | Event[Literal["webhook.disabled", "webhook.test"], event_types.WebhookEvent]
+    | Event[Literal["refund.completed"], RefundEvent]
+    | Event[Literal["wallet.deposited", "wallet.withdrawn"], WalletEvent]
+    | Event[Literal["liquidity.low"], LiquidityEvent]
+    | Event[Literal["peer.credit_low"], PeerEvent]
+    | Event[Literal["peer.packet_unresolved"], PacketEvent]
+    | Event[Literal["webhook.disabled", "webhook.test"], WebhookEvent]
     | Event[Literal["unknown"], dict[str, Any]]  # its type is any other: as a str, it would end the telling
 )
 # The struct of `data`, by type.

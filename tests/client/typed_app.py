@@ -53,6 +53,9 @@ def paid(body: bytes, headers: Mapping[str, str], secret: str) -> str:
         return f"{event.data.id} has {decimal(event.data.received_amount)} {event.data.created_at:%d %B}"
     if event.type == "outgoing_payment.failed":
         return str(event.data.failure)
+    if event.type == "wallet.deposited":
+        deposit: webhooks.WalletEvent = event.data
+        return deposit.amount.value
     return event.id
 
 
