@@ -75,7 +75,7 @@ class Rafiki:
         self.is_expired = False  # the first token, which was rotated if another one is used
         self.payments: list[Json] = []
         self._made: dict[str, Json] = {}  # by Idempotency-Key
-        self._is_issued = self._is_cancelled = False
+        self._is_issued, self._asked_for, self._cancelled = False, 0, set[str]()
         self._running = ExitStack()
 
     def start(self) -> None:
@@ -96,7 +96,8 @@ class Rafiki:
         """Answers a request."""
         content = handler.rfile.read(int(handler.headers.get("content-length", 0)))
         body = json.loads(content or b"{}")
-        name = CALLS.get(f"{handler.command} {handler.path.partition('?')[0]}", "unknown")
+        path = re.sub(r"(/continue/)\d+$", r"\g<1>1", handler.path.partition("?")[0])
+        name = CALLS.get(f"{handler.command} {path}", "unknown")
         name = "quoting" if name == "grant" and '"quote"' in json.dumps(body.get("access_token")) else name
         self.asked.append((name, body))
         key = handler.headers.get("idempotency-key", "") if self.keeps_keys else ""
@@ -105,6 +106,8 @@ class Rafiki:
                 self._check(name, handler, content, body)
             own = self.answers[name](body) if name in self.answers else None
             status, found = own or self._keyed(name, key) or self.usual(name, body)
+            if (name, status) == ("cancel", 204):
+                self._cancelled.add(handler.path)
             if key and status == 201:
                 self._made[key] = found
         except Refused as refused:
@@ -154,12 +157,14 @@ class Rafiki:
     def _grant(self, name: str, body: Json) -> Answer:
         """What its authorization server answers."""
         token = {"manage": f"{self.url}/auth/token/1", "expires_in": 600}
-        going_on: Json = {"access_token": {"value": "going-on"}, "uri": f"{self.url}/auth/continue/1"}
+        going_on: Json = {"access_token": {"value": "going-on"}, "uri": self.url + self._continuation}
         match name:
             case "quoting":
                 access = body["access_token"]["access"]
                 return 200, {"access_token": {"value": "quoting", "access": access, **token}, "continue": going_on}
             case "grant":
+                self._asked_for += 1
+                going_on["uri"] = self.url + self._continuation
                 finish = body["interact"].get("finish", {})
                 self.nonce, self.back, self.granted = finish.get("nonce"), finish.get("uri"), self.clock.now()
                 self.access, self._is_issued = body["access_token"]["access"], False
@@ -172,7 +177,6 @@ class Rafiki:
                 self._is_issued = True
                 issued = {"value": "paying", "access": self.access, **token}
                 return 200, {"access_token": issued, "continue": going_on}
-        self._is_cancelled = True
         return 204, b""
 
     def with_members(self, name: str, **members: Any) -> Callable[[Json], Answer]:
@@ -195,6 +199,11 @@ class Rafiki:
     def made(self, name: str) -> int:
         """How often a call was made."""
         return [one for one, _ in self.asked].count(name)
+
+    @property
+    def _continuation(self) -> str:
+        """Where the last grant is continued."""
+        return f"/auth/continue/{self._asked_for}"
 
     def _keyed(self, name: str, key: str) -> Answer | None:
         """What was answered under this key before."""
@@ -221,7 +230,7 @@ class Rafiki:
         needed, also = BODIES.get(name, (set[str](), set[str]()))
         if not needed <= body.keys() <= needed | also:
             raise Refused(400, "400", f"Received error validating OpenAPI request: body has {sorted(body)}")
-        token, is_ended = self._token_of(name), self._is_cancelled
+        token, is_ended = self._token_of(name), self._continuation in self._cancelled
         if token and (headers.get("authorization") != f"GNAP {token}" or (is_ended and token != "going-on")):
             raise Refused(403, "403", "Inactive Token")
         self._check_signature(handler, content, body.get("client"))

@@ -176,7 +176,7 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
             raise errors.ConfigurationError("The client is closed")
         url = self._url(call.url)
         timeout = seconds(self.timeout if call.timeout is None else call.timeout) + (call.wait or 0)
-        extensions = {"timeout": httpx2.Timeout(timeout).as_dict()}
+        extensions = {"timeout": httpx2.Timeout(timeout).as_dict(), "call": call.name}
         try:
             body = b"" if call.body is None else msgspec.json.encode(call.body)
         except UNENCODABLE as error:

@@ -46,6 +46,7 @@ from payres.interledger.packets import (
 )
 from payres.interledger.routing import Hop, next_hop
 from payres.interledger.store import peers
+from payres.interledger.store.elsewhere import Elsewhere
 from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.interledger.store.peers import InboundPeer, PeerRecord
 
@@ -53,6 +54,7 @@ from payres.interledger.store.peers import InboundPeer, PeerRecord
 # for all of them even if several peers hang.
 BOUNDS: Final = Bounds(seconds=30.0, queue_seconds=2.0, per_host=512, in_all=512, idle=64, untrusted_hosts=False)
 MEDIA_TYPE: Final = "application/octet-stream"
+PACKET: Final = Elsewhere("packets", "they are answered, or expire")
 PacketCounts = Counter[tuple[str, str, str]]  # by peer, direction, result
 
 log = logging.getLogger("payres.interledger")
@@ -111,7 +113,7 @@ class Link:
         if request_id is not None:
             headers["Request-Id"] = request_id
         try:
-            return await self._http.request("POST", peer.url, headers, prepare, seconds)
+            return await self._http.request("POST", peer.url, headers, prepare, seconds, PACKET)
         except FetchFailed as error:
             return Unanswered(error.sentence, sent=not error.unsent)
 

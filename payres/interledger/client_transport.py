@@ -1,5 +1,6 @@
 """The transport of the Open Payments client when this server uses it: GuardedClient, for untrusted URLs."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import httpx2
@@ -8,6 +9,7 @@ from payres.client.errors import AnswerLost, ConfigurationError, InvalidAnswer, 
 from payres.core.protocol.errors import Unavailable
 from payres.core.remote.connection import FetchFailed
 from payres.core.remote.http import GuardedClient
+from payres.interledger.store.elsewhere import Elsewhere
 
 # Parts of responses are stored while a payer is away; standard responses are shorter.
 MAX_ANSWER_BYTES: Final = 8192
@@ -19,17 +21,20 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     """Sends requests by a GuardedClient, with its guard, bounds and fair shares. Of the response headers only the
     Idempotency-Key is kept.
 
-    Failures become errors of the client, or Unavailable or TooManyRequests if nothing was sent.
+    Failures become errors of the client, or Unavailable or TooManyRequests if nothing was sent. `makes` has what each
+    POST makes, by the name of its call.
     """
 
-    def __init__(self, http: GuardedClient) -> None:
+    def __init__(self, http: GuardedClient, makes: Mapping[str, Elsewhere]) -> None:
         self._http = http
+        self._makes = makes
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Sends the request and reads the whole response."""
         headers = {name: value for name, value in request.headers.items() if name not in _OWN_HEADERS}
+        makes = self._makes[request.extensions["call"]] if request.method == "POST" else None
         try:
-            answer = await self._http.request(request.method, str(request.url), headers, request.content)
+            answer = await self._http.request(request.method, str(request.url), headers, request.content, makes=makes)
         except FetchFailed as failed:
             raise _error(failed) from failed
         if len(answer.body) > MAX_ANSWER_BYTES:

@@ -20,12 +20,14 @@ from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import MAX_PACKET_BODY_BYTES
 from payres.core.protocol.urls import ILP
 from payres.core.remote.transport import Bounds
+from payres.core.store.agenda import Agenda
 from payres.core.store.work import Work
 from payres.interledger.carrying import NoReply
 from payres.interledger.node import Node, node_of, open_node
 from payres.interledger.packets import result_of
 from payres.interledger.rates import watch_rates
-from payres.interledger.store import packets, peers
+from payres.interledger.remote_receivers import end_elsewhere
+from payres.interledger.store import elsewhere, packets, peers
 
 MEDIA_TYPE: Final = "application/octet-stream"
 MEDIA_TYPES: Final = (MEDIA_TYPE, "application/ilp+octet-stream")  # the second is sent by the JavaScript plugin
@@ -107,6 +109,9 @@ def _workers(context: Context, opening: Opening) -> Iterator[Background]:
         yield watch_rates(context.database, http, context.clock, settings.rates_url, settings.rates_max_age)
     yield node.unanswered.run()
     yield node.payments.run()
+    yield Agenda(
+        elsewhere.DUE, context.database, context.changes, partial(end_elsewhere, context.database, node.receivers)
+    ).run()
     opening.stack.push_async_callback(node.payments.outbound.drain)  # before the workers above stop
 
 

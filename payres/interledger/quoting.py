@@ -7,7 +7,14 @@ from math import ceil
 from typing import NamedTuple
 
 from payres.core.payments.incoming import is_remote, unpayable
-from payres.core.payments.quotes import check_amounts, check_fits, nothing_arrives, unit_rate_between, wanted_amount
+from payres.core.payments.quotes import (
+    check_amounts,
+    check_fits,
+    latest_expiry,
+    nothing_arrives,
+    unit_rate_between,
+    wanted_amount,
+)
 from payres.core.payments.settlement import check_liquidity
 from payres.core.protocol.amounts import MAX_VALUE, Asset, Fee, Offer, ProbedPath, Terms, convert, fee_on, minimum_send
 from payres.core.protocol.clock import SECOND
@@ -21,7 +28,7 @@ from payres.core.store.database import Database
 from payres.core.store.wallets import WalletRecord, active_wallet
 from payres.core.store.work import Work
 from payres.interledger.outbound import Outbound, WalletPackets
-from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
+from payres.interledger.remote_receivers import PAYING, RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.routing import next_peer
 from payres.interledger.sending.connection import Destination, SendingFailed, StreamConnection, monotonic
 from payres.interledger.sending.probe import check_funded, max_source, min_delivery, price_of, probe, promise_of
@@ -77,7 +84,7 @@ class RemoteQuotes:
         if planned is None:
             return None
         wallet, amount = planned
-        receiver = await self.create_receiver(await self.find_wallet(to), "Refund")
+        receiver = await self.create_receiver(await self.find_wallet(to), "Refund", PAYING)
         payer = partial(active_wallet, url=self.urls.wallet(wallet.path))
         return await self._offer(payer, receiver, "to", representations.amount(amount, wallet.asset), is_free=True)
 
@@ -108,10 +115,14 @@ class RemoteQuotes:
         except FetchFailed as error:
             raise _not_payable("to", error) from error
 
-    async def create_receiver(self, wallet: RemoteWallet, description: str = "") -> str:
-        """The URL of a new incoming payment on another server. Raises InvalidReceiver, Unavailable."""
+    async def create_receiver(
+        self, wallet: RemoteWallet, description: str, paying: int, receive: Amount | None = None
+    ) -> str:
+        """The URL of a new incoming payment on another server, of an amount if that is fixed. It expires so many
+        microseconds after its quote: 0 if it only gives a price. Raises InvalidReceiver, Unavailable."""
+        until = await self._database.read(latest_expiry) + paying
         try:
-            receiver = await self._receivers.create(wallet, description)
+            receiver = await self._receivers.create(wallet, description, receive, until)
         except FetchFailed as error:
             raise _not_payable("to", error) from error
         if not is_remote(self.urls, receiver):

@@ -1,13 +1,16 @@
 """Incoming payments on other servers, and this server as a client of them.
 
 Like any client, payres first reads the public form, which names the authorization server. With a token from there it
-reads the full form, also of other incoming payments of that server. For a refund, it creates one.
+reads the full form, also of other incoming payments of that server. To pay a wallet address, it creates one there.
+What it has made there it ends: nothing can be ended too often, because what has ended there is taken for ended here.
 """
 
 import asyncio
+import logging
 import re
-from collections.abc import AsyncIterator, Mapping, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Set
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -15,7 +18,7 @@ from msgspec import Meta
 from nacl.bindings import crypto_sign, crypto_sign_BYTES, crypto_sign_seed_keypair
 
 from payres.core.protocol.amounts import Asset, parse_value
-from payres.core.protocol.clock import SECOND, Clock, format_time, parse_time
+from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND, Clock, format_time, lasts, parse_time
 from payres.core.protocol.identifiers import base64url_decoded, is_ilp_address
 from payres.core.protocol.urls import canonical, is_http_url
 from payres.core.protocol.visible import note_of
@@ -25,9 +28,26 @@ from payres.core.remote.http import GuardedClient, origin_of, parse_target
 from payres.core.remote.wallet_addresses import RemoteWallet, fetch_wallet_address
 from payres.core.signatures.jwk import JWK, jwk_from_public_bytes, thumbprint
 from payres.core.signatures.sign import Message, sign
+from payres.core.store.database import Database
+from payres.core.store.work import Work
+from payres.interledger.store import elsewhere
+from payres.interledger.store.elsewhere import ELSEWHERE, NOTHING, Elsewhere, MadeRecord
 
 if TYPE_CHECKING:  # it loads slowly
     from payres.client import AsyncClient
+
+PAYING: Final = 30 * MINUTE  # for a payment of a price, after which its incoming payment expires
+BILL: Final = Elsewhere(
+    "incoming payments, to pay a wallet address: Send, standing orders, refunds with `to`",
+    f"payres completes them when their payment has ended; unpaid, they expire with their price or {PAYING // MINUTE}"
+    " minutes later",
+)
+ACCESS: Final = Elsewhere(
+    "grants to read, create and complete incoming payments",
+    "their tokens expire; payres keeps none for more than an hour",
+)
+TokenUse = Literal["read-all", "create", "complete"]
+log = logging.getLogger("payres.elsewhere")
 
 # The characters that are valid in a header.
 TOKEN: Final = re.compile(r"[\x21-\x7e]{1,4096}")
@@ -60,14 +80,14 @@ class OwnIdentity:
         except ValueError as error:
             raise FetchFailed(f"The request to {url} cannot be signed: {error}", retryable=False) from error
 
-    def client(self, http: GuardedClient) -> "AsyncClient":
-        """The Open Payments client with this identity that sends by `http`, created on first use. It never retries,
-        because a person waits."""
+    def client(self, http: GuardedClient, makes: Mapping[str, Elsewhere]) -> "AsyncClient":
+        """The Open Payments client with this identity that sends by `http`, created on first use. `makes` has what its
+        calls make, by name. It never retries, because a person waits."""
         if http not in self._clients:
             from payres.client import AsyncClient
             from payres.interledger.client_transport import GuardedTransport
 
-            signer, transport = self._ed25519, GuardedTransport(http)
+            signer, transport = self._ed25519, GuardedTransport(http, makes)
             self._clients[http] = AsyncClient(
                 self.wallet_address, signer, self.kid, max_retries=0, transport=transport, clock=self._clock
             )
@@ -98,14 +118,15 @@ class _GrantResponse(msgspec.Struct, frozen=True):
 
 
 async def request_token(
-    http: GuardedClient, identity: OwnIdentity, auth_server: str, action: Literal["read-all", "create"]
+    http: GuardedClient, identity: OwnIdentity, auth_server: str, action: TokenUse
 ) -> ObtainedToken:
     """Requests a token for incoming payments, by a grant without interaction. Raises FetchFailed."""
     access = {"type": "incoming-payment", "actions": [action]}
     # The form that all servers accept.
     body = msgspec.json.encode({"access_token": {"access": [access]}, "client": identity.wallet_address})
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
-    response = await http.request("POST", auth_server, identity.sign("POST", auth_server, headers, body), body)
+    signed = identity.sign("POST", auth_server, headers, body)
+    response = await http.request("POST", auth_server, signed, body, makes=ACCESS)
     if response.status not in {200, 201}:
         raise _not_granted(response, f"{auth_server} answered the grant request with {response.status}")
     answer = response.decoded(_GrantResponse, f"{auth_server} did not answer with a grant response")
@@ -169,8 +190,10 @@ class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Scope(NamedTuple):
-    """Source and destination of a token: a server that names another's authorization server must not get its tokens."""
+    """Source, destination and use of a token: a server that names another's authorization server must not get its
+    tokens."""
 
+    action: TokenUse
     auth_server: str
     origin: str
 
@@ -178,7 +201,7 @@ class _Scope(NamedTuple):
 class RemoteReceivers:
     """Reads and creates incoming payments on other servers as the client `identity`, each within `seconds`.
 
-    Tokens to read any incoming payment of a server are cached while valid.
+    Tokens to read and to complete any incoming payment of a server are cached while valid.
     """
 
     def __init__(self, http: GuardedClient, identity: OwnIdentity, clock: Clock, seconds: float = 10.0) -> None:
@@ -214,18 +237,47 @@ class RemoteReceivers:
         async with self._limited(f"{url} could not be read", self._seconds):
             return await fetch_wallet_address(self._http, url)
 
-    async def create(self, wallet: RemoteWallet, description: str = "") -> str:
-        """The URL of a new incoming payment of any amount into a wallet address. Raises FetchFailed."""
+    async def create(
+        self, wallet: RemoteWallet, description: str = "", receive: Amount | None = None, until: int | None = None
+    ) -> str:
+        """The URL of a new incoming payment into a wallet address, of this amount or of any, that expires at `until`.
+        A server that takes no such expiry is asked without. Raises FetchFailed."""
         async with self._limited(f"{wallet.id} gave no incoming payment", self._seconds):
             url = f"{wallet.resource_server.rstrip('/')}/incoming-payments"
             token = (await request_token(self._http, self._identity, wallet.auth_server, "create")).value
-            metadata = {"metadata": {"description": description}} if description else {}
-            body = msgspec.json.encode({"walletAddress": wallet.id, **metadata})
-            headers = {"Accept": "application/json", "Content-Type": "application/json"}
-            signed = self._identity.sign("POST", url, headers | {"Authorization": f"GNAP {token}"}, body)
-            response = await self._http.request("POST", url, signed, body)
+            asked: dict[str, Any] = {"walletAddress": wallet.id}
+            asked |= {"metadata": {"description": description}} if description else {}
+            asked |= {"incomingAmount": receive} if receive else {}
+            expiry = {} if until is None else {"expiresAt": format_time(until)}
+            response = await self._send("POST", url, token, msgspec.json.encode(asked | expiry), BILL)
+            if response.status == 400 and expiry:  # by its clock, or by its rules
+                response = await self._send("POST", url, token, msgspec.json.encode(asked), BILL)
             _require_ok(url, response, missing=frozenset(), expected=201)
-            return _decode(url, response, _Created).id
+            created = _decode(url, response, _Created).id
+            if not is_http_url(created) or origin_of(created) != origin_of(url):
+                raise bad_content(f"{url} created an incoming payment of another server")
+            return created
+
+    async def complete(self, url: str) -> None:
+        """Completes an incoming payment that this server has created, unless it has ended. Raises FetchFailed."""
+        async with self._limited(f"{url} could not be completed", self._seconds):
+            try:
+                scope = _Scope("complete", await self._find_auth_server(url), origin_of(parse_target(url).url))
+            except FetchFailed as error:
+                if error.reason != "not_found":
+                    raise
+                return
+            complete = partial(self._send, "POST", f"{url.rstrip('/')}/complete", body=b"", makes=NOTHING)
+            response = await self._send_with_kept(scope, complete) or await complete(await self._new_token(scope))
+            if response.status not in {404, 409, 410}:
+                _require_ok(url, response, missing=frozenset())
+
+    async def cancel_grant(self, url: str, token: str) -> None:
+        """Cancels a grant of this server by its continuation, unless it has ended. Raises FetchFailed."""
+        async with self._limited(f"{url} could not be cancelled", self._seconds):
+            response = await self._send("DELETE", url, token)
+            if response.status not in {200, 204, 404, 410} and b"_continuation" not in response.body:
+                _require_ok(url, response, missing=frozenset(), expected=204)
 
     @asynccontextmanager
     async def _limited(self, failure: str, seconds: float) -> AsyncIterator[None]:
@@ -245,20 +297,21 @@ class RemoteReceivers:
         requests, which any client may have made this server exceed: so the newest token for the server is tried first.
         """
         origin = origin_of(parse_target(url).url)
-        newest = next((scope for scope in reversed(self._tokens) if scope.origin == origin), None)
-        response = await self._read_with_kept(url, newest) if newest else None
+        kept = (scope for scope in reversed(self._tokens) if (scope.action, scope.origin) == ("read-all", origin))
+        newest, get = next(kept, None), partial(self._send, "GET", url)
+        response = await self._send_with_kept(newest, get) if newest else None
         if response is None or response.status != 200:
-            scope = _Scope(await self._find_auth_server(url), origin)
-            response = await self._read_with_kept(url, scope) or await self._get(url, await self._new_token(scope))
+            scope = _Scope("read-all", await self._find_auth_server(url), origin)
+            response = await self._send_with_kept(scope, get) or await get(await self._new_token(scope))
             _require_ok(url, response, missing={404, 410})
         return response
 
-    async def _read_with_kept(self, url: str, scope: _Scope) -> Response | None:
+    async def _send_with_kept(self, scope: _Scope, send: Callable[[str], Awaitable[Response]]) -> Response | None:
         """None if there is no token, or it is rejected."""
         token, usable_until = self._tokens.get(scope, ("", 0))
         if self._clock.now() >= usable_until:
             return None
-        response = await self._get(url, token)
+        response = await send(token)
         if response.status in {401, 403}:  # revoked, or expired by the other server's clock
             self._tokens.pop(scope, None)
             return None
@@ -276,7 +329,7 @@ class RemoteReceivers:
 
     async def _new_token(self, scope: _Scope) -> str:
         asked_at = self._clock.now()
-        token = await request_token(self._http, self._identity, scope.auth_server, "read-all")
+        token = await request_token(self._http, self._identity, scope.auth_server, scope.action)
         lifetime = LONGEST if token.expires_in is None else min(token.expires_in * SECOND, LONGEST)
         self._tokens.pop(scope, None)  # so that the newest comes last
         self._tokens[scope] = token.value, asked_at + lifetime - MARGIN
@@ -284,9 +337,51 @@ class RemoteReceivers:
             del self._tokens[next(iter(self._tokens))]
         return token.value
 
-    async def _get(self, url: str, token: str) -> Response:
+    async def _send(
+        self, method: str, url: str, token: str, body: bytes = b"", makes: Elsewhere | None = None
+    ) -> Response:
         headers = {"Accept": "application/json", "Authorization": f"GNAP {token}"}
-        return await self._http.request("GET", url, self._identity.sign("GET", url, headers))
+        headers |= {"Content-Type": "application/json"} if body else {}
+        signed = self._identity.sign(method, url, headers, body)
+        return await self._http.request(method, url, signed, body, makes=makes)
+
+
+FIRST_PAUSE: Final = 10 * SECOND  # after an attempt to end something; it doubles with each
+LONGEST_PAUSE: Final = 6 * HOUR
+MOST_REFUSALS: Final = 8  # within an hour: a server may have failed to read our key
+END_FOR: Final = 30 * DAY  # from its beginning
+
+
+async def end_elsewhere(database: Database, receivers: RemoteReceivers, id: str) -> None:
+    """Ends what is due, or puts that off; what its server refuses again and again is left to expire there."""
+    found = await database.read(partial(_due, id=id))
+    if found is None:
+        return
+    record, token = found
+    try:
+        if record.kind == "grant":
+            await receivers.cancel_grant(record.url, token)
+        else:
+            await receivers.complete(record.url)
+    except FetchFailed as error:
+        await database.write(partial(_put_off, record=record, error=error))
+    else:
+        await database.write(partial(elsewhere.forget, id=id))
+
+
+def _due(work: Work, id: str) -> tuple[MadeRecord, str] | None:
+    record = ELSEWHERE.get(work, id)
+    return None if record is None or record.due_at is None else (record, elsewhere.token_of(work, record))
+
+
+def _put_off(work: Work, record: MadeRecord, error: FetchFailed) -> None:
+    is_refused = error.reason == "refused" or not error.retryable
+    if (is_refused and record.attempts + 1 >= MOST_REFUSALS) or not lasts(record.noted_at + END_FOR, work.now, END_FOR):
+        log.warning("%s stays open until its server ends it: %s", record.url, error.sentence)
+        elsewhere.forget(work, record.id)
+    else:
+        pause = min(FIRST_PAUSE << min(record.attempts, 16), LONGEST_PAUSE)
+        elsewhere.postpone(work, record.id, work.now + pause, error.sentence[:300])
 
 
 class _Public(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -24,7 +24,7 @@ from payres.core.store.payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Damaged, Transaction, Work
 from payres.interledger.packets import Code, PacketRejected
-from payres.interledger.store import packets, peers
+from payres.interledger.store import elsewhere, packets, peers
 from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.interledger.store.peers import PeerRecord
 
@@ -203,6 +203,7 @@ def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None
     _give_back(work, payment, unused, terms.receive - payment.spent_receive)
     failure = None if sent == terms.debit else failure
     payments.end_outgoing(work, payment.id, sent, payment.delivered, failure, work.now)
+    elsewhere.make_due(work, payment.id, work.now)
     if payment.has_begun:
         payments.note_overlap(work, terms.receiver)
     state, name = ("failed", "outgoing_payment.failed") if failure else ("completed", "outgoing_payment.completed")

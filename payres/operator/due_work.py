@@ -8,7 +8,7 @@ from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import Resource
 from payres.core.store.work import Work
 from payres.html.store import mail
-from payres.interledger.store import checkouts
+from payres.interledger.store import checkouts, elsewhere
 from payres.interledger.store.checkouts import CHECKOUTS
 from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
 from payres.operator.inputs import said
@@ -26,6 +26,7 @@ WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "order-payment": ("Payment of a standing order", "Nothing is taken for this date. Its owner is told."),
     "checkout": ("Payment from another wallet", "No money has left the payer's wallet. They can begin again."),
     "checkout-end": ("End of a payment page", ""),
+    "elsewhere": ("Incoming payment or grant to end", "It stays open until its server ends it."),
     "webhook": (
         "Events for an owner's webhook",
         "They can be sent again for 30 days, by `payres webhook replay`.",
@@ -221,5 +222,6 @@ _GIVE_UP: Final[Mapping[str, Callable[[Work, str], None]]] = {
     "mail": _end_mail,
     "order-payment": _end_run,
     "checkout": _end_checkout,
+    "elsewhere": elsewhere.forget,
     "webhook": _end_events,
 }

@@ -32,6 +32,7 @@ from payres.core.store.payments import INCOMING, OUTGOING, REFUNDS, IncomingReco
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Work
 from payres.html.notices import notify
+from payres.interledger.store import elsewhere
 from payres.operator.store import refunds as store
 
 ACTION: Final = "payment.refund"
@@ -235,6 +236,8 @@ def _send_to(work: Work, found: RefundPlan, to: str, reference: str, offer: Offe
     if receiver is not None:
         add(work, receiver.wallet, receiver.payment)
     payment = insert(work, sender, client_id, terms)
+    if receiver is None:
+        elsewhere.note_bill(work, payment.id, terms.receiver, work.now)
     made = _insert(
         work,
         incoming_payment_id=found.payment.id,

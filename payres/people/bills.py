@@ -281,5 +281,5 @@ async def _find(request: Request) -> Back:
 
 def desk_of(context: Context) -> Desk:
     """The services for a checkout."""
-    client = node_of(context).identity.client(context.http)
+    client = node_of(context).identity.client(context.http, checkout.MAKES)
     return Desk(context.database, context.urls, context.clock, client, people_of(context).checkout_slots)

@@ -38,9 +38,23 @@ from payres.interledger.store.checkouts import (
     insert_checkout,
     pending_of,
 )
+from payres.interledger.store.elsewhere import Elsewhere
 
 BEGIN_SECONDS: Final = 10.0
 LONGEST_WAIT: Final = 60  # seconds; the maximum `wait` of a grant continuation that is respected
+GRANT: Final = Elsewhere(
+    "the payer's grant for the payment of a payment page",
+    "payres cancels it when that payment has ended, or after a day",
+)
+QUOTE: Final = Elsewhere("the payer's quote for it, and the grant for that", "they expire")
+PAYMENT: Final = Elsewhere("the payer's payment", "its server ends it")
+MAKES: Final = {
+    "grant.request": GRANT,  # the one that needs no consent expires
+    "grant.continue": GRANT,
+    "token.rotate": GRANT,
+    "quote.create": QUOTE,
+    "outgoing_payment.create": PAYMENT,
+}
 LATE: Final = 2 * MINUTE  # after which the payer is warned that the payment may not arrive
 UNKNOWN: Final = (408, 425, 429)  # these say nothing about the request itself
 # What the redirects of Rafiki and of payres have where the time for consent is over: nobody said no.
@@ -148,7 +162,8 @@ async def begin(
         state="asked",
         changed_at=desk.clock.now(),
     )
-    insert = partial(insert_checkout, record=record, pending=asked.dump(), shown=shown)
+    continuation = asked.grant.continue_uri, asked.grant.continue_token
+    insert = partial(insert_checkout, record=record, pending=asked.dump(), continuation=continuation, shown=shown)
     return asked.grant.redirect if await desk.database.write(insert) else None
 
 

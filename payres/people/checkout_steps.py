@@ -7,7 +7,6 @@ Idempotency-Keys, or says that it has no such payment.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Literal, TypeVar
 
@@ -20,7 +19,16 @@ from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import OutgoingPayment
 from payres.core.store.payments import INCOMING
 from payres.core.store.work import Work
-from payres.interledger.store.checkouts import LEASE, LONGEST_PAUSE, Stage, begin_attempt, change_checkout, note_failure
+from payres.interledger.store import elsewhere
+from payres.interledger.store.checkouts import (
+    LEASE,
+    LONGEST_PAUSE,
+    Stage,
+    begin_attempt,
+    change_checkout,
+    id_of,
+    note_failure,
+)
 from payres.people.checkout import AskedGrant, BillCheckout, Desk, check_server, is_refusal, is_silent, load
 
 ATTEMPT_SECONDS: Final = 7.0
@@ -88,9 +96,9 @@ class _Attempt:
             silent = await self.look()
             await self._postpone(FIRST_LOOK, silent)
         elif not self._found.is_payable(self._desk.clock.now()):
-            await self._end("failed", "closed")
+            await self._move("failed", failure="closed")
         elif record.attempts and self._desk.clock.now() >= record.begun_at + TRY_FOR:
-            await self._end("failed", "silent")
+            await self._move("failed", failure="silent")
         elif asked.token or await self._continue(asked):
             await self._create()
 
@@ -104,9 +112,9 @@ class _Attempt:
             except FAILURES as error:
                 silent = _silent(error, payment)
         if theirs is not None and theirs.failed:
-            await self._end("failed", _ended(theirs))
+            await self._move("failed", failure=_ended(theirs))
         elif self._found.has_come and (theirs is None or int(theirs.sent_amount.value)):  # others may have paid
-            await self._end("paid")
+            await self._move("paid")
         return silent
 
     async def _ask(self, call: Callable[[str], Coroutine[Any, Any, T]]) -> T:
@@ -137,7 +145,6 @@ class _Attempt:
 
     async def _continue(self, asked: AskedGrant) -> bool:
         """Gets the grant's token. False if this attempt ends here."""
-        record = self._found.record
         try:
             async with asyncio.timeout_at(self._until):
                 grant = await self._desk.client.grant.finish(asked.grant, f"?{asked.query}")
@@ -149,8 +156,6 @@ class _Attempt:
                 )
             elif isinstance(error, DomainError) or is_silent(error):  # the next answer may be another
                 await self._postpone(FIRST_PAUSE, _silent(error, asked.grant.continue_uri))
-            elif record.attempts or not is_refusal(error):  # a token may have been given that did not get here
-                await self._end("failed", _failure(error))
             else:
                 await self._move("failed", failure=_failure(error))
             return False
@@ -161,8 +166,6 @@ class _Attempt:
     async def _create(self) -> None:
         """Creates the payment, which was never tried before."""
         claimed = await self._desk.database.write(self._claim)
-        if claimed == "failed":
-            await self._cancel()
         if claimed != "made":
             return
         self._found = self._found._replace(record=replace(self._found.record, state=claimed))
@@ -170,7 +173,7 @@ class _Attempt:
             made = await self._send_creation()
         except FAILURES as error:
             if is_refusal(error) or isinstance(error, errors.ConfigurationError):
-                await self._end("failed", _failure(error))
+                await self._move("failed", failure=_failure(error))
                 return
             if isinstance(error, UNSENT):
                 await self._move("returned", due_at=self._desk.clock.now(), is_progress=False)
@@ -198,7 +201,7 @@ class _Attempt:
                     made = await self._find_payment()
         except FAILURES as error:
             if self._found.has_come:
-                await self._end("paid")
+                await self._move("paid")
             else:
                 await self._postpone(FIRST_PAUSE, _silent(error, self._asked.resource_server))
             return
@@ -207,7 +210,7 @@ class _Attempt:
         elif now < self._found.record.changed_at + SETTLES:
             await self._postpone(FIRST_PAUSE, None)
         else:
-            await self._end("failed", failure)
+            await self._move("failed", failure=failure)
 
     async def _send_creation(self) -> OutgoingPayment:
         asked, create = self._asked, self._desk.client.outgoing_payment.create
@@ -234,7 +237,7 @@ class _Attempt:
 
     async def _store(self, made: OutgoingPayment) -> None:
         if _ended(made):
-            await self._end("failed", _ended(made), payment=made.id)
+            await self._move("failed", failure=_ended(made), payment=made.id)
         else:
             await self._move("made", due_at=self._desk.clock.now() + FIRST_LOOK, payment=made.id)
 
@@ -254,17 +257,6 @@ class _Attempt:
         )
         return after if is_first else None
 
-    async def _end(self, after: Stage, failure: Failure | None = None, payment: str | None = None) -> None:
-        """Ends it, and the grant with it, which is for this payment alone."""
-        if await self._move(after, failure=failure, payment=payment) and self._found.asked is not None:
-            await self._cancel()
-
-    async def _cancel(self) -> None:
-        grant = self._asked.grant
-        with suppress(*FAILURES):  # it permits no second payment anyway
-            async with asyncio.timeout(LOOK_SECONDS):
-                await self._desk.client.grant.cancel(grant.continue_uri, grant.continue_token)
-
     async def _move(
         self,
         after: Stage,
@@ -280,6 +272,8 @@ class _Attempt:
         attempts = 0 if is_progress else record.attempts + 1
 
         def unit(work: Work) -> bool:
+            if asked is not None:
+                elsewhere.renew_grant(work, id_of(record), asked.grant.continue_token)
             return change_checkout(
                 *(work, record, after, work.now),
                 pending=pending,

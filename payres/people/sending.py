@@ -37,7 +37,9 @@ from payres.html.store.sessions import wallets_of
 from payres.html.visits import Form
 from payres.interledger.node import node_of
 from payres.interledger.quoting import RemoteQuotes
+from payres.interledger.remote_receivers import PAYING
 from payres.interledger.settlement import SLIPPAGE
+from payres.interledger.store import elsewhere
 from payres.people.own_wallets import Holding, payers
 from payres.people.sessions import HOME, OwnerVisit
 from payres.people.store.remote_bills import BILL, called
@@ -156,7 +158,7 @@ async def ask_price(
         receiver = payee.bill
         if receiver is None:
             assert payee.wallet is not None, "a remote payee has a bill or a wallet"
-            receiver = await remote.create_receiver(payee.wallet, wish.note)
+            receiver = await remote.create_receiver(payee.wallet, wish.note, 0 if is_plan else PAYING, receive)
         offer = await remote.offer_for_owner(payer, receiver, debit, receive)
     return await call.write(lambda work: _keep_price(work, payer, payee, wish, debit, receive, offer, is_plan))
 
@@ -191,8 +193,11 @@ def confirm_payment(work: Work, wallet: WalletRecord, quote_id: str) -> str:
         return price.payment_id
     payer = active_wallet(work, work.urls.wallet(wallet.path))
     payment = pay_quote(work, payer, own_client(work), quote_id, described(price.wish.note))
-    if payment.terms.incoming_payment_id is not None and not price.wish.is_bill:
-        # It was created for this payment only.
+    if price.wish.is_bill:
+        pass
+    elif payment.terms.incoming_payment_id is None:
+        elsewhere.note_bill(work, payment.id, payment.terms.receiver, work.now)
+    else:  # it was created for this payment only
         made = INCOMING.by_id(work, payment.terms.incoming_payment_id)
         complete(work, WALLETS.by_id(work, made.wallet_address_id), made)
     leaves = describe_amount(payment.terms.debit, payer.asset)

@@ -29,6 +29,7 @@ from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds
 from payres.core.store.events import EventRecord
 from payres.core.store.work import Work
+from payres.interledger.store.elsewhere import NOTHING
 from payres.webhooks.store import webhooks
 from payres.webhooks.store.webhooks import WebhookRecord
 
@@ -124,7 +125,7 @@ class Sender:
             body = encode(event_view(event) if is_own else without_operators(event_view(event)))
             headers = {"content-type": "application/json", "accept": "*/*"}
             headers |= signed_headers(event.id, self._clock.outside() // SECOND, body, target.secrets)
-            answer = await client.request("POST", webhook.url, headers, body)
+            answer = await client.request("POST", webhook.url, headers, body, makes=NOTHING)
         except FetchFailed as error:
             return Attempt(now, None, error.sentence)
         except Exception as fault:

@@ -27,7 +27,7 @@ async def asking(http: GuardedClient) -> AsyncIterator[AsyncClient]:
     identity = OwnIdentity(OWN, bytes(range(32)), MovableClock())
     async with http:
         try:
-            yield identity.client(http)
+            yield identity.client(http, {})
         finally:
             await identity.aclose()
 
@@ -50,8 +50,8 @@ async def test_each_guarded_client_has_its_own() -> None:
     http, other = loopback(), loopback()
     identity = OwnIdentity(OWN, bytes(range(32)), MovableClock())
     async with http, other:
-        first = identity.client(http)
-        assert identity.client(other) is not first is identity.client(http)
+        first = identity.client(http, {})
+        assert identity.client(other, {}) is not first is identity.client(http, {})
         await identity.aclose()
 
 

@@ -37,7 +37,7 @@ def test_history_of_a_bill_says_what_became_of_it(
 
     def unit(work: Work) -> list[str]:
         record = CheckoutRecord(bill.encode(), bill, b"browser", PAYER, 1250, "asked", work.now)
-        insert_checkout(work, record, "pending")
+        insert_checkout(work, record, "pending", ("https://a.example/continue", "T"))
         if state != "asked":
             change_checkout(work, record, state, work.now, due_at=work.now, **values)
             note_failure(work, CheckoutRecord(bill.encode(), bill, b"browser", PAYER, 1250, state, 0), work.now, silent)

@@ -12,6 +12,7 @@ from payres.core.store.events import last_sequence
 from payres.core.store.work import Work
 from payres.html.store import mail
 from payres.html.store.mail import MAILS, AddressRecord
+from payres.interledger.store import elsewhere
 from payres.interledger.store.checkouts import CHECKOUTS, CheckoutRecord, change_checkout, insert_checkout
 from payres.operator import due_work, wallets, webhooks
 from payres.operator.store.due_work import count_due
@@ -49,9 +50,19 @@ def failing_checkout(work: Work) -> str:
     )
     work.execute(bill, ("bill", shop.id, work.now, work.now + DAY))
     record = CheckoutRecord(b"\x01\xab", "bill", b"b", "https://tide.example/c", 100, "asked", work.now)
-    insert_checkout(work, record, "{}")
+    insert_checkout(work, record, "{}", ("https://tide.example/continue", "T"))
     change_checkout(work, record, "returned", work.now, due_at=work.now + MINUTE, attempts=2)
     return "checkout:01AB"
+
+
+def bill_elsewhere(work: Work) -> str:
+    """Its server has not answered since the payment ended."""
+    payment = send_away(work, "alice", 1250)
+    elsewhere.note_bill(work, payment, "https://tide.example/incoming-payments/1", work.now)
+    assert not due_work.list_due(work)
+    elsewhere.make_due(work, payment, work.now)
+    elsewhere.postpone(work, payment, work.now + MINUTE, "tide.example did not answer")
+    return f"elsewhere:{payment}"
 
 
 def failing_webhook(work: Work) -> str:
@@ -72,6 +83,11 @@ CASES: dict[Callable[[Work], str], tuple[str, str | None, Callable[[Work], objec
     mail_set_aside: ("set aside", "KeyError: 'x'", is_mail_over),
     failing_payment: ("tried again", "unreachable", lambda tx: RUNS.list(tx, "")[0].problem == GIVEN_UP),
     failing_checkout: ("tried again", None, lambda tx: CHECKOUTS.list(tx, "")[0].state == "failed"),
+    bill_elsewhere: (
+        "tried again",
+        "tide.example did not answer",
+        lambda tx: not elsewhere.ELSEWHERE.list(tx, ""),
+    ),
     failing_webhook: (
         "tried again",
         "It was answered with 500",
@@ -104,7 +120,7 @@ def test_what_waits_is_listed_tried_and_given_up(work: Work, make: Callable[[Wor
     assert count_due(work_at(work, NOW + 5), kind, NOW + 5) == (1, NOW, 0)
     due_work.give_up(work, made)
     assert is_over(work)
-    left = due_work.list_due(work)
+    left = [one for one in due_work.list_due(work) if one.kind != "elsewhere"]  # the grant of a checkout, to be ended
     assert [one.why for one in left] == ([GIVEN_UP] if make is failing_payment else [])
 
 

@@ -382,7 +382,7 @@ def test_payers_of_a_payment_page_are_named_by_their_address(tx: Work) -> None:
 
     def pays(number: int, payer: str, state: Stage) -> None:
         record = CheckoutRecord(bytes([number]), paid, b"browser %d" % number, payer, 700, "asked", NOW)
-        insert_checkout(tx, record, "pending")
+        insert_checkout(tx, record, "pending", ("https://a.example/continue", "T"))
         assert change_checkout(tx, record, state, NOW, failure="denied" if state == "failed" else None)
 
     def counterpart() -> tuple[str, bool]:

@@ -21,6 +21,12 @@ TOO_LATE: Final = (
     " WHERE t.credit_account_id = w.account_id AND t.refund_id IS NULL AND t.created_at >= p.expires_at"
 )
 
+# What another server has made here to pay a wallet, and has paid.
+OPEN: Final = (
+    "SELECT p.id, p.received FROM incoming_payment p JOIN client c ON c.id = p.client_id"
+    " WHERE c.identity = ? AND p.completed_at IS NULL AND p.received > 0"
+)
+
 
 async def ask_for(town: Town, wallet: Wallet, value: int | None, seconds: int = LONG) -> Bill:
     """An incoming payment of this amount, None for any, open for so long. Raises one of REFUSED."""
@@ -61,3 +67,13 @@ async def closed(town: Town) -> None:
         found = await bill.wallet.server.read(lambda work, id=bill.id: INCOMING.get(work, id))  # type: ignore[misc]
         if found and found.received != received and not town.is_disturbed(bill.id):
             raise Violation(f"{bill.url} was completed with {received}, and has {found.received}")
+
+
+async def ended(town: Town) -> None:
+    """A bill that a server has made on another one, to pay it, is completed when it has paid it."""
+    for server in town.servers:
+        for maker in town.servers:
+            if maker is server or maker.archive.losses:
+                continue
+            if left := await server.rows(OPEN, f"{maker.base_url}/.well-known/pay"):
+                raise Violation(f"bills that {maker.name} has made at {server.name} are left open: {left}")

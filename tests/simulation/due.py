@@ -18,6 +18,7 @@ PAUSES: Final[Mapping[str, int]] = {
     "order-payment": DAY,
     "checkout": 5 * MINUTE,
     "checkout-end": DAY,
+    "elsewhere": DAY,
     "webhook": 2 * DAY,
 }
 

@@ -14,7 +14,7 @@ from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import invariant_checks
 from tests.simulation.acknowledged import acknowledged, kept
-from tests.simulation.bills import closed
+from tests.simulation.bills import closed, ended
 from tests.simulation.due import on_time
 from tests.simulation.hops import carried, differing, promised
 from tests.simulation.limits import limited, spendable
@@ -246,5 +246,8 @@ BOOKS: Final[tuple[Oracle, ...]] = (
     promised,
     payments,
 )
-LAST: Final[tuple[Oracle, ...]] = (acknowledged, closed, kept_orders, paid_pages, mailed, told, all_taken, loops, rows)
+LAST: Final[tuple[Oracle, ...]] = (
+    *(acknowledged, closed, ended, kept_orders, paid_pages),
+    *(mailed, told, all_taken, loops, rows),
+)
 ALL: Final = (*FIRST, *BOOKS, *LAST)

@@ -17,10 +17,12 @@ from tests.simulation.world import Violation
 PEACE_SECONDS: Final = 3 * 3600.0  # after which nothing may be under way, with what clocks were put forward
 REST_SECONDS: Final = 5.0
 SENDING: Final = "SELECT count(*) FROM outgoing_payment WHERE state = 'sending'"
+ENDING: Final = "SELECT count(*) FROM made_elsewhere WHERE kind = 'incoming-payment'"
 PAYING: Final = "SELECT count(*) FROM checkout WHERE state IN ('returned', 'made') AND changed_at > ?"
 DELIVERING: Final = "SELECT count(*) FROM delivery WHERE state = 'pending'"
 LATER: Final = (
-    "SELECT coalesce(max(due), 0) FROM (SELECT due_at AS due FROM checkout UNION ALL SELECT next_at FROM delivery)"
+    "SELECT coalesce(max(due), 0) FROM (SELECT due_at AS due FROM checkout UNION ALL SELECT next_at FROM delivery"
+    " UNION ALL SELECT due_at FROM made_elsewhere WHERE kind = 'incoming-payment')"
 )
 
 
@@ -47,8 +49,11 @@ async def _under_way(town: Town, with_events: bool) -> str:
         payments, waiting = number(work, SENDING), len(packets.prepared_packets(work, 100))
         pages = number(work, PAYING, restored_at)
         orders = _due(work, WINDOWS) + _due(work, TRIES)
-        found = f"{payments} payments, {waiting} packets, {pages} payment pages, {orders} standing orders"
-        is_busy = bool(payments or waiting or pages or orders)
+        bills = number(work, ENDING)
+        found = (
+            f"{payments} payments, {waiting} packets, {pages} payment pages, {orders} standing orders, {bills} bills"
+        )
+        is_busy = bool(payments or waiting or pages or orders or bills)
         if with_events and (not is_all_sent(work) or number(work, DELIVERING)):
             return f"{found}, events for webhooks"
         return found if is_busy else ""

@@ -144,11 +144,14 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         seconds: float | None = None,
+        makes: tuple[str, str] | None = None,
     ) -> Response:
         """Sends one request and reads the whole answer, which may be a redirect or an error.
 
         Raises FetchFailed; TooManyRequests if the client caused too many failures. `seconds` can shorten the timeout.
+        What a POST `makes` there, and who ends that and when, is an `Elsewhere` of `interledger/store/elsewhere.py`.
         """
+        assert makes or method != "POST", f"say what this makes at {url}, and who ends it"
         target = parse_target(url)
         if target.scheme != "https" and not self._allow_private_hosts:
             raise FetchFailed(f"{url} must start with https://", retryable=False)

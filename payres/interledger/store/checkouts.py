@@ -13,6 +13,7 @@ from payres.core.store.agenda import DueKind
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table
 from payres.core.store.work import Transaction
+from payres.interledger.store import elsewhere
 
 SECRET = "checkouts"  # noqa: S105 - the name of the secret that encrypts `pending`
 UNPAID = DAY  # how long one is kept, after it was created
@@ -90,22 +91,33 @@ def gone_on(tx: Transaction, incoming_payment_id: str, browser_hash: bytes) -> s
     return sha256(b"".join(id_hash for (id_hash,) in rows)).hexdigest() if rows else ""
 
 
-def insert_checkout(tx: Transaction, record: CheckoutRecord, pending: str, shown: str = "") -> bool:
+def insert_checkout(
+    tx: Transaction, record: CheckoutRecord, pending: str, continuation: tuple[str, str], shown: str = ""
+) -> bool:
     """Stores a new checkout, and purges a few old ones. Others of the browser for the same payment, for which nothing
     was created yet, are given up: otherwise both could be paid. False, and nothing is stored, if one of them has gone
-    on that the form did not show: `shown` is what `gone_on` was then."""
+    on that the form did not show: `shown` is what `gone_on` was then. `continuation` is the URL and the token by which
+    the grant is cancelled when the checkout ends, or is kept no longer."""
     now, whose = record.changed_at, (record.incoming_payment_id, record.browser_hash)
     if gone_on(tx, *whose) not in {"", shown}:
         return False
     purge(tx, RULE, now)
-    tx.execute(
+    replaced = tx.execute(
         "UPDATE checkout SET state = 'failed', failure = 'replaced', pending = NULL, due_at = NULL, changed_at = ?"
-        f" {_OF_BROWSER} = 'returned'",
+        f" {_OF_BROWSER} = 'returned' RETURNING hex(id_hash)",
         (now, *whose),
     )
+    for (id,) in replaced.fetchall():
+        elsewhere.make_due(tx, id, now)
     encrypted, purge_at = server.encrypt(tx, SECRET, pending), now + UNPAID
     CHECKOUTS.insert(tx, msgspec.structs.replace(record, pending=encrypted, purge_at=purge_at))
+    elsewhere.note_grant(tx, id_of(record), *continuation, now, purge_at)
     return True
+
+
+def id_of(record: CheckoutRecord) -> str:
+    """The id of a checkout as text."""
+    return record.id_hash.hex().upper()
 
 
 def pending_of(tx: Transaction, record: CheckoutRecord) -> str | None:
@@ -127,7 +139,7 @@ def change_checkout(
     payment: str | None = None,
 ) -> bool:
     """Changes the state, or the pending data in the same state; False if it is no longer as in `record`. The end of a
-    checkout deletes its pending data."""
+    checkout deletes its pending data, and cancels its grant."""
     encrypted = None if pending is None else server.encrypt(tx, SECRET, pending)
     has_ended = after in {"paid", "failed"}
     purge_at = LATEST if after == "paid" else 0  # the page is the payer's receipt, and shows the payee who paid
@@ -142,6 +154,8 @@ def change_checkout(
             *(None if has_ended else due_at, attempts, failure == "silent", payment, record.id_hash, record.state),
         ),
     )
+    if has_ended and changed.rowcount:
+        elsewhere.make_due(tx, id_of(record), now)
     return changed.rowcount == 1
 
 

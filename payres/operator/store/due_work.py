@@ -7,7 +7,7 @@ from payres.core.protocol.clock import MINUTE
 from payres.core.store.agenda import DueKind, forget_fault
 from payres.core.store.work import Transaction, Work
 from payres.html.store import mail
-from payres.interledger.store import checkouts
+from payres.interledger.store import checkouts, elsewhere
 from payres.operator.store import standing_orders
 from payres.webhooks.store import webhooks
 
@@ -46,6 +46,7 @@ class WaitingRow(NamedTuple):
 
 _HOOK: Final = "(SELECT max(d.attempts) FROM delivery d WHERE d.webhook_id = webhook.id AND d.next_at IS NOT NULL)"
 _BILL: Final = "(SELECT wallet_address_id FROM incoming_payment i WHERE i.id = checkout.incoming_payment_id)"
+_PAYER: Final = "(SELECT wallet_address_id FROM outgoing_payment o WHERE o.id = made_elsewhere.id)"
 DUE_KINDS: Final[Mapping[str, Told]] = {
     told.kind.name: told
     for told in (
@@ -65,6 +66,10 @@ DUE_KINDS: Final[Mapping[str, Told]] = {
         Told(
             *(checkouts.STEPS, _OF_WALLET.format(_BILL), "checkout.payer", "checkout.changed_at", "checkout.attempts"),
             *("checkout.silent || ' does not answer'", "checkout.attempts > 0"),
+        ),
+        Told(
+            *(elsewhere.DUE, _OF_WALLET.format(_PAYER), "made_elsewhere.url", "made_elsewhere.noted_at"),
+            *("made_elsewhere.attempts", "made_elsewhere.problem", "made_elsewhere.attempts > 0"),
         ),
         Told(checkouts.ENDS, _OF_WALLET.format(_BILL), "checkout.payer", "checkout.purge_at"),
         Told(

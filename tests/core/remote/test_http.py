@@ -21,6 +21,7 @@ from payres.core.remote import transport
 from payres.core.remote.connection import FetchFailed, GuardedConnection, SilentServer
 from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds, open_connection
+from payres.interledger.store.elsewhere import NOTHING
 from payres.testing.clock import MovableClock
 from tests.core.remote.conftest import HURRY, UNHURRIED, Answer, Elapse, NameServers, Serve, Site, failure_of, loopback
 from tests.helpers import settle
@@ -46,7 +47,7 @@ async def test_request_sends_method_headers_and_body_and_returns_any_status(site
     site.pages["POST /"] = Answer(b"gone", 404, {"X-One": "a\r\nX-ONE: b"})
     headers = {"Content-Type": "application/json", "Content-Length": "2", "Signature": "sig1=:AA==:"}
     async with loopback() as client:
-        response = await client.request("POST", f"{site.base}/", headers, b"{}")
+        response = await client.request("POST", f"{site.base}/", headers, b"{}", makes=NOTHING)
     assert (response.status, response.headers["x-one"], response.body) == (404, "a, b", b"gone")
     [sent] = site.requests
     assert (sent.method, sent.headers["content-length"], sent.body) == ("POST", "2", b"{}")

@@ -361,7 +361,9 @@ def test_payment_goes_after_its_checkouts_and_keeps_none_waiting(tx: Transaction
     for gone in (empty(tx, START), empty(tx, START)):
         for number in range(10):
             hashed = b"%s %d" % (gone.encode(), number)
-            insert_checkout(tx, CheckoutRecord(hashed, gone, b"browser", "https://a.example", 1, "asked", START), "{}")
+            insert_checkout(
+                tx, CheckoutRecord(hashed, gone, b"browser", "https://a.example", 1, "asked", START), "{}", ("", "")
+            )
     other = empty(tx, START + SECOND)
     expire(tx, START + 2 * HOUR)
     for _ in range(2):

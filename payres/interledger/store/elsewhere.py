@@ -1,0 +1,87 @@
+"""SQL of what this server has made on other servers and has to end there."""
+
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from payres.core.protocol.clock import DAY
+from payres.core.store import server
+from payres.core.store.agenda import DueKind
+from payres.core.store.rows import Table
+from payres.core.store.work import Transaction
+
+SECRET: Final = "elsewhere"  # noqa: S105 - the name of the secret that encrypts `token`
+LONGEST: Final = DAY  # from a time to the end that is due then
+
+
+class Elsewhere(NamedTuple):
+    """What a request makes on another server, and who ends it, and when: a row of the table in docs/peering.md."""
+
+    what: str
+    ended: str
+
+
+NOTHING: Final = Elsewhere("", "")
+
+
+class MadeRecord(msgspec.Struct, frozen=True):
+    """A row of `made_elsewhere`. Its id is that of the outgoing payment that pays the incoming payment at `url`, or, in
+    hexadecimal, of the checkout whose grant is continued there with `token`. Times are microseconds."""
+
+    id: str
+    kind: Literal["incoming-payment", "grant"]
+    url: str
+    noted_at: int
+    token: bytes | None = None
+    due_at: int | None = None
+    attempts: int = 0
+    problem: str | None = None
+
+
+ELSEWHERE: Final = Table(MadeRecord, "made_elsewhere")
+DUE: Final = DueKind(
+    name="elsewhere",
+    table="made_elsewhere",
+    due="due_at",
+    key=("id",),
+    party="substr(url, 1, 7 + instr(substr(url || '/', 9), '/'))",  # the server
+    at_once=8,
+    of_party=2,
+    longest=LONGEST,
+)
+
+
+def note_bill(tx: Transaction, payment_id: str, url: str, now: int) -> None:
+    """Notes that the incoming payment at `url` was made for this outgoing payment, whose end ends it too."""
+    ELSEWHERE.insert(tx, MadeRecord(payment_id, "incoming-payment", url, now))
+
+
+def note_grant(tx: Transaction, id: str, url: str, token: str, now: int, due_at: int) -> None:
+    """Notes a grant, which is cancelled at `due_at` by its continuation, unless that is made due earlier."""
+    ELSEWHERE.insert(tx, MadeRecord(id, "grant", url, now, server.encrypt(tx, SECRET, token), due_at))
+
+
+def renew_grant(tx: Transaction, id: str, token: str) -> None:
+    """Replaces the token that continues a grant."""
+    tx.execute("UPDATE made_elsewhere SET token = ? WHERE id = ?", (server.encrypt(tx, SECRET, token), id))
+
+
+def token_of(tx: Transaction, record: MadeRecord) -> str:
+    """The token that continues a grant."""
+    return "" if record.token is None else server.decrypt(tx, SECRET, record.token)
+
+
+def make_due(tx: Transaction, id: str, now: int) -> None:
+    """Lets what was made be ended now, if anything was."""
+    tx.execute("UPDATE made_elsewhere SET due_at = ? WHERE id = ?", (now, id))
+
+
+def postpone(tx: Transaction, id: str, due_at: int, problem: str) -> None:
+    """Counts an attempt that has failed."""
+    attempt = "due_at = ?, problem = ?, attempts = attempts + 1"
+    tx.execute(f"UPDATE made_elsewhere SET {attempt} WHERE id = ?", (due_at, problem, id))
+
+
+def forget(tx: Transaction, id: str) -> None:
+    """Deletes the row, with its token."""
+    tx.execute("DELETE FROM made_elsewhere WHERE id = ?", (id,))
