@@ -7,12 +7,14 @@ import msgspec
 
 from payres.core.protocol.wire import encode
 from payres.testing import instance
+from payres.testing.clock import MovableClock
 from tests.signing_client import Client, Json
 
 
 class Instance(instance.Instance):
     """As apps have it, but `client` is one of `tests.signing_client`."""
 
+    clock_type = MovableClock  # the other programs are the test itself, which takes its time from this clock
     client: Client  # type: ignore[assignment]
 
     def new_client(self, path: str, name: str | None = None, kid: str = "key-1") -> Client:  # type: ignore[override]

@@ -34,6 +34,7 @@ from payres.testing.sandbox import Sandbox, SandboxOptions
 
 POLL_SECONDS = 0.5
 FOLDER = "payres-sandbox-"
+STOP_SECONDS = 5  # until the servers have ended, else their files go while they are used
 YOUNG_SECONDS = 10  # the age of a folder that may not be locked yet
 MOST_PEERS = 9
 TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # the form of a Bearer token (RFC 6750 section 2.1)
@@ -103,10 +104,13 @@ def sandbox(host: str, first_port: int, base_url: str | None, count: int, level:
             listeners = [socket.create_server((host, port), family=family) for port in ports]
             names = _origins(host, base_url, [one.getsockname()[1] for one in listeners])
             request_log = None if level == "warning" else RequestLog("text")
-            _start(Sandbox(folder, names, SandboxOptions(**given), request_log), listeners)
+            started = Sandbox(folder, names, SandboxOptions(**given), request_log)
+            loop = _start(started, listeners)
             if not keep:
                 threading.Thread(target=_watch, args=(parent, has_leash), daemon=True).start()
             signal.sigwait(STOP_SIGNALS)
+            with suppress(TimeoutError):  # a database that is written when its file goes would cry for an operator
+                asyncio.run_coroutine_threadsafe(started.close(), loop).result(STOP_SECONDS)
     except Exception as error:
         click.echo(f"Error: The sandbox did not start: {str(error) or type(error).__name__}", err=True)
         status = 2
@@ -150,15 +154,16 @@ def _origins(host: str, base_url: str | None, ports: Sequence[int]) -> list[str]
     return [base_url, *(f"{named.scheme}://{named.hostname}:{first + number}" for number in range(1, len(ports)))]
 
 
-def _start(sandbox: Sandbox, listeners: Sequence[socket.socket]) -> None:
-    """Serves on a thread, and prints the line once the server answers. Raises what keeps it from starting."""
+def _start(sandbox: Sandbox, listeners: Sequence[socket.socket]) -> asyncio.AbstractEventLoop:
+    """Serves on a thread, whose loop it returns, and prints the line once the server answers. Raises what keeps it from
+    starting."""
     apps = [Control(sandbox, server) for server in sandbox.servers]
     served = [uvicorn.Server(uvicorn.Config(app, lifespan="off", server_header=False, **settings_of())) for app in apps]
-    ready = Future[None]()
+    ready = Future[asyncio.AbstractEventLoop]()
 
     async def serve() -> None:
         async with sandbox.run():
-            ready.set_result(None)
+            ready.set_result(asyncio.get_running_loop())
             await asyncio.gather(*(one.serve([listener]) for one, listener in zip(served, listeners, strict=True)))
 
     def run() -> None:
@@ -169,8 +174,9 @@ def _start(sandbox: Sandbox, listeners: Sequence[socket.socket]) -> None:
                 ready.set_exception(error)
 
     threading.Thread(target=run, name="payres", daemon=True).start()
-    ready.result()
+    loop = ready.result()
     click.echo(json.dumps(sandbox.servers[0].line))
+    return loop
 
 
 def _watch(parent: int, has_leash: bool) -> None:

@@ -42,7 +42,8 @@ class MovableClock:
 
 
 class SandboxClock(MovableClock):
-    """A movable clock; the app under test signs by its machine's clock, which `outside` returns."""
+    """A movable clock; the app under test signs by its machine's clock, which `outside` returns, as does the app of a
+    test that does not use the test's own client."""
 
     def outside(self) -> int:
         return SystemClock().now()

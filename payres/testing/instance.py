@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import httpx2
 import msgspec
@@ -34,7 +34,7 @@ from payres.core.store.work import Transaction, Work
 from payres.html.sign_in import hash_password
 from payres.operator import invariant_checks, wallets, webhooks
 from payres.testing import set_up
-from payres.testing.clock import MovableClock
+from payres.testing.clock import MovableClock, SandboxClock
 from payres.testing.faults import Fault, Interference
 from payres.testing.journal import Journal
 from payres.testing.rules import Decision, KeptRule
@@ -51,6 +51,8 @@ CLIENT_SECONDS = 60  # for a response, on a busy machine
 
 class Instance:
     """A running payres with wallets `alice` and `bob` of 1000.00 USD each, and `client`, whose wallet is `shop`."""
+
+    clock_type: ClassVar[type[MovableClock]] = SandboxClock
 
     def __init__(self, server: "_Server", context: Context, clock: MovableClock, requests: deque[str]) -> None:
         self._server = server
@@ -78,7 +80,7 @@ class Instance:
             if base_url.endswith(":0"):
                 settings["base_url"] = f"{base_url[:-1]}{listener.getsockname()[1]}"
             defaults = {"database": str(database), **set_up.SETTINGS}
-            clock = MovableClock()
+            clock = cls.clock_type()
             requests = _Requests()
             app = create_app(msgspec.convert(defaults | settings, Settings), clock, requests, is_disposable=True)
             server = _Server(app, listener)

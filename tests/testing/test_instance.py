@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from payres.client import access
+from payres.client import Client, access, webhooks
 from payres.client.errors import NotFound, OpenPaymentsError
 from payres.core.protocol.errors import DomainError
 from payres.interledger.node import node_of
@@ -16,6 +16,7 @@ from payres.testing.faults import KINDS
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from payres.testing.plugin import payres as payres
+from payres.testing.receiver import receive_webhooks
 from tests.helpers import Json, wait_until
 from tests.webhooks.endpoint import Endpoint
 
@@ -38,6 +39,25 @@ def test_new_client_is_a_client_of_its_own(payres: Instance) -> None:
     grant = kiosk.grant.obtain(f"{payres.base_url}/", access.incoming_payment("read"))
     with pytest.raises(NotFound):
         kiosk.incoming_payment.get(bill.id, grant)
+
+
+def test_app_that_goes_by_the_time_of_its_machine_works_after_the_clock_has_moved(payres: Instance) -> None:
+    """It signs by that time, and takes webhooks only that are of now."""
+    received = list[str]()
+    with Client(**payres.new_app("kiosk")) as kiosk, receive_webhooks(payres) as receiver:
+        take = receiver.take
+
+        def noted(headers: dict[str, str], body: bytes) -> int:
+            received.append(webhooks.verify(body, headers, receiver.secret).type)
+            return take(headers, body)
+
+        receiver.take = noted  # type: ignore[method-assign]
+        for seconds in (301, 86_400):
+            payres.clock.advance(seconds)
+            kiosk.grant.obtain(f"{payres.base_url}/", access.incoming_payment("read"))
+            payres.bill("bob")
+        receiver.wait_for("incoming_payment.created", count=2)
+    assert received == ["incoming_payment.created"] * 2
 
 
 def test_terms_of_peers_hold_on_both_sides(payres: Instance, other: Instance) -> None:

@@ -5,6 +5,8 @@ import os
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -138,5 +140,29 @@ def test_fault_of_a_client_that_has_gone_is_no_fault_of_the_sandbox(tmp_path: Pa
         assert asked["fault"] == "no_answer"
         assert process.stdin is not None
         process.stdin.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_end_while_it_writes_tells_nobody_to_look(tmp_path: Path) -> None:
+    with started(tmp_path, stderr=subprocess.PIPE) as (process, line), Sandbox(line) as sandbox:
+        made = list[int]()
+
+        def write(number: int) -> None:
+            with suppress(httpx2.TransportError):  # until it ends
+                for wallet in range(1000):
+                    if sandbox.control.put(f"/wallets/w-{number}-{wallet}", json={}).is_success:
+                        made.append(wallet)
+
+        with ThreadPoolExecutor(8) as threads:
+            writing = [threads.submit(write, number) for number in range(8)]
+            [folder] = tmp_path.iterdir()
+            for number in range(2000):  # so that removing it takes a while
+                (folder / f"{number}").touch()
+            wait_until(lambda: len(made) > 20)
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(TIMEOUT) == 0
+            assert [one.exception() for one in writing] == [None] * 8
         assert process.stderr is not None
         assert process.stderr.read() == ""
