@@ -3,7 +3,8 @@ signature."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from typing import IO, Any, Final
 
 import click
@@ -17,7 +18,7 @@ from payres.cli.session import Session, print_text, with_session
 from payres.client import Client, OpenPaymentsError, access, money
 from payres.client.calls import TimedTransport
 from payres.client.clients import signer_of, trusted
-from payres.client.errors import AnswerLost, InvalidAnswer, NotFound
+from payres.client.errors import AnswerLost, ApiError, BadRequest, InteractionNeeded, InvalidAnswer, NotFound
 from payres.client.resources import OutgoingPayment
 from payres.client.sending import cause_of, unsigned_request
 from payres.core.protocol.amounts import describe_amount
@@ -85,7 +86,8 @@ def pay(session: Session, /, address: str, amount: str | None, payer: str, clien
         def tell(text: str) -> None:
             print_text(text, err=session.as_json)
 
-        payment = _pay(op, receiver, amount, payer, options["note"], options["timeout"], tell)
+        with ExitStack() as ending:
+            payment = _pay(op, receiver, amount, payer, options["note"], options["timeout"], tell, ending)
     rows = ("Payment", payment.id), ("Receiver", payment.receiver), ("Sent", in_words(payment.sent_amount))
     session.show(payment, labelled(*rows))
     if payment.failed:
@@ -100,29 +102,64 @@ def _pay(
     note: str | None,
     timeout: int,
     tell: Callable[[str], None],
+    ending: ExitStack,
 ) -> OutgoingPayment:
+    """`ending` ends what is made for the payment and has no more use, also if nobody consents."""
     me = _wallet(op, payer)
     metadata = None if note is None else {"description": note}
-    fixed = received = None
+    fixed = received = bill = None
     if amount is None:
         received = op.incoming_payment.get_public(receiver).received_amount or None
     else:
         fixed = money(decimal_of(amount), me)
         you = _wallet(op, receiver)
-        billing = op.grant.obtain(you, access.incoming_payment("create", identifier=you.id))
-        receiver = op.incoming_payment.create(you, billing, metadata=metadata).id
+        bill = _Bill(op, you, metadata, 2 * timeout)
+        ending.callback(bill.complete)
+        receiver = bill.url
     quoting = op.grant.obtain(me, access.quote("create", identifier=me.id))
     quote = op.quote.create(me, quoting, receiver=receiver, debit_amount=fixed)
     tell(f"{in_words(quote.debit_amount)} leaves {me.id}, {in_words(quote.receive_amount)} arrives.")
     spending = access.outgoing_payment("create", "read", identifier=me.id, debit_amount=quote.debit_amount)
     pending = op.grant.start(me, spending)
+    ending.callback(_try, op.grant.cancel, pending.continue_uri, pending.continue_token)
     tell(f"The owner decides at {pending.redirect}")
     grant = op.grant.wait(pending, timeout)
+    if bill is not None:
+        bill.is_paid = True
     with _in_sentences(AnswerLost, InvalidAnswer):
         payment = op.outgoing_payment.create(me, grant, quote_id=quote.id, metadata=metadata)
     tell(f"The payment is {payment.id}")
     with _in_sentences(OpenPaymentsError):
-        return op.outgoing_payment.wait(payment.id, grant, timeout=timeout, received_before=received)
+        payment = op.outgoing_payment.wait(payment.id, grant, timeout=timeout, received_before=received)
+    if bill is not None:
+        bill.is_paid = False
+    return payment
+
+
+class _Bill:
+    """An incoming payment for one payment. It is completed unless that `is_paid` and may go on, and expires half an
+    hour after so many seconds. A server that does not grant `complete`, or takes no such expiry, is asked without."""
+
+    def __init__(self, op: Client, you: WalletAddress, metadata: Mapping[str, str] | None, seconds: int) -> None:
+        self._op, self.is_paid = op, False
+        until = datetime.now(UTC) + timedelta(seconds=seconds, minutes=30)
+        try:
+            self._grant = op.grant.obtain(you, access.incoming_payment("create", "complete", identifier=you.id))
+        except (ApiError, InteractionNeeded):
+            self._grant = op.grant.obtain(you, access.incoming_payment("create", identifier=you.id))
+        try:
+            self.url = op.incoming_payment.create(you, self._grant, metadata=metadata, expires_at=until).id
+        except BadRequest:
+            self.url = op.incoming_payment.create(you, self._grant, metadata=metadata).id
+
+    def complete(self) -> None:
+        if not self.is_paid:
+            _try(self._op.incoming_payment.complete, self.url, self._grant)
+
+
+def _try(call: Callable[..., object], *values: Any) -> None:
+    with suppress(OpenPaymentsError):  # it expires
+        call(*values)
 
 
 @click.command(

@@ -68,6 +68,13 @@ def test_pay_waits_for_the_owner(server: Instance, database: Path, choice: str, 
     assert server.balance(f"payer-{choice}") == balance
     assert ("Sent      USD 5.00" in told) == (choice == "approve")
     assert ("Error: The wallet's owner said no" in failed) == (choice == "deny")
+    made = "SELECT p.completed_at NOTNULL, p.received, p.expires_at - p.created_at < 3600000000 FROM incoming_payment p"
+    of = f"{made} JOIN wallet_address w ON w.id = p.wallet_address_id WHERE w.path = ?"
+    [bill] = server.read(lambda work: work.execute(of, (f"shop-{choice}",)).fetchall())
+    assert bill == (1, 500 if choice == "approve" else 0, 1), "what is paid or given up is not left open"
+    last = 'SELECT state FROM "grant" ORDER BY id DESC LIMIT 1'
+    state = server.read(lambda work: work.execute(last).fetchone()[0])
+    assert state == ("revoked" if choice == "approve" else "denied")
 
 
 def test_pay_a_bill_from_a_wallet_by_its_path(server: Instance, database: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, SECOND, format_time, parse_time
+from payres.core.protocol.wire import Amount
 from payres.core.remote.connection import FetchFailed
 from payres.core.remote.http import GuardedClient
 from payres.interledger import remote_receivers as incoming_payments
@@ -320,17 +321,29 @@ async def test_incoming_payment_is_created_as_clients_do(receivers: RemoteReceiv
     assert {'"authorization"', '"content-digest"'} <= set(creation.headers["signature-input"].replace("(", " ").split())
 
 
+async def test_server_that_takes_no_expiry_is_asked_without(receivers: RemoteReceivers, site: Site) -> None:
+    url = f"{site.base}/op/incoming-payments/1"
+    wallet = await receivers.find_wallet(publish_wallet(site, TOKEN))
+    site.pages["POST /op/incoming-payments"] = [Answer({}, 400), Answer({"id": url}, 201)]
+    assert await receivers.create(wallet, receive=Amount(value="5", asset_code="EUR", asset_scale=2), until=NOW) == url
+    first, second = (msgspec.json.decode(request.body) for request in site.requests[-2:])
+    assert second == {"walletAddress": wallet.id, "incomingAmount": AMOUNT | {"assetScale": 2}}
+    assert first == second | {"expiresAt": format_time(NOW)}
+
+
 @pytest.mark.parametrize(
     ("created", "token", "reason", "retryable"),
     [
         (Answer({}, 201), TOKEN, "bad_content", False),
         (Answer({"id": "https://a.example/1"}, 200), TOKEN, "bad_content", False),
+        (Answer({"id": "https://a.example/1"}, 201), TOKEN, "bad_content", False),
+        (Answer({"id": "1"}, 201), TOKEN, "bad_content", False),
         (Answer({}, 403), TOKEN, "refused", False),
         (Answer({}, 503), TOKEN, "unreachable", True),
         (Answer({}, 201), Answer({"interact": {"redirect": "https://a.example/"}}), "refused", False),
         (Answer({}, 201), Answer({}, 401), "refused", True),
     ],
-    ids=["no id", "not 201", "denied", "broken", "consent", "no grant"],
+    ids=["no id", "not 201", "of another server", "no URL", "denied", "broken", "consent", "no grant"],
 )
 async def test_incoming_payment_that_is_not_created_says_why(
     created: Answer, token: Answer, reason: str, retryable: bool, receivers: RemoteReceivers, site: Site
