@@ -1,6 +1,7 @@
 """The network: byte streams between nodes, in memory, with what happens to real ones."""
 
 import asyncio
+import os
 import re
 import socket
 from collections.abc import Callable
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 # After such an answer the same request may succeed (docs/peering.md): a gateway that repeats it then pays twice.
 REFUSED: Final = (b"HTTP/1.1 401", b"HTTP/1.1 429")
 REQUEST: Final = re.compile(rb"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) ")
+NOTHING: Final = os.pipe()[0]
 SHORTEST, LONGEST = 0.0005, 0.03  # seconds that bytes are under way
 LATE: Final = (0.5, 4.0, 20.0, 45.0)  # more seconds that what is late is under way
 AGAIN_AFTER: Final = (0.01, 0.2, 3.0)  # seconds until a repeated request arrives
@@ -23,8 +25,8 @@ class Socket:
 
     family = socket.AF_INET
 
-    def __init__(self, here: Any, there: Any) -> None:
-        self._here, self._there = here, there
+    def __init__(self, end: "End", here: Any, there: Any) -> None:
+        self._end, self._here, self._there = end, here, there
 
     def getsockname(self) -> Any:
         return self._here
@@ -36,18 +38,18 @@ class Socket:
         """Has no options."""
 
     def fileno(self) -> int:
-        """None: clients take that as a connection that was closed meanwhile, and open one for each request."""
-        return -1
+        """What clients ask before they use a connection again: a file with nothing to read, none once it has ended."""
+        return -1 if self._end.is_over else NOTHING
 
 
 class End(asyncio.Transport):
     """One end of a stream. Bytes arrive in order."""
 
     def __init__(self, loop: "NodeLoop", protocol: Any, stream: "Stream", here: Any, there: Any) -> None:
-        super().__init__({"sockname": here, "peername": there, "socket": Socket(here, there)})
+        super().__init__({"sockname": here, "peername": there, "socket": Socket(self, here, there)})
         self.loop, self.protocol, self.stream = loop, protocol, stream
         self.other: End
-        self.is_lost = False
+        self.is_lost = self.is_over = False
         self.due = 0.0  # when the last bytes to the other end arrive
         self._is_closing = self._has_ended = self._is_paused = self._is_end_held = False
         self._held: list[bytes] = []
@@ -119,6 +121,7 @@ class End(asyncio.Transport):
             self.protocol.data_received(data)
 
     def arrive_end(self) -> None:
+        self.is_over = True
         if self._held:
             self._is_end_held = True
         elif not self._is_closing and not self.protocol.eof_received():
@@ -129,7 +132,7 @@ class End(asyncio.Transport):
             self._lose(ConnectionResetError(104, "Connection reset by peer"))
 
     def _lose(self, error: Exception | None) -> None:
-        self._is_closing = True
+        self._is_closing = self.is_over = True
         self.loop.call_soon(self._lost, error)
 
     def _lost(self, error: Exception | None) -> None:
