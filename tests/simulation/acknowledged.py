@@ -16,7 +16,7 @@ TWICE: Final = (
 )
 MADE: Final[Mapping[str, str]] = {
     "incoming": "SELECT metadata, id, CAST(incoming_value AS INTEGER) FROM incoming_payment WHERE metadata NOTNULL",
-    "outgoing": "SELECT metadata, id, debit, receive, receiver FROM outgoing_payment WHERE metadata NOTNULL",
+    "outgoing": "SELECT metadata, id, debit, receive, receiver, grant_id FROM outgoing_payment WHERE metadata NOTNULL",
     "quote": "SELECT '', id, CAST(debit_value AS INTEGER), CAST(receive_value AS INTEGER) FROM quote",
 }
 

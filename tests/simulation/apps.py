@@ -323,7 +323,7 @@ class App:
             )
 
         def values(made: OutgoingPayment) -> tuple[Any, ...]:
-            return _value(made.debit_amount), _value(made.receive_amount), made.receiver
+            return _value(made.debit_amount), _value(made.receive_amount), made.receiver, allowance.id
 
         made = await self._ordered(asked, create, values)
         if asked.state == "unknown" and self.draws.random() < 0.7:

@@ -323,7 +323,7 @@ async def refunded(town: Town) -> None:
         is_wrong = bool(count) if one.is_made is False else bool(one.is_made and not count)
         if count and one.amount is not None:
             is_wrong |= amount != one.amount
-        elif one.is_made and not one.goes_elsewhere:  # then all that was left went back
+        elif count and one.is_made and not one.goes_elsewhere:  # then all that was left went back
             is_wrong |= (await one.server.rows(SENT_BACK, one.payment))[0][0] < one.seen
         town.world.counts[f"refunds {'elsewhere' if one.goes_elsewhere else 'here'}"] += bool(count)
         if is_wrong and not one.server.has_lost(one.asked_at):

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import hashlib
 import heapq
+import os
 import random
 import sqlite3
 import uuid
@@ -214,7 +215,8 @@ class World:
         if disk is not None:
             return disk.connect(real, path, **options)
         connection = real(path, **options)
-        draws = self.dice(f"sql {path}")
+        file = os.path.basename(path).partition(".")[0]  # its folder, and what follows, is another one in each run
+        draws = self.dice(self.next_of(f"sql {file}"))
         connection.create_function("random", 0, lambda: draws.getrandbits(63))
         return connection
 
