@@ -4,9 +4,11 @@ So is the guide for other languages. What a package manager installs is there al
 """
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ from click.testing import CliRunner
 
 from payres.cli import main
 from payres.html.sign_in import csrf_token
+from payres.webhooks.sender import signed_headers
 from tests.helpers import ROOT, TIMEOUT, child, free_of_settings, sign_in_token
 from tests.http_server import free_port
 from tests.people.browser import ACCEPT
@@ -202,3 +205,52 @@ def test_other_languages(reader: Callable[[str], Reader], language: str, file: s
     [program] = app.blocks(language)
     app.save(file, program)
     assert app.run(command).startswith(said)
+
+
+JAVA = """import java.security.*; import java.time.*; import java.util.*;
+import javax.crypto.*; import javax.crypto.spec.*;
+public class Program {{ {code}
+public static void main(String[] all) throws Exception {{ System.out.println(isFromPayres(
+Map.of("webhook-id", all[0], "webhook-timestamp", all[1], "webhook-signature", all[2]),
+all[3].getBytes(), all[4])); }} }}"""
+GO = """package main
+import ("crypto/hmac"; "crypto/sha256"; "encoding/base64"; "fmt"; "net/http")
+import ("os"; "slices"; "strconv"; "strings"; "time")
+{code}
+func main() {{ all := os.Args[1:]; headers := http.Header{{}}
+for i, name := range []string{{"webhook-id", "webhook-timestamp", "webhook-signature"}} {{ headers.Set(name, all[i]) }}
+fmt.Println(isFromPayres(headers, []byte(all[3]), all[4])) }}"""
+PHP = """<?php
+{code}
+[, $id, $at, $signature, $body, $secret] = $argv;
+$headers = ['webhook-id' => $id, 'webhook-timestamp' => $at, 'webhook-signature' => $signature];
+echo is_from_payres($headers, $body, $secret) ? 'true' : 'false';"""
+RUBY = """require 'base64'
+require 'openssl'
+{code}
+id, at, signature, body, secret = ARGV
+puts from_payres?({{'webhook-id' => id, 'webhook-timestamp' => at, 'webhook-signature' => signature}}, body, secret)"""
+
+
+@pytest.mark.parametrize(
+    ("language", "file", "command", "program"),
+    [
+        ("php", "program.php", "php program.php", PHP),
+        ("go", "program.go", "go run program.go", GO),
+        ("java", "program.java", "java program.java", JAVA),
+        ("ruby", "program.rb", "ruby program.rb", RUBY),
+    ],
+)
+def test_webhooks_are_verified_without_a_library(
+    reader: Callable[[str], Reader], language: str, file: str, command: str, program: str
+) -> None:
+    if shutil.which(command.split()[0]) is None:
+        pytest.skip(f"{command.split()[0]} is not on this machine")
+    app = reader("events")
+    [code] = app.blocks(language)
+    app.save(file, program.format(code=code))
+    now, secret = int(time.time()), "whsec_c2VjcmV0"
+    for at, sent, said in ((now, "{}", "true"), (now, "{ }", "false"), (now - 301, "{}", "false")):
+        signature = dict(signed_headers("evt_1", at, b"{}", [secret]))["webhook-signature"]
+        arguments = shlex.join(["evt_1", str(at), f"v1,eA== {signature}", sent, secret])
+        assert app.run(f"{command} {arguments}").strip() == said
