@@ -15,6 +15,7 @@ from payres.interledger.store.peers import PeerRecord
 from payres.operator import invariant_checks
 from tests.simulation.acknowledged import acknowledged, kept
 from tests.simulation.bills import closed, ended
+from tests.simulation.colleagues import overwritten
 from tests.simulation.due import on_time
 from tests.simulation.hops import carried, differing, promised
 from tests.simulation.limits import limited, spendable
@@ -23,6 +24,7 @@ from tests.simulation.operators import LOWEST_RATE, credited, moved, refunded
 from tests.simulation.payers import brought, meant
 from tests.simulation.prices import priced
 from tests.simulation.restores import disturbed
+from tests.simulation.rights import rightful
 from tests.simulation.server import Server
 from tests.simulation.standing_orders import kept_orders
 from tests.simulation.told import told
@@ -232,6 +234,8 @@ def _rows(work: Work) -> Iterator[str]:
 # In this order: what comes first pays once more, or compares books and notes what a later one counts by.
 FIRST: Final[tuple[Oracle, ...]] = (disturbed, on_time, spendable, limited, kept, ledgers, mirrors, carried)
 BOOKS: Final[tuple[Oracle, ...]] = (
+    rightful,
+    overwritten,
     meant,
     resolved,
     restored,

@@ -8,11 +8,11 @@ import msgspec
 from payres.core.protocol.amounts import format_decimal
 from payres.core.store.wallets import find_wallet
 from payres.people import sending
+from tests.simulation import colleagues, payers, rights
 from tests.simulation.apps import APPS, App
 from tests.simulation.bills import ask_for, complete_bill
 from tests.simulation.mails import Post
 from tests.simulation.operators import Operator
-from tests.simulation.payers import HAVE_ONE, Payer
 from tests.simulation.server import REFUSED
 from tests.simulation.standing_orders import Planner
 from tests.simulation.town import BALANCES, Bill, Sent, Town, Wallet
@@ -132,21 +132,20 @@ def move_in(town: Town) -> list[Person]:
     """All people of the town."""
     town.operators = [Operator(town, server) for server in town.servers]
     town.hooks, town.post = Hooks(town), Post(town)
-    servers = town.servers
-    if not servers[0].is_forgetful and (servers[-1].keeps_backups or town.world.draw("payer") < HAVE_ONE):
-        town.payer = Payer(town)
+    servers, others = town.servers, list[Person]()
+    is_restored, draw = servers[-1].keeps_backups, town.world.draw
+    if not servers[0].is_forgetful and (is_restored or draw("payer") < payers.HAVE_ONE):
+        town.payer = payers.Payer(town)
+        others.append(town.payer)
+    if is_restored or draw("keepers") < rights.HAVE_ONE:
+        town.keepers = rights.Keepers(town)
+        others.append(town.keepers)
+    if draw("colleagues") < colleagues.HAVE_ONE:
+        town.colleagues = colleagues.Colleagues(town)
+        others.append(town.colleagues)
     town.apps = [App(town, number) for number in range(APPS)]
     shared = list[Bill]()
     owners: list[Person] = [Owner(town, wallet, shared) for wallet in town.wallets]
     planners = [Planner(town, wallet) for wallet in town.wallets]
     visitors = [Visitor(town, number) for number in range(VISITORS)]
-    return [
-        *owners,
-        *planners,
-        *town.operators,
-        town.hooks,
-        town.post,
-        *town.apps,
-        *visitors,
-        *filter(None, [town.payer]),
-    ]
+    return [*owners, *planners, *town.operators, town.hooks, town.post, *town.apps, *visitors, *others]

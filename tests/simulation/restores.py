@@ -49,6 +49,7 @@ class Loss(NamedTuple):
     until: int
     bounds: Mapping[str, int]
     changed: Collection[str]
+    is_blind: bool  # what was ended since is not known: a copy of the files was put back
 
     def has(self, moment: int) -> bool:
         """Whether what was asked for at this moment may be lost."""
@@ -89,7 +90,8 @@ class Archive:
             backups.record_restore(work, Path(self._file.name))  # its folder is another one in each run
             restored_rights.end_again(work, comparison.ended)
 
-        if not (is_copy and self._made_in == server.life - 1):
+        is_blind = is_copy and self._made_in == server.life - 1
+        if not is_blind:
             backups.restore_backup(self._file, database, server.now(), finish)
         elif self._lacks_commits(database):
             backups.restore_backup(database, database, server.now(), finish)
@@ -100,7 +102,7 @@ class Archive:
             bounds[peer.name] = abs(owed - owed_then) + out + out_then + coming
         again = {row for row in states_then if row[-1] == "sending"}
         changed = _ids(states ^ states_then | again)
-        self.unsettled.append(Loss(self._made_at, server.world.microseconds, bounds, changed))
+        self.unsettled.append(Loss(self._made_at, server.world.microseconds, bounds, changed, is_blind))
         self.losses.append(self.unsettled[-1])
 
     def _lacks_commits(self, database: Path) -> bool:

@@ -18,9 +18,11 @@ from tests.simulation.world import World
 
 if TYPE_CHECKING:
     from tests.simulation.apps import App
+    from tests.simulation.colleagues import Colleagues
     from tests.simulation.mails import Post
     from tests.simulation.operators import Movement, Operator, Refund
     from tests.simulation.payers import Payer
+    from tests.simulation.rights import Keepers
     from tests.simulation.standing_orders import Order
     from tests.simulation.visitors import Visit
     from tests.simulation.webhooks import Hooks
@@ -139,6 +141,8 @@ class Town:
         self.hooks: Hooks
         self.post: Post
         self.payer: Payer | None = None
+        self.keepers: Keepers | None = None
+        self.colleagues: Colleagues | None = None
         self.orders: list[Order] = []
         self.visits: list[Visit] = []
         self.told: list[Told] = []  # what else must have an event
