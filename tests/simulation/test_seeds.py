@@ -19,6 +19,12 @@ def test_payres_imported_before_the_switches_is_refused() -> None:
     assert "payres was imported before tests.simulation.switches" in done.stderr
 
 
+def test_new_databases_are_the_same_in_every_process() -> None:
+    of_one = "from tests.simulation import switches\nfrom tests.simulation.server import new_database as made\n"
+    command = [sys.executable, "-c", f"{of_one}print(made.__wrapped__() == made.__wrapped__())"]
+    assert subprocess.run(command, cwd=TOP, stdout=subprocess.PIPE, text=True, check=True).stdout == "True\n"
+
+
 def test_nothing_is_violated_whatever_happens() -> None:
     """In an interpreter of its own, whose time and chance are switched before it imports payres."""
     command = [sys.executable, "-m", "tests.simulation", "--seed", FIRST, "--seeds", SEEDS, "--days", DAYS]
