@@ -160,7 +160,7 @@ class RemoteQuotes:
             probed = way.send(value_in(debit, wallet.asset, "debitAmount"), wallet.asset)
         else:
             delivery = wanted_amount(receiver.asset, receiver.remaining, receive)
-            check_fits(receiver.remaining, delivery)
+            check_fits(receiver.remaining, delivery, receiver.asset)
             probed = way.deliver(delivery)
         try:
             terms = await probed
@@ -215,7 +215,7 @@ class _Way(NamedTuple):
         promised = min_delivery(net, path, self.rate)
         promised = await promise_of(self.connection, net, promised, self.packets.on_link, SLIPPAGE)
         # More than promised will arrive, and the receiver must have room for it.
-        check_fits(remaining, max(promised, path.least(net)))
+        check_fits(remaining, max(promised, path.least(net)), self.receiver.asset)
         return self._terms(debit, fee, promised, path, sends_all=True)
 
     async def deliver(self, amount: int) -> Terms:

@@ -268,6 +268,7 @@ def test_least_amount_is_named_only_if_the_receiver_takes_as_much(unlinked: Pair
     for wanted, least in ((2, None), (3, amount(11))):
         error = refused(quote(a, bill(b, getter, wanted, JPY), debitAmount=amount(1)), 400, "invalid_amount")
         assert error["details"].get("minSendAmount") == least
+        assert ("send at least USD 0.11 " in error["details"]["hint"]) == (least is not None)
 
 
 @pytest.mark.parametrize("fixed", ["debitAmount", "receiveAmount"])

@@ -7,7 +7,7 @@ import msgspec
 
 from payres.core.grants.access import Caller
 from payres.core.process.worker import Worker
-from payres.core.protocol.amounts import MAX_LEDGER
+from payres.core.protocol.amounts import MAX_LEDGER, describe_amount
 from payres.core.protocol.clock import SECOND, format_time, parse_time
 from payres.core.protocol.errors import InvalidAmount, InvalidExpiry, InvalidReceiver, WrongState
 from payres.core.protocol.identifiers import ID_TIME, first_identifier
@@ -193,8 +193,9 @@ def credit(work: Work, wallet: WalletRecord, payment: IncomingRecord, amount: in
     Raises InvalidAmount for a total beyond 2^63-1.
     """
     if payment.received + amount > MAX_LEDGER:
+        received, most = (describe_amount(one, wallet.asset) for one in (payment.received, MAX_LEDGER))
         raise InvalidAmount(
-            f"The incoming payment has received {payment.received}, and its total may not pass {MAX_LEDGER}",
+            f"The incoming payment has received {received}, and its total may not pass {most}",
             receiveValue=str(amount),
         )
     reached = payment.remaining is not None and amount >= payment.remaining

@@ -16,6 +16,7 @@ from payres.core.protocol.amounts import (
     Terms,
     TooLarge,
     TooSmall,
+    describe_amount,
     fixed_receive,
     fixed_send,
     parse_rate,
@@ -111,7 +112,7 @@ def local_terms(
         raise nothing_arrives(error.minimum if works else None, wallet.asset) from error
     except TooLarge as error:
         raise InvalidAmount(f"The payment is too large: {error}") from error
-    check_fits(receiver.payment.remaining, split.receive)
+    check_fits(receiver.payment.remaining, split.receive, receiver.wallet.asset)
     return Terms(
         receiver=receiver.url,
         incoming_payment_id=receiver.payment.id,
@@ -134,11 +135,12 @@ def wanted_amount(asset: Asset, remaining: int | None, receive: Amount | None) -
     return remaining
 
 
-def check_fits(remaining: int | None, amount: int) -> None:
+def check_fits(remaining: int | None, amount: int, asset: Asset) -> None:
     """Raises InvalidAmount if the amount exceeds the receiver's remaining amount (`incoming.fits`)."""
-    if not fits(remaining, amount):
+    if remaining is not None and not fits(remaining, amount):
+        most, delivered = describe_amount(remaining, asset), describe_amount(amount, asset)
         raise InvalidAmount(
-            f"The receiver takes at most {remaining} more, this would deliver {amount}",
+            f"The receiver takes at most {most} more, this would deliver {delivered}",
             remaining=str(remaining),
             receiveValue=str(amount),
         )
@@ -152,7 +154,7 @@ def nothing_arrives(minimum: int | None, asset: Asset) -> InvalidAmount:
             field="debitAmount",
         )
     least = {"value": str(minimum), "assetCode": asset.code, "assetScale": asset.scale}
-    sentence = f"Nothing would arrive: send at least {minimum} (see details.minSendAmount)"
+    sentence = f"Nothing would arrive: send at least {describe_amount(minimum, asset)} (see details.minSendAmount)"
     return InvalidAmount(sentence, field="debitAmount", reason="nothing_arrives", minSendAmount=least)
 
 
