@@ -116,6 +116,7 @@ class App:
         self._habits: Sequence[Callable[[], Awaitable[object]]] = (
             *(self._pay_some, self._pay_some, self._pay_some, self._race, self._pay_twice),
             *(self._ask_for_some, self._look_after, self._rotate, self._end),
+            *([self._pay_abroad, self._pay_abroad] if town.foreign else []),
         )
 
     async def prepare(self) -> None:
@@ -293,13 +294,13 @@ class App:
             self._open.append((wallet, made))
         return made
 
-    async def quote(self, wallet: Wallet, bill: IncomingPayment, **fixed: Any) -> Quote | None:
+    async def quote(self, wallet: Wallet, bill: IncomingPayment | str, **fixed: Any) -> Quote | None:
         """A quote for a bill; None if it was refused or nobody knows."""
         grant, address = await self.grant_at(wallet.server), self.addresses[wallet]
-        asked = self._new("quote", wallet, is_once=True)
+        asked, url = self._new("quote", wallet, is_once=True), bill if isinstance(bill, str) else bill.id
 
         def create() -> Coroutine[Any, Any, Quote]:
-            return self.client.quote.create(address, grant, receiver=bill.id, idempotency_key=asked.mark, **fixed)
+            return self.client.quote.create(address, grant, receiver=url, idempotency_key=asked.mark, **fixed)
 
         made: Quote | None = await self._ordered(
             asked, create, lambda one: (_value(one.debit_amount), _value(one.receive_amount))
@@ -423,6 +424,14 @@ class App:
         quote = bill and await self.quote(allowance.wallet, bill)
         if quote:
             await asyncio.gather(*(self.pay(allowance, quote=quote) for _ in range(2)))
+
+    async def _pay_abroad(self) -> None:
+        """A bill of the foreign server."""
+        allowance, payee = await self._allowance(), self.draws.choice(self.town.abroad)
+        bill: str = payee.server.ask_for(payee, self.draws.randint(1, MOST)).shown["id"]
+        quote = await self.quote(allowance.wallet, bill)
+        if quote is not None:
+            await self.pay(allowance, quote=quote)
 
     async def _look_after(self) -> None:
         """Reads, lists and completes one of its bills."""

@@ -11,6 +11,7 @@ from tests.simulation.town import Town, exchanged, moment_of
 from tests.simulation.unresolved import mistaken
 from tests.simulation.world import Violation
 
+ABROAD: Final = "test.foreign"  # of which `foreign_oracles` knows
 HOP: Final = 1_000_000  # microseconds by which a packet has to expire earlier at the next server
 LONGEST: Final = 30 * SECOND  # that a packet is under way
 RECENT: Final = 7 * DAY  # in which no answer to a packet is purged
@@ -117,6 +118,8 @@ async def promised(town: Town) -> None:
                 raise Violation(f"{told[id]} is {debit} for {receive} at {book.server.name}")
             if town.world.microseconds - moment_of(id) > RECENT or town.is_disturbed(id) or receiver in wrong:
                 continue
+            if town.is_abroad(receiver):
+                continue
             own = [one for one in book.packets.values() if one.payment == id]
             arrived = got if here else sum(_arrived(town, books, address, one, receiver) for one in own)
             town.world.counts[f"payments {'here' if here else 'elsewhere'} {state}, by the receiver's book"] += 1
@@ -164,7 +167,7 @@ async def _books(town: Town) -> Books:
 
 async def _book(server: Server) -> Book:
     rows = await server.rows(SENT)
-    packets = [Packet(*(*row[:5], Asset(*row[5:7]), Asset(*row[7:9]), *row[9:])) for row in rows]
+    packets = [Packet(*(*row[:5], Asset(*row[5:7]), Asset(*row[7:9]), *row[9:])) for row in rows if row[4] != ABROAD]
     taken: dict[tuple[str, int, str, int], list[tuple[int, Asset, Asset]]] = {}
     for peer, at, bill, amount, arrived, *assets in await server.rows(TAKEN):
         key = peer, 0 if server.is_forgetful else at, bill, amount

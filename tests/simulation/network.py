@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 REFUSED: Final = (b"HTTP/1.1 401", b"HTTP/1.1 429")
 REQUEST: Final = re.compile(rb"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) ")
 NOTHING: Final = os.pipe()[0]
+ABROAD: Final = 0.25  # of the fates strike where a payment takes many requests, each of them once
 SHORTEST, LONGEST = 0.0005, 0.03  # seconds that bytes are under way
 LATE: Final = (0.5, 4.0, 20.0, 45.0)  # more seconds that what is late is under way
 AGAIN_AFTER: Final = (0.01, 0.2, 3.0)  # seconds until a repeated request arrives
@@ -255,8 +256,11 @@ class Network:
         client, server = stream.client.loop.node, stream.server.loop.node
         if not self.shares or client.is_careful:
             return ""
-        fate, number = self.world.drawn(f"{client.name}>{server.name}", self.shares)
-        if not fate or (fate == "repeated" and server.is_forgetful):  # docs/peering.md: such proxies are not covered
+        part = ABROAD if client.is_foreign or server.is_foreign else 1
+        shares = {kind: share * part for kind, share in self.shares.items()}
+        fate, number = self.world.drawn(f"{client.name}>{server.name}", shares)
+        numbers_nothing = server.is_forgetful or client.is_foreign
+        if not fate or (fate == "repeated" and numbers_nothing):  # docs/peering.md: such proxies are not covered
             return ""
         stream.dice = self.world.dice(number)
         return fate if self.world.happens(fate, number) else ""

@@ -312,6 +312,8 @@ async def credited(town: Town) -> None:
             f"test.{one.name}": parse_decimal(town.credit, town.currency_of(server, one)) for one in server.neighbours
         }
         limits.pop("test.payer", None)  # whose own it is
+        if town.foreign:
+            wanted[town.foreign.ilp] = town.foreign.links[server.name].credit
         if limits != wanted:
             raise Violation(f"peers of {server.name} may owe {limits}, and should {wanted}")
 

@@ -17,6 +17,7 @@ from tests.simulation.acknowledged import acknowledged, kept
 from tests.simulation.bills import closed, ended
 from tests.simulation.colleagues import overwritten
 from tests.simulation.due import on_time
+from tests.simulation.foreign_oracles import came_from_abroad, foreign_books, owed_abroad
 from tests.simulation.hops import carried, differing, promised
 from tests.simulation.limits import limited, spendable
 from tests.simulation.mails import mailed
@@ -107,6 +108,7 @@ async def money(town: Town) -> None:
     for one, other in town.links:
         sums[town.currency_of(one, other)] += town.missing[one, other] + sum((await _mistaken(one, other)).values())
     sums[USD] -= await brought(town)
+    sums.update(await owed_abroad(town))
     for asset, given in town.given.items():
         if sums[asset] != given:
             raise Violation(f"{asset.code}: {given} came from outside, {sums[asset]} are there")
@@ -139,6 +141,9 @@ async def payments(town: Town) -> None:
     for link in town.links:
         for receiver, amount in (await _mistaken(*link)).items():
             more[receiver] += math.ceil(amount / LOWEST_RATE)
+    for receiver, least, most in came_from_abroad(town):
+        charged[receiver] += least
+        less[receiver] += most - least
     for bill in town.bills:
         charged.setdefault(bill.url, 0)
     for receiver, delivered in charged.items():
@@ -214,7 +219,8 @@ async def _charged(town: Town) -> tuple[Counter[str], Counter[str], Counter[str]
     """
     sums, less, more, unsure = Counter[str](), Counter[str](), Counter[str](), set[str]()
     for server in town.servers:
-        for receiver, delivered, *codes, late, estimated in await server.rows(CHARGED):
+        rows = [row for row in await server.rows(CHARGED) if not town.is_abroad(row[0])]
+        for receiver, delivered, *codes, late, estimated in rows:
             if estimated or receiver in sums:
                 unsure.add(receiver)
             sums[receiver] += delivered
@@ -238,6 +244,7 @@ BOOKS: Final[tuple[Oracle, ...]] = (
     overwritten,
     meant,
     resolved,
+    foreign_books,
     restored,
     equal_books,
     holds,

@@ -16,6 +16,7 @@ from payres.interledger.packets import Fulfill, Prepare, decode_reply, encode_pa
 from payres.interledger.stream import PacketType, SharedSecret, StreamMoney, StreamPacket
 from payres.operator.peers import add_peer
 from payres.operator.wallets import create_wallet
+from tests.simulation.foreign_oracles import came_from_abroad
 from tests.simulation.server import REFUSED, Server
 from tests.simulation.town import USD, Town, Wallet
 from tests.simulation.world import Node, Violation, moments
@@ -143,6 +144,9 @@ async def meant(town: Town) -> None:
     for sent in payer.sent:
         meant[sent.to.url] += sent.arrived or 0
         unknown[sent.to.url] += sent.amount if sent.arrived is None else 0
+    for url, least, most in came_from_abroad(town, by_spsp=True):
+        meant[url] += least
+        unknown[url] += most - least
     for server in town.servers:
         got = {f"{server.base_url}/{path}": amount for path, amount in await server.rows(GOT)}
         for url in {**got, **{one: 0 for one in meant if one.startswith(f"{server.base_url}/")}}:

@@ -59,6 +59,7 @@ async def _under_way(town: Town, with_events: bool) -> str:
         return found if is_busy else ""
 
     found = [f"{server.name}: {text}" for server in town.servers if (text := await server.read(busy))]
+    found += ["payments from abroad"] if town.foreign and town.foreign.payer.is_busy else []
     return "; ".join(found)
 
 

@@ -11,6 +11,7 @@ from payres.people import sending
 from tests.simulation import colleagues, payers, rights
 from tests.simulation.apps import APPS, App
 from tests.simulation.bills import ask_for, complete_bill
+from tests.simulation.foreign_people import Foreigners
 from tests.simulation.mails import Post
 from tests.simulation.operators import Operator
 from tests.simulation.server import REFUSED
@@ -58,6 +59,8 @@ class Owner:
         value = draws.randint(1, PACKETS_AT_MOST * 10)
         if self._town.balance == BALANCES[-1] and draws.random() < 0.3:
             await self._spend_twice(sending.Wish(to=payee.url, fixed="send"), draws.randint(400, 850))
+        elif self._town.foreign is not None and draws.random() < 0.4:
+            await self._pay_abroad(value)
         elif draws.random() < (0.6 if self._town.servers[0].is_forgetful else 0.15):
             await self._give(value)
         elif draws.random() < 0.15:
@@ -82,6 +85,14 @@ class Owner:
         )
         if failed := [one for one in made if one is not None]:
             raise failed[0]
+
+    async def _pay_abroad(self, value: int) -> None:
+        """Into a wallet or a bill of the foreign server."""
+        draws, payee = self._draws, self._draws.choice(self._town.abroad)
+        wish = sending.Wish(to=payee.url, fixed=draws.choice(("send", "receive")))
+        if draws.random() < 0.5:
+            wish = sending.Wish(to=payee.server.ask_for(payee, value).shown["id"])
+        await pay(self._town, self._wallet, wish, None if wish.to != payee.url else value, draws.choice(PAUSES))
 
     def _bill_of_another(self) -> Bill | None:
         """A bill that others may be paying too."""
@@ -148,4 +159,5 @@ def move_in(town: Town) -> list[Person]:
     owners: list[Person] = [Owner(town, wallet, shared) for wallet in town.wallets]
     planners = [Planner(town, wallet) for wallet in town.wallets]
     visitors = [Visitor(town, number) for number in range(VISITORS)]
-    return [*owners, *planners, *town.operators, town.hooks, town.post, *town.apps, *visitors, *others]
+    foreigners = [Foreigners(town, town.foreign, pay)] if town.foreign else []
+    return [*foreigners, *owners, *planners, *town.operators, town.hooks, town.post, *town.apps, *visitors, *others]

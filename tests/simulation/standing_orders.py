@@ -17,6 +17,7 @@ from payres.core.store.work import Work
 from payres.operator.store.standing_orders import ORDERS, RUNS, OrderRecord, RunRecord
 from payres.people import sending
 from payres.people import standing_orders as rules
+from tests.simulation.foreign import Abroad
 from tests.simulation.periods import PERIODS, Period
 from tests.simulation.server import REFUSED
 from tests.simulation.town import Town, Wallet, moment_of
@@ -36,7 +37,7 @@ class Order(msgspec.Struct):
     `stopped_at` (microseconds of the world) is set while the last change is one after which nothing is paid."""
 
     wallet: Wallet
-    payee: Wallet
+    payee: Wallet | Abroad
     id: str
     value: int
     fixed: Literal["send", "receive"]
@@ -71,7 +72,9 @@ class Planner:
 
     async def _set_up(self) -> None:
         draws, server, self._number = self._draws, self._wallet.server, self._number + 1
-        payee = draws.choice([one for one in self._town.wallets if one is not self._wallet])
+        others = [one for one in self._town.wallets if one is not self._wallet]
+        payees: list[Wallet | Abroad] = [*others, *self._town.abroad]
+        payee = draws.choice(payees)
         fixed: Literal["send", "receive"] = draws.choice(("send", "receive"))
         value, every = draws.randint(1, MOST), draws.choice(EVERY)
         begins = draws.choice((draws.uniform(3, 12), draws.uniform(3, 12), DAY / SECOND + draws.uniform(60, 130)))
@@ -181,6 +184,8 @@ async def _wrong(town: Town, order: Order, payment: OutgoingRecord) -> str:
     if not terms.receiver.startswith(f"{payee.server.base_url}/incoming-payments/"):
         return "another server"
     id = terms.receiver.rpartition("/")[2]
+    if isinstance(payee, Abroad):
+        return "" if payee.server.bills[id].payee == payee.account else "another payee"
 
     def is_right(work: Work) -> bool | None:
         made, wallet = INCOMING.get(work, id), find_wallet(work, payee.path)

@@ -13,6 +13,7 @@ from payres.operator import assets, wallets
 from payres.operator.peers import add_peer
 from payres.testing.peering import peers_of
 from tests.simulation import switches
+from tests.simulation.foreign import Abroad, Foreign
 from tests.simulation.server import Server
 from tests.simulation.world import World
 
@@ -39,6 +40,7 @@ OWNERS: Final = 2  # wallets of each server
 MAIL_HOST: Final = "mail.test"
 MAILING: Final = {"smtp_host": MAIL_HOST, "smtp_security": "none", "mail_from": "bank@mail.test"}
 MAIL: Final = 0.15  # of the servers send mail
+FOREIGN: Final = 0.4  # of the towns have a server that is not payres
 PACKETS: Final = (5, 20, 100)  # the largest packet that a server takes, in minor units
 EXCHANGED: Final = (100, 150)  # the same where currencies change: what is rounded of less costs more than payers take
 
@@ -119,6 +121,8 @@ class Town:
         ]
         self.servers[0].is_forgetful = forgets
         self.servers[-1].keeps_backups = not forgets and draws.random() < 0.12
+        is_plain = not (forgets or self.servers[-1].keeps_backups)
+        self.foreign = Foreign(world) if is_plain and world.dice("abroad").random() < FOREIGN else None
         self.links: list[tuple[Server, Server]] = _links(shape, self.servers)
         currencies = world.dice("currencies")
         self.currencies: dict[frozenset[str], Asset] = {}  # in which two peers, by their names, count
@@ -152,7 +156,15 @@ class Town:
         self.missing: Counter[tuple[Server, Server]] = Counter()  # by which books of peers differ since a restore
         self.resolved: dict[str, list[int]] = {}  # packets that were found to have arrived, by their receiver
 
-    def currency_of(self, one: Server, other: Server) -> Asset:
+    @property
+    def abroad(self) -> list[Abroad]:
+        """The wallets of the foreign server."""
+        return [*self.foreign.wallets.values()] if self.foreign else []
+
+    def is_abroad(self, url: str) -> bool:
+        return self.foreign is not None and url.startswith(f"{self.foreign.base_url}/")
+
+    def currency_of(self, one: Server, other: Server | Foreign) -> Asset:
         """In which two peers count."""
         return self.currencies[frozenset((one.name, other.name))]
 

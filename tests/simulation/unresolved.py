@@ -7,6 +7,7 @@ from typing import Any
 from payres.core.protocol.amounts import Asset, parse_decimal
 from payres.core.store.rows import number
 from payres.core.store.work import Work
+from tests.simulation.foreign import Foreign
 from tests.simulation.operators import LOWEST_RATE, Operator
 from tests.simulation.server import Server
 from tests.simulation.town import Told, Town
@@ -20,7 +21,9 @@ async def resolved(town: Town) -> None:
 
 
 async def _resolve(operator: Operator) -> None:
-    for peer in operator.server.neighbours:
+    foreign = [operator.town.foreign] if operator.town.foreign else []
+    peers: list[Server | Foreign] = [*operator.server.neighbours, *foreign]
+    for peer in peers:
         status, answer, _ = await operator.ask("GET", f"/peers/test.{peer.name}/unresolved-packets")
         if status != 200:
             raise Violation(f"{operator.server.name} does not say what is unresolved with {peer.name}: {status}")
@@ -37,14 +40,16 @@ async def _resolve(operator: Operator) -> None:
                 some, amounts, await _arrived(operator, peer, receiver, some, amounts), strict=True
             ):
                 await _record(operator, packet["id"], asset, amount, "delivered" if arrived else "returned")
-                if arrived:
+                if arrived and not operator.town.is_abroad(receiver):
                     operator.town.resolved.setdefault(receiver, []).append(amount)
 
 
 async def _arrived(
-    operator: Operator, peer: Server, receiver: str, some: Sequence[Any], amounts: Sequence[int]
+    operator: Operator, peer: Server | Foreign, receiver: str, some: Sequence[Any], amounts: Sequence[int]
 ) -> Sequence[bool]:
     """Which of the packets have arrived: by the peer's answers, or by what it has counted for the receiver."""
+    if isinstance(peer, Foreign):
+        return [one["id"] in peer.taken for one in some]
     if not peer.is_forgetful:
         answered = "SELECT count(*) FROM answered_request WHERE request_id = ?"
         return [await peer.read(lambda work, id=one["id"]: number(work, answered, id) > 0) for one in some]  # type: ignore[misc]

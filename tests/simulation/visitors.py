@@ -15,6 +15,7 @@ from payres.core.store.payments import INCOMING, OUTGOING
 from payres.core.store.work import Work
 from payres.interledger.store.checkouts import CHECKOUTS, CheckoutRecord
 from tests.simulation.bills import ask_for
+from tests.simulation.foreign import Abroad
 from tests.simulation.server import REFUSED
 from tests.simulation.town import Bill, Town, Wallet
 from tests.simulation.world import Node, Violation
@@ -32,7 +33,7 @@ class Visit(msgspec.Struct):
     page was seen after that."""
 
     bill: Bill
-    payer: Wallet
+    payer: Wallet | Abroad
     at: int  # microseconds of the world
     consents: bool = False
     secret: str = ""
@@ -73,7 +74,8 @@ class Visitor:
     async def _begin(self) -> tuple[Visit, str] | None:
         """Goes from the page of a bill to the page where the payer consents."""
         town, draws = self._town, self._draws
-        payer = draws.choice(town.wallets)
+        is_abroad = town.foreign is not None and draws.random() < 0.5
+        payer: Wallet | Abroad = draws.choice(town.abroad) if is_abroad else draws.choice(town.wallets)
         payee = draws.choice([one for one in town.wallets if one.server is not payer.server])
         bill = await ask_for(town, payee, draws.randint(1, MOST))
         visit = Visit(bill, payer, self._world.microseconds)
@@ -84,9 +86,13 @@ class Visitor:
     async def _consent(self, visit: Visit, page: str) -> None:
         id, nonce = page.rstrip("/").split("/")[-2:]
         visit.consents = self._draws.random() >= SAYS_NO
-        back = await visit.payer.server.write(
-            lambda work: requests.decide(work, requests.find_pending(work, id, nonce), visit.consents, "owner")
-        )
+        back: str | None
+        if isinstance(visit.payer, Abroad):
+            back = visit.payer.server.decide(id, nonce, consents=visit.consents)
+        else:
+            back = await visit.payer.server.write(
+                lambda work: requests.decide(work, requests.find_pending(work, id, nonce), visit.consents, "owner")
+            )
         assert back is not None
         visit.secret = back.partition("?")[0].rpartition("/")[2]
         how = self._draws.choice(RETURNS)
@@ -142,7 +148,10 @@ async def paid_pages(town: Town) -> None:
 async def _examine(town: Town, visit: Visit) -> None:
     key, server = hash_secret(visit.secret), visit.bill.wallet.server
     record = await server.read(lambda work: CHECKOUTS.find(work, "WHERE id_hash = ?", key))
-    paid = await visit.payer.server.read(lambda work: _payments(work, visit.bill.url))
+    if isinstance(visit.payer, Abroad):
+        paid = visit.payer.server.payer.paid_to(visit.bill.url)
+    else:
+        paid = await visit.payer.server.read(lambda work: _payments(work, visit.bill.url))
     what = f"{visit.bill.url} from {visit.payer.url}: {record}, payments {paid}"
     if len(paid) > 1 or (paid and not visit.consents):
         raise Violation(f"payment page paid {len(paid)} times: {what}")

@@ -1,0 +1,121 @@
+"""The book of the foreign server, with double entries, and its records."""
+
+from collections import Counter
+from fractions import Fraction
+from math import floor
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from payres.core.protocol.amounts import Asset
+
+RATES: Final = {"USD": Fraction(1), "EUR": Fraction(100, 92)}  # dollars for one
+Json = dict[str, Any]
+
+
+class Account(NamedTuple):
+    kind: str
+    name: str
+    asset: Asset
+
+
+class Book:
+    """What is in each account: of a peer, what is owed to it. All of an asset add up to 0."""
+
+    def __init__(self) -> None:
+        self.balances: Counter[Account] = Counter()
+
+    def move(self, payer: Account, payee: Account, amount: int) -> int:
+        """Moves an amount of the payer's asset, exchanged if the payee's is another, and returns what arrives."""
+        arrives, entries = converted(amount, payer.asset, payee.asset), [(payer, -amount)]
+        if payer.asset != payee.asset:
+            entries += [(Account("trade", "", payer.asset), amount), (Account("trade", "", payee.asset), -arrives)]
+        for account, entry in (*entries, (payee, arrives)):
+            self.balances[account] += entry
+        return arrives
+
+
+def converted(amount: int, source: Asset, target: Asset) -> int:
+    """Rounded down."""
+    rate = RATES[source.code] / RATES[target.code] * Fraction(10) ** (target.scale - source.scale)
+    return floor(amount * rate)
+
+
+class Link(NamedTuple):
+    """A peer, which may owe `limit`, and lets itself be owed `credit`; `largest` is the largest packet from it."""
+
+    name: str
+    asset: Asset
+    url: str
+    incoming: str
+    outgoing: str
+    largest: int
+    limit: int
+    credit: int
+
+    @property
+    def account(self) -> Account:
+        return Account("peer", self.name, self.asset)
+
+
+class Taken(NamedTuple):
+    """A packet that was fulfilled here. It `is_late` if its sender may think otherwise, by its clock."""
+
+    link: str
+    bill: str
+    amount: int
+    is_late: bool
+
+
+class Posted(msgspec.Struct):
+    """A packet that left for a bill, or for a wallet by SPSP, with what may arrive at most. It `is_known` what became
+    of it if it was answered; what is not true in it is a `lie`."""
+
+    link: str
+    receiver: str
+    amount: int
+    most: int
+    lie: str
+    is_known: bool = False
+    arrived: int | None = None
+
+
+class Bill(msgspec.Struct):
+    """An incoming payment; `value` is None for any amount. It is closed when it is "completed" or "expired"."""
+
+    shown: Json
+    account: Account
+    payee: Account
+    value: int | None
+    secret: bytes
+    expires_at: int
+    received: int = 0
+    state: str = "open"
+    closes_at: int | None = None
+
+
+class Payment(msgspec.Struct):
+    """An outgoing payment; before, its quote, while it is "quoted"."""
+
+    shown: Json
+    account: Account
+    payer: Account
+    receive: int
+    made_at: int
+    client: str = ""
+    state: str = "quoted"
+    debit: int = 0
+    sent: int = 0
+    delivered: int = 0
+    attempts: int = 0
+
+
+class Grant(msgspec.Struct):
+    client: str
+    access: list[Json]
+    secret: str
+    nonce: str
+    made_at: int
+    finish: Json = {}
+    reference: str = ""
+    state: str = "issued"

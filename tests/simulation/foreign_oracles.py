@@ -1,0 +1,95 @@
+"""What must hold between the book of the foreign server and those of payres, within what each can know."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from payres.core.protocol.amounts import Asset
+from payres.core.store.rows import number
+from tests.simulation.foreign import Foreign
+from tests.simulation.server import Server
+from tests.simulation.town import Town
+from tests.simulation.world import Violation
+
+PACKETS: Final = (
+    "SELECT k.id, o.receiver, k.amount, k.state FROM packet k JOIN peer p ON p.id = k.to_peer_id"
+    " JOIN outgoing_payment o ON o.id = k.outgoing_payment_id WHERE p.ilp_address = ?"
+)
+ARRIVED: Final = (
+    "SELECT coalesce(t.incoming_payment_id, ''), t.amount FROM transfer t"
+    " JOIN peer p ON p.account_id = t.debit_account_id WHERE p.ilp_address = ?"
+)
+OWED: Final = "SELECT a.balance FROM account a JOIN peer p ON p.account_id = a.id WHERE p.ilp_address = ?"
+PROMISED: Final = (
+    "SELECT receiver, sum(receive) FROM outgoing_payment WHERE state = 'completed' AND receiver LIKE ?"
+    " GROUP BY receiver"
+)
+
+
+async def foreign_books(town: Town) -> None:
+    """14. What payres counts as paid to a server that repeats nothing has arrived there, and what that server counts as
+    paid is here, and no more, but for packets that came late or had no answer. What is completed delivered its promise.
+    """
+    if town.foreign is None:
+        return
+    promised = Counter[str]()
+    for server in town.servers:
+        await _check_sent(town.foreign, server)
+        await _check_arrived(town.foreign, server)
+        promised.update(dict(await server.rows(PROMISED, f"{town.foreign.base_url}/%")))
+    for url, value in promised.items():
+        received = town.foreign.bills[url.rpartition("/")[2]].received
+        if received < value and url not in town.foreign.lied:
+            raise Violation(f"paid abroad into {url}: {value} were promised and completed, {received} arrived")
+
+
+async def _check_sent(foreign: Foreign, server: Server) -> None:
+    """Bill by bill."""
+    sent, prompt, late = Counter[str](), Counter[str](), Counter[str]()
+    rows = await server.rows(PACKETS, foreign.ilp)
+    for _, url, amount, state in rows:
+        sent[url] += amount if state == "fulfilled" else 0
+    for one in foreign.taken.values():
+        if one.link == server.name:
+            (late if one.is_late else prompt)[one.bill] += one.amount
+    for url in {**sent, **prompt, **late}:
+        if not prompt[url] <= sent[url] <= prompt[url] + late[url]:
+            packets = [(*row, row[0] in foreign.taken) for row in rows if row[1] == url]
+            counted = f"{server.name} counts {sent[url]}, {prompt[url]} arrived and {late[url]} late"
+            raise Violation(f"paid abroad into {url}: {counted}: {packets}")
+
+
+async def _check_arrived(foreign: Foreign, server: Server) -> None:
+    """Packet by packet, and what is owed in the end."""
+    known, unknown = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
+    for one in foreign.posted:
+        if one.link == server.name and not one.lie and (one.arrived is not None or not one.is_known):
+            id = one.receiver.rpartition("/")[2] if "/incoming-payments/" in one.receiver else ""
+            (unknown if one.arrived is None else known)[id, one.amount] += 1
+    arrived = Counter((id, amount) for id, amount in await server.rows(ARRIVED, foreign.ilp))
+    if (lost := known - arrived) or (more := arrived - known - unknown):
+        raise Violation(f"paid from abroad at {server.name}: not there {lost}, never sent {more if not lost else {}}")
+    owed = await server.read(lambda work: number(work, OWED, foreign.ilp))
+    gap = owed + foreign.book.balances[foreign.links[server.name].account]
+    doubt = sum(amount * count for (_, amount), count in unknown.items())
+    doubt += sum(one.amount for one in foreign.taken.values() if one.link == server.name and one.is_late)
+    if not -doubt <= gap <= 0:
+        raise Violation(f"books of {server.name}, where {owed} is owed, and abroad differ by {gap}, in doubt {doubt}")
+
+
+async def owed_abroad(town: Town) -> Counter[Asset]:
+    """What servers owe the foreign one: money that is no longer in their wallets."""
+    owed = Counter[Asset]()
+    for server in town.servers if town.foreign else ():
+        owed[town.currencies[frozenset((server.name, "foreign"))]] += await server.read(
+            lambda work: number(work, OWED, "test.foreign")
+        )
+    return owed
+
+
+def came_from_abroad(town: Town, *, by_spsp: bool = False) -> Iterator[tuple[str, int, int]]:
+    """The least and the most that may have arrived of each packet from abroad, for bills or by SPSP for wallets."""
+    for one in town.foreign.posted if town.foreign else ():
+        is_meant = by_spsp != ("/incoming-payments/" in one.receiver) and not one.lie
+        if is_meant and (one.arrived is not None or not one.is_known):
+            yield one.receiver, one.arrived or 0, one.most if one.arrived is None else one.arrived
