@@ -32,3 +32,4 @@ def test_nothing_is_violated_whatever_happens() -> None:
     sys.stdout.write(done.stdout)
     assert done.returncode == 0, done.stdout
     assert f"{int(SEEDS):,} seeds" in done.stdout
+    assert " 0 due work: " not in done.stdout, "no seed has work of this kind: let people cause it"
