@@ -14,7 +14,7 @@ import msgspec
 
 from payres.client import checks, errors
 from payres.client.resources import AccessToken, GrantResponse, TokenResponse
-from payres.client.sending import UNENCODABLE, Call, Core, Http, Options, ResourceCalls, method, seconds
+from payres.client.sending import UNENCODABLE, Call, Core, Http, Options, ResourceCalls, is_copy, method, seconds
 from payres.core.protocol.gnap import Access, Limits, interaction_hash
 from payres.core.protocol.urls import pointed
 from payres.core.protocol.wire import WalletAddress
@@ -290,7 +290,7 @@ async def send_with_token(core: Core[Any], access_token: Token, call: Call) -> h
         try:
             await core.finish(_renewed_once(core, access_token, used, timeout=call.timeout))
         except (errors.ApiError, errors.GrantLapsed) as error:
-            if isinstance(error, errors.ApiError) and (error.status >= 500 or error.status == 429):
+            if isinstance(error, errors.ApiError) and (error.status >= 500 or error.status == 429 or is_copy(error)):
                 raise
             raise expired from error  # the token was revoked, or rotated by another process
     return await core.exchange(call._replace(token=access_token.value))

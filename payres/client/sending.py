@@ -136,10 +136,8 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
             attempt += 1
 
     def _may_repeat(self, call: Call, failure: Exception) -> bool:
-        if isinstance(failure, errors.NotSent | errors.TooManyRequests):  # it was not done
+        if isinstance(failure, errors.NotSent | errors.TooManyRequests) or is_copy(failure):  # it was not done
             return True
-        if isinstance(failure, errors.SignatureRejected) and failure.reason == "signature_reused":
-            return True  # another task of this app, or a proxy, has sent the same
         if not isinstance(failure, errors.AnswerLost) and getattr(failure, "status", None) not in UNAVAILABLE:
             return False
         if call.repeat == "keyed":
@@ -390,6 +388,11 @@ def cause_of(failure: Exception) -> str:
     host = failure.request.url.host if isinstance(failure, httpx2.RequestError) else "the server"
     advice = "for a private CA, set SSL_CERT_FILE or give ca"
     return f"the certificate of {host} is not trusted ({cause.verify_message}); {advice}"
+
+
+def is_copy(failure: Exception) -> bool:
+    """Whether the same signature came before: of another process of this app in the same second, or by a proxy."""
+    return isinstance(failure, errors.SignatureRejected) and failure.reason == "signature_reused"
 
 
 def _raise_lost(call: Call, failure: Exception) -> None:

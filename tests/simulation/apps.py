@@ -10,7 +10,7 @@ import httpx2
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from payres.client import AsyncClient, Grant, OpenPaymentsError, access, errors
+from payres.client import AsyncClient, Grant, OpenPaymentsError, PendingGrant, access, errors
 from payres.client.resources import IncomingPayment, OutgoingPayment, Quote
 from payres.core.grants import requests
 from payres.core.protocol.amounts import Asset
@@ -75,6 +75,16 @@ class Allowance(msgspec.Struct):
         return self.grant.continue_uri.rpartition("/")[2]
 
 
+class Consent(NamedTuple):
+    """What an owner allowed; `target` is where the browser goes, None if the app polls."""
+
+    wallet: Wallet
+    limit: Limit | None
+    pending: PendingGrant
+    target: str | None
+    given: int  # in microseconds of the world
+
+
 class Asked(msgspec.Struct):
     """Something that an app asked a server to create. `state` is one of STATES: of all copies that it sent.
 
@@ -105,6 +115,7 @@ class App:
         self.device = Node(town.world, self.name, f"10.0.2.{number + 1}")
         self.asked: list[Asked] = []
         self.allowances: list[Allowance] = []
+        self.consents: list[Consent] = []  # whose grant has not come yet
         self.ended: list[tuple[Wallet, str]] = []  # tokens that were revoked or rotated, which was acknowledged
         self.draws = town.world.dice(self.name)
         self._home = self.draws.choice(town.wallets)
@@ -115,7 +126,7 @@ class App:
         self._open: list[tuple[Wallet, IncomingPayment]] = []
         self._habits: Sequence[Callable[[], Awaitable[object]]] = (
             *(self._pay_some, self._pay_some, self._pay_some, self._race, self._pay_twice),
-            *(self._ask_for_some, self._look_after, self._rotate, self._end),
+            *(self._ask_for_some, self._look_after, self._rotate, self._rotate, self._end),
             *([self._pay_abroad, self._pay_abroad] if town.foreign else []),
         )
 
@@ -168,12 +179,26 @@ class App:
         if usable and (len(usable) > 2 or self.draws.random() < 0.6):
             return self.draws.choice(usable)
         wallet = self.draws.choice(self.town.wallets)
+        if self.consents and self.draws.random() < 0.7:
+            return await self.take(self.draws.choice(self.consents))
         limit = self._draw_limit(wallet)
         if limit is not None and self._open and self.draws.random() < 0.2:
             payee, bill = self._open[-1]
             limit = limit._replace(receiver=bill.id, asset=wallet.asset if limit.of == "debit" else payee.asset)
-        allowance = Allowance(wallet, await self._granted(wallet, limit), limit, self.world.microseconds)
+        return await self._granted(wallet, limit)
+
+    async def take(self, consent: Consent) -> Allowance:
+        """The grant that an owner allowed, whatever became of it so far."""
+        pending, limit, server = consent.pending, consent.limit, consent.wallet.server
+        if consent.target is None:
+            given = await self.client.grant.wait(pending, 10)
+        else:
+            given = await self.client.grant.finish(pending, consent.target)
+        self.consents.remove(consent)
+        allowance = Allowance(consent.wallet, given, limit, consent.given)
         self.allowances.append(allowance)
+        facts = {"id": allowance.id, "walletAddress": consent.wallet.url}
+        self.town.told.append(Told(server, consent.given, "grant.issued", allowance.id, facts=facts))
         self.world.counts["apps: grants of owners"] += 1
         return allowance
 
@@ -191,7 +216,7 @@ class App:
             of, value, asset, (self.device.now() // SECOND - draws.randrange(ago)) * SECOND, duration, repeated
         )
 
-    async def _granted(self, wallet: Wallet, limit: Limit | None) -> Grant:
+    async def _granted(self, wallet: Wallet, limit: Limit | None) -> Allowance:
         """Asks for a grant, which the owner decides on."""
         draws, limits = self.draws, dict[str, Any]()
         if limit is not None:
@@ -212,35 +237,41 @@ class App:
         if not approves:
             self.town.told.append(Told(*about, "grant.denied", named, facts=facts))
             self.town.told.append(Told(*about, "grant.issued", named, (0,)))
-        if target is None:
-            given = await self.client.grant.wait(pending, 10)
-        else:
-            given = await self.client.grant.finish(pending, target)
+        self.consents.append(Consent(wallet, limit, pending, target, about[1]))
+        try:
+            allowance = await self.take(self.consents[-1])
+        finally:
+            if not approves:
+                del self.consents[-1]
         if not approves:
             raise Violation(f"{self.name} got a grant at {wallet.url} that its owner denied")
-        self.town.told.append(Told(*about, "grant.issued", named, facts=facts))
-        return given
+        return allowance
 
     async def _rotate(self) -> None:
-        await self._end_token(lambda one: self.client.token.rotate(one.grant.manage, one.grant), is_over=False)
+        allowance = await self._allowance()
+        token = allowance.grant.value
+        await self.client.token.rotate(allowance.grant.manage, allowance.grant)  # if its answer is lost, again
+        await self._has_ended(allowance, token)
 
     async def _end(self) -> None:
         """Revokes a token, or cancels its grant."""
         if self.draws.random() < 0.5:
-            await self._end_token(lambda one: self.client.token.revoke(one.grant.manage, one.grant), is_over=True)
+            await self._end_token(lambda one: self.client.token.revoke(one.grant.manage, one.grant))
         else:
-            await self._end_token(self._cancel, is_over=True)
+            await self._end_token(self._cancel)
 
     async def _cancel(self, allowance: Allowance) -> None:
         allowance.cancelled = (0, 1)
         await self.client.grant.cancel(allowance.grant.continue_uri, allowance.grant.continue_token)
         allowance.cancelled = (1,)
 
-    async def _end_token(self, end: Callable[[Allowance], Awaitable[object]], *, is_over: bool) -> None:
+    async def _end_token(self, end: Callable[[Allowance], Awaitable[object]]) -> None:
         allowance = await self._allowance()
-        token, was_over, allowance.is_over = allowance.grant.value, allowance.is_over, True
+        token, allowance.is_over = allowance.grant.value, True
         await end(allowance)  # if its answer is lost, nobody knows
-        allowance.is_over = was_over or is_over
+        await self._has_ended(allowance, token)
+
+    async def _has_ended(self, allowance: Allowance, token: str) -> None:
         self.ended.append((allowance.wallet, token))
         self.world.counts["apps: tokens rotated or revoked"] += 1
         await self.is_refused(allowance.wallet, token)
@@ -329,7 +360,6 @@ class App:
         made = await self._ordered(asked, create, values)
         if asked.state == "unknown" and self.draws.random() < 0.7:
             made = await self._ordered(asked, create, values)
-        allowance.is_over |= "invalid_token" in asked.answers
         if quote and made and values(made)[:2] != (_value(quote.debit_amount), _value(quote.receive_amount)):
             raise Violation(f"{asked} was quoted as {quote}")
         if made is not None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from payres.client import errors
-from payres.core.protocol.clock import SECOND
 from payres.core.store.work import Work
 from tests.simulation.apps import Allowance, App, Limit, amount_of
 from tests.simulation.periods import PERIODS
@@ -13,7 +12,6 @@ from tests.simulation.town import Town, moment_of
 from tests.simulation.world import Violation
 
 CLOCKS: Final = 30_000_000  # microseconds by which a server's clock may be set back in a storm
-FRESH: Final = 400 * SECOND  # in which no token expires
 SETTLING: Final = 5.0  # seconds until all that follows from a payment was done
 LATEST_ENDED: Final = 3  # tokens of each app that are tried again
 LATEST_GRANTS: Final = 4  # of each app, of which one is spent
@@ -102,7 +100,7 @@ async def _left(app: App, allowance: Allowance) -> int | None:
         )
     except errors.TokenError as refused:
         allowance.is_over = True
-        if app.world.microseconds - allowance.given < FRESH and not server.was_restored_after(allowance.given):
+        if not server.was_restored_after(allowance.given):
             raise Violation(f"{app.name} cannot use grant {allowance.id} any more: {refused}") from refused
         return None
     window = window_of(limit, before) if limit else 0

@@ -16,6 +16,8 @@ REFUSED: Final = (b"HTTP/1.1 401", b"HTTP/1.1 429")
 REQUEST: Final = re.compile(rb"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) ")
 NOTHING: Final = os.pipe()[0]
 ABROAD: Final = 0.25  # of the fates strike where a payment takes many requests, each of them once
+GIVES_TOKEN: Final = re.compile(rb"POST /(token|continue)/")
+TOKEN_LOST: Final = 0.25  # more of their answers are lost, so that each seed has some
 SHORTEST, LONGEST = 0.0005, 0.03  # seconds that bytes are under way
 LATE: Final = (0.5, 4.0, 20.0, 45.0)  # more seconds that what is late is under way
 AGAIN_AFTER: Final = (0.01, 0.2, 3.0)  # seconds until a repeated request arrives
@@ -174,7 +176,7 @@ class Stream:
     def _send_request(self, data: bytes) -> None:
         if REQUEST.match(data):
             self.request = bytearray()
-            self.fate = self.network.draw_fate(self)
+            self.fate = self.network.draw_fate(self, data)
         self.request += data
         if self.fate == "lost request":
             return
@@ -251,13 +253,15 @@ class Network:
     def latency(self) -> float:
         return self.world.delays.uniform(SHORTEST, LONGEST)
 
-    def draw_fate(self, stream: Stream) -> str:
+    def draw_fate(self, stream: Stream, head: bytes) -> str:
         """What happens to a request or to its answer, by a number of its own."""
         client, server = stream.client.loop.node, stream.server.loop.node
         if not self.shares or client.is_careful:
             return ""
         part = ABROAD if client.is_foreign or server.is_foreign else 1
         shares = {kind: share * part for kind, share in self.shares.items()}
+        if GIVES_TOKEN.match(head) and not server.is_foreign:
+            shares["lost answer"] += TOKEN_LOST
         fate, number = self.world.drawn(f"{client.name}>{server.name}", shares)
         numbers_nothing = server.is_forgetful or client.is_foreign
         if not fate or (fate == "repeated" and numbers_nothing):  # docs/peering.md: such proxies are not covered

@@ -16,6 +16,7 @@ from payres.operator import invariant_checks
 from tests.simulation.acknowledged import acknowledged, kept
 from tests.simulation.bills import closed, ended
 from tests.simulation.colleagues import overwritten
+from tests.simulation.consents import usable
 from tests.simulation.due import on_time
 from tests.simulation.foreign_oracles import came_from_abroad, foreign_books, owed_abroad
 from tests.simulation.hops import carried, differing, promised
@@ -238,7 +239,7 @@ def _rows(work: Work) -> Iterator[str]:
 
 
 # In this order: what comes first pays once more, or compares books and notes what a later one counts by.
-FIRST: Final[tuple[Oracle, ...]] = (disturbed, on_time, spendable, limited, kept, ledgers, mirrors, carried)
+FIRST: Final[tuple[Oracle, ...]] = (disturbed, on_time, usable, spendable, limited, kept, ledgers, mirrors, carried)
 BOOKS: Final[tuple[Oracle, ...]] = (
     rightful,
     overwritten,
