@@ -14,6 +14,7 @@ from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import DAY, LATEST, format_time, format_time_if_any
 from payres.core.protocol.errors import InvalidRequest
 from payres.core.protocol.identifiers import first_identifier
+from payres.core.store import accounts
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.operator.declarations import CommandLine, operation
@@ -137,7 +138,7 @@ def export_ledger(
 
     def walk(work: Work) -> Walk:
         account_id = require_wallet(work, wallet).account_id if wallet else None
-        last = entries.last_transfer(work)
+        last = accounts.last_transfer(work)
         for first, end in _batches(last):
             found = entries.transfers(work, first, end, since, until, account_id)
             work = yield [_entry(one) for one in found], end / max(last, 1) if end < last else 1
@@ -164,7 +165,7 @@ def export_statement(
         record = require_wallet(work, wallet)
         if since > work.now:
             raise InvalidRequest("from is in the future, where the balance is not known", field="from")
-        closes_at, last, balance = min(until, work.now), entries.last_transfer(work), 0
+        closes_at, last, balance = min(until, work.now), accounts.last_transfer(work), 0
         for first, end in _batches(last):
             balance += entries.net_change(work, record.account_id, first, end, since)
             if end < last:

@@ -10,10 +10,11 @@ import msgspec
 
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY
+from payres.core.store.accounts import last_transfer
 from payres.core.store.database import Database
 from payres.core.store.rows import first_row_from
 from payres.core.store.work import Work
-from payres.operator.store.entries import DailyFlow, last_transfer, sums_by_day
+from payres.operator.store.entries import DailyFlow, sums_by_day
 
 DAYS: Final = 14
 BATCH: Final = 100_000  # the most transfers that one call counts

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import SECOND
-from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.accounts import ACCOUNTS, last_transfer
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Environment, Work
 from payres.html.browser_names import A_BROWSER
@@ -27,7 +27,7 @@ from payres.html.notices import GATHERED, stop_token
 from payres.html.store.mail import ADDRESSES, AddressRecord, MailRecord, rates
 from payres.html.store.sessions import OWNERS
 from payres.people.activity import Reader, WalletMovement
-from payres.people.store.activity import newest_transfer, received_between, statement
+from payres.people.store.activity import received_between, statement
 
 WIDTH: Final = 72
 MOST_OF_NAME: Final = 48  # characters of a name that others have chosen
@@ -264,7 +264,7 @@ def _arrived(work: Work, wallet: WalletRecord, data: Mapping[str, Any], language
         if back is not None:
             yield _line(language, marked("{amount} back from {name}"), back.amount, wallet, back)
             continue
-        after, upto, found = data.get("after", 0), data.get("upto", newest_transfer(work)), reader.find(item)
+        after, upto, found = data.get("after", 0), data.get("upto", last_transfer(work)), reader.find(item)
         amount = received_between(work, wallet.account_id, item, data["since"], after, upto)
         if amount and found is not None:
             yield _line(language, marked("{amount} from {name}"), amount, wallet, found)

@@ -24,6 +24,7 @@ from payres.core.process.worker import Worker
 from payres.core.protocol.clock import DAY, HOUR, MINUTE
 from payres.core.protocol.event_types import WalletEvent
 from payres.core.protocol.visible import visible_line, visible_text
+from payres.core.store.accounts import last_transfer
 from payres.core.store.agenda import Agenda
 from payres.core.store.events import EventRecord, last_sequence
 from payres.core.store.payments import OUTGOING, REFUNDS
@@ -218,7 +219,6 @@ class MailWorker:
 def _write(work: Work, mail_id: str) -> "tuple[MailRecord, Mapping[str, int], EmailMessage | None, MailAnswer] | None":
     """A mail that is due, with until when it tells and its message; without one, how it ends."""
     from payres.people.letters import message_of
-    from payres.people.store.activity import newest_transfer
 
     record = MAILS.get(work, mail_id)
     if record is None or record.send_at is None:
@@ -229,7 +229,7 @@ def _write(work: Work, mail_id: str) -> "tuple[MailRecord, Mapping[str, int], Em
         message, said = message_of(work, record), "there is nothing to tell any more"
     except ValueError as error:
         message, said = None, f"it cannot be written: {error}"
-    return record, {"until": work.now, "upto": newest_transfer(work)}, message, MailAnswer(said, is_final=True)
+    return record, {"until": work.now, "upto": last_transfer(work)}, message, MailAnswer(said, is_final=True)
 
 
 def close(work: Work, record: MailRecord, until: Mapping[str, int]) -> bool:

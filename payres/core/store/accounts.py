@@ -185,6 +185,11 @@ def change_floor(tx: Transaction, account_id: int, floor: int) -> None:
     tx.execute("UPDATE account SET floor = ? WHERE id = ?", (floor, account_id))
 
 
+def last_transfer(tx: Transaction) -> int:
+    """The highest transfer id; 0 if there are none."""
+    return number(tx, "SELECT max(id) FROM transfer")
+
+
 def insert_transfer(
     tx: Transaction, debit: int, credit: int, amount: int, kind: str, hold_id: int | None, now: int, cause: Cause
 ) -> int:

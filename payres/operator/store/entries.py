@@ -13,7 +13,7 @@ import msgspec
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import CORRECTION, DAY, lasting
 from payres.core.protocol.identifiers import first_identifier
-from payres.core.store.rows import PageBounds, PageQuery, Table, number, select_page
+from payres.core.store.rows import PageBounds, PageQuery, Table, select_page
 from payres.core.store.work import Transaction
 from payres.operator.store.all_payments import PaymentRecord
 
@@ -121,11 +121,6 @@ def transfers(
         return LINES.list(tx, f"{where} ORDER BY t.id", first, last, since, until)
     of_account = "AND ? IN (t.debit_account_id, t.credit_account_id)"
     return LINES.list(tx, f"{where} {of_account} ORDER BY t.id", first, last, since, until, account_id)
-
-
-def last_transfer(tx: Transaction) -> int:
-    """The highest transfer id; 0 if there are none."""
-    return number(tx, "SELECT max(id) FROM transfer")
 
 
 def net_change(tx: Transaction, account_id: int, first: int, last: int, until: int) -> int:

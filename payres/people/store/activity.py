@@ -104,11 +104,6 @@ def payer_wallets(tx: Transaction, incoming_payment_id: str) -> Sequence[int]:
     return _ends(tx, paid, incoming_payment_id)
 
 
-def newest_transfer(tx: Transaction) -> int:
-    """The id of the last transfer, of any account."""
-    return number(tx, "SELECT coalesce(max(id), 0) FROM transfer")
-
-
 def received_between(
     tx: Transaction, account_id: int, incoming_payment_id: str, since: int, after: int, upto: int
 ) -> int:

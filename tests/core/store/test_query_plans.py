@@ -72,7 +72,7 @@ VALUES: dict[Any, Any] = {
 OTHERS = {
     *(
         "activity.statement",
-        "entries.last_transfer",
+        "accounts.last_transfer",
         "entries.net_change",
         "entries.page_of_entries",
         "entries.sums_by_day",
@@ -106,6 +106,7 @@ def value_of(kind: Any) -> Any:
     """A value of a type; of several types, of the first, and of Literal the first."""
     if kind in VALUES:
         return VALUES[kind]
+    assert get_args(kind), kind
     first = get_args(kind)[0]
     return first if isinstance(first, str) else value_of(first)
 
@@ -117,7 +118,8 @@ def asked_for() -> dict[str, Query]:
         room = module.__name__.rpartition(".")[2]
         for name, function in vars(module).items():
             is_own = isinstance(function, FunctionType) and function.__module__ == module.__name__
-            kinds = [one.annotation for one in signature(function).parameters.values()] if is_own else []
+            given = signature(function).parameters.values() if is_own else ()
+            kinds = [one.annotation for one in given if one.kind is not one.VAR_KEYWORD]
             if kinds and kinds[0] is Transaction and name[0] != "_" and f"{room}.{name}" not in OTHERS:
                 found[f"{room}.{name}"] = call(function, *map(value_of, kinds[1:]))
     return found
