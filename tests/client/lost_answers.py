@@ -30,6 +30,7 @@ class Losing(httpx2.HTTPTransport):
         found = super().handle_request(request)
         if request.url.path.startswith(("/token/", "/continue/")) and self.dice.random() < self.share:
             self.lost += 1
+            found.close()
             self.clock.advance(1)
             raise httpx2.ReadTimeout("lost", request=request)
         return found

@@ -642,6 +642,7 @@ class Losing(httpx2.HTTPTransport):
         self.lost.add(request.url.path)
         assert found.status_code == 200, found.read()
         self.payres.clock.advance(1)
+        found.close()
         raise LOST
 
 
