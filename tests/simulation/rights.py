@@ -144,8 +144,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         *(lambda work, path, _: _set_password(work, path), ("password", "session", "link")),
     ),
     "codes": Kind(
-        *(_codes_on, _code_of),
-        lambda work, path, _: second_factors.turn_codes_off(work, OF_OWNERS, _owner(work, path)),
+        *(_codes_on, _code_of), lambda work, path, _: second_factors.turn_codes_off(work, OF_OWNERS, _owner(work, path))
     ),
     "recovery codes": Kind(
         *(_recovery_codes, _of("recovery_code", "r.hash = ? AND r.used_at IS NULL")),
