@@ -1,8 +1,7 @@
 """Apps: clients that ask for bills, quotes and payments over HTTP, under grants of the owners, and keep a journal."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
@@ -19,12 +18,12 @@ from payres.core.protocol.wire import Amount, WalletAddress
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.operator.keys import add_key
 from payres.testing.rules import CONSENT_PAGE
+from tests.simulation.resident import Caller
 from tests.simulation.server import REFUSED, Server
 from tests.simulation.town import Bill, Sent, Told, Town, Wallet
-from tests.simulation.world import Node, Violation, moments
+from tests.simulation.world import Violation
 
 APPS: Final = 2
-PAUSE: Final = 8.0  # seconds between two of an app's doings, on average
 PATIENCE: Final = 4.0  # seconds to connect, and again until the answer, of each attempt
 OLD: Final = HOUR  # after which a token has expired
 # Of a limit: its interval's duration, how many seconds ago it may have begun, and how often it is repeated.
@@ -107,64 +106,55 @@ class Asked(msgspec.Struct):
         return f"{self.kind} {self.mark} {self.id} at {self.wallet.url}, {self.state}: {self.values} {self.answers}"
 
 
-class App:
+class App(Caller):
     """Two of them are in a town, each on a device of its own."""
 
+    pause, refusals = 8.0, (*REFUSED, OpenPaymentsError)
+
     def __init__(self, town: Town, number: int) -> None:
-        self.town, self.world, self.name = town, town.world, f"app{number}"
-        self.device = Node(town.world, self.name, f"10.0.2.{number + 1}")
-        self.asked: list[Asked] = []
-        self.allowances: list[Allowance] = []
+        self.name = f"app{number}"
+        super().__init__(town, self.name, self.name, f"10.0.2.{number + 1}", PATIENCE)
+        self.asked, self.allowances = list[Asked](), list[Allowance]()
         self.consents: list[Consent] = []  # whose grant has not come yet
         self.ended: list[tuple[Wallet, str]] = []  # tokens that were revoked or rotated, which was acknowledged
-        self.draws = town.world.dice(self.name)
         self._home = self.draws.choice(town.wallets)
         self.retries = self.draws.choice((0, 0, 2))  # of the client; with some, a refusal says little
         self.client: AsyncClient
         self.addresses: dict[Wallet, WalletAddress] = {}
         self._grants: dict[Server, Grant] = {}  # for bills and quotes, which need no consent
         self._open: list[tuple[Wallet, IncomingPayment]] = []
-        self._habits: Sequence[Callable[[], Awaitable[object]]] = (
-            *(self._pay_some, self._pay_some, self._pay_some, self._race, self._pay_twice),
-            *(self._ask_for_some, self._look_after, self._rotate, self._rotate, self._end),
-            *([self._pay_abroad, self._pay_abroad] if town.foreign else []),
-        )
 
     async def prepare(self) -> None:
         """Publishes its key at a wallet address, and looks up the others."""
         key = Ed25519PrivateKey.from_private_bytes(self.draws.randbytes(32))
         jwk = jwk_from_public_bytes(self.name, key.public_key().public_bytes_raw())
         await self._home.server.write(lambda work: add_key(work, self._home.path, jwk))
-        self.device.boot()
-        self.client = AsyncClient(
-            self._home.url,
-            key,
-            self.name,
-            timeout=PATIENCE,
-            max_retries=self.retries,
-            transport=httpx2.AsyncHTTPTransport(verify=False),
-            clock=self.device,
-        )
-        await self.device.run(self._begin())
+        self.node.boot()
+        http: dict[str, Any] = {"transport": httpx2.AsyncHTTPTransport(verify=False), "timeout": PATIENCE}
+        about = self._home.url, key, self.name
+        self.client = AsyncClient(*about, max_retries=self.retries, clock=self.node, **http)
+        await self.node.run(self._begin())
 
-    async def live(self, seconds: float) -> None:
-        """Does one thing after the other."""
+    async def spend(self, seconds: float) -> None:
+        """Begins with an old token."""
+        await self.try_to(self._use_expired())
+        await super().spend(seconds)
 
-        async def work() -> None:
-            await _tried(self._use_expired())
-            async for _ in moments(self.world, self.draws, PAUSE, seconds):
-                await _tried(self.draws.choice(self._habits)())
-
-        await self.device.run(work())
+    async def act(self) -> None:
+        """One of its habits."""
+        habits: list[Callable[[], Awaitable[object]]] = [
+            *(self._pay_some, self._pay_some, self._pay_some, self._race, self._pay_twice),
+            *(self._ask_for_some, self._look_after, self._rotate, self._rotate, self._end),
+            *([self._pay_abroad, self._pay_abroad] if self.town.foreign else []),
+        ]
+        await self.draws.choice(habits)()
 
     async def _begin(self) -> None:
         for wallet in self.town.wallets:
             self.addresses[wallet] = await self.client.wallet_address.get(wallet.url)
         for server in self.town.servers:
             await self.grant_at(server)
-        await _tried(self._allowance())  # its owner may deny it
-
-    # Grants
+        await self.try_to(self._allowance())  # its owner may deny it
 
     async def grant_at(self, server: Server) -> Grant:
         """The grant for bills and quotes of all wallets of a server."""
@@ -212,9 +202,8 @@ class App:
         if interval is None:
             return Limit(of, value, asset, 0)
         duration, ago, repeated = interval
-        return Limit(
-            of, value, asset, (self.device.now() // SECOND - draws.randrange(ago)) * SECOND, duration, repeated
-        )
+        start = (self.node.now() // SECOND - draws.randrange(ago)) * SECOND
+        return Limit(of, value, asset, start, duration, repeated)
 
     async def _granted(self, wallet: Wallet, limit: Limit | None) -> Allowance:
         """Asks for a grant, which the owner decides on."""
@@ -254,21 +243,15 @@ class App:
         await self._has_ended(allowance, token)
 
     async def _end(self) -> None:
-        """Revokes a token, or cancels its grant."""
-        if self.draws.random() < 0.5:
-            await self._end_token(lambda one: self.client.token.revoke(one.grant.manage, one.grant))
+        """Revokes a token, or cancels its grant. If the answer is lost, nobody knows."""
+        revokes, allowance = self.draws.random() < 0.5, await self._allowance()
+        grant, token, allowance.is_over = allowance.grant, allowance.grant.value, True
+        if revokes:
+            await self.client.token.revoke(grant.manage, grant)
         else:
-            await self._end_token(self._cancel)
-
-    async def _cancel(self, allowance: Allowance) -> None:
-        allowance.cancelled = (0, 1)
-        await self.client.grant.cancel(allowance.grant.continue_uri, allowance.grant.continue_token)
-        allowance.cancelled = (1,)
-
-    async def _end_token(self, end: Callable[[Allowance], Awaitable[object]]) -> None:
-        allowance = await self._allowance()
-        token, allowance.is_over = allowance.grant.value, True
-        await end(allowance)  # if its answer is lost, nobody knows
+            allowance.cancelled = (0, 1)
+            await self.client.grant.cancel(grant.continue_uri, grant.continue_token)
+            allowance.cancelled = (1,)
         await self._has_ended(allowance, token)
 
     async def _has_ended(self, allowance: Allowance, token: str) -> None:
@@ -293,31 +276,24 @@ class App:
         if not wallet.server.archive.losses:  # after a restore tokens are valid again, as docs/how-to/backup.md says
             raise Violation(f"{self.name} used a token at {wallet.url} that had ended")
 
-    # Bills, quotes and payments
-
     async def ask_for(self, wallet: Wallet, value: int | None) -> IncomingPayment | None:
         """An incoming payment, with a key or without; None if it was refused or nobody knows."""
         is_keyed, grant = self.draws.random() < 0.6, await self.grant_at(wallet.server)
         asked = self._new("incoming", wallet, is_once=is_keyed)
-        wanted = None if value is None else amount_of(value, wallet.asset)
+        about: dict[str, Any] = {"metadata": {"mark": asked.mark}, "idempotency_key": asked.mark if is_keyed else ""}
+        about["incoming_amount"] = None if value is None else amount_of(value, wallet.asset)
 
         def create() -> Coroutine[Any, Any, IncomingPayment]:
-            return self.client.incoming_payment.create(
-                self.addresses[wallet],
-                grant,
-                incoming_amount=wanted,
-                metadata={"mark": asked.mark},
-                idempotency_key=asked.mark if is_keyed else "",
-            )
+            return self.client.incoming_payment.create(self.addresses[wallet], grant, **about)
 
-        def ordered() -> Coroutine[Any, Any, IncomingPayment | None]:
-            return self._ordered(asked, create, lambda one: (_value(one.incoming_amount),))
+        def values(made: IncomingPayment) -> tuple[Any, ...]:
+            return (_value(made.incoming_amount),)
 
         copies = 2 if is_keyed and self.draws.random() < 0.2 else 1  # at once
-        answers = await asyncio.gather(*(ordered() for _ in range(copies)))
+        answers = await asyncio.gather(*(self._ordered(asked, create, values) for _ in range(copies)))
         if is_keyed and self.draws.random() < 0.4:
-            answers.append(await ordered())
-        made = next(filter(None, answers), None)
+            answers.append(await self._ordered(asked, create, values))
+        made: IncomingPayment | None = next(filter(None, answers), None)
         if made is not None:
             assert made.expires_at
             expires_at = round(made.expires_at.timestamp()) * SECOND
@@ -333,34 +309,26 @@ class App:
         def create() -> Coroutine[Any, Any, Quote]:
             return self.client.quote.create(address, grant, receiver=url, idempotency_key=asked.mark, **fixed)
 
-        made: Quote | None = await self._ordered(
-            asked, create, lambda one: (_value(one.debit_amount), _value(one.receive_amount))
-        )
+        made: Quote | None = await self._ordered(asked, create, _values)
         return made
 
     async def pay(self, allowance: Allowance, *, quote: Quote | None = None, **wanted: Any) -> Asked:
         """Pays a quote, or an amount with a key. It asks again now and then if nobody knows."""
         asked = self._new("outgoing", allowance.wallet, is_once=True)
-        key = asked.mark if quote is None or self.draws.random() < 0.5 else ""
-        if quote is not None:
-            wanted = {"quote_id": quote.id}
+        address, wanted = self.addresses[allowance.wallet], {"quote_id": quote.id} if quote else wanted
+        wanted["idempotency_key"] = asked.mark if quote is None or self.draws.random() < 0.5 else ""
 
         def create() -> Coroutine[Any, Any, OutgoingPayment]:
-            return self.client.outgoing_payment.create(
-                self.addresses[allowance.wallet],
-                allowance.grant,
-                metadata={"mark": asked.mark},
-                idempotency_key=key,
-                **wanted,
-            )
+            about = {"metadata": {"mark": asked.mark}, **wanted}
+            return self.client.outgoing_payment.create(address, allowance.grant, **about)
 
         def values(made: OutgoingPayment) -> tuple[Any, ...]:
-            return _value(made.debit_amount), _value(made.receive_amount), made.receiver, allowance.id
+            return *_values(made), made.receiver, allowance.id
 
         made = await self._ordered(asked, create, values)
         if asked.state == "unknown" and self.draws.random() < 0.7:
             made = await self._ordered(asked, create, values)
-        if quote and made and values(made)[:2] != (_value(quote.debit_amount), _value(quote.receive_amount)):
+        if quote and made and _values(made) != _values(quote):
             raise Violation(f"{asked} was quoted as {quote}")
         if made is not None:
             self.town.sent.append(Sent(allowance.wallet, asked.id, made.receiver, asked.values[:2]))
@@ -415,8 +383,6 @@ class App:
             return "refused"
         return "unknown" if status in (0, 504) else "refused"
 
-    # What it does of its own accord
-
     async def _ask_for_some(self) -> IncomingPayment | None:
         value = self.draws.choice((None, self.draws.randint(1, MOST)))
         return await self.ask_for(self.draws.choice(self.town.wallets), value)
@@ -434,18 +400,24 @@ class App:
         if not bill.incoming_amount and draws.random() < 0.3:
             await self.pay(allowance, incoming_payment=bill.id, debit_amount=amount_of(value, wallet.asset))
             return
-        fixed = {}
+        fixed = dict[str, Any]()
         if not bill.incoming_amount:
             of, asset = draws.choice((("debit_amount", wallet.asset), ("receive_amount", payee.asset)))
             fixed = {of: amount_of(value, asset)}
-        quote = await self.quote(wallet, bill, **fixed)
+        await self._quote_and_pay(allowance, bill, **fixed)
+
+    async def _quote_and_pay(
+        self, allowance: Allowance, bill: IncomingPayment | str, copies: int = 1, **fixed: Any
+    ) -> None:
+        """Pays a quote, as often as said at once."""
+        quote = await self.quote(allowance.wallet, bill, **fixed)
         if quote is not None:
             await self.pay(allowance, quote=quote)
 
     async def _race(self) -> None:
         """Several payments at once under the same limit."""
         allowance = await self._allowance()
-        await asyncio.gather(*(_tried(self._pay_some(allowance)) for _ in range(2)))
+        await asyncio.gather(*(self.try_to(self._pay_some(allowance)) for _ in range(2)))
 
     async def _pay_twice(self) -> None:
         """The same quote twice at once."""
@@ -458,10 +430,7 @@ class App:
     async def _pay_abroad(self) -> None:
         """A bill of the foreign server."""
         allowance, payee = await self._allowance(), self.draws.choice(self.town.abroad)
-        bill: str = payee.server.ask_for(payee, self.draws.randint(1, MOST)).shown["id"]
-        quote = await self.quote(allowance.wallet, bill)
-        if quote is not None:
-            await self.pay(allowance, quote=quote)
+        await self._quote_and_pay(allowance, payee.server.ask_for(payee, self.draws.randint(1, MOST)).shown["id"])
 
     async def _look_after(self) -> None:
         """Reads, lists and completes one of its bills."""
@@ -470,11 +439,7 @@ class App:
         wallet, bill = self.draws.choice(self._open)
         grant = await self.grant_at(wallet.server)
         read = await self.client.incoming_payment.get(bill.id, grant)
-        if (read.incoming_amount, read.metadata, read.created_at) != (
-            bill.incoming_amount,
-            bill.metadata,
-            bill.created_at,
-        ):
+        if any(getattr(read, name) != getattr(bill, name) for name in ("incoming_amount", "metadata", "created_at")):
             raise Violation(f"{self.name}: {bill} became {read}")
         await self.client.incoming_payment.list(self.addresses[wallet], grant, first=5)
         if self.draws.random() < 0.4:
@@ -483,15 +448,13 @@ class App:
             self.town.completed[known] = int(done.received_amount.value)
 
 
-async def _tried(doing: Awaitable[object]) -> None:
-    """Whatever servers and the network have against it."""
-    with suppress(OpenPaymentsError, *REFUSED):
-        await doing
-
-
 def amount_of(value: int, asset: Asset) -> Amount:
     return Amount(value=str(value), asset_code=asset.code, asset_scale=asset.scale)
 
 
 def _value(amount: Any) -> int | None:
     return int(amount.value) if amount else None
+
+
+def _values(made: Quote | OutgoingPayment) -> tuple[int | None, int | None]:
+    return _value(made.debit_amount), _value(made.receive_amount)

@@ -3,10 +3,8 @@ page; and the oracle that nobody overwrites unseen."""
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from html import unescape
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import httpx2
 
@@ -17,34 +15,26 @@ from payres.operator.api_keys import create_api_key
 from payres.operator.operators import make_link, require_operator
 from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.wallets import require_wallet
+from tests.simulation.resident import Caller
 from tests.simulation.server import OPERATORS, REFUSED
 from tests.simulation.town import Town
-from tests.simulation.world import Node, Violation, moments
+from tests.simulation.world import Violation
 
 HAVE_ONE: Final = 0.15  # of the towns
-PAUSE: Final = 6.0  # seconds between two renamings of each, on average
 OPEN: Final = (0.0, 0.5, 3.0, 12.0)  # seconds for which it is looked at
 HIDDEN: Final = re.compile(r'<input type="hidden" name="([\w.]+)" value="([^"]*)">')
 
 
-class Renaming(NamedTuple):
-    """A name that was acknowledged, and the one that its author saw before."""
-
-    saw: str
-    name: str
-
-
-class Colleagues:
+class Colleagues(Caller):
     """They work at one server, on one wallet."""
 
+    pause, refusals = 6.0, (*REFUSED, httpx2.HTTPError)
+
     def __init__(self, town: Town) -> None:
-        self.world, self.server = town.world, town.servers[0]
-        self.node: Final = Node(town.world, "colleagues", f"{OPERATORS}99")
-        self.made: list[Renaming] = []
-        self._tried: dict[str, str] = {}  # what was seen, by the name that was sent
-        self._draws = town.world.dice("colleagues")
-        self._http = httpx2.AsyncClient(base_url=self.server.base_url, timeout=8.0, verify=False, trust_env=False)
-        self._key = ""
+        super().__init__(town, "colleagues", "colleagues", f"{OPERATORS}99", 8.0)
+        self.server, self._key = town.servers[0], ""
+        self.tried: dict[str, str] = {}  # what was seen, by the name that was sent
+        self.made: list[str] = []  # names that were acknowledged
 
     async def prepare(self) -> None:
         """One gets a key of the API, one signs in."""
@@ -54,66 +44,53 @@ class Colleagues:
             self._key = create_api_key(work, "colleague", ["wallets:read", "wallets:write"]).key
             return open_session(work, OF_OPERATORS, require_operator(work, "ann"), Browser()).session
 
-        self._http.cookies.set("payres_admin", await self.server.write(begin), f"{self.server.name}.test")
+        self.http.base_url = self.server.base_url
+        self.http.cookies.set("payres_admin", await self.server.write(begin), f"{self.server.name}.test")
         self.node.boot()
 
-    async def live(self, seconds: float) -> None:
+    async def spend(self, seconds: float) -> None:
         """Both rename the wallet now and then."""
-
-        async def work(rename: Callable[[], Awaitable[None]]) -> None:
-            async for _ in moments(self.world, self._draws, PAUSE, seconds):
-                with suppress(*REFUSED, httpx2.HTTPError):
-                    await rename()
-
-        await self.node.run(_both(work(self._by_api), work(self._on_page)))
+        await asyncio.gather(*(self.repeat(rename, seconds) for rename in (self._by_api, self._on_page)))
 
     async def _by_api(self) -> None:
         url, head = f"{ADMIN_API}/wallets/owner0", {"Authorization": f"Bearer {self._key}"}
-        read = await self._http.get(url, headers=head)
+        read = await self.http.get(url, headers=head)
         if read.status_code == 200:
             name = await self._think(read.json()["publicName"])
             head["If-Match"] = read.headers["etag"]
-            saved = await self._http.patch(url, json={"publicName": name}, headers=head)
+            saved = await self.http.patch(url, json={"publicName": name}, headers=head)
             self._note(name, saved.status_code == 200, "API", saved)
 
     async def _on_page(self) -> None:
         url = "/admin/wallets/owner0/rename"
-        page = await self._http.get(url)
+        page = await self.http.get(url)
         if page.status_code == 200:
             shown = {name: unescape(value) for name, value in HIDDEN.findall(page.text)}
             name = await self._think(shown.get("was.public_name", ""))
-            saved = await self._http.post(url, data={**shown, "public_name": name, "choice": "rename"})
+            saved = await self.http.post(url, data={**shown, "public_name": name, "choice": "rename"})
             self._note(name, saved.status_code == 303, "page", saved)
 
     async def _think(self, saw: str | None) -> str:
-        await asyncio.sleep(self._draws.choice(OPEN))
-        name = f"Name {len(self._tried)}"
-        self._tried[name] = saw or ""
+        await asyncio.sleep(self.draws.choice(OPEN))
+        name = f"Name {len(self.tried)}"
+        self.tried[name] = saw or ""
         return name
 
     def _note(self, name: str, is_made: bool, way: str, answer: Any) -> None:
         self.world.counts[f"colleagues: {way} {answer.status_code}"] += 1
         if is_made:
-            self.made.append(Renaming(self._tried[name], name))
-
-    async def seen(self) -> None:
-        """Each name that was acknowledged is there, or was seen by whoever replaced it. Raises Violation."""
-        found = await self.server.read(lambda work: require_wallet(work, "owner0").public_name)
-        if self.server.archive.losses:
-            return
-        chain, name = list[str](), found or ""
-        while name in self._tried and name not in chain:
-            chain.append(name)
-            name = self._tried[name]
-        if lost := [one for one in self.made if one.name not in chain]:
-            raise Violation(f"{lost[0]} was overwritten unseen: {self.server.name} has {found}, after {chain}")
-
-
-async def _both(*doings: Awaitable[None]) -> None:
-    await asyncio.gather(*doings)
+            self.made.append(name)
 
 
 async def overwritten(town: Town) -> None:
-    """Two operators: nobody overwrites unseen what another has saved."""
-    if town.colleagues is not None:
-        await town.colleagues.seen()
+    """Two operators: each name that was acknowledged is there, or was seen by whoever replaced it."""
+    both = town.colleagues
+    if both is None or both.server.archive.losses:
+        return
+    found = await both.server.read(lambda work: require_wallet(work, "owner0").public_name)
+    chain, name = list[str](), found or ""
+    while name in both.tried and name not in chain:
+        chain.append(name)
+        name = both.tried[name]
+    if lost := set(both.made).difference(chain):
+        raise Violation(f"{sorted(lost)} overwritten unseen: {both.server.name} has {found}, after {both.tried}")

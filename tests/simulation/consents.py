@@ -11,7 +11,7 @@ LAPSED = "approval_expired"  # it was not continued within an hour of some clock
 async def usable(town: Town) -> None:
     """11. What was consented to and not ended can be used, by the app that has asked for it."""
     for app in town.apps:
-        await app.device.run(_try_all(app))
+        await app.node.run(_try_all(app))
 
 
 async def _try_all(app: App) -> None:

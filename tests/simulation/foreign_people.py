@@ -7,19 +7,17 @@ from functools import partial
 from typing import Any, Final
 
 from payres.core.protocol.amounts import format_decimal
-from payres.core.store.work import Work
 from payres.operator.peers import add_peer
 from payres.people.sending import Wish
 from tests.simulation.bills import ask_for
 from tests.simulation.foreign import SECOND, Abroad, Foreign
 from tests.simulation.foreign_book import Account, Link
+from tests.simulation.resident import Resident
 from tests.simulation.server import REFUSED, Server
 from tests.simulation.town import EUR, USD, Town
-from tests.simulation.world import moments
 
 Pay = Callable[..., Awaitable[None]]
 
-PAUSE: Final = 2.5  # seconds between two of their doings, on average
 MOST: Final = 500  # minor units of a payment
 BALANCE: Final = 1_000_000
 LARGEST: Final = (50, 100, 1000)  # packet, either way
@@ -30,65 +28,50 @@ BACK: Final = 20  # seconds by which a clock is set back
 RIGHT: Final = (10.0, 60.0)  # seconds until it is right again
 
 
-class Foreigners:
+class Foreigners(Resident):
     """All of them; `pay` is what owners of payres do."""
 
+    pause = 2.5
+
     def __init__(self, town: Town, foreign: Foreign, pay: Pay) -> None:
-        self._town, self._foreign, self._world, self._pay = town, foreign, town.world, pay
-        self._draws = town.world.dice("foreigners")
+        super().__init__(town, "foreigners")
+        self._foreign, self._pay = foreign, pay
 
     async def prepare(self) -> None:
         """Opens their wallets, and makes their server a peer of all others."""
         for path, asset in (("ann", USD), ("bob", EUR), ("cid", USD)):
             wallet = self._foreign.wallets[path] = Abroad(self._foreign, path, asset)
             self._foreign.book.move(Account("outside", "", asset), wallet.account, BALANCE)
-        for server in self._town.servers:
+        for server in self.town.servers:
             await self._make_peers(server)
         self._foreign.begin()
 
     async def _make_peers(self, server: Server) -> None:
-        draws, foreign, asset = self._draws, self._foreign, self._draws.choice((USD, USD, EUR))
-        tokens, limits = [draws.randbytes(16).hex() for _ in range(2)], [draws.choice(CREDITS) for _ in range(2)]
-        link = Link(
-            server.name,
-            asset,
-            f"{server.base_url}/ilp",
-            tokens[0],
-            tokens[1],
-            draws.choice(LARGEST),
-            limits[0],
-            limits[1],
-        )
+        draws, foreign, asset = self.draws, self._foreign, self.draws.choice((USD, USD, EUR))
+        coming, going = (draws.randbytes(16).hex() for _ in range(2))
+        limit, credit = (draws.choice(CREDITS) for _ in range(2))
+        link = Link(server.name, asset, f"{server.base_url}/ilp", coming, going, draws.choice(LARGEST), limit, credit)
         foreign.links[server.name] = link
-        names: dict[str, Any] = {"name": foreign.ilp, "ilp_address": foreign.ilp, "url": f"{foreign.base_url}/ilp"}
-        names |= {
-            "asset_code": asset.code,
-            "asset_scale": asset.scale,
-            "credit_limit": format_decimal(link.credit, asset),
-        }
-        names |= {"outgoing_token": link.incoming, "incoming_token": link.outgoing, "max_packet": link.largest}
+        terms: dict[str, Any] = {"name": foreign.ilp, "ilp_address": foreign.ilp, "url": f"{foreign.base_url}/ilp"}
+        terms |= {"asset_code": asset.code, "asset_scale": asset.scale, "max_packet": link.largest}
+        terms |= {"credit_limit": format_decimal(link.credit, asset)}
+        terms |= {"outgoing_token": link.incoming, "incoming_token": link.outgoing}
+        await server.write(lambda work: add_peer(work, **terms) and None)
+        self.town.currencies[frozenset((server.name, foreign.name))] = asset
 
-        def add(work: Work) -> None:
-            add_peer(work, **names)
-
-        await server.write(add)
-        self._town.currencies[frozenset((server.name, foreign.name))] = asset
-
-    async def live(self, seconds: float) -> None:
+    async def act(self) -> None:
         """They pay, and their server is killed now and then."""
-        async for _ in moments(self._world, self._draws, PAUSE, seconds):
-            dies = self._draws.random() < DIES
-            if dies and self._world.happens("foreign: kill", self._world.next_of("foreign kill")):
-                self._foreign.kill(self._draws.choice(DOWN))
-            with suppress(*REFUSED):
-                await (self._pay_payres() if self._draws.random() < 0.6 else self._pay_at_once())
+        dies = self.draws.random() < DIES
+        if dies and self.world.happens("foreign: kill", self.world.next_of("foreign kill")):
+            self._foreign.kill(self.draws.choice(DOWN))
+        await (self._pay_payres() if self.draws.random() < 0.6 else self._pay_at_once())
 
     async def _pay_payres(self) -> None:
         """A bill, or by SPSP a wallet."""
-        draws, foreign, payee = self._draws, self._foreign, self._draws.choice(self._town.wallets)
+        draws, foreign, payee = self.draws, self._foreign, self.draws.choice(self.town.wallets)
         url, value = payee.url, draws.randint(2, MOST)
         if draws.random() < 0.7:
-            url = (await ask_for(self._town, payee, draws.choice((None, value, value)))).url
+            url = (await ask_for(self.town, payee, draws.choice((None, value, value)))).url
         wallet, debit = draws.choice([*foreign.wallets.values()]), draws.choice((0, value))
 
         async def pay() -> None:
@@ -101,8 +84,8 @@ class Foreigners:
 
     async def _pay_at_once(self) -> None:
         """Two of one server pay as much into the same open bill, which may lose a packet, and a clock is set back."""
-        draws, foreign, server = self._draws, self._foreign, self._draws.choice(self._town.servers)
-        one, other = (wallet for wallet in self._town.wallets if wallet.server is server)
+        draws, foreign, server = self.draws, self._foreign, self.draws.choice(self.town.servers)
+        one, other = (wallet for wallet in self.town.wallets if wallet.server is server)
         bill = foreign.ask_for(draws.choice([*foreign.wallets.values()]), None)
         wish = Wish(to=bill.shown["id"], fixed="receive")
         value = draws.randint(2, foreign.links[server.name].largest // 2)
@@ -112,13 +95,13 @@ class Foreigners:
         for payer in (one, other):
             for _ in range(TRIES):
                 with suppress(*REFUSED):
-                    await self._pay(self._town, payer, wish, value)
+                    await self._pay(self.town, payer, wish, value)
                     break
             if payer is one:
                 await asyncio.sleep(draws.uniform(0.3, 1.5))
-                if self._world.happens("clock back", self._world.next_of(f"at once {server.name}")):
+                if self.world.happens("clock back", self.world.next_of(f"at once {server.name}")):
                     set_clock(server, -BACK)
-                    self._world.at(self._world.now + draws.uniform(*RIGHT), partial(set_clock, server, BACK))
+                    self.world.at(self.world.now + draws.uniform(*RIGHT), partial(set_clock, server, BACK))
 
 
 def set_clock(server: Server, seconds: int) -> None:

@@ -72,7 +72,7 @@ def window_of(limit: Limit, moment: int) -> int | None:
 async def spendable(town: Town) -> None:
     """7. What is left of a limit can be spent, and no more; and servers say so. What was ended is refused still."""
     for app in town.apps:
-        await app.device.run(_try_grants(app))
+        await app.node.run(_try_grants(app))
     await asyncio.sleep(SETTLING)
 
 

@@ -17,6 +17,7 @@ from payres.html.language import Language
 from payres.html.notices import ask, confirm
 from payres.html.store import mail
 from payres.operator.wallets import require_wallet
+from tests.simulation.resident import Resident
 from tests.simulation.town import MAIL_HOST, Town, Wallet
 from tests.simulation.world import Violation, until
 
@@ -68,15 +69,12 @@ class Reader(msgspec.Struct):
     since: int
 
 
-class Post:
+class Post(Resident):
     """The mail server of all servers that send mail."""
 
     def __init__(self, town: Town) -> None:
-        self.town, self.world = town, town.world
-        self.letters: list[Letter] = []
-        self.readers: list[Reader] = []
-        self._draws = town.world.dice("mail server")
-        self._shares: dict[str, float] = {}
+        super().__init__(town, "mail server")
+        self.letters, self.readers, self._shares = list[Letter](), list[Reader](), dict[str, float]()
         town.world.doors[MAIL_HOST] = self._open
 
     async def prepare(self) -> None:
@@ -98,7 +96,7 @@ class Post:
 
     async def live(self, seconds: float) -> None:
         """Is not well for as long as a storm lasts."""
-        draws = self._draws
+        draws = self.draws
         self._shares = {kind: draws.choice((0, most)) * draws.random() for kind, most in SHARES.items()}
         self.world.at(self.world.now + seconds, self._shares.clear)
 
@@ -118,7 +116,7 @@ class Talk:
     """A connection, as a client that blocks has one: what it waits for costs its thread's time."""
 
     def __init__(self, post: Post, kind: str) -> None:
-        self._post, self._kind, dice = post, kind, post._draws
+        self._post, self._kind, dice = post, kind, post.draws
         self._seconds = dice.choice(SLOWLY) if kind == SLOW else 0.01
         self._stage = dice.choice(STAGES)
         self._to, self._answers, self._is_data = "", deque([b"220 mail\r\n"]), False
@@ -166,7 +164,7 @@ class Talk:
         if is_dead or self._seconds > PATIENCE:
             raise TimeoutError("timed out")
         if self._kind == ENDLESS:
-            world.blocked += self._post._draws.choice((0.0, 1.0))
+            world.blocked += self._post.draws.choice((0.0, 1.0))
             return (b"250-" + b"and so on " * 80)[: most - 2] + b"\r\n"
         return self._answers.popleft() if self._answers else b""
 

@@ -4,7 +4,7 @@ What they move has references, so that they can ask again after a lost answer, a
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -16,12 +16,11 @@ from payres.core.protocol.urls import ADMIN_API
 from payres.core.store.payments import REFUND_COUNTED
 from payres.operator import movements
 from payres.operator.api_keys import SCOPES, create_api_key
-from tests.simulation.server import OPERATORS, REFUSED, Server
+from tests.simulation.resident import Caller
+from tests.simulation.server import OPERATORS, Server
 from tests.simulation.town import EUR, USD, Setting, Town
-from tests.simulation.world import Node, Violation, moments
+from tests.simulation.world import Violation
 
-PAUSE: Final = 9.0  # seconds between two of an operator's duties, on average
-PATIENCE: Final = 10.0  # seconds until an answer counts as lost
 TRIES: Final = 3
 STRAYING: Final = 60_000_000  # microseconds that a copy of a request may be under way
 MOVED: Final = 2000  # minor units at most in one movement
@@ -30,18 +29,23 @@ LOWEST_RATE: Final = min(map(float, RATES))
 FEES: Final = (("0", 0), ("0", 50), ("0.01", 0), ("0.03", 200))
 
 
-class Movement(msgspec.Struct):
-    """A deposit or withdrawal that an operator asked for. `is_made` is None if its answer was lost."""
+class Asked(msgspec.Struct):
+    """What an operator asked for. `is_made` is None if its answer was lost."""
 
     server: Server
-    account: str  # its path in the API
+    reference: str
+    asked_at: int
+    is_made: bool | None = None
+
+
+class Movement(Asked, kw_only=True):
+    """A deposit or withdrawal; `account` is its path in the API."""
+
+    account: str
     asset: Asset
     kind: str
     amount: int
-    reference: str
-    asked_at: int
     id: str = ""
-    is_made: bool | None = None
     may_be_undone: bool = False
 
     @property
@@ -49,52 +53,40 @@ class Movement(msgspec.Struct):
         return self.amount if self.kind == "deposit" else -self.amount
 
 
-class Refund(msgspec.Struct):
-    """A refund that an operator asked for. `is_made` is None if its answer was lost."""
+class Refund(Asked, kw_only=True):
+    """A refund of a payment that had received what was `seen`."""
 
-    server: Server
     payment: str
-    reference: str
     amount: int | None
-    seen: int  # what the payment had received
+    seen: int
     goes_elsewhere: bool
-    asked_at: int
-    is_made: bool | None = None
 
 
-class Operator:
+class Operator(Caller):
     """The operator of a server, at a machine of its own."""
 
+    pause = 9.0
+
     def __init__(self, town: Town, server: Server) -> None:
-        self.town, self.server, self.world = town, server, town.world
-        self.desk: Final = Node(town.world, f"operator-{server.name}", f"{OPERATORS}{town.servers.index(server) + 1}")
-        self._draws = town.world.dice(f"operator {server.name}")
-        self._http: httpx2.AsyncClient
-        self._number = 0
+        name, address = f"operator-{server.name}", f"{OPERATORS}{town.servers.index(server) + 1}"
+        super().__init__(town, f"operator {server.name}", name, address, 10.0)
+        self.server, self._number = server, 0
         self._changed: dict[str, Any] = {}  # for a while, by its path, with what puts it back
-        self._duties: Sequence[Callable[[], Awaitable[None]]] = (
-            *(self._move, self._move, self._move, self._undo, self._refund, self._refund, self._refund),
-            *(self._set_fee, self._set_rate, self._close_wallet, self._lower_credit, self._replace_peer),
-        )
 
     async def prepare(self) -> None:
         """Makes a key of the API."""
         key = await self.server.write(lambda work: create_api_key(work, "operator", sorted(SCOPES)))
-        headers, url = {"Authorization": f"Bearer {key.key}"}, f"{self.server.base_url}{ADMIN_API}"
-        self._http = httpx2.AsyncClient(base_url=url, headers=headers, timeout=PATIENCE, verify=False, trust_env=False)
-        self.desk.boot()
+        self.http.base_url = f"{self.server.base_url}{ADMIN_API}"
+        self.http.headers["Authorization"] = f"Bearer {key.key}"
+        self.node.boot()
 
-    async def live(self, seconds: float) -> None:
-        """Does one duty after the other."""
-
-        async def work() -> None:
-            async for _ in moments(self.world, self._draws, PAUSE, seconds):
-                with suppress(*REFUSED):
-                    await self._draws.choice(self._duties)()
-
-        await self.desk.run(work())
-
-    # Requests
+    async def act(self) -> None:
+        """One duty."""
+        duties = (
+            *(self._move, self._move, self._move, self._undo, self._refund, self._refund, self._refund),
+            *(self._set_fee, self._set_rate, self._close_wallet, self._lower_credit, self._replace_peer),
+        )
+        await self.draws.choice(duties)()
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any, bool]:
         """The status and the body, and whether it is the answer to the only copy of the request; status 0 if all
@@ -102,7 +94,7 @@ class Operator:
         repeated = self.world.counts["repeated"]
         for attempt in range(TRIES):
             with suppress(httpx2.HTTPError):
-                answer = await self._http.request(method, path, json=body)
+                answer = await self.http.request(method, path, json=body)
                 if answer.status_code < 500 and answer.status_code != 429:
                     self.world.counts[f"operators: {method} {answer.status_code}"] += 1
                     is_only = not attempt and self.world.counts["repeated"] == repeated
@@ -110,28 +102,26 @@ class Operator:
             await asyncio.sleep(1)
         return 0, None, False
 
-    async def _asked(self, about: Movement | Refund, path: str, body: Any) -> Any:
+    async def _asked(self, about: Asked, path: str, body: Any) -> Any:
         """Asks for what has a reference, and notes what became of it. A refusal counts if no other copy is under way,
         which might still be granted."""
         status, answer, is_only = await self.ask("POST", path, body)
         about.is_made = True if status == 201 else None if not status or not is_only else False
         return answer if about.is_made else None
 
-    def _reference(self) -> str:
+    def _about(self) -> tuple[Server, str, int]:
         self._number += 1
-        return f"{self.server.name}-{self._number}"
-
-    # Duties
+        return self.server, f"{self.server.name}-{self._number}", self.world.microseconds
 
     async def _move(self) -> None:
         wallets = [(f"/wallets/{one.path}", one.asset) for one in self.town.wallets if one.server is self.server]
-        asset = self._draws.choice((USD, EUR))
+        asset = self.draws.choice((USD, EUR))
         choices = [*wallets, (f"/assets/{asset.code}/{asset.scale}/liquidity", asset)]
-        await self.move_at(*self._draws.choice(choices), self._draws.choice(("deposit", "withdrawal")))
+        await self.move_at(*self.draws.choice(choices), self.draws.choice(("deposit", "withdrawal")))
 
     async def move_at(self, account: str, asset: Asset, kind: str, amount: int = 0) -> bool:
-        amount = amount or self._draws.randint(1, MOVED)
-        moved = Movement(self.server, account, asset, kind, amount, self._reference(), self.world.microseconds)
+        amount = amount or self.draws.randint(1, MOVED)
+        moved = Movement(*self._about(), account=account, asset=asset, kind=kind, amount=amount)
         self.town.movements.append(moved)
         body = {"amount": format_decimal(amount, asset), "reference": moved.reference}
         answer = await self._asked(moved, f"{account}/{kind}s", body)
@@ -150,38 +140,38 @@ class Operator:
         found = [one for one in answer["result"] if one["moved"] != one["refunded"]] if status == 200 else []
         if not found:
             return
-        payment = self._draws.choice(found)
+        payment = self.draws.choice(found)
         own = f"{self.server.base_url}/{payment['wallet']}"
-        amount = self._draws.choice((None, self._draws.randint(1, 300)))
-        elsewhere = self._draws.choice([one.url for one in self.town.wallets if one.url != own])
+        amount = self.draws.choice((None, self.draws.randint(1, 300)))
+        elsewhere = self.draws.choice([one.url for one in self.town.wallets if one.url != own])
         if not await self._send_back(payment, amount, None):
-            copies = self._draws.choice((1, 2, 2, 3))  # one operator does not know of the other
+            copies = self.draws.choice((1, 2, 2, 3))  # one operator does not know of the other
             await asyncio.gather(*(self._send_back(payment, amount, elsewhere) for _ in range(copies)))
 
     async def _send_back(self, payment: Any, amount: int | None, to: str | None) -> bool:
-        now, reference = self.world.microseconds, self._reference()
         asset = Asset(payment["assetCode"], payment["assetScale"])
-        seen = parse_decimal(payment["moved"], asset)
-        refund = Refund(self.server, payment["id"], reference, amount, seen, to is not None, now)
+        about: dict[str, Any] = {
+            "amount": amount,
+            "seen": parse_decimal(payment["moved"], asset),
+            "goes_elsewhere": to is not None,
+        }
+        refund = Refund(*self._about(), payment=payment["id"], **about)
         self.town.refunds.append(refund)
-        body = {"reference": reference} | ({} if to is None else {"to": to})
+        body = {"reference": refund.reference} | ({} if to is None else {"to": to})
         if amount is not None:
             body["amount"] = format_decimal(amount, asset)
         await self._asked(refund, f"/payments/{refund.payment}/refunds", body)
         return refund.is_made is not False
 
     async def _set_fee(self) -> None:
-        fee = fixed, points = self._draws.choice(FEES)
-        path = f"/assets/{USD.code}/{USD.scale}/fee"
-        await self._set("fee", USD.code, value=fee, path=path, body={"fixed": fixed, "basisPoints": points})
+        fixed, points = fee = self.draws.choice(FEES)
+        await self._set(("fee", USD.code), fee, "/assets/USD/2/fee", {"fixed": fixed, "basisPoints": points})
 
     async def _set_rate(self) -> None:
-        rate = self._draws.choice(RATES)
-        await self._set(
-            "rate", USD.code, EUR.code, value=rate, path=f"/rates/{USD.code}/{EUR.code}", body={"rate": rate}
-        )
+        rate = self.draws.choice(RATES)
+        await self._set(("rate", USD.code, EUR.code), rate, "/rates/USD/EUR", {"rate": rate})
 
-    async def _set(self, *what: str, value: Any, path: str, body: Any) -> None:
+    async def _set(self, what: Sequence[str], value: Any, path: str, body: Any) -> None:
         """Sets something, and notes since when it may be so: a copy of a request may come after its answer."""
         asked = Setting(value, self.world.microseconds, self.world.microseconds + STRAYING, is_made=False)
         self.town.settings[self.server.name, *what].append(asked)
@@ -189,17 +179,17 @@ class Operator:
         asked.is_made, asked.done_at = status == 200, self.world.microseconds + (0 if is_only else STRAYING)
 
     async def _close_wallet(self) -> None:
-        path = f"/wallets/{self._draws.choice([one.path for one in self.town.wallets if one.server is self.server])}"
+        path = f"/wallets/{self.draws.choice([one.path for one in self.town.wallets if one.server is self.server])}"
         await self._change(path, {"state": "inactive"}, {"state": "active"})
 
     async def _lower_credit(self) -> None:
         """To so little that payments are refused for lack of it."""
-        peer = self._some_peer()
+        peer = self.draws.choice(self.server.neighbours)
         path, asset = f"/peers/test.{peer.name}", self.town.currency_of(self.server, peer)
         status, answer, _ = await self.ask("GET", path)
         if status == 200:
             owes = max(-_minor(answer["balance"]), 0) + _minor(answer["reserved"])
-            limit = format_decimal(owes + self._draws.randint(0, 200), asset)
+            limit = format_decimal(owes + self.draws.randint(0, 200), asset)
             await self._change(path, {"creditLimit": limit}, {"creditLimit": self.town.credit})
 
     async def _change(self, path: str, body: Any, back: Any) -> None:
@@ -207,14 +197,14 @@ class Operator:
         status, answer, is_only = await self.ask("PATCH", path, body)
         if status == 200 and is_only and not body.items() <= answer.items():
             raise Violation(f"{path} of {self.server.name} was set to {body}, and answers {answer}")
-        await asyncio.sleep(self._draws.uniform(0.2, 6))
+        await asyncio.sleep(self.draws.uniform(0.2, 6))
         await self.ask("PATCH", path, back)
 
     async def _replace_peer(self) -> None:
         """Settles with a peer, removes it if nothing is under way, and adds it again."""
         if self.server.keeps_backups:
             return  # a restore would end the earlier peer for good
-        peer = self._some_peer()
+        peer = self.draws.choice(self.server.neighbours)
         name, asset = f"test.{peer.name}", self.town.currency_of(self.server, peer)
         status, answer, _ = await self.ask("GET", f"/peers/{name}")
         balance = _minor(answer["balance"]) if status == 200 else 0
@@ -225,17 +215,12 @@ class Operator:
         status, _, _ = await self.ask("DELETE", f"/peers/{name}")
         if status == 200:
             self.world.counts["peers replaced"] += 1
-            await asyncio.sleep(self._draws.uniform(0.1, 3))
+            await asyncio.sleep(self.draws.uniform(0.1, 3))
         await self._add_peer(name)
 
-    def _some_peer(self) -> Server:
-        return self._draws.choice(self.server.neighbours)
-
     async def _add_peer(self, name: str) -> None:
-        given = self.town.terms[self.server.name, name]
-        await self.ask("POST", "/peers", msgspec.to_builtins({_camel(key): value for key, value in given.items()}))
-
-    # At the end of a storm
+        terms = {_camel(key): value for key, value in self.town.terms[self.server.name, name].items()}
+        await self.ask("POST", "/peers", msgspec.to_builtins(terms))
 
     async def tidy(self) -> None:
         """Puts back what a request may have changed that came late or whose answer was lost."""
@@ -258,7 +243,7 @@ def _camel(name: str) -> str:
 async def tidied(town: Town) -> None:
     """Operators put back what they changed for a while, before anybody waits for a peer that they have removed."""
     for operator in town.operators:
-        await operator.desk.run(operator.tidy())
+        await operator.node.run(operator.tidy())
 
 
 MADE: Final = (

@@ -241,25 +241,8 @@ def _rows(work: Work) -> Iterator[str]:
 # In this order: what comes first pays once more, or compares books and notes what a later one counts by.
 FIRST: Final[tuple[Oracle, ...]] = (disturbed, on_time, usable, spendable, limited, kept, ledgers, mirrors, carried)
 BOOKS: Final[tuple[Oracle, ...]] = (
-    rightful,
-    overwritten,
-    meant,
-    resolved,
-    foreign_books,
-    restored,
-    equal_books,
-    holds,
-    moved,
-    refunded,
-    credited,
-    priced,
-    money,
-    bills,
-    promised,
-    payments,
+    *(rightful, overwritten, meant, resolved, foreign_books, restored, equal_books, holds),
+    *(moved, refunded, credited, priced, money, bills, promised, payments),
 )
-LAST: Final[tuple[Oracle, ...]] = (
-    *(acknowledged, closed, ended, kept_orders, paid_pages),
-    *(mailed, told, all_taken, loops, rows),
-)
-ALL: Final = (*FIRST, *BOOKS, *LAST)
+LAST: Final = (acknowledged, closed, ended, kept_orders, paid_pages, mailed, told, all_taken, loops, rows)
+ALL: Final[tuple[Oracle, ...]] = (*FIRST, *BOOKS, *LAST)

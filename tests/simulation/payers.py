@@ -17,12 +17,12 @@ from payres.interledger.stream import PacketType, SharedSecret, StreamMoney, Str
 from payres.operator.peers import add_peer
 from payres.operator.wallets import create_wallet
 from tests.simulation.foreign_oracles import came_from_abroad
+from tests.simulation.resident import Caller
 from tests.simulation.server import REFUSED, Server
 from tests.simulation.town import USD, Town, Wallet
-from tests.simulation.world import Node, Violation, moments
+from tests.simulation.world import Violation
 
 HAVE_ONE: Final = 0.25  # of the towns, and each in which a server is restored
-PAUSE: Final = 4.0  # seconds between two doings, on average
 OPENED: Final = 0.3  # of the doings, where wallets are opened
 TRIES: Final = 6
 MOST: Final = 100  # minor units of a packet
@@ -48,21 +48,18 @@ class Sent(msgspec.Struct):
     arrived: int | None = None
 
 
-class Payer:
-    """Pays wallets of the town through one of its servers."""
+class Payer(Caller):
+    """Pays wallets of the town through one of its servers, by the addresses that it has."""
+
+    pause, refusals = 4.0, (*REFUSED, httpx2.HTTPError)
 
     def __init__(self, town: Town) -> None:
-        self.town, self.world = town, town.world
-        self.node: Final = Node(town.world, "payer", "10.0.9.1")
-        self._draws = draws = town.world.dice("payer")
-        self.entry = draws.choice(town.servers)
-        self.sent: list[Sent] = []
-        self._known: list[tuple[Wallet, str, SharedSecret]] = []
+        super().__init__(town, "payer", "payer", "10.0.9.1", 8.0)
+        self.entry, self.sent = self.draws.choice(town.servers), list[Sent]()
+        self._known, self._opened = list[tuple[Wallet, str, SharedSecret]](), list[Wallet]()
         restored = [one for one in town.servers if one.keeps_backups]
-        self._opens_at: Server = draws.choice(restored or town.servers)
-        self._http = httpx2.AsyncClient(timeout=8.0, verify=False, trust_env=False)
-        self._token = draws.randbytes(24).hex()
-        self.opened: list[Wallet] = []
+        self._opens_at: Server = self.draws.choice(restored or town.servers)
+        self._token = self.draws.randbytes(24).hex()
 
     async def prepare(self) -> None:
         """Becomes a peer."""
@@ -72,63 +69,54 @@ class Payer:
         await self.entry.write(lambda work: add_peer(work, **asked) and None)
         self.node.boot()
 
-    async def live(self, seconds: float) -> None:
-        """Asks for addresses and pays by those that it has."""
-
-        async def pay() -> None:
-            async for _ in moments(self.world, self._draws, PAUSE, seconds):
-                with suppress(*REFUSED, httpx2.HTTPError):
-                    await self._do_something()
-
-        await self.node.run(pay())
-
-    async def _do_something(self) -> None:
-        draws = self._draws
+    async def act(self) -> None:
+        """Asks for an address, or pays by one."""
+        draws = self.draws
         if draws.random() < OPENED:
             await self._open()
         elif not self._known or draws.random() < 0.3:
-            await self._ask(draws.choice([*self.town.wallets, *self.opened]))
+            await self._ask(draws.choice([*self.town.wallets, *self._opened]))
         else:
             await self._pay(draws.choice(self._known[-6:]))
 
     async def _open(self) -> None:
         """Somebody opens a wallet, and this payer is told of it."""
-        wallet = Wallet(self._opens_at, f"new{len(self.opened)}", USD)
+        wallet = Wallet(self._opens_at, f"new{len(self._opened)}", USD)
         await wallet.server.write(lambda work: create_wallet(work, wallet.path, "USD", 2, None, None) and None)
-        self.opened.append(wallet)
+        self._opened.append(wallet)
         self.world.counts["payers: wallets opened"] += 1
         await self._ask(wallet)
 
     async def _ask(self, wallet: Wallet) -> None:
-        answer = await self._http.get(wallet.url, headers=SPSP)
+        answer = await self.http.get(wallet.url, headers=SPSP)
         if answer.status_code == 200:
             told = answer.json()
-            secret = SharedSecret(base64.b64decode(told["shared_secret"]), self._draws.randbytes)
+            secret = SharedSecret(base64.b64decode(told["shared_secret"]), self.draws.randbytes)
             self._known.append((wallet, told["destination_account"], secret))
 
     async def _pay(self, known: tuple[Wallet, str, SharedSecret]) -> None:
-        (wallet, address, secret), amount = known, self._draws.randint(1, MOST)
+        (wallet, address, secret), amount = known, self.draws.randint(1, MOST)
         data = secret.encrypt_packet(StreamPacket(1, PacketType.PREPARE, 0, (StreamMoney(1, 1),)))
         condition = hashlib.sha256(secret.fulfillment(data)).digest()
         prepare = Prepare(amount, self.world.microseconds + LIFETIME, condition, address, data)
         sent = Sent(wallet, amount, f"payer-{len(self.sent)}", encode_packet(prepare), secret)
         self.sent.append(sent)
-        await self.repeat(sent)
+        await self.post(sent)
 
-    async def repeat(self, sent: Sent) -> None:
+    async def post(self, sent: Sent) -> None:
         """Sends a packet, again and again until it is answered."""
         head = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/octet-stream"}
         url, head = f"{self.entry.base_url}/ilp", head | {"Request-Id": sent.request_id}
         for _ in range(TRIES):
             with suppress(httpx2.HTTPError):
-                answer = await self._http.post(url, content=sent.packet, headers=head)
+                answer = await self.http.post(url, content=sent.packet, headers=head)
                 if answer.status_code == 200:
                     reply = decode_reply(answer.content)
                     is_paid = isinstance(reply, Fulfill)
                     sent.arrived = sent.secret.decrypt_packet(reply.data).prepare_amount if is_paid else 0
                     self.world.counts[f"payers: {'paid' if is_paid else getattr(reply, 'code', '')}"] += 1
                     return
-            await asyncio.sleep(self._draws.uniform(0.5, 4))
+            await asyncio.sleep(self.draws.uniform(0.5, 4))
 
 
 async def meant(town: Town) -> None:
@@ -139,7 +127,7 @@ async def meant(town: Town) -> None:
     payer = town.payer
     for sent in payer.sent:
         if sent.arrived is None:
-            await payer.node.run(payer.repeat(sent))
+            await payer.node.run(payer.post(sent))
     meant, unknown = Counter[str](), Counter[str]()
     for sent in payer.sent:
         meant[sent.to.url] += sent.arrived or 0

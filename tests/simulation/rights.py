@@ -22,12 +22,11 @@ from payres.html.store.passkeys import PASSKEYS, PasskeyRecord
 from payres.html.store.second_factors import find_totp
 from payres.html.store.sessions import NOWHERE, OF_OWNERS, owner_at
 from payres.operator import api_keys, keys, wallets, webhooks
-from tests.simulation.server import REFUSED
+from tests.simulation.resident import Resident
 from tests.simulation.town import Town
-from tests.simulation.world import Violation, moments
+from tests.simulation.world import Violation
 
 HAVE_ONE: Final = 0.15  # of the towns, and each in which a server is restored
-PAUSE: Final = 1.2  # seconds between two doings, on average
 NEW: Final = 0.1  # of the doings open a wallet
 FOUND: Final = "SELECT path FROM wallet_address w JOIN {} r ON {} WHERE {}"  # whose a right is
 
@@ -171,34 +170,28 @@ KINDS: Final[Mapping[str, Kind]] = {
 }
 
 
-class Keepers:
-    """Owners of wallets of their own, at one server."""
+class Keepers(Resident):
+    """Owners of wallets of their own, at one server, who get rights and end them."""
+
+    pause = 1.2
 
     def __init__(self, town: Town) -> None:
-        self.world, self.rights = town.world, list[Right]()
+        super().__init__(town, "keepers")
+        self.rights, self._opened = list[Right](), 0
         self.server = next((one for one in town.servers if one.keeps_backups), town.servers[0])
-        self._draws, self._opened = town.world.dice("keepers"), 0
+
+    async def act(self) -> None:
+        """Opens a wallet, or gives or ends a right."""
+        await (self.prepare() if self.draws.random() < NEW else self._change())
 
     async def prepare(self) -> None:
-        """The first opens a wallet."""
-        await self._open()
-
-    async def live(self, seconds: float) -> None:
-        """Get rights, and end them."""
-        async for _ in moments(self.world, self._draws, PAUSE, seconds):
-            with suppress(*REFUSED):
-                if self._draws.random() < NEW:
-                    await self._open()
-                else:
-                    await self._change()
-
-    async def _open(self) -> None:
+        """One of them opens a wallet."""
         path, self._opened = f"keeper{self._opened}", self._opened + 1
         hashed = f"$argon2id${path}"
         await self.server.write(lambda work: wallets.create_wallet(work, path, "USD", 2, path, hashed) and None)
 
     async def _change(self) -> None:
-        draws, name = self._draws, self._draws.choice(list(KINDS))
+        draws, name = self.draws, self.draws.choice(list(KINDS))
         kind, own = KINDS[name], [one for one in self.rights if one.kind == name and one.ended_at is None]
         if own and draws.random() < 0.5:
             right = draws.choice(own[-3:])

@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
@@ -19,7 +18,7 @@ from payres.people import sending
 from payres.people import standing_orders as rules
 from tests.simulation.foreign import Abroad
 from tests.simulation.periods import PERIODS, Period
-from tests.simulation.server import REFUSED
+from tests.simulation.resident import Resident
 from tests.simulation.town import Town, Wallet, moment_of
 from tests.simulation.world import Violation
 
@@ -48,32 +47,29 @@ class Order(msgspec.Struct):
     stopped_at: int | None = None
 
 
-class Planner:
+class Planner(Resident):
     """The owner of a wallet, who sets up orders, and changes some."""
 
     def __init__(self, town: Town, wallet: Wallet) -> None:
-        self._town, self._wallet = town, wallet
-        self._draws = town.world.dice(f"orders {wallet.url}")
-        self._mine: list[Order] = []
-        self._number = 0
-
-    async def prepare(self) -> None:
-        """Needs nothing."""
+        super().__init__(town, f"orders {wallet.url}")
+        self._wallet, self._mine, self._number = wallet, list[Order](), 0
 
     async def live(self, seconds: float) -> None:
         """Does at most one thing."""
-        if self._draws.random() < 0.5:
-            await asyncio.sleep(self._draws.uniform(0, seconds))
-            with suppress(*REFUSED):
-                if self._mine and self._draws.random() < 0.5:
-                    await self._change(self._draws.choice(self._mine))
-                else:
-                    await self._set_up()
+        if self.draws.random() < 0.5:
+            await asyncio.sleep(self.draws.uniform(0, seconds))
+            await self.try_to(self._act())
+
+    async def _act(self) -> None:
+        if self._mine and self.draws.random() < 0.5:
+            await self._change(self.draws.choice(self._mine))
+        else:
+            await self._set_up()
 
     async def _set_up(self) -> None:
-        draws, server, self._number = self._draws, self._wallet.server, self._number + 1
-        others = [one for one in self._town.wallets if one is not self._wallet]
-        payees: list[Wallet | Abroad] = [*others, *self._town.abroad]
+        draws, server, self._number = self.draws, self._wallet.server, self._number + 1
+        others = [one for one in self.town.wallets if one is not self._wallet]
+        payees: list[Wallet | Abroad] = [*others, *self.town.abroad]
         payee = draws.choice(payees)
         fixed: Literal["send", "receive"] = draws.choice(("send", "receive"))
         value, every = draws.randint(1, MOST), draws.choice(EVERY)
@@ -96,11 +92,11 @@ class Planner:
         made = await server.ask(make)
         order = Order(self._wallet, payee, made, value, fixed, first, PERIODS[every], note)
         self._mine.append(order)
-        self._town.orders.append(order)
-        self._town.world.counts["standing orders"] += 1
+        self.town.orders.append(order)
+        self.town.world.counts["standing orders"] += 1
 
     async def _change(self, order: Order) -> None:
-        name = self._draws.choice(CHANGES)
+        name = self.draws.choice(CHANGES)
         order.is_plain, order.stopped_at = False, None
 
         def change(work: Work) -> None:
@@ -109,8 +105,8 @@ class Planner:
             getattr(rules, name)(work, wallet, order.id)
 
         await self._wallet.server.write(change)
-        order.stopped_at = None if name == "resume" else self._town.world.microseconds
-        self._town.world.counts[f"standing orders: {name}"] += 1
+        order.stopped_at = None if name == "resume" else self.town.world.microseconds
+        self.town.world.counts[f"standing orders: {name}"] += 1
 
 
 async def kept_orders(town: Town) -> None:

@@ -17,7 +17,7 @@ from tests.simulation.world import Violation
 async def resolved(town: Town) -> None:
     """What was unresolved is resolved as the books of the peers tell."""
     for operator in town.operators:
-        await operator.desk.run(_resolve(operator))
+        await operator.node.run(_resolve(operator))
 
 
 async def _resolve(operator: Operator) -> None:

@@ -16,11 +16,10 @@ from payres.core.store.work import Work
 from payres.interledger.store.checkouts import CHECKOUTS, CheckoutRecord
 from tests.simulation.bills import ask_for
 from tests.simulation.foreign import Abroad
-from tests.simulation.server import REFUSED
+from tests.simulation.resident import Caller
 from tests.simulation.town import Bill, Town, Wallet
-from tests.simulation.world import Node, Violation
+from tests.simulation.world import Violation
 
-PATIENCE: Final = 12.0  # seconds until an answer counts as lost
 TRIES: Final = 3
 MOST: Final = 400  # minor units of a bill
 SAYS_NO: Final = 0.1
@@ -41,51 +40,46 @@ class Visit(msgspec.Struct):
     is_examined: bool = False
 
 
-class Visitor:
+class Visitor(Caller):
     """Pays bills from wallets on other servers than theirs, with a browser on a machine of its own."""
 
     def __init__(self, town: Town, number: int) -> None:
-        self._town, self._world = town, town.world
-        self._node: Final = Node(town.world, f"visitor{number}", f"10.0.6.{number + 1}")
-        self._draws = town.world.dice(f"visitor {number}")
-        self._http = httpx2.AsyncClient(timeout=PATIENCE, verify=False, trust_env=False)
+        super().__init__(town, f"visitor {number}", f"visitor{number}", f"10.0.6.{number + 1}", 12.0)
         self._begun: tuple[Visit, str] | None = None  # with the page where the payer consents
         self._left: list[tuple[Visit, str]] = []  # with the page to return to, which was not opened yet
 
     async def prepare(self) -> None:
         """Switches the machine on, and begins a visit, which a storm would seldom let come so far."""
-        self._node.boot()
-        self._begun = await self._node.run(self._begin())
+        self.node.boot()
+        self._begun = await self.node.run(self._begin())
 
-    async def live(self, seconds: float) -> None:
+    async def spend(self, seconds: float) -> None:
         """Opens what was left for this day, and goes on with a visit."""
+        while self._left:
+            await self._return(*self._left.pop())
+        await asyncio.sleep(self.draws.uniform(0, seconds / 2))
+        await self.try_to(self._go_on())
 
-        async def pay() -> None:
-            while self._left:
-                await self._return(*self._left.pop())
-            await asyncio.sleep(self._draws.uniform(0, seconds / 2))
-            begun, self._begun = self._begun or await self._begin(), None
-            if begun:
-                await self._consent(*begun)
-
-        with suppress(*REFUSED):
-            await self._node.run(pay())
+    async def _go_on(self) -> None:
+        begun, self._begun = self._begun or await self._begin(), None
+        if begun:
+            await self._consent(*begun)
 
     async def _begin(self) -> tuple[Visit, str] | None:
         """Goes from the page of a bill to the page where the payer consents."""
-        town, draws = self._town, self._draws
+        town, draws = self.town, self.draws
         is_abroad = town.foreign is not None and draws.random() < 0.5
         payer: Wallet | Abroad = draws.choice(town.abroad) if is_abroad else draws.choice(town.wallets)
         payee = draws.choice([one for one in town.wallets if one.server is not payer.server])
         bill = await ask_for(town, payee, draws.randint(1, MOST))
-        visit = Visit(bill, payer, self._world.microseconds)
+        visit = Visit(bill, payer, self.world.microseconds)
         town.visits.append(visit)
         page = await self._choose_wallet(visit)
         return (visit, page) if page else None
 
     async def _consent(self, visit: Visit, page: str) -> None:
         id, nonce = page.rstrip("/").split("/")[-2:]
-        visit.consents = self._draws.random() >= SAYS_NO
+        visit.consents = self.draws.random() >= SAYS_NO
         back: str | None
         if isinstance(visit.payer, Abroad):
             back = visit.payer.server.decide(id, nonce, consents=visit.consents)
@@ -95,8 +89,8 @@ class Visitor:
             )
         assert back is not None
         visit.secret = back.partition("?")[0].rpartition("/")[2]
-        how = self._draws.choice(RETURNS)
-        self._world.counts[f"payment pages: return {how}"] += 1
+        how = self.draws.choice(RETURNS)
+        self.world.counts[f"payment pages: return {how}"] += 1
         if how == "late":
             self._left.append((visit, back))
         elif how == "twice":
@@ -112,11 +106,11 @@ class Visitor:
             if form is not None and form.status_code == 200:
                 fields = dict(FIELD.findall(form.text))
                 answer = await self._ask("POST", page, data={**fields, "payer": visit.payer.url})
-                self._world.counts[f"payment pages: {answer and answer.status_code}"] += 1
+                self.world.counts[f"payment pages: {answer and answer.status_code}"] += 1
                 if answer is not None and answer.status_code in {302, 303}:
                     url: str = answer.headers["location"]
                     return url if url.startswith(visit.payer.server.base_url) else ""
-            await asyncio.sleep(self._draws.uniform(0.5, 3))
+            await asyncio.sleep(self.draws.uniform(0.5, 3))
         return ""
 
     async def _return(self, visit: Visit, back: str) -> None:
@@ -128,12 +122,12 @@ class Visitor:
                 back = f"{visit.bill.wallet.server.base_url}{page.headers['location']}"
             elif page is not None and page.status_code == 200:
                 return
-            await asyncio.sleep(self._draws.uniform(0.2, 2))
+            await asyncio.sleep(self.draws.uniform(0.2, 2))
 
     async def _ask(self, method: str, url: str, **body: Any) -> Any:
         """The answer, or None if it was lost."""
         with suppress(httpx2.HTTPError):
-            return await self._http.request(method, url, **body)
+            return await self.http.request(method, url, **body)
         return None
 
 

@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from starlette.types import Receive, Scope, Send
-from uvicorn import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
 
 from payres.client import webhooks as client
 from payres.client.errors import WebhookRejected
@@ -20,15 +17,15 @@ from payres.core.store.work import Work
 from payres.operator import webhooks
 from payres.webhooks.deliveries import OF_WALLETS
 from tests.simulation.peace import come_to_rest
+from tests.simulation.resident import Resident, listening
 from tests.simulation.server import Server
 from tests.simulation.town import Town, Wallet
-from tests.simulation.world import Node, Violation, moments
+from tests.simulation.world import Node, Violation
 
 HAVE_ONE: Final = 0.35  # of the servers, and of the first wallets
 REFUSED, LATER, SLOW, DOWN = "webhook refused", "webhook put off", "slow webhook", "webhooks down"
 SHARES: Final = {REFUSED: 0.3, LATER: 0.1, SLOW: 0.15}  # of the deliveries in a storm, at most
 SLOW_SECONDS: Final = (2.0, 14.0, 20.0)  # payres waits for fifteen
-PAUSE: Final = 25.0  # seconds until they are down, on average
 DOWN_SECONDS: Final = (1.0, 10.0)
 MOST: Final = 100_000
 KEPT: Final = 29 * DAY  # that an event is there at least
@@ -49,31 +46,27 @@ class Hook(NamedTuple):
         return f"/{self.server.name}/{self.wallet.path if self.wallet else ''}"
 
 
-class Hooks:
+class Hooks(Resident):
     """All webhooks, on one machine. `got` are the bodies by the webhook's path and the event's id, `taken` those that
     were answered with a success."""
 
+    pause = 25.0
+
     def __init__(self, town: Town) -> None:
-        self.town, self.world = town, town.world
+        super().__init__(town, "hooks")
         self.node: Final = Node(town.world, "hooks", "10.0.7.1")
-        self.hooks: list[Hook] = []
-        self.got: dict[str, dict[str, bytes]] = {}
-        self.taken: dict[tuple[str, str], None] = {}
-        self.wrong: list[str] = []
-        self._draws = town.world.dice("hooks")
-        self._shares: dict[str, float] = {}
-        config = Config(self._answer, interface="asgi3", lifespan="off", ws="none", log_config=None, access_log=False)
-        config.load()
-        self._protocol = lambda: HttpToolsProtocol(config=config, server_state=ServerState(), app_state={})
+        self.hooks, self.got = list[Hook](), dict[str, dict[str, bytes]]()
+        self.taken, self.wrong = set[tuple[str, str]](), list[str]()
+        self._shares, self._protocol = dict[str, float](), listening(self._answer)
 
     async def prepare(self) -> None:
         """Adds webhooks at servers."""
         self.node.boot()
         self.node.protocol = self._protocol
         for server in self.town.servers:
-            if self._draws.random() < HAVE_ONE:
+            if self.draws.random() < HAVE_ONE:
                 await self._add(server, None)
-            if self._draws.random() < HAVE_ONE:
+            if self.draws.random() < HAVE_ONE:
                 await self._add(server, next(one for one in self.town.wallets if one.server is server))
 
     async def _add(self, server: Server, wallet: Wallet | None) -> None:
@@ -88,15 +81,18 @@ class Hooks:
         self.hooks.append(Hook(server, wallet, added.secret, since))
 
     async def live(self, seconds: float) -> None:
-        """Is down now and then, and answers some deliveries late or with an error."""
-        draws = self._draws
+        """Answers some deliveries late or with an error."""
+        draws = self.draws
         self._shares = {kind: draws.choice((0, most)) * draws.random() for kind, most in SHARES.items()}
-        async for _ in moments(self.world, draws, PAUSE, seconds):
-            if self.world.happens(DOWN, self.world.next_of("hooks")):
-                self.node.protocol = None
-                await asyncio.sleep(draws.choice(DOWN_SECONDS))
-                self.node.protocol = self._protocol
+        await super().live(seconds)
         self._shares = {}
+
+    async def act(self) -> None:
+        """Is down for a while."""
+        if self.world.happens(DOWN, self.world.next_of("hooks")):
+            self.node.protocol = None
+            await asyncio.sleep(self.draws.choice(DOWN_SECONDS))
+            self.node.protocol = self._protocol
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         body, is_read = b"", False
@@ -111,12 +107,12 @@ class Hooks:
         id, status = self._note(hook, headers, body), 204
         kind = self._draw(hook) if id else REFUSED
         if kind == SLOW:
-            await asyncio.sleep(self._draws.choice(SLOW_SECONDS))
+            await asyncio.sleep(self.draws.choice(SLOW_SECONDS))
         elif kind:
             status = 500 if kind == REFUSED else 503
         self.world.counts[f"webhooks {status}"] += 1
         if status == 204:
-            self.taken[hook.path, id] = None
+            self.taken.add((hook.path, id))
         about = [(b"retry-after", b"90")] if status == 503 else []
         await send({"type": "http.response.start", "status": status, "headers": about})
         await send({"type": "http.response.body", "body": b""})
