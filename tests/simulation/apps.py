@@ -406,10 +406,7 @@ class App(Caller):
             fixed = {of: amount_of(value, asset)}
         await self._quote_and_pay(allowance, bill, **fixed)
 
-    async def _quote_and_pay(
-        self, allowance: Allowance, bill: IncomingPayment | str, copies: int = 1, **fixed: Any
-    ) -> None:
-        """Pays a quote, as often as said at once."""
+    async def _quote_and_pay(self, allowance: Allowance, bill: IncomingPayment | str, **fixed: Any) -> None:
         quote = await self.quote(allowance.wallet, bill, **fixed)
         if quote is not None:
             await self.pay(allowance, quote=quote)

@@ -4,6 +4,7 @@ What they move has references, so that they can ask again after a lost answer, a
 """
 
 import asyncio
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -150,12 +151,8 @@ class Operator(Caller):
 
     async def _send_back(self, payment: Any, amount: int | None, to: str | None) -> bool:
         asset = Asset(payment["assetCode"], payment["assetScale"])
-        about: dict[str, Any] = {
-            "amount": amount,
-            "seen": parse_decimal(payment["moved"], asset),
-            "goes_elsewhere": to is not None,
-        }
-        refund = Refund(*self._about(), payment=payment["id"], **about)
+        about: dict[str, Any] = {"seen": parse_decimal(payment["moved"], asset), "goes_elsewhere": to is not None}
+        refund = Refund(*self._about(), payment=payment["id"], amount=amount, **about)
         self.town.refunds.append(refund)
         body = {"reference": refund.reference} | ({} if to is None else {"to": to})
         if amount is not None:
@@ -219,8 +216,9 @@ class Operator(Caller):
         await self._add_peer(name)
 
     async def _add_peer(self, name: str) -> None:
-        terms = {_camel(key): value for key, value in self.town.terms[self.server.name, name].items()}
-        await self.ask("POST", "/peers", msgspec.to_builtins(terms))
+        terms = self.town.terms[self.server.name, name]
+        camel = {re.sub("_(.)", lambda found: found[1].upper(), key): value for key, value in terms.items()}
+        await self.ask("POST", "/peers", msgspec.to_builtins(camel))
 
     async def tidy(self) -> None:
         """Puts back what a request may have changed that came late or whose answer was lost."""
@@ -233,11 +231,6 @@ class Operator(Caller):
 
 def _minor(text: str) -> int:
     return round(float(text) * 100)
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(map(str.title, others))
 
 
 async def tidied(town: Town) -> None:
@@ -293,9 +286,8 @@ async def credited(town: Town) -> None:
     """Each peer may owe what its server's operator allows, which the ledger's invariants hold it to."""
     for server in town.servers:
         limits = dict(await server.rows(LIMITS))
-        wanted = {
-            f"test.{one.name}": parse_decimal(town.credit, town.currency_of(server, one)) for one in server.neighbours
-        }
+        peers = server.neighbours
+        wanted = {f"test.{one.name}": parse_decimal(town.credit, town.currency_of(server, one)) for one in peers}
         limits.pop("test.payer", None)  # whose own it is
         if town.foreign:
             wanted[town.foreign.ilp] = town.foreign.links[server.name].credit

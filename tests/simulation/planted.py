@@ -12,22 +12,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 TOP: Final = Path(__file__).parents[2]
 PATCHES: Final = Path(__file__).parent / "planted"  # each begins with a line that says what is wrong
 SEEDS: Final = 200
-COPIED: Final = "payres"
 LINKED: Final = ("tests", "schema.sql", "pyproject.toml")
-
-
-class Found(NamedTuple):
-    """What a planted fault does, and the first seed that it violates, with the violation; 0 if none was found."""
-
-    name: str
-    about: str
-    seed: int
-    violation: str
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -47,10 +37,9 @@ def main(arguments: Sequence[str]) -> int:
     with ThreadPoolExecutor(os.cpu_count()) as pool, ExitStack() as ending:
         ending.callback(_end, pool, running)
         for looked in as_completed([pool.submit(look_for, name, seeds, running) for name in names]):
-            found = looked.result()
-            seed = f"seed {found.seed}" if found.seed else "NOT FOUND"
-            print(f"{found.name:32} {seed:10} {found.violation[:140]}\n    {found.about}", flush=True)
-            missed += not found.seed
+            name, about, seed, violation = looked.result()
+            print(f"{name:32} {seed or 'NOT FOUND':10} {violation[:140]}\n    {about}", flush=True)
+            missed += not seed
     print(f"{len(names) - missed} of {len(names)} planted faults were found")
     return 1 if missed else 0
 
@@ -68,9 +57,9 @@ def at_least_one(text: str) -> int:
     return int(text)
 
 
-def look_for(name: str, seeds: Sequence[str], running: list[subprocess.Popen[str]]) -> Found:
-    """Runs seeds of the program with a planted fault, one after the other, to the first violation. What is `running`
-    may be ended."""
+def look_for(name: str, seeds: Sequence[str], running: list[subprocess.Popen[str]]) -> tuple[str, str, str, str]:
+    """Runs seeds of the program with a planted fault, one after the other, to the first violation: with what it does,
+    that seed and the violation, which are empty if there is none. What is `running` may be ended."""
     about = (PATCHES / f"{name}.patch").read_text().partition("\n")[0]
     with tempfile.TemporaryDirectory() as folder:
         plant(name, Path(folder))
@@ -82,12 +71,12 @@ def look_for(name: str, seeds: Sequence[str], running: list[subprocess.Popen[str
     violation = re.search(r"^SEED (\d+): (.*)", said, re.MULTILINE)
     if violation is None and process.returncode:
         raise RuntimeError(f"{name}: {said}")
-    return Found(name, about, int(violation[1]), violation[2]) if violation else Found(name, about, 0, "")
+    return (name, about, f"seed {violation[1]}", violation[2]) if violation else (name, about, "", "")
 
 
 def plant(name: str, folder: Path) -> None:
     """Makes a tree of the program with a planted fault. Raises CalledProcessError if the patch fits no longer."""
-    shutil.copytree(TOP / COPIED, folder / COPIED, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(TOP / "payres", folder / "payres", ignore=shutil.ignore_patterns("__pycache__"))
     for linked in LINKED:
         (folder / linked).symlink_to(TOP / linked)
     subprocess.run(["git", "apply", str(PATCHES / f"{name}.patch")], cwd=folder, check=True, capture_output=True)
