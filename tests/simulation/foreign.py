@@ -8,7 +8,6 @@ import asyncio
 import json
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Coroutine, Mapping
-from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
@@ -17,14 +16,27 @@ import httpx2
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
-from uvicorn import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
 
 from payres.core.protocol.amounts import Asset
-from tests.simulation import foreign_packets as wire
-from tests.simulation.foreign_book import Account, Bill, Book, Grant, Json, Link, Payment, Posted, Taken, converted
+from payres.core.protocol.clock import format_time, parse_time
+from payres.interledger import packets
+from payres.interledger.packets import Fulfill, Prepare, Reject
+from payres.interledger.stream import ConnectionClose, PacketType, StreamPacket
+from tests.simulation.foreign_book import (
+    Account,
+    Bill,
+    Book,
+    Grant,
+    Json,
+    Link,
+    Payment,
+    Posted,
+    Taken,
+    amount_of,
+    converted,
+)
 from tests.simulation.foreign_payer import Payer
+from tests.simulation.resident import http_client, listening
 from tests.simulation.world import Node, Violation, World
 
 SECOND: Final = 1_000_000
@@ -70,26 +82,19 @@ class Foreign(Node):
         super().__init__(world, self.name, "10.0.8.1")
         self.base_url, self.ilp = f"http://{self.name}.test", f"test.{self.name}"
         self.draws = world.dice(self.name)
-        self.book, self.links = Book(), dict[str, Link]()
-        self.wallets: dict[str, Abroad] = {}
-        self.bills: dict[str, Bill] = {}
-        self.payments: dict[str, Payment] = {}
-        self.grants: dict[str, Grant] = {}
+        self.book, self.links, self.wallets = Book(), dict[str, Link](), dict[str, Abroad]()
+        self.bills, self.payments, self.grants = dict[str, Bill](), dict[str, Payment](), dict[str, Grant]()
         self.tokens: dict[str, tuple[str, Grant, int]] = {}  # with what it is managed by, and its end
-        self.taken: dict[str, Taken] = {}
-        self.posted: list[Posted] = []
-        self.lied: set[str] = set()
+        self.taken, self.posted, self.lied = dict[str, Taken](), list[Posted](), set[str]()
         self.doomed: set[str] = set()  # the ILP addresses of bills of which the next packet is lost
         self.lies, self.completes = self.draws.random() < 0.5, self.draws.random() < 0.7
         self.payer = Payer(self)
         self.http: httpx2.AsyncClient
-        config = Config(self._answer, interface="asgi3", lifespan="off", ws="none", log_config=None, access_log=False)
-        config.load()
-        self._protocol = lambda: HttpToolsProtocol(config=config, server_state=ServerState(), app_state={})
+        self._protocol = listening(self._answer)
 
     def begin(self) -> None:
         """Begins a life."""
-        self.http = httpx2.AsyncClient(timeout=PATIENCE, verify=False, trust_env=False)
+        self.http = http_client(PATIENCE)
         self.protocol, self.payer.running = self._protocol, set()
         self.boot().spawn(self._work())
 
@@ -122,7 +127,7 @@ class Foreign(Node):
         """A bill, of any amount if `value` is None."""
         id, now = self.new_id(), self.now()
         shown = self.shown("incoming-payments", id, wallet) | about
-        shown |= {"expiresAt": written(until or now + MONTH)}
+        shown |= {"expiresAt": format_time(until or now + MONTH)}
         shown |= {} if value is None else {"incomingAmount": amount_of(value, wallet.asset)}
         account = Account("bill", id, wallet.asset)
         bill = Bill(shown, account, wallet.account, value, self.draws.randbytes(32), until or now + MONTH)
@@ -130,7 +135,7 @@ class Foreign(Node):
         return bill
 
     def shown(self, kind: str, id: str, wallet: Abroad) -> Json:
-        return {"id": f"{self.base_url}/{kind}/{id}", "walletAddress": wallet.url, "createdAt": written(self.now())}
+        return {"id": f"{self.base_url}/{kind}/{id}", "walletAddress": wallet.url, "createdAt": format_time(self.now())}
 
     def new_id(self) -> str:
         return str(self.world.new_uuid())
@@ -284,7 +289,7 @@ class Foreign(Node):
 
     def _create_bill(self, said: Json) -> Bill:
         wallet, wanted, until = self._wallet(said), said.get("incomingAmount"), said.get("expiresAt")
-        expires_at = (datetime.fromisoformat(until) - wire.EPOCH) // wire.MICROSECOND if until else 0
+        expires_at = parse_time(until) if until else 0
         if wanted and amount_of(int(wanted["value"]), wallet.asset) != wanted:
             raise Refused(400, "invalid amount")
         if until and not self.now() < expires_at <= self.now() + MONTH:
@@ -297,7 +302,7 @@ class Foreign(Node):
         quote = await self.payer.quote(self._wallet(said), said["receiver"], debit, receive)
         if quote is None:
             raise Refused(400, "invalid receiver")
-        return quote.shown | {"method": "ilp", "expiresAt": written(self.now() + 300 * SECOND)}
+        return quote.shown | {"method": "ilp", "expiresAt": format_time(self.now() + 300 * SECOND)}
 
     def _pay(self, grant: Grant, said: Json) -> Json:
         payment = self.payments.get(said["quoteId"].rpartition("/")[2])
@@ -325,7 +330,7 @@ class Foreign(Node):
     # Interledger
 
     async def _answer_packet(self, request: Request, body: bytes) -> Response:
-        bearer, prepare, kind = request.headers.get("authorization", ""), wire.prepare_of(body), ""
+        bearer, prepare, kind = request.headers.get("authorization", ""), packets.decode_prepare(body), ""
         link = next((one for one in self.links.values() if bearer == f"Bearer {one.incoming}"), None)
         if link is None:
             return Response(b"", 401)
@@ -343,30 +348,30 @@ class Foreign(Node):
             await asyncio.sleep(2 * LIFETIME / SECOND)
         if kind in (SILENT, TAKEN):
             return Response(b"", 502)
-        return Response(reply.encoded(), media_type="application/octet-stream")
+        return Response(packets.encode_packet(reply), media_type="application/octet-stream")
 
-    def _take(self, link: Link, prepare: wire.Prepare, id: str, kind: str) -> wire.Reply:
+    def _take(self, link: Link, prepare: Prepare, id: str, kind: str) -> packets.Reply:
         bill = self.bills.get(prepare.destination.removeprefix(f"{self.ilp}.").partition(".")[0])
         if prepare.amount > link.largest:
-            return wire.Reply("F08", data=prepare.amount.to_bytes(8) + link.largest.to_bytes(8))
+            return Reject("F08", data=packets.too_large_data(prepare.amount, link.largest))
         if bill is None:
-            return wire.Reply("F02")
+            return Reject("F02")
         try:
-            asked = wire.opened(bill.secret, prepare.data)
+            asked = bill.shared.decrypt_packet(prepare.data)
         except ValueError:
-            return wire.Reply("F06")
+            return Reject("F06")
         arrives, proof = (
             converted(prepare.amount, link.asset, bill.account.asset),
-            wire.proof_of(bill.secret, prepare.data),
+            bill.shared.fulfillment(prepare.data),
         )
-        is_good = arrives >= asked.amount and sha256(proof).digest() == prepare.condition
-        if not is_good or wire.CLOSE in asked.frames:
-            told = wire.Message(wire.REJECT, asked.sequence, arrives).sealed(bill.secret)
-            return wire.Reply("F99", data=told)
+        is_good = arrives >= asked.prepare_amount and packets.fulfills(proof, prepare.condition)
+        if not is_good or any(isinstance(frame, ConnectionClose) for frame in asked.frames):
+            told = bill.shared.encrypt_packet(StreamPacket(asked.sequence, PacketType.REJECT, arrives))
+            return Reject("F99", data=told)
         if prepare.amount and bill.state != "open":
-            return wire.Reply("F02")
+            return Reject("F02")
         if self.book.balances[link.account] - prepare.amount < -link.limit:
-            return wire.Reply("T04")
+            return Reject("T04")
         if kind == PROOF:
             proof = proof[::-1]
         elif prepare.amount:
@@ -374,9 +379,10 @@ class Foreign(Node):
         if kind == CLAIM:
             self.lied.add(bill.shown["id"])
             arrives *= self.draws.choice((0, 2))
-        return wire.Reply("", proof, wire.Message(wire.FULFILL, asked.sequence, arrives).sealed(bill.secret))
+        told = bill.shared.encrypt_packet(StreamPacket(asked.sequence, PacketType.FULFILL, arrives))
+        return Fulfill(proof, told)
 
-    def _credit(self, link: Link, bill: Bill, prepare: wire.Prepare, id: str) -> None:
+    def _credit(self, link: Link, bill: Bill, prepare: Prepare, id: str) -> None:
         age = self.world.nodes[link.name].now() - prepare.expires_at + LIFETIME
         if id in self.taken:
             raise Violation(f"{link.name} has sent the packet {id} again, for {bill.shown['id']}")
@@ -393,11 +399,3 @@ def found(records: Mapping[str, Any], id: str) -> Any:
     if record is None or record.state == "quoted" or (record.state == "expired" and not record.received):
         raise Refused(401, "Unauthorized")
     return record
-
-
-def amount_of(value: int, asset: Asset) -> Json:
-    return {"value": str(value), "assetCode": asset.code, "assetScale": asset.scale}
-
-
-def written(microseconds: int) -> str:
-    return (wire.EPOCH + microseconds * wire.MICROSECOND).isoformat(timespec="milliseconds").replace("+00:00", "Z")

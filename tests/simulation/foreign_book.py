@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from payres.core.protocol.amounts import Asset
+from payres.interledger.stream import SharedSecret
 
 RATES: Final = {"USD": Fraction(1), "EUR": Fraction(100, 92)}  # dollars for one
 Json = dict[str, Any]
@@ -33,6 +34,10 @@ class Book:
         for account, entry in (*entries, (payee, arrives)):
             self.balances[account] += entry
         return arrives
+
+
+def amount_of(value: int, asset: Asset) -> Json:
+    return {"value": str(value), "assetCode": asset.code, "assetScale": asset.scale}
 
 
 def converted(amount: int, source: Asset, target: Asset) -> int:
@@ -92,6 +97,10 @@ class Bill(msgspec.Struct):
     received: int = 0
     state: str = "open"
     closes_at: int | None = None
+
+    @property
+    def shared(self) -> SharedSecret:
+        return SharedSecret(self.secret)
 
 
 class Payment(msgspec.Struct):

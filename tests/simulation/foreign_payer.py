@@ -6,18 +6,23 @@ and promises 99 of 100.
 
 import asyncio
 import os
-from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64decode
 from fractions import Fraction
-from hashlib import sha256, sha512
+from hashlib import sha256
 from itertools import count
 from math import ceil, floor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import httpx2
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.simulation import foreign_packets as wire
-from tests.simulation.foreign_book import Account, Json, Link, Payment, Posted, converted
+from payres.core.signatures.jwk import jwk_from_public_bytes
+from payres.core.signatures.sign import Message, sign
+from payres.interledger import packets
+from payres.interledger.packets import Fulfill, Prepare, Reject
+from payres.interledger.stream import PacketType, SharedSecret, StreamPacket
+from tests.simulation.foreign_book import Account, Json, Link, Payment, Posted, amount_of, converted
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -44,7 +49,7 @@ class Receiver(NamedTuple):
     """`missing` is None if it takes any amount; `code` is "" if only its server knows."""
 
     address: str
-    secret: bytes
+    secret: SharedSecret
     asset: Json
     missing: int | None
 
@@ -53,8 +58,7 @@ class Payer:
     def __init__(self, server: "Foreign") -> None:
         self._server, self.running = server, set[str]()
         self._key = Ed25519PrivateKey.from_private_bytes(server.draws.randbytes(32))
-        x = urlsafe_b64encode(self._key.public_key().public_bytes_raw()).decode().rstrip("=")
-        self.jwk = {"kid": server.name, "x": x, "alg": "EdDSA", "kty": "OKP", "crv": "Ed25519"}
+        self.jwk = msgspec.to_builtins(jwk_from_public_bytes(server.name, self._key.public_key().public_bytes_raw()))
 
     @property
     def is_busy(self) -> bool:
@@ -65,25 +69,14 @@ class Payer:
         made = (one for one in self._server.payments.values() if one.state != "quoted")
         return [one.delivered for one in made if one.shown["receiver"] == url]
 
-    # As a client
-
     async def _ask(self, method: str, url: str, body: Json | None = None, token: str = "", **headers: str) -> Json:
         """The answer to a signed request. Raises Unpayable."""
-        http, signed = self._server.http, {"@method": method, "@target-uri": url}
-        request = http.build_request(method, url, json=body, headers={"Accept": "application/json", **headers})
-        if token:
-            request.headers["Authorization"] = signed["authorization"] = f"GNAP {token}"
-        if body is not None:
-            digest = b64encode(sha512(request.content).digest()).decode()
-            request.headers["Content-Digest"] = signed["content-digest"] = f"sha-512=:{digest}:"
-            signed |= {name: request.headers[name] for name in ("content-length", "content-type")}
-        names = " ".join(f'"{name}"' for name in signed)
+        http, headers = self._server.http, {"Accept": "application/json", **headers}
+        headers |= {"Authorization": f"GNAP {token}"} if token else {}
+        request = http.build_request(method, url, json=body, headers=headers)
+        message = Message(method, url, [(name.lower(), value) for name, value in request.headers.raw], request.content)
         created = self._server.now() // 1_000_000
-        parameters = f'({names});created={created};keyid="{self._server.name}"'
-        base = "".join(f'"{name}": {value}\n' for name, value in signed.items())
-        signature = self._key.sign(f'{base}"@signature-params": {parameters}'.encode())
-        request.headers["Signature-Input"] = f"sig1={parameters}"
-        request.headers["Signature"] = f"sig1=:{b64encode(signature).decode()}:"
+        request.headers.update(sign(message, self._key.sign, self._server.name, created))
         try:
             answer = await http.send(request)
             content: Json = answer.json()
@@ -97,7 +90,7 @@ class Payer:
         """A bill, or a wallet. Raises Unpayable."""
         if "/incoming-payments/" not in url:
             spsp = await self._ask("GET", url, Accept="application/spsp4+json")
-            return Receiver(spsp["destination_account"], b64decode(spsp["shared_secret"]), {}, None)
+            return Receiver(spsp["destination_account"], SharedSecret(b64decode(spsp["shared_secret"])), {}, None)
         server = (await self._ask("GET", url))["authServer"]
         access = {"access": [{"type": "incoming-payment", "actions": ["read-all"]}]}
         client = f"{self._server.base_url}/.well-known/pay"
@@ -105,10 +98,10 @@ class Payer:
         bill = await self._ask("GET", url, token=granted["access_token"]["value"])
         if bill["completed"] or not bill.get("methods"):
             raise Unpayable(f"{url} is closed", is_final=True)
-        [method], received = bill["methods"], bill["receivedAmount"]
-        wanted = bill.get("incomingAmount")
+        [method], received, wanted = bill["methods"], bill["receivedAmount"], bill.get("incomingAmount")
         missing = int(wanted["value"]) - int(received["value"]) if wanted else None
-        return Receiver(method["ilpAddress"], urlsafe_b64decode(method["sharedSecret"] + "="), received, missing)
+        secret = SharedSecret(urlsafe_b64decode(method["sharedSecret"] + "="))
+        return Receiver(method["ilpAddress"], secret, received, missing)
 
     async def quote(self, wallet: "Abroad", url: str, debit: int = 0, receive: int = 0) -> Payment | None:
         """What is to be paid for a debit, or to receive so much, or what is missing; None if it cannot be paid."""
@@ -125,14 +118,12 @@ class Payer:
         server, id = self._server, self._server.new_id()
         amounts = {
             "receiveAmount": receiver.asset | {"value": str(receive)},
-            "debitAmount": _amount(debit, wallet.asset),
+            "debitAmount": amount_of(debit, wallet.asset),
         }
         shown = server.shown("quotes", id, wallet) | amounts | {"receiver": url}
         account = Account("payment", id, wallet.asset)
         quote = server.payments[id] = Payment(shown, account, wallet.account, receive, server.now(), debit=debit)
         return quote
-
-    # As a sender
 
     def pay(self, payment: Payment) -> None:
         """Begins a payment, for which its payer has the money."""
@@ -182,32 +173,28 @@ class Payer:
             else:
                 await asyncio.sleep(1)
 
-    async def _send(
-        self, payment: Payment, receiver: Receiver, amount: int, least: int, rate: Fraction, number: int
-    ) -> None:
+    async def _send(self, payment: Payment, to: Receiver, amount: int, least: int, rate: Fraction, number: int) -> None:
         """Raises Unpayable."""
-        server, link, url = self._server, self._route(receiver), payment.shown["receiver"]
-        lie, name = (
-            server.world.drawn("foreign lies", LIES) if server.lies and server.world.network.shares else ("", "")
-        )
-        lie = lie if lie and server.world.happens(lie, name) else ""
-        minimum = least + 1000 if lie == MINIMUM else least
-        data = wire.Message(wire.PREPARE, number, minimum).sealed(receiver.secret)
-        proof, on_link = wire.proof_of(receiver.secret, data), converted(amount, payment.payer.asset, link.asset)
+        server, link, url, lie = self._server, self._route(to), payment.shown["receiver"], ""
+        if server.lies and server.world.network.shares:
+            lie, name = server.world.drawn("foreign lies", LIES)
+            lie = lie if lie and server.world.happens(lie, name) else ""
+        data = _sealed(to, number, least + 1000 if lie == MINIMUM else least)
+        proof, on_link = to.secret.fulfillment(data), converted(amount, payment.payer.asset, link.asset)
         posted = Posted(link.name, url, on_link, ceil(amount * rate * 2) + 2, lie)
         server.posted.append(posted)
         condition = os.urandom(32) if lie == CONDITION else sha256(proof).digest()
-        reply = await self._post(link, receiver, on_link, condition, data)
+        reply = await self._post(to, on_link, condition, data)
         posted.is_known = reply is not None
-        if reply and not reply.code and sha256(reply.proof).digest() == condition:
+        if isinstance(reply, Fulfill) and packets.fulfills(reply.fulfillment, condition):
             if lie:
                 raise Violation(f"{link.name} has fulfilled a packet for {url} with a {lie}")
-            posted.arrived = wire.opened(receiver.secret, reply.data).amount
+            posted.arrived = to.secret.decrypt_packet(reply.data).prepare_amount
             server.book.move(payment.account, link.account, amount)
             payment.sent, payment.delivered = payment.sent + amount, payment.delivered + posted.arrived
             if server.book.balances[link.account] > link.credit:
                 raise Violation(f"{link.name} is owed {server.book.balances[link.account]}, and allows {link.credit}")
-        elif reply and reply.code[0] != "T" and reply.code not in ("F99", "F08", "R01"):
+        elif isinstance(reply, Reject) and reply.code[0] != "T" and reply.code not in ("F99", "F08", "R01"):
             raise Unpayable(reply.code)
 
     async def _probe(self, asset: Any, receiver: Receiver) -> tuple[int, Fraction]:
@@ -215,29 +202,29 @@ class Payer:
         amount, link = PROBE, self._route(receiver)
         for number in range(5):
             on_link = converted(amount, asset, link.asset)
-            data = wire.Message(wire.PREPARE, number, 0).sealed(receiver.secret)
-            reply = await self._post(link, receiver, on_link, os.urandom(32), data)
-            if reply and reply.code == "F08":
-                received, largest = int.from_bytes(reply.data[:8]), int.from_bytes(reply.data[8:16])
-                amount = amount * largest // received
-            elif reply and reply.code == "F99" and (arrived := wire.opened(receiver.secret, reply.data).amount):
+            reply = await self._post(receiver, on_link, os.urandom(32), _sealed(receiver, number, 0))
+            if not isinstance(reply, Reject):
+                continue
+            if reply.code == "F08" and (found := packets.parse_too_large(reply.data)):
+                amount = amount * found[1] // found[0]
+            elif reply.code == "F99" and (arrived := receiver.secret.decrypt_packet(reply.data).prepare_amount):
                 return amount, Fraction(arrived, amount)
         raise Unpayable("no path")
 
-    async def _post(self, link: Link, to: Receiver, amount: int, condition: bytes, data: bytes) -> wire.Reply | None:
+    async def _post(self, to: Receiver, amount: int, condition: bytes, data: bytes) -> packets.Reply | None:
         """The answer; None if there is none that says anything."""
-        expires_at = self._server.now() + LIFETIME * 1_000_000
-        body = wire.Prepare(amount, expires_at - expires_at % 1000, condition, to.address, data).encoded()
+        link, expires_at = self._route(to), self._server.now() + LIFETIME * 1_000_000
+        body = packets.encode_packet(Prepare(amount, expires_at, condition, to.address, data))
         headers = {"Authorization": f"Bearer {link.outgoing}", "Content-Type": "application/octet-stream"}
         try:
             answer = await self._server.http.post(link.url, content=body, headers=headers, timeout=LIFETIME)
-            return wire.reply_of(answer.content) if answer.status_code == 200 else None
-        except (httpx2.HTTPError, ValueError, LookupError):
+            return packets.decode_reply(answer.content) if answer.status_code == 200 else None
+        except (httpx2.HTTPError, ValueError):
             return None
 
     def _route(self, receiver: Receiver) -> Link:
         return self._server.links[receiver.address.split(".")[1]]
 
 
-def _amount(value: int, asset: Any) -> Json:
-    return {"value": str(value), "assetCode": asset.code, "assetScale": asset.scale}
+def _sealed(to: Receiver, sequence: int, least: int) -> bytes:
+    return to.secret.encrypt_packet(StreamPacket(sequence, PacketType.PREPARE, least))

@@ -5,8 +5,8 @@ import math
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, SECOND
+from tests.simulation.foreign_book import amount_of
 from tests.simulation.server import Server
 from tests.simulation.town import Bill, Told, Town, moment_of
 from tests.simulation.world import Violation
@@ -91,11 +91,11 @@ def _expected(town: Town, done: Collection[str | None]) -> Iterator[Told]:
     for bill in town.bills:
         yield from _of_bill(bill, done, town.completed.get(bill))
     for sent in town.sent:
-        facts = {"walletAddress": sent.wallet.url, "debitAmount": _amount(sent.terms[0], sent.wallet.asset)}
+        facts = {"walletAddress": sent.wallet.url, "debitAmount": amount_of(sent.terms[0], sent.wallet.asset)}
         yield Told(sent.wallet.server, moment_of(sent.id), "outgoing_payment.created", sent.id, facts=facts)
     for moved in town.movements:
         url = f"{moved.server.base_url}/{moved.account.removeprefix('/wallets/')}"
-        facts = {"walletAddress": url, "amount": _amount(moved.amount, moved.asset)}
+        facts = {"walletAddress": url, "amount": amount_of(moved.amount, moved.asset)}
         if moved.account.startswith("/wallets/"):
             yield Told(moved.server, moved.asked_at, MOVED[moved.kind], moved.reference, TIMES[moved.is_made], facts)
     for refund in town.refunds:
@@ -106,9 +106,9 @@ def _expected(town: Town, done: Collection[str | None]) -> Iterator[Told]:
 
 def _of_bill(bill: Bill, done: Collection[str | None], received: int | None) -> Iterator[Told]:
     server, facts = bill.wallet.server, {"id": bill.url, "walletAddress": bill.wallet.url}
-    asked = {} if bill.value is None else {"incomingAmount": _amount(bill.value, bill.wallet.asset)}
+    asked = {} if bill.value is None else {"incomingAmount": amount_of(bill.value, bill.wallet.asset)}
     yield Told(server, moment_of(bill.id), "incoming_payment.created", bill.id, facts=facts | asked)
-    got = {} if received is None else {"receivedAmount": _amount(received, bill.wallet.asset)}
+    got = {} if received is None else {"receivedAmount": amount_of(received, bill.wallet.asset)}
     times: tuple[int, ...] = (1,) if bill.id in done else (0,)
     yield Told(server, moment_of(bill.id), "incoming_payment.completed", bill.id, times, facts | got)
     over = server.now() - bill.expires_at
@@ -117,7 +117,3 @@ def _of_bill(bill: Bill, done: Collection[str | None], received: int | None) -> 
     else:
         times = (1,) if over > SLACK else (0, 1) if over > -SLACK else (0,)
     yield Told(server, moment_of(bill.id), "incoming_payment.expired", bill.id, times, facts | asked)
-
-
-def _amount(value: int, asset: Asset) -> dict[str, Any]:
-    return {"value": str(value), "assetCode": asset.code, "assetScale": asset.scale}
