@@ -11,13 +11,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from payres.client import AsyncClient, Grant, OpenPaymentsError, PendingGrant, access, errors
 from payres.client.resources import IncomingPayment, OutgoingPayment, Quote
-from payres.core.grants import requests
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.wire import Amount, WalletAddress
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.operator.keys import add_key
 from payres.testing.rules import CONSENT_PAGE
+from tests.simulation.bills import decided
 from tests.simulation.resident import Caller
 from tests.simulation.server import REFUSED, Server
 from tests.simulation.town import Bill, Sent, Told, Town, Wallet
@@ -216,13 +216,10 @@ class App(Caller):
         pending = await self.client.grant.start(self.addresses[wallet], asked, finish=finish)
         found = CONSENT_PAGE.search(pending.redirect)
         assert found is not None, pending.redirect
-        id, nonce = found.groups()
         approves, about = draws.random() < 0.9, (wallet.server, self.world.microseconds)
         named = pending.continue_uri.rpartition("/")[2]
         facts = {"id": named, "walletAddress": wallet.url}
-        target = await wallet.server.write(
-            lambda work: requests.decide(work, requests.find_pending(work, id, nonce), approves, "owner")
-        )
+        target = await decided(wallet, found[1], found[2], approves)
         if not approves:
             self.town.told.append(Told(*about, "grant.denied", named, facts=facts))
             self.town.told.append(Told(*about, "grant.issued", named, (0,)))

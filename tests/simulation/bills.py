@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from payres.core.grants import requests
 from payres.core.grants.clients import own_client
 from payres.core.payments.incoming import add, complete, unpaid
 from payres.core.protocol.clock import SECOND
@@ -42,6 +43,13 @@ async def ask_for(town: Town, wallet: Wallet, value: int | None, seconds: int = 
     bill = await wallet.server.write(make)
     town.bills.append(bill)
     return bill
+
+
+async def decided(payer: Wallet, id: str, nonce: str, consents: bool) -> str | None:
+    """Decides on a grant as its owner. Where the browser goes, if it goes anywhere."""
+    return await payer.server.write(
+        lambda work: requests.decide(work, requests.find_pending(work, id, nonce), consents, "owner")
+    )
 
 
 async def complete_bill(town: Town, bill: Bill) -> None:

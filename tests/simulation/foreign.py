@@ -14,14 +14,14 @@ from urllib.parse import urlencode
 
 import httpx2
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import format_time, parse_time
 from payres.interledger import packets
 from payres.interledger.packets import Fulfill, Prepare, Reject
-from payres.interledger.stream import ConnectionClose, PacketType, StreamPacket
+from payres.interledger.stream import ConnectionClose, PacketType
 from tests.simulation.foreign_book import (
     Account,
     Bill,
@@ -149,8 +149,6 @@ class Foreign(Node):
         query = {"hash": digest, "interact_ref": grant.reference} if consents else {"result": "grant_rejected"}
         return f"{grant.finish['uri']}?{urlencode(query)}"
 
-    # HTTP
-
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         try:
@@ -159,9 +157,9 @@ class Foreign(Node):
                 answer = await self._answer_packet(request, body)
             else:
                 status, content = await self._handled(request, json.loads(body) if body else {})
-                answer = Response(json.dumps(content) if content else b"", status, media_type="application/json")
+                answer = JSONResponse(content, status) if content else Response(status_code=status)
         except Refused as refused:
-            answer = Response(json.dumps(refused.body), refused.status, media_type="application/json")
+            answer = JSONResponse(refused.body, refused.status)
         except ClientDisconnect:
             return
         await answer(scope, receive, send)
@@ -169,9 +167,9 @@ class Foreign(Node):
     async def _handled(self, request: Request, said: Json) -> tuple[int, Any]:
         match [request.method, *request.url.path.strip("/").split("/")]:
             case ["GET", path] if path in self.wallets:
-                wallet, about = self.wallets[path], {"authServer": f"{self.base_url}/", "resourceServer": self.base_url}
-                about |= {"id": wallet.url, "publicName": path, "assetCode": wallet.asset.code}
-                return 200, about | {"assetScale": wallet.asset.scale}
+                wallet = self.wallets[path]
+                about = {"id": wallet.url, "assetCode": wallet.asset.code, "assetScale": wallet.asset.scale}
+                return 200, about | {"authServer": f"{self.base_url}/", "resourceServer": self.base_url}
             case ["GET", ".well-known", "pay", "jwks.json"]:
                 return 200, {"keys": [self.payer.jwk]}
             case ["POST", ""]:
@@ -279,8 +277,6 @@ class Foreign(Node):
         await self._know(grant.client)
         return grant
 
-    # Bills and payments
-
     def _wallet(self, said: Json) -> Abroad:
         wallet = self.wallets.get(said["walletAddress"].rpartition("/")[2])
         if wallet is None:
@@ -327,8 +323,6 @@ class Foreign(Node):
         sent = amount_of(payment.sent, payment.payer.asset)
         return payment.shown | about | {"failed": payment.state == "failed", "sentAmount": sent}
 
-    # Interledger
-
     async def _answer_packet(self, request: Request, body: bytes) -> Response:
         bearer, prepare, kind = request.headers.get("authorization", ""), packets.decode_prepare(body), ""
         link = next((one for one in self.links.values() if bearer == f"Bearer {one.incoming}"), None)
@@ -360,14 +354,11 @@ class Foreign(Node):
             asked = bill.shared.decrypt_packet(prepare.data)
         except ValueError:
             return Reject("F06")
-        arrives, proof = (
-            converted(prepare.amount, link.asset, bill.account.asset),
-            bill.shared.fulfillment(prepare.data),
-        )
+        arrives = converted(prepare.amount, link.asset, bill.account.asset)
+        proof = bill.shared.fulfillment(prepare.data)
         is_good = arrives >= asked.prepare_amount and packets.fulfills(proof, prepare.condition)
         if not is_good or any(isinstance(frame, ConnectionClose) for frame in asked.frames):
-            told = bill.shared.encrypt_packet(StreamPacket(asked.sequence, PacketType.REJECT, arrives))
-            return Reject("F99", data=told)
+            return Reject("F99", data=bill.told(PacketType.REJECT, asked.sequence, arrives))
         if prepare.amount and bill.state != "open":
             return Reject("F02")
         if self.book.balances[link.account] - prepare.amount < -link.limit:
@@ -379,8 +370,7 @@ class Foreign(Node):
         if kind == CLAIM:
             self.lied.add(bill.shown["id"])
             arrives *= self.draws.choice((0, 2))
-        told = bill.shared.encrypt_packet(StreamPacket(asked.sequence, PacketType.FULFILL, arrives))
-        return Fulfill(proof, told)
+        return Fulfill(proof, bill.told(PacketType.FULFILL, asked.sequence, arrives))
 
     def _credit(self, link: Link, bill: Bill, prepare: Prepare, id: str) -> None:
         age = self.world.nodes[link.name].now() - prepare.expires_at + LIFETIME

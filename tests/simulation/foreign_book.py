@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from payres.core.protocol.amounts import Asset
-from payres.interledger.stream import SharedSecret
+from payres.interledger.stream import SharedSecret, StreamPacket
 
 RATES: Final = {"USD": Fraction(1), "EUR": Fraction(100, 92)}  # dollars for one
 Json = dict[str, Any]
@@ -101,6 +101,9 @@ class Bill(msgspec.Struct):
     @property
     def shared(self) -> SharedSecret:
         return SharedSecret(self.secret)
+
+    def told(self, kind: int, sequence: int, arrived: int) -> bytes:
+        return self.shared.encrypt_packet(StreamPacket(sequence, kind, arrived))
 
 
 class Payment(msgspec.Struct):

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from payres.core.protocol.amounts import Asset
-from payres.core.store.rows import number
 from tests.simulation.foreign import Foreign
 from tests.simulation.server import Server
 from tests.simulation.town import Town
@@ -69,7 +68,7 @@ async def _check_arrived(foreign: Foreign, server: Server) -> None:
     arrived = Counter((id, amount) for id, amount in await server.rows(ARRIVED, foreign.ilp))
     if (lost := known - arrived) or (more := arrived - known - unknown):
         raise Violation(f"paid from abroad at {server.name}: not there {lost}, never sent {more if not lost else {}}")
-    owed = await server.read(lambda work: number(work, OWED, foreign.ilp))
+    [(owed,)] = await server.rows(OWED, foreign.ilp)
     gap = owed + foreign.book.balances[foreign.links[server.name].account]
     doubt = sum(amount * count for (_, amount), count in unknown.items())
     doubt += sum(one.amount for one in foreign.taken.values() if one.link == server.name and one.is_late)
@@ -81,9 +80,8 @@ async def owed_abroad(town: Town) -> Counter[Asset]:
     """What servers owe the foreign one: money that is no longer in their wallets."""
     owed = Counter[Asset]()
     for server in town.servers if town.foreign else ():
-        owed[town.currencies[frozenset((server.name, "foreign"))]] += await server.read(
-            lambda work: number(work, OWED, "test.foreign")
-        )
+        asset = town.currencies[frozenset((server.name, "foreign"))]
+        owed[asset] += (await server.rows(OWED, "test.foreign"))[0][0]
     return owed
 
 

@@ -116,11 +116,9 @@ class Payer:
         if receive < 1:
             return None
         server, id = self._server, self._server.new_id()
-        amounts = {
-            "receiveAmount": receiver.asset | {"value": str(receive)},
-            "debitAmount": amount_of(debit, wallet.asset),
-        }
-        shown = server.shown("quotes", id, wallet) | amounts | {"receiver": url}
+        amounts = (receiver.asset | {"value": str(receive)}, amount_of(debit, wallet.asset))
+        about = dict(zip(("receiveAmount", "debitAmount"), amounts, strict=True))
+        shown = server.shown("quotes", id, wallet) | about | {"receiver": url}
         account = Account("payment", id, wallet.asset)
         quote = server.payments[id] = Payment(shown, account, wallet.account, receive, server.now(), debit=debit)
         return quote

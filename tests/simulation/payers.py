@@ -105,8 +105,8 @@ class Payer(Caller):
 
     async def post(self, sent: Sent) -> None:
         """Sends a packet, again and again until it is answered."""
-        head = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/octet-stream"}
-        url, head = f"{self.entry.base_url}/ilp", head | {"Request-Id": sent.request_id}
+        head = {"Authorization": f"Bearer {self._token}", "Request-Id": sent.request_id}
+        url, head = f"{self.entry.base_url}/ilp", head | {"Content-Type": "application/octet-stream"}
         for _ in range(TRIES):
             with suppress(httpx2.HTTPError):
                 answer = await self.http.post(url, content=sent.packet, headers=head)
@@ -122,14 +122,12 @@ class Payer(Caller):
 async def meant(town: Town) -> None:
     """SPSP: each wallet got what payers meant for it, and the address of one that was lost pays nobody; the payer owes
     what it was told to have arrived."""
-    if town.payer is None:
+    payer, meant, unknown = town.payer, Counter[str](), Counter[str]()
+    if payer is None:
         return
-    payer = town.payer
     for sent in payer.sent:
         if sent.arrived is None:
             await payer.node.run(payer.post(sent))
-    meant, unknown = Counter[str](), Counter[str]()
-    for sent in payer.sent:
         meant[sent.to.url] += sent.arrived or 0
         unknown[sent.to.url] += sent.amount if sent.arrived is None else 0
     for url, least, most in came_from_abroad(town, by_spsp=True):

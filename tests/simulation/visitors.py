@@ -8,13 +8,11 @@ from typing import Any, Final
 import httpx2
 import msgspec
 
-from payres.core.grants import requests
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.store.payments import INCOMING, OUTGOING
-from payres.core.store.work import Work
+from payres.core.store.payments import INCOMING
 from payres.interledger.store.checkouts import CHECKOUTS, CheckoutRecord
-from tests.simulation.bills import ask_for
+from tests.simulation.bills import ask_for, decided
 from tests.simulation.foreign import Abroad
 from tests.simulation.resident import Caller
 from tests.simulation.town import Bill, Town, Wallet
@@ -24,6 +22,7 @@ TRIES: Final = 3
 MOST: Final = 400  # minor units of a bill
 SAYS_NO: Final = 0.1
 RETURNS: Final = ("once", "once", "once", "twice", "twice", "late", "never")
+DELIVERED: Final = "SELECT delivered FROM outgoing_payment WHERE receiver = ?"
 FIELD: Final = re.compile(r'<input type="hidden" name="(csrf|shown)" value="([^"]*)">')
 
 
@@ -79,15 +78,11 @@ class Visitor(Caller):
 
     async def _consent(self, visit: Visit, page: str) -> None:
         id, nonce = page.rstrip("/").split("/")[-2:]
-        visit.consents = self.draws.random() >= SAYS_NO
-        back: str | None
+        visit.consents = consents = self.draws.random() >= SAYS_NO
         if isinstance(visit.payer, Abroad):
-            back = visit.payer.server.decide(id, nonce, consents=visit.consents)
+            back = visit.payer.server.decide(id, nonce, consents=consents)
         else:
-            back = await visit.payer.server.write(
-                lambda work: requests.decide(work, requests.find_pending(work, id, nonce), visit.consents, "owner")
-            )
-        assert back is not None
+            back = await decided(visit.payer, id, nonce, consents) or ""
         visit.secret = back.partition("?")[0].rpartition("/")[2]
         how = self.draws.choice(RETURNS)
         self.world.counts[f"payment pages: return {how}"] += 1
@@ -134,9 +129,8 @@ class Visitor(Caller):
 async def paid_pages(town: Town) -> None:
     """Payment pages: what the payer consented to and came back from ends; each bill is paid once at most, by those who
     consented, and as its page says."""
-    for visit in town.visits:
-        if not visit.is_examined:
-            await _examine(town, visit)
+    for visit in [one for one in town.visits if not one.is_examined]:
+        await _examine(town, visit)
 
 
 async def _examine(town: Town, visit: Visit) -> None:
@@ -145,7 +139,7 @@ async def _examine(town: Town, visit: Visit) -> None:
     if isinstance(visit.payer, Abroad):
         paid = visit.payer.server.payer.paid_to(visit.bill.url)
     else:
-        paid = await visit.payer.server.read(lambda work: _payments(work, visit.bill.url))
+        paid = [delivered for (delivered,) in await visit.payer.server.rows(DELIVERED, visit.bill.url)]
     what = f"{visit.bill.url} from {visit.payer.url}: {record}, payments {paid}"
     if len(paid) > 1 or (paid and not visit.consents):
         raise Violation(f"payment page paid {len(paid)} times: {what}")
@@ -167,8 +161,3 @@ def _is_true(record: CheckoutRecord, got: int) -> bool:
     if record.state in {"returned", "made"}:
         return False
     return got < record.amount if record.failure == "part" else not got
-
-
-def _payments(work: Work, receiver: str) -> list[int]:
-    """What the payments to a receiver have delivered."""
-    return [one.delivered for one in OUTGOING.list(work, "WHERE receiver = ?", receiver)]
