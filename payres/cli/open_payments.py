@@ -126,8 +126,13 @@ def _pay(
     grant = op.grant.wait(pending, timeout)
     if bill is not None:
         bill.is_paid = True
-    with _in_sentences(AnswerLost, InvalidAnswer):
-        payment = op.outgoing_payment.create(me, grant, quote_id=quote.id, metadata=metadata)
+    try:
+        with _in_sentences(AnswerLost, InvalidAnswer):
+            payment = op.outgoing_payment.create(me, grant, quote_id=quote.id, metadata=metadata)
+    except click.ClickException as error:
+        if bill is not None:
+            bill.is_paid = isinstance(error, MaybeSent)
+        raise
     tell(f"The payment is {payment.id}")
     with _in_sentences(OpenPaymentsError):
         payment = op.outgoing_payment.wait(payment.id, grant, timeout=timeout, received_before=received)

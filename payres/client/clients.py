@@ -25,6 +25,7 @@ from payres.core.protocol.urls import pointed
 
 Key = str | bytes | Path | Mapping[str, Any] | Ed25519PrivateKey | Signer
 Transport = TypeVar("Transport")
+CLOSING_SECONDS: Final = 2
 SYSTEM_CLOCK: Final = SystemClock()
 NO_COOKIES: Final = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # a server could send any number
 
@@ -138,9 +139,16 @@ class AsyncClient(_Client[httpx2.AsyncClient, httpx2.AsyncBaseTransport]):
     _connect = httpx2.AsyncHTTPTransport
 
     async def aclose(self) -> None:
-        """Closes its connections, once the rotations have ended whose calls were cancelled."""
-        await asyncio.gather(*self._core.finishing, return_exceptions=True)
-        await self._core.http.aclose()
+        """Closes its connections, once the rotations have ended whose calls were cancelled: after two seconds at
+        most, because a rotation whose answer is lost can be repeated."""
+        await self._core.finish(self._closed(self._core.finishing.copy()))  # also if this is cancelled
+
+    async def _closed(self, rotations: set[asyncio.Task[Any]]) -> None:
+        try:
+            if rotations:
+                await asyncio.wait(rotations, timeout=CLOSING_SECONDS)
+        finally:
+            await self._core.http.aclose()
 
     async def __aenter__(self) -> Self:
         return self

@@ -50,7 +50,8 @@ class NotSent(NoAnswer):
 
 
 class AnswerLost(NoAnswer):
-    """The response was lost, and the request may have succeeded: check first, or retry with `idempotency_key`."""
+    """The response was lost, and the request may have succeeded: check first, or retry with `idempotency_key`. A
+    rotation or continuation can be called again as it is."""
 
     def __init__(self, text: str, idempotency_key: str | None = None) -> None:
         super().__init__(text)

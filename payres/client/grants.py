@@ -297,12 +297,12 @@ async def send_with_token(core: Core[Any], access_token: Token, call: Call) -> h
 
 
 async def _renewed(core: Core[Any], url: str, grant: Grant, **options: Unpack[Options]) -> AccessToken:
-    async with _locked(core, grant):
+    async with _locked(core, grant, **options):
         return await _rotated(core, url, grant, **options)
 
 
 async def _renewed_once(core: Core[Any], grant: Grant, used: str, **options: Unpack[Options]) -> None:
-    async with _locked(core, grant):
+    async with _locked(core, grant, **options):
         if grant.value == used:  # else another thread or task has rotated it
             await _rotated(core, grant.manage, grant, **options)
 
@@ -330,8 +330,14 @@ def _value(access_token: Token) -> str:
 
 
 @asynccontextmanager
-async def _locked(core: Core[Any], grant: Grant) -> AsyncIterator[None]:
+async def _locked(core: Core[Any], grant: Grant, timeout: float | None = None) -> AsyncIterator[None]:  # noqa: ASYNC109
+    deadline = time.monotonic() + seconds(core.timeout if timeout is None else timeout)
     while not grant.lock.acquire(blocking=False):  # the holder may be a task of this loop, which must not block
+        if time.monotonic() >= deadline:
+            where = f"token.rotate at {urlsplit(grant.manage).netloc}"
+            raise errors.NotSent(
+                f"{where} was not sent: another call is rotating this token, and has not ended in time"
+            )
         await core.sleep(0.005)
     try:
         yield

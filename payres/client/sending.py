@@ -55,6 +55,9 @@ Repeat = Literal["always", "signed", "never", "quoted", "keyed"]
 LONGEST_PAUSE: Final = 10  # seconds; a longer Retry-After ends the retries
 FIRST_PAUSE: Final = 0.25
 UNAVAILABLE: Final = (502, 503, 504)
+UNDONE: Final = ("too_fast", "user_denied")  # no earlier attempt has got a token either
+# Codes and, of Rafiki, a description: the token of a rotation or continuation has been used, or has ended.
+SPENT: Final = {"invalid_rotation", "invalid_continuation", "request_denied", "invalid_token", "invalid access token"}
 ABSENT: Final = (NoneType, UnsetType)  # a resource lacks what an optional argument may lack
 AN_AMOUNT: Final = '. An amount is money("5.00", wallet) or {"value": "500", "assetCode": "USD", "assetScale": 2}'
 UNENCODABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
@@ -114,8 +117,14 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
             return await steps
         task = asyncio.create_task(steps)
         self.finishing.add(task)
-        task.add_done_callback(self.finishing.discard)
-        return await asyncio.shield(task)
+        task.add_done_callback(self._finished)
+        await asyncio.wait([task])  # unlike shield, it logs no error that nobody waits for, in any version of Python
+        return task.result()
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self.finishing.discard(task)
+        if not task.cancelled():
+            task.exception()  # else it is logged as never retrieved
 
     async def exchange(self, call: Call) -> httpx2.Response:
         """Sends the request, with retries, and returns the response with the expected status."""
@@ -398,10 +407,13 @@ def is_copy(failure: Exception) -> bool:
 def _raise_lost(call: Call, failure: Exception) -> None:
     """Raises AnswerLost or GrantLapsed if the answer to an earlier attempt said more than the last failure does."""
     where = f"{call.name} at {urlsplit(call.url).netloc}: the answer was lost"
-    if call.repeat in ("quoted", "keyed"):
+    if call.repeat == "signed" and isinstance(failure, errors.ApiError):
+        if failure.status >= 500 or failure.code in UNDONE:
+            return
+        if SPENT & {failure.code, failure.description}:
+            raise errors.GrantLapsed(f"{where}, and the server does not repeat it ({failure})") from failure
+    if call.repeat in ("quoted", "keyed", "signed"):
         raise errors.AnswerLost(f"{where}, and the server may have done it ({failure})", call.key) from failure
-    if call.repeat == "signed" and isinstance(failure, errors.ApiError) and failure.status < 500:
-        raise errors.GrantLapsed(f"{where}, and the server does not repeat it ({failure})") from failure
 
 
 def _pause(call: Call, failure: Exception, attempt: int) -> float | None:

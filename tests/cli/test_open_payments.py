@@ -13,7 +13,7 @@ import pytest
 
 from payres.client import Grant, PendingGrant, sending
 from payres.client.calls import OutgoingPayments
-from payres.client.errors import AnswerLost, NotSent, WaitTimeout
+from payres.client.errors import AnswerLost, InsufficientFunds, NotSent, Said, WaitTimeout
 from payres.client.grants import Grants
 from payres.core.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes, private_pem
 from payres.testing.instance import Instance, run_instance
@@ -138,6 +138,7 @@ def test_pay_ends_where_the_payer_sends_less_than_it_quoted(
     [
         ("create", AnswerLost("Lost"), 3),
         ("create", NotSent("Not sent"), 1),
+        ("create", InsufficientFunds(403, Said("insufficient_funds"), {}), 1),
         ("wait", WaitTimeout("In progress"), 3),
         ("wait", AnswerLost("Lost"), 3),
     ],
@@ -154,6 +155,10 @@ def test_pay_says_whether_it_is_known(
     app = app_of(server, f"app-{call}-{code}-{type(error).__name__}")
     result = payres("pay", server.wallet("bob"), "5.00", "--from", payer, *app)
     assert (result.exit_code, result.stderr) == (code, f"Error: {error}\n")
+    last = """SELECT p.completed_at NOTNULL FROM incoming_payment p JOIN wallet_address w ON w.id = p.wallet_address_id
+        WHERE w.path = 'bob' ORDER BY p.id DESC LIMIT 1"""
+    is_completed = server.read(lambda work: work.execute(last).fetchone()[0])
+    assert is_completed == (code == 1), "a bill that is surely not paid is not left open"
 
 
 def approved(server: Instance, grants: Grants[httpx2.Client], pending: PendingGrant) -> Grant:

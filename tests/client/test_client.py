@@ -2,11 +2,14 @@
 
 import asyncio
 import base64
+import gc
 import hashlib
 import json
 import logging
 import ssl
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from decimal import Decimal
 from threading import Barrier
 from typing import Any
@@ -15,7 +18,7 @@ from urllib.parse import quote_plus
 import httpx2
 import pytest
 
-from payres.client import AsyncClient, Client, Grant, PendingGrant, access, decimal, errors, money, sending
+from payres.client import AsyncClient, Client, Grant, PendingGrant, access, clients, decimal, errors, money, sending
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.wire import Amount
 from payres.core.signatures.jwk import generate_private_key, private_pem
@@ -117,12 +120,13 @@ def test_a_payment_from_beginning_to_end(payres: Instance) -> None:
 LOST, REFUSED = httpx2.ReadTimeout("no answer"), httpx2.ConnectError("refused")
 BUSY, DOWN = answer(429, error("too_many_requests")), answer(503, error("unavailable"))
 USED = answer(400, error("400", "invalid quote"))
+LIMITED = answer(429, error("too_many_requests"), retry_after="30")
 PAID, BILLED, QUOTED = answer(201, MADE), answer(201, BILL), answer(201, QUOTE)
 GRANTED = answer(
     200, {"access_token": TOKEN, "continue": {"access_token": {"value": "c"}, "uri": f"{BASE}/continue/1"}}
 )
 GONE, COPY = answer(404, error("invalid_rotation")), answer(401, error("invalid_client", reason="signature_reused"))
-ROTATED = answer(200, {"access_token": TOKEN})
+ROTATED, EXPIRED = answer(200, {"access_token": TOKEN}), answer(401, error("invalid_token"))
 PENDING = PendingGrant(
     continue_uri=f"{BASE}/continue/1", continue_token="c", server=BASE, client_nonce="ours", server_nonce="theirs"
 )
@@ -155,6 +159,15 @@ BY_AMOUNT: Json = {"incoming_payment": f"{BASE}/r", "debit_amount": FIVE}
         ("rotate", [LOST, COPY, ROTATED], 3, None),
         ("rotate", [GONE], 1, errors.NotFound),
         ("rotate", [LOST, GONE], 2, errors.GrantLapsed),
+        ("rotate", [LOST, answer(401, error("invalid_client", "invalid access token"))], 2, errors.GrantLapsed),
+        ("rotate", [LOST, COPY, COPY], 3, errors.AnswerLost),
+        ("rotate", [LOST, REFUSED, REFUSED], 3, errors.AnswerLost),
+        ("rotate", [LOST, LIMITED], 2, errors.AnswerLost),
+        ("rotate", [LOST, answer(404, error("not_found"))], 2, errors.AnswerLost),
+        ("rotate", [LOST, answer(401, error("invalid_client", reason="unknown_key"))], 2, errors.AnswerLost),
+        ("continue", [LOST, answer(404, error("invalid_continuation"))], 2, errors.GrantLapsed),
+        ("continue", [LOST, answer(400, error("too_fast"))], 2, errors.BadRequest),
+        ("continue", [LOST, answer(401, error("user_denied"))], 2, errors.InsufficientAccess),
         ("rotate", [LOST, LOST, LOST], 3, errors.AnswerLost),
         ("continue", [LOST, DOWN, GRANTED], 3, None),
         (
@@ -204,14 +217,17 @@ def test_retry_that_cannot_be_signed_is_no_word_that_nothing_was_done() -> None:
 @pytest.mark.parametrize(
     ("expired", "rotation", "raised"),
     [
-        (answer(401, error("invalid_token", reason="expired_token")), answer(200, {"access_token": TOKEN}), None),
-        (answer(403, error("403", "Inactive Token")), answer(200, {"access_token": TOKEN}), None),
-        (answer(401, error("invalid_token")), answer(404, error("invalid_rotation")), errors.TokenError),
-        (answer(401, error("invalid_token")), answer(500, error("internal_error")), errors.ServerError),
+        (answer(401, error("invalid_token", reason="expired_token")), [ROTATED], None),
+        (answer(403, error("403", "Inactive Token")), [ROTATED], None),
+        (EXPIRED, [GONE], errors.TokenError),
+        (EXPIRED, [LOST, GONE], errors.TokenError),
+        (EXPIRED, [LOST, LIMITED], errors.AnswerLost),  # no word of the token, which the same request still brings
+        (EXPIRED, [LIMITED], errors.TooManyRequests),
+        (EXPIRED, [answer(500, error("internal_error"))], errors.ServerError),
     ],
 )
-def test_rotation(expired: Any, rotation: Any, raised: type[Exception] | None) -> None:
-    script, kept = Script(expired, rotation, answer(200, MADE)), []
+def test_rotation(expired: Any, rotation: list[Any], raised: type[Exception] | None) -> None:
+    script, kept = Script(expired, *rotation, answer(200, MADE)), []
     grant = Grant.load(json.dumps({"value": "old", "manage": f"{BASE}/token/1"}))
     with scripted(script, on_rotate=lambda one: kept.append(one.dump())) as client:
         if raised is None:
@@ -451,9 +467,9 @@ def test_waiting_for_consent_asks_as_often_as_the_server_lets_it(pauses: list[fl
     still = answer(200, {"continue": {"access_token": {"value": "d"}, "uri": f"{BASE}/continue/2", "wait": 0}})
     early = answer(400, error("too_fast"), retry_after="7")
     earlier = answer(400, {"error": {"code": "too_fast", "details": {"wait": 3}}})
-    with scripted(Script(early, earlier, still, GRANTED)) as client:
+    with scripted(Script(LOST, early, earlier, still, GRANTED)) as client:
         assert client.grant.wait(pending).value == "new"
-    assert pauses == [0, 7, 3, 1]  # at once, since the server asks for no wait
+    assert [pauses[0], *pauses[2:]] == [0, 7, 3, 1]  # at once, since the server asks for no wait
 
 
 @pytest.mark.parametrize("wait", [0, 5, 10**400])
@@ -605,27 +621,76 @@ async def test_tasks_that_share_a_grant_rotate_it_once() -> None:
 @pytest.mark.parametrize("call", ["get", "rotate"])
 async def test_rotation_goes_on_when_its_call_is_cancelled(call: str) -> None:
     """As by asyncio.timeout: the token that was used is worth nothing any more."""
-    is_rotating, may_answer, kept = asyncio.Event(), asyncio.Event(), list[str]()
+    kept = list[str]()
+    async with cancelled(call, ROTATED, lambda one: kept.append(one.value)) as (client, grant, may_answer):
+        assert (grant.value, kept) == ("old", [])
+        may_answer.set()
+        await client.aclose()
+        assert (grant.value, kept, grant.lock.locked()) == ("new", ["new"], False)
+
+
+async def test_rotation_that_fails_after_its_call_was_cancelled_is_logged_nowhere() -> None:
+    logged = list[Any]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: logged.append(context))
+    async with cancelled("get", GONE) as (client, _, may_answer):
+        may_answer.set()
+        await asyncio.wait(client._core.finishing)
+        gc.collect()
+    assert logged == []
+
+
+async def test_closing_waits_two_seconds_for_a_rotation(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert clients.CLOSING_SECONDS == 2
+    monkeypatch.setattr(clients, "CLOSING_SECONDS", 0.01)
+    async with cancelled("get", ROTATED) as (client, grant, _):
+        await client.aclose()
+        assert (client._core.http.is_closed, grant.value) == (True, "old")
+
+
+async def test_closing_that_is_cancelled_lets_the_rotation_end_and_closes() -> None:
+    async with cancelled("get", ROTATED) as (client, grant, may_answer):
+        closing = asyncio.create_task(client.aclose())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        may_answer.set()
+        await asyncio.wait(client._core.finishing)
+        assert (client._core.http.is_closed, grant.value) == (True, "new")
+
+
+@asynccontextmanager
+async def cancelled(
+    call: str, answered: httpx2.Response, on_rotate: Any = None
+) -> AsyncIterator[tuple[AsyncClient, Grant, asyncio.Event]]:
+    """A client with a grant whose rotation is answered when the event is set, and whose call has been cancelled."""
+    is_rotating, may_answer = asyncio.Event(), asyncio.Event()
 
     async def respond(request: httpx2.Request) -> httpx2.Response:
         if not request.url.path.startswith("/token/"):
-            return answer(401, error("invalid_token"))
+            return EXPIRED
         is_rotating.set()
         await may_answer.wait()
-        return ROTATED
+        return answered
 
     grant, transport = Grant(value="old", manage=f"{BASE}/token/1"), httpx2.MockTransport(respond)
-    options: Json = {"transport": transport, "on_rotate": lambda one: kept.append(one.value)}
-    async with AsyncClient(WALLET, KEY, "key-1", **options) as client:
+    async with AsyncClient(WALLET, KEY, "key-1", transport=transport, on_rotate=on_rotate) as client:
         got = client.outgoing_payment.get(ONE, grant) if call == "get" else client.token.rotate(grant.manage, grant)
         task = asyncio.create_task(got)
         await is_rotating.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert (grant.value, kept) == ("old", [])
+        yield client, grant, may_answer
         may_answer.set()
-    assert (grant.value, kept, grant.lock.locked()) == ("new", ["new"], False)
+
+
+def test_waiting_for_the_rotation_of_another_call_ends_with_the_timeout() -> None:
+    grant = Grant(value="old", manage=f"{BASE}/token/1")
+    with scripted(Script(EXPIRED)) as client, grant.lock:
+        for call, url in ((client.outgoing_payment.get, ONE), (client.token.rotate, grant.manage)):
+            with pytest.raises(errors.NotSent, match=r"^token.rotate at pay.example was not sent: another call"):
+                call(url, grant, timeout=0.01)
 
 
 class Losing(httpx2.HTTPTransport):
