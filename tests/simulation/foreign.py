@@ -37,7 +37,7 @@ from tests.simulation.foreign_book import (
 )
 from tests.simulation.foreign_payer import Payer
 from tests.simulation.resident import http_client, listening
-from tests.simulation.world import Node, Violation, World
+from tests.simulation.world import Node, World
 
 SECOND: Final = 1_000_000
 MONTH: Final = 30 * 86_400 * SECOND
@@ -324,58 +324,58 @@ class Foreign(Node):
         return payment.shown | about | {"failed": payment.state == "failed", "sentAmount": sent}
 
     async def _answer_packet(self, request: Request, body: bytes) -> Response:
-        bearer, prepare, kind = request.headers.get("authorization", ""), packets.decode_prepare(body), ""
+        bearer, prepare = request.headers.get("authorization", ""), packets.decode_prepare(body)
         link = next((one for one in self.links.values() if bearer == f"Bearer {one.incoming}"), None)
         if link is None:
             return Response(b"", 401)
-        if prepare.amount and self.world.network.shares:
-            kind, number = self.world.drawn("foreign answers", ANSWERS)
-            is_told = self.lies or kind not in (PROOF, CLAIM)
-            kind = kind if kind and is_told and self.world.happens(kind, number) else ""
-        if prepare.amount and prepare.destination in self.doomed:
-            self.doomed.remove(prepare.destination)
-            kind = LOST if self.world.happens(LOST, self.world.next_of("foreign first")) else kind
-        if kind == LOST:
-            return Response(b"", 502)
-        reply = self._take(link, prepare, request.headers.get("request-id", ""), kind)
+        reply, kind = self._take(link, prepare, request.headers.get("request-id", ""))
         if kind == SILENT:
             await asyncio.sleep(2 * LIFETIME / SECOND)
-        if kind in (SILENT, TAKEN):
+        if kind in (SILENT, TAKEN, LOST):
             return Response(b"", 502)
         return Response(packets.encode_packet(reply), media_type="application/octet-stream")
 
-    def _take(self, link: Link, prepare: Prepare, id: str, kind: str) -> packets.Reply:
+    def _take(self, link: Link, prepare: Prepare, id: str) -> tuple[packets.Reply, str]:
+        """The answer, and what happens to it."""
         bill = self.bills.get(prepare.destination.removeprefix(f"{self.ilp}.").partition(".")[0])
         if prepare.amount > link.largest:
-            return Reject("F08", data=packets.too_large_data(prepare.amount, link.largest))
+            return Reject("F08", data=packets.too_large_data(prepare.amount, link.largest)), ""
         if bill is None:
-            return Reject("F02")
+            return Reject("F02"), ""
         try:
             asked = bill.shared.decrypt_packet(prepare.data)
         except ValueError:
-            return Reject("F06")
+            return Reject("F06"), ""
         arrives = converted(prepare.amount, link.asset, bill.account.asset)
         proof = bill.shared.fulfillment(prepare.data)
         is_good = arrives >= asked.prepare_amount and packets.fulfills(proof, prepare.condition)
         if not is_good or any(isinstance(frame, ConnectionClose) for frame in asked.frames):
-            return Reject("F99", data=bill.told(PacketType.REJECT, asked.sequence, arrives))
-        if prepare.amount and bill.state != "open":
-            return Reject("F02")
-        if self.book.balances[link.account] - prepare.amount < -link.limit:
-            return Reject("T04")
+            return Reject("F99", data=bill.told(PacketType.REJECT, asked.sequence, arrives)), ""
+        if bill.state != "open" or self.book.balances[link.account] - prepare.amount < -link.limit:
+            return Reject("F02" if bill.state != "open" else "T04"), ""
+        kind = self._draw(prepare.destination)
         if kind == PROOF:
             proof = proof[::-1]
-        elif prepare.amount:
+        elif kind != LOST:
             self._credit(link, bill, prepare, id)
         if kind == CLAIM:
             self.lied.add(bill.shown["id"])
             arrives *= self.draws.choice((0, 2))
-        return Fulfill(proof, bill.told(PacketType.FULFILL, asked.sequence, arrives))
+        return Fulfill(proof, bill.told(PacketType.FULFILL, asked.sequence, arrives)), kind
+
+    def _draw(self, destination: str) -> str:
+        """What happens to the answer to a packet with money."""
+        kind, number = self.world.drawn("foreign answers", ANSWERS) if self.world.network.shares else ("", "")
+        if destination in self.doomed:
+            self.doomed.remove(destination)
+            kind, number = LOST, self.world.next_of("foreign first")
+        is_told = kind and (self.lies or kind not in (PROOF, CLAIM))
+        return kind if is_told and self.world.happens(kind, number) else ""
 
     def _credit(self, link: Link, bill: Bill, prepare: Prepare, id: str) -> None:
         age = self.world.nodes[link.name].now() - prepare.expires_at + LIFETIME
         if id in self.taken:
-            raise Violation(f"{link.name} has sent the packet {id} again, for {bill.shown['id']}")
+            self.world.trouble.append(f"{link.name} has sent the packet {id} again, for {bill.shown['id']}")
         self.taken[id] = Taken(link.name, bill.shown["id"], prepare.amount, not 0 <= age <= PROMPT)
         self.world.counts[f"abroad: packets taken{' late' if self.taken[id].is_late else ''}"] += 1
         bill.received += self.book.move(link.account, bill.account, prepare.amount)

@@ -145,7 +145,8 @@ async def _examine(town: Town, visit: Visit) -> None:
         raise Violation(f"payment page paid {len(paid)} times: {what}")
     if town.is_disturbed(visit.bill.id) or any(one.was_restored_after(visit.at) for one in town.servers):
         return
-    if visit.is_back and record is None and town.world.microseconds < visit.at + DAY:  # later it is purged
+    is_purged = town.world.microseconds >= visit.at + DAY or server.may_have_purged(visit.at)
+    if visit.is_back and record is None and not is_purged:
         raise Violation(f"payment page is gone: {what}")
     got = await server.read(lambda work: INCOMING.by_id(work, visit.bill.id).received)
     if record is not None and not _is_true(record, got):
