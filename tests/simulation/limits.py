@@ -1,8 +1,9 @@
-"""What must hold of the limits of grants, by a count of our own."""
+"""What must hold of grants: none that an owner allowed is lost with an answer, and their limits hold by a count of our
+own."""
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from payres.client import errors
 from payres.core.store.work import Work
@@ -17,6 +18,7 @@ LATEST_ENDED: Final = 3  # tokens of each app that are tried again
 LATEST_GRANTS: Final = 4  # of each app, of which one is spent
 SOMETHING: Final = 50  # minor units, more than a fee
 SHORT: Final = ("PT15S", "PT20S")  # intervals that may end while a limit is tried
+LAPSED: Final = "approval_expired"  # it was not continued within an hour of some clock
 LIMIT_EXCEEDED: Final = "limit_exceeded"
 PAID: Final = (
     "SELECT id, receiver, created_at, coalesce(ended_at, 0), debit, receive, receive_code, sent, delivered,"
@@ -95,9 +97,8 @@ async def _left(app: App, allowance: Allowance) -> int | None:
     limit, server = allowance.limit, allowance.wallet.server
     payments, before = await _payments(allowance), server.now()
     try:
-        told = await app.client.outgoing_payment.get_grant_spent_amounts(
-            app.addresses[allowance.wallet], allowance.grant
-        )
+        payments_of, address = app.client.outgoing_payment, app.addresses[allowance.wallet]
+        told = await payments_of.get_grant_spent_amounts(address, allowance.grant)
     except errors.TokenError as refused:
         allowance.is_over = True
         if not server.was_restored_after(allowance.given):
@@ -137,24 +138,38 @@ async def _try_limit(app: App, allowance: Allowance, limit: Limit, left: int) ->
 async def _payments(allowance: Allowance) -> Sequence[Payment]:
     def read(work: Work) -> Sequence[Payment]:
         rows = sorted(work.execute(PAID, (allowance.id,)), key=lambda row: moment_of(row[0]))
-        return [_payment(allowance, *row[1:]) for row in rows]
+        return [_payment(allowance, row[1:]) for row in rows]
 
     return await allowance.wallet.server.read(read)
 
 
-def _payment(
-    allowance: Allowance,
-    receiver: str,
-    created_at: int,
-    ended_at: int,
-    debit: int,
-    receive: int,
-    code: str,
-    sent: int,
-    delivered: int,
-    *unresolved: int,
-) -> Payment:
+def _payment(allowance: Allowance, row: Sequence[Any]) -> Payment:
+    receiver, created_at, ended_at, debit, receive, code, sent, delivered, *unresolved = row
     if allowance.limit is not None and allowance.limit.of == "receive":
         # What rounding adds to a quote on its way counts for nobody.
         return Payment(created_at, ended_at, receive, min(delivered, receive), unresolved[1], code, receiver)
     return Payment(created_at, ended_at, debit, sent, unresolved[0], code, receiver)
+
+
+async def usable(town: Town) -> None:
+    """11. What was consented to and not ended can be used, by the app that has asked for it."""
+    for app in town.apps:
+        await app.node.run(_use_all(app))
+
+
+async def _use_all(app: App) -> None:
+    for consent in [*app.consents]:
+        try:
+            await app.take(consent)
+        except errors.OpenPaymentsError as refused:
+            app.consents.remove(consent)
+            has_lapsed = getattr(refused.__cause__, "reason", "") == LAPSED
+            if not has_lapsed and not consent.wallet.server.was_restored_after(consent.given):
+                raise Violation(f"{app.name} cannot get {consent.pending.continue_uri}: {refused}") from refused
+    for allowance in [one for one in app.allowances if not one.is_over]:
+        try:
+            await app.client.outgoing_payment.list(app.addresses[allowance.wallet], allowance.grant)
+        except errors.OpenPaymentsError as refused:
+            allowance.is_over = True
+            if not allowance.wallet.server.was_restored_after(allowance.given):
+                raise Violation(f"{app.name} cannot use grant {allowance.id} any more: {refused}") from refused

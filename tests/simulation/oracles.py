@@ -16,14 +16,13 @@ from payres.operator import invariant_checks
 from tests.simulation.acknowledged import acknowledged, kept
 from tests.simulation.bills import closed, ended
 from tests.simulation.colleagues import overwritten
-from tests.simulation.consents import usable
-from tests.simulation.due import on_time
 from tests.simulation.foreign_oracles import came_from_abroad, foreign_books, owed_abroad
 from tests.simulation.hops import carried, differing, promised
-from tests.simulation.limits import limited, spendable
+from tests.simulation.limits import limited, spendable, usable
 from tests.simulation.mails import mailed
 from tests.simulation.operators import LOWEST_RATE, credited, moved, refunded
 from tests.simulation.payers import brought, meant
+from tests.simulation.peace import on_time
 from tests.simulation.prices import priced
 from tests.simulation.restores import disturbed
 from tests.simulation.rights import rightful

@@ -1,14 +1,18 @@
-"""Peace: waiting until all that was begun has ended. Clocks are put forward to what is due in minutes."""
+"""Peace: waiting until all that was begun has ended. Clocks are put forward to what is due in minutes. And due work of
+each kind: nothing that is due waits, and nothing waits longer than its pauses, whatever clocks did."""
 
 import asyncio
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
+from payres.core.protocol.clock import DAY, LATEST, MINUTE
 from payres.core.store.agenda import DueKind
 from payres.core.store.rows import number
 from payres.core.store.work import Work
 from payres.interledger.store import packets
 from payres.interledger.store.checkouts import STEPS
 from payres.operator.store import due_work
+from payres.operator.store.due_work import DUE_KINDS
 from payres.operator.store.standing_orders import TRIES, WINDOWS
 from payres.webhooks.deliveries import is_all_sent
 from tests.simulation.town import Town
@@ -24,6 +28,17 @@ LATER: Final = (
     "SELECT coalesce(max(due), 0) FROM (SELECT due_at AS due FROM checkout UNION ALL SELECT next_at FROM delivery"
     " UNION ALL SELECT due_at FROM made_elsewhere WHERE kind = 'incoming-payment')"
 )
+WAITS: Final = 90.0  # seconds of peace at most: a step takes few, and others of its party go first
+# The longest time until something is due, in microseconds: the pauses and periods that the guides promise.
+PAUSES: Final[Mapping[str, int]] = {
+    "mail": DAY,
+    "order": 31 * DAY,
+    "order-payment": DAY,
+    "checkout": 5 * MINUTE,
+    "checkout-end": DAY,
+    "elsewhere": DAY,
+    "webhook": 2 * DAY,
+}
 
 
 async def come_to_rest(town: Town, *, with_events: bool = False) -> None:
@@ -46,17 +61,11 @@ async def _under_way(town: Town, with_events: bool) -> str:
     restored_at = max((loss.until for server in town.servers for loss in server.archive.losses), default=0)
 
     def busy(work: Work) -> str:
-        payments, waiting = number(work, SENDING), len(packets.prepared_packets(work, 100))
-        pages = number(work, PAYING, restored_at)
-        orders = _due(work, WINDOWS) + _due(work, TRIES)
-        bills = number(work, ENDING)
-        found = (
-            f"{payments} payments, {waiting} packets, {pages} payment pages, {orders} standing orders, {bills} bills"
-        )
-        is_busy = bool(payments or waiting or pages or orders or bills)
-        if with_events and (not is_all_sent(work) or number(work, DELIVERING)):
-            return f"{found}, events for webhooks"
-        return found if is_busy else ""
+        found = {"payments": number(work, SENDING), "packets": len(packets.prepared_packets(work, 100))}
+        found |= {"payment pages": number(work, PAYING, restored_at), "bills": number(work, ENDING)}
+        found["standing orders"] = _due(work, WINDOWS) + _due(work, TRIES)
+        found["events"] = with_events and (not is_all_sent(work) or number(work, DELIVERING))
+        return ", ".join(f"{count} {what}" for what, count in found.items() if count)
 
     found = [f"{server.name}: {text}" for server in town.servers if (text := await server.read(busy))]
     found += ["payments from abroad"] if town.foreign and town.foreign.payer.is_busy else []
@@ -72,3 +81,39 @@ def _later(work: Work) -> int:
     """The microseconds until the last checkout or delivery is due; 0 if none is but what is due now."""
     is_idle = not number(work, SENDING) and not _due(work, STEPS) and is_all_sent(work)
     return max(number(work, LATER) - work.now, 0) if is_idle else 0
+
+
+async def on_time(town: Town) -> None:
+    """Due work: in peace all that is due is done, no step has raised, and nothing waits longer than its pauses. Whoever
+    adds a kind says here how long it may wait, and lets people cause it."""
+    if unknown := DUE_KINDS.keys() ^ PAUSES.keys():
+        raise Violation(f"due work of which nobody has said how long it may wait: {sorted(unknown)}")
+    end = town.world.now + WAITS
+    while due := [one for server in town.servers for one in await server.read(_all_due)]:
+        if town.world.now > end:
+            raise Violation(f"due work still waits after {WAITS:.0f} s of peace: {due[:3]}")
+        await asyncio.sleep(5)
+    for server in town.servers:
+        if late := [*await server.read(_late)]:
+            raise Violation(f"due work of {server.name} waits longer than its pauses: {late[:3]}")
+        if raised := await server.rows("SELECT * FROM fault"):
+            raise Violation(f"due work of {server.name} has raised: {raised[0]}")
+        for name, told in DUE_KINDS.items():
+            has_some = bool(await server.rows(f"SELECT 1 FROM {told.kind.table} LIMIT 1"))
+            town.world.counts[f"due work: {name}"] += has_some
+
+
+def _all_due(work: Work) -> list[Any]:
+    return [one for one in _times(work) if one[2] <= work.now]
+
+
+def _late(work: Work) -> list[Any]:
+    return [one for one in _times(work) if work.now + PAUSES[one[0]] + MINUTE < one[2] < LATEST]  # which is never
+
+
+def _times(work: Work) -> Iterator[tuple[str, str, int]]:
+    """The kind, the key and the due time of each row that is due now or later."""
+    for name, (kind, *_) in DUE_KINDS.items():
+        label, due = kind.label or f"{kind.table}.{kind.key[0]}", f"{kind.table}.{kind.due}"
+        sql = f"SELECT ?, {label}, {due} FROM {kind.source or kind.table} WHERE {due} NOTNULL AND {kind.where}"
+        yield from work.execute(sql, (name,))
