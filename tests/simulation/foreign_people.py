@@ -100,9 +100,9 @@ class Foreigners(Resident):
             if payer is one:
                 await asyncio.sleep(draws.uniform(0.3, 1.5))
                 if self.world.happens("clock back", self.world.next_of(f"at once {server.name}")):
-                    set_clock(server, -BACK)
-                    self.world.at(self.world.now + draws.uniform(*RIGHT), partial(set_clock, server, BACK))
+                    server.offset -= BACK * SECOND
+                    self.world.at(self.world.now + draws.uniform(*RIGHT), partial(_put_right, server))
 
 
-def set_clock(server: Server, seconds: int) -> None:
-    server.offset += seconds * SECOND
+def _put_right(server: Server) -> None:
+    server.offset += BACK * SECOND

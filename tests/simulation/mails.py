@@ -21,10 +21,8 @@ from tests.simulation.resident import Resident
 from tests.simulation.town import MAIL_HOST, Town, Wallet
 from tests.simulation.world import Violation, until
 
-DOWN, DEAD, SLOW, LATER, REFUSED, ENDLESS, DROPPED = (
-    *("mail server down", "mail server dead", "slow mail server", "mail put off"),
-    *("mail refused", "endless answer to a mail", "answer to a mail lost"),
-)
+DOWN, DEAD, SLOW, LATER = "mail server down", "mail server dead", "slow mail server", "mail put off"
+REFUSED, ENDLESS, DROPPED = "mail refused", "endless answer to a mail", "answer to a mail lost"
 SHARES: Final = {DOWN: 0.2, DEAD: 0.1, SLOW: 0.2, LATER: 0.3, REFUSED: 0.1, ENDLESS: 0.1, DROPPED: 0.2}  # at most
 PATIENCE: Final = 10.0  # seconds that payres waits for each answer
 SLOWLY: Final = (3.0, 9.0, 15.0)  # seconds until each
@@ -35,7 +33,6 @@ REST: Final = 5.0
 LOOKS: Final = 200
 WAITING: Final = "SELECT (send_at - ?) / 1000000, attempts, kind FROM mail WHERE send_at NOTNULL"
 ARRIVED: Final = re.compile(r"^[A-Z]{3} ([\d,.]+)(?: from |, paid in by | back from )", re.MULTILINE)
-IN_ALL: Final = "came in all"
 NOT_PAID: Final = re.compile(r"nothing\s+was\s+taken|only\s+a\s+part\s+has\s+arrived")
 # What came since: by requests for money, from outside, and back of what was paid to others.
 MOVED: Final = (
@@ -144,9 +141,8 @@ class Talk:
         self._answer(b".", b"554 never\r\n" if refused else b"250 taken\r\n")
         if self._answers[-1].startswith(b"4"):
             return
-        message: Any = message_from_bytes(
-            data.removesuffix(b".\r\n").replace(b"\r\n..", b"\r\n."), policy=policy.default
-        )
+        data = data.removesuffix(b".\r\n").replace(b"\r\n..", b"\r\n.")
+        message: Any = message_from_bytes(data, policy=policy.default)
         text = str(message.get_content()).replace("\r\n", "\n")
         self._post.letters.append(Letter(self._to, message["Message-ID"], message["Subject"], text, refused))
         self._post.world.counts[f"mails {'refused' if refused else 'taken'}"] += 1
@@ -168,11 +164,10 @@ class Talk:
             return (b"250-" + b"and so on " * 80)[: most - 2] + b"\r\n"
         return self._answers.popleft() if self._answers else b""
 
-    def shutdown(self, _: int) -> None:
+    def close(self, *_: int) -> None:
         """Ends nothing: a thread does all in one step."""
 
-    def close(self) -> None:
-        """Needs nothing."""
+    shutdown = close
 
 
 async def mailed(town: Town) -> None:

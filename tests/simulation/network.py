@@ -29,16 +29,7 @@ class Socket:
     family = socket.AF_INET
 
     def __init__(self, end: "End", here: Any, there: Any) -> None:
-        self._end, self._here, self._there = end, here, there
-
-    def getsockname(self) -> Any:
-        return self._here
-
-    def getpeername(self) -> Any:
-        return self._there
-
-    def setsockopt(self, *_: Any) -> None:
-        """Has no options."""
+        self._end, self.getsockname, self.getpeername = end, lambda: here, lambda: there
 
     def fileno(self) -> int:
         """What clients ask before they use a connection again: a file with nothing to read, none once it has ended."""
@@ -57,19 +48,8 @@ class End(asyncio.Transport):
         self._is_closing = self._has_ended = self._is_paused = self._is_end_held = False
         self._held: list[bytes] = []
 
-    # Called by the protocol
-
-    def get_protocol(self) -> Any:
-        return self.protocol
-
-    def set_protocol(self, protocol: Any) -> None:
-        self.protocol = protocol
-
     def is_closing(self) -> bool:
         return self._is_closing
-
-    def is_reading(self) -> bool:
-        return not self._is_paused
 
     def pause_reading(self) -> None:
         self._is_paused = True
@@ -85,18 +65,9 @@ class End(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Nothing waits to be written."""
 
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def can_write_eof(self) -> bool:
-        return True
-
     def write(self, data: Any) -> None:
         if not self._is_closing and data:
             self.stream.send(self, bytes(data))
-
-    def writelines(self, list_of_data: Any) -> None:
-        self.write(b"".join(list_of_data))
 
     def write_eof(self) -> None:
         if not self._has_ended:
@@ -287,9 +258,7 @@ class Network:
             for end in (stream.client, stream.server):
                 if end.loop is loop and not end.is_lost and self.world.delays.random() < 0.5:
                     stream.reset(end)
-        self._streams = [
-            stream for stream in self._streams if not (stream.client.loop.is_dead or stream.server.loop.is_dead)
-        ]
+        self._streams = [one for one in self._streams if not (one.client.loop.is_dead or one.server.loop.is_dead)]
 
     def _join(self, loop: "NodeLoop", protocol: Any, node: "Node") -> End:
         assert node.loop is not None

@@ -4,7 +4,6 @@ rights: what was ended works no more, and what was given to one opens nothing of
 import base64
 import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -125,15 +124,14 @@ def _link(work: Work, path: str) -> str:
 
 
 def _linked(work: Work, secret: str) -> str | None:
-    with suppress(NotFound):
-        name: str = sign_in.open_link(work, OF_OWNERS, secret).name
-        return name
-    return None
+    try:
+        return str(sign_in.open_link(work, OF_OWNERS, secret).name)
+    except NotFound:
+        return None
 
 
 def _webhook(work: Work, path: str) -> str:
-    added = webhooks.add_of_wallet(work, wallets.require_wallet(work, path), f"http://hooks.test/{path}")
-    return added.webhook.id
+    return webhooks.add_of_wallet(work, wallets.require_wallet(work, path), f"http://hooks.test/{path}").webhook.id
 
 
 KINDS: Final[Mapping[str, Kind]] = {

@@ -61,15 +61,10 @@ class Server(Node):
         self.archive = Archive(folder, name)
         self.wrong: list[tuple[int, int]] = []  # from when to when the clock was far from right
         self.keeps_backups = False
-        self._restores = False
-        self._folder = folder
-        self._settings = settings
+        self._restores, self._folder, self._settings = False, folder, settings
         self._stopping: asyncio.Event
         self._asked: dict[asyncio.Future[Any], None] = {}
-        self._down_for = 0.0
-        self._shares: dict[str, float] = {}
-
-    # Its life
+        self._down_for, self._shares = 0.0, dict[str, float]()
 
     def begin(self) -> None:
         """Begins a life on what the disk has."""
@@ -126,8 +121,6 @@ class Server(Node):
     def was_restored_after(self, moment: int) -> bool:
         """Whether what began at this moment of the world may have changed since, and that was lost."""
         return any(moment <= loss.until for loss in self.archive.losses)
-
-    # From outside
 
     async def ask(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of a coroutine on the server's loop. Raises what it raises, and ServerDied."""

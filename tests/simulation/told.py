@@ -54,9 +54,8 @@ async def told(town: Town) -> None:
             about = subject if kind != "refund.completed" else data["reference"]
             found.setdefault((server.name, kind, about or data.get("reference")), []).append(data)
     done = {about for _, kind, about in found if kind == "incoming_payment.completed"}
-    done |= {
-        bill.id for bill in town.bills if bill in town.completed or got.get(bill.id, 0) >= (bill.value or math.inf)
-    }
+    paid = (one for one in town.bills if one in town.completed or got.get(one.id, 0) >= (one.value or math.inf))
+    done |= {bill.id for bill in paid}
     expected = list(_expected(town, done))
     known = {one.about for one in expected}
     for (name, kind, about), events in found.items():
@@ -77,9 +76,8 @@ def _is_kept(town: Town, server: Server, at: int) -> bool:
 def _check(one: Told, events: list[Any]) -> None:
     wrong = [data for data in events for key, fact in one.facts.items() if data.get(key) != fact]
     if len(events) not in one.times or wrong:
-        raise Violation(
-            f"{one.type} of {one.about} at {one.server.name}: {events}, and should be {one.times} {one.facts}"
-        )
+        wanted = f"{one.times} {one.facts}"
+        raise Violation(f"{one.type} of {one.about} at {one.server.name}: {events}, and should be {wanted}")
 
 
 def _expected(town: Town, done: Collection[str | None]) -> Iterator[Told]:

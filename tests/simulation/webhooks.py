@@ -5,6 +5,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from payres.client import webhooks as client
@@ -95,16 +97,13 @@ class Hooks(Resident):
             self.node.protocol = self._protocol
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body, is_read = b"", False
-        while not is_read:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            body += message.get("body", b"")
-            is_read = not message.get("more_body")
+        request = Request(scope, receive)
+        try:
+            body = await request.body()
+        except ClientDisconnect:
+            return
         hook = next(one for one in self.hooks if one.path == scope["path"])
-        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        id, status = self._note(hook, headers, body), 204
+        id, status = self._note(hook, dict(request.headers), body), 204
         kind = self._draw(hook) if id else REFUSED
         if kind == SLOW:
             await asyncio.sleep(self.draws.choice(SLOW_SECONDS))
@@ -113,9 +112,7 @@ class Hooks(Resident):
         self.world.counts[f"webhooks {status}"] += 1
         if status == 204:
             self.taken.add((hook.path, id))
-        about = [(b"retry-after", b"90")] if status == 503 else []
-        await send({"type": "http.response.start", "status": status, "headers": about})
-        await send({"type": "http.response.body", "body": b""})
+        await Response(None, status, {"retry-after": "90"} if status == 503 else None)(scope, receive, send)
 
     def _note(self, hook: Hook, headers: dict[str, str], body: bytes) -> str:
         try:
@@ -162,10 +159,8 @@ async def _events_for(hook: Hook) -> Sequence[EventRecord]:
         found = events_after(work, hook.since, MOST)
         wallet = find_wallet(work, hook.wallet.path) if hook.wallet else None
         names = tuple(one.rstrip("*") for one in OF_WALLETS)
-        return [
-            one for one in found
-            if wallet is None or (one.wallet_address_id == wallet.id and one.type.startswith(names))
-        ]  # fmt: skip
+        own = [one for one in found if wallet and one.wallet_address_id == wallet.id and one.type.startswith(names)]
+        return own if wallet else found
 
     return await hook.server.read(find)
 
