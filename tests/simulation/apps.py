@@ -37,7 +37,6 @@ ANSWERED: Final = (
     *("id", "walletAddress", "receiver", "completed", "failed", "incomingAmount", "receivedAmount", "debitAmount"),
     *("receiveAmount", "sentAmount", "metadata", "quoteId"),
 )
-STATES: Final = ("made", "refused", "unknown")
 
 
 class Limit(NamedTuple):
@@ -85,7 +84,7 @@ class Consent(NamedTuple):
 
 
 class Asked(msgspec.Struct):
-    """Something that an app asked a server to create. `state` is one of STATES: of all copies that it sent.
+    """Something that an app asked a server to create. `state` is "made", "refused" or "unknown": of all copies.
 
     What is made `is_once` may be asked for again, as its key or its quote says; `values` are what was acknowledged.
     """
@@ -141,7 +140,6 @@ class App(Caller):
         await super().spend(seconds)
 
     async def act(self) -> None:
-        """One of its habits."""
         habits: list[Callable[[], Awaitable[object]]] = [
             *(self._pay_some, self._pay_some, self._pay_some, self._race, self._pay_twice),
             *(self._ask_for_some, self._look_after, self._rotate, self._rotate, self._end),
@@ -164,7 +162,6 @@ class App(Caller):
         return self._grants[server]
 
     async def _allowance(self) -> Allowance:
-        """One that it has, or a new one."""
         usable = [one for one in self.allowances if not one.is_over]
         if usable and (len(usable) > 2 or self.draws.random() < 0.6):
             return self.draws.choice(usable)
@@ -206,7 +203,6 @@ class App(Caller):
         return Limit(of, value, asset, start, duration, repeated)
 
     async def _granted(self, wallet: Wallet, limit: Limit | None) -> Allowance:
-        """Asks for a grant, which the owner decides on."""
         draws, limits = self.draws, dict[str, Any]()
         if limit is not None:
             limits = {f"{limit.of}_amount": amount_of(limit.value, limit.asset), "interval": limit.interval()}
@@ -218,10 +214,9 @@ class App(Caller):
         assert found is not None, pending.redirect
         approves, about = draws.random() < 0.9, (wallet.server, self.world.microseconds)
         named = pending.continue_uri.rpartition("/")[2]
-        facts = {"id": named, "walletAddress": wallet.url}
         target = await decided(wallet, found[1], found[2], approves)
         if not approves:
-            self.town.told.append(Told(*about, "grant.denied", named, facts=facts))
+            self.town.told.append(Told(*about, "grant.denied", named, facts={"id": named, "walletAddress": wallet.url}))
             self.town.told.append(Told(*about, "grant.issued", named, (0,)))
         self.consents.append(Consent(wallet, limit, pending, target, about[1]))
         try:
@@ -385,7 +380,6 @@ class App(Caller):
         return await self.ask_for(self.draws.choice(self.town.wallets), value)
 
     async def _pay_some(self, allowance: Allowance | None = None) -> None:
-        """Pays a bill, by a quote or not."""
         draws, allowance = self.draws, allowance or await self._allowance()
         wallet, value = allowance.wallet, draws.randint(1, MOST)
         payee = draws.choice([one for one in self.town.wallets if one is not wallet])
@@ -409,12 +403,10 @@ class App(Caller):
             await self.pay(allowance, quote=quote)
 
     async def _race(self) -> None:
-        """Several payments at once under the same limit."""
         allowance = await self._allowance()
         await asyncio.gather(*(self.try_to(self._pay_some(allowance)) for _ in range(2)))
 
     async def _pay_twice(self) -> None:
-        """The same quote twice at once."""
         allowance = await self._allowance()
         bill = await self.ask_for(self.draws.choice(self.town.wallets), self.draws.randint(1, MOST))
         quote = bill and await self.quote(allowance.wallet, bill)
@@ -422,12 +414,10 @@ class App(Caller):
             await asyncio.gather(*(self.pay(allowance, quote=quote) for _ in range(2)))
 
     async def _pay_abroad(self) -> None:
-        """A bill of the foreign server."""
         allowance, payee = await self._allowance(), self.draws.choice(self.town.abroad)
         await self._quote_and_pay(allowance, payee.server.ask_for(payee, self.draws.randint(1, MOST)).shown["id"])
 
     async def _look_after(self) -> None:
-        """Reads, lists and completes one of its bills."""
         if not self._open:
             return
         wallet, bill = self.draws.choice(self._open)

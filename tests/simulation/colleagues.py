@@ -37,8 +37,6 @@ class Colleagues(Caller):
         self.made: list[str] = []  # names that were acknowledged
 
     async def prepare(self) -> None:
-        """One gets a key of the API, one signs in."""
-
         def begin(work: Work) -> str:
             make_link(work, "ann")
             self._key = create_api_key(work, "colleague", ["wallets:read", "wallets:write"]).key
@@ -49,7 +47,6 @@ class Colleagues(Caller):
         self.node.boot()
 
     async def spend(self, seconds: float) -> None:
-        """Both rename the wallet now and then."""
         await asyncio.gather(*(self.repeat(rename, seconds) for rename in (self._by_api, self._on_page)))
 
     async def _by_api(self) -> None:

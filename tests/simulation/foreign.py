@@ -93,13 +93,11 @@ class Foreign(Node):
         self._protocol = listening(self._answer)
 
     def begin(self) -> None:
-        """Begins a life."""
         self.http = http_client(PATIENCE)
         self.protocol, self.payer.running = self._protocol, set()
         self.boot().spawn(self._work())
 
     def kill(self, down: float) -> None:
-        """Ends the process."""
         if self.is_up and self.loop is not None:
             self.die()
             self.protocol = None
@@ -111,7 +109,6 @@ class Foreign(Node):
         self.loop.spawn(coroutine)
 
     async def _work(self) -> None:
-        """Goes on with payments, and closes bills."""
         while True:
             self.payer.go_on()
             for bill in [one for one in self.bills.values() if one.state == "open"]:
@@ -125,13 +122,11 @@ class Foreign(Node):
 
     def ask_for(self, wallet: Abroad, value: int | None, until: int = 0, **about: Any) -> Bill:
         """A bill, of any amount if `value` is None."""
-        id, now = self.new_id(), self.now()
-        shown = self.shown("incoming-payments", id, wallet) | about
-        shown |= {"expiresAt": format_time(until or now + MONTH)}
+        id, until = self.new_id(), until or self.now() + MONTH
+        shown = self.shown("incoming-payments", id, wallet) | about | {"expiresAt": format_time(until)}
         shown |= {} if value is None else {"incomingAmount": amount_of(value, wallet.asset)}
-        account = Account("bill", id, wallet.asset)
-        bill = Bill(shown, account, wallet.account, value, self.draws.randbytes(32), until or now + MONTH)
-        self.bills[id] = bill
+        account, secret = Account("bill", id, wallet.asset), self.draws.randbytes(32)
+        bill = self.bills[id] = Bill(shown, account, wallet.account, value, secret, until)
         return bill
 
     def shown(self, kind: str, id: str, wallet: Abroad) -> Json:

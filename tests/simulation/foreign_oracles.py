@@ -43,7 +43,6 @@ async def foreign_books(town: Town) -> None:
 
 
 async def _check_sent(foreign: Foreign, server: Server) -> None:
-    """Bill by bill."""
     sent, prompt, late = Counter[str](), Counter[str](), Counter[str]()
     rows = await server.rows(PACKETS, foreign.ilp)
     for _, url, amount, state in rows:

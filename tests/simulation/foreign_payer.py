@@ -123,7 +123,6 @@ class Payer:
         return quote
 
     def pay(self, payment: Payment) -> None:
-        """Begins a payment, for which its payer has the money."""
         payment.state = "sending"
         self._server.book.move(payment.payer, payment.account, payment.debit)
         self.go_on()

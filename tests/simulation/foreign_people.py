@@ -38,7 +38,6 @@ class Foreigners(Resident):
         self._foreign, self._pay = foreign, pay
 
     async def prepare(self) -> None:
-        """Opens their wallets, and makes their server a peer of all others."""
         for path, asset in (("ann", USD), ("bob", EUR), ("cid", USD)):
             wallet = self._foreign.wallets[path] = Abroad(self._foreign, path, asset)
             self._foreign.book.move(Account("outside", "", asset), wallet.account, BALANCE)
@@ -60,7 +59,6 @@ class Foreigners(Resident):
         self.town.currencies[frozenset((server.name, foreign.name))] = asset
 
     async def act(self) -> None:
-        """They pay, and their server is killed now and then."""
         dies = self.draws.random() < DIES
         if dies and self.world.happens("foreign: kill", self.world.next_of("foreign kill")):
             self._foreign.kill(self.draws.choice(DOWN))

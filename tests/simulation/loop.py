@@ -81,7 +81,6 @@ class NodeLoop(base_events.BaseEventLoop):
         return await self.world.network.connect(self, protocol_factory, host)
 
     def run_one(self) -> None:
-        """Runs the callback whose turn it is."""
         handle = self.ready.popleft()
         if not handle._cancelled:
             self.world.note(self.node.name, _label(handle._callback))

@@ -75,14 +75,12 @@ class Operator(Caller):
         self._changed: dict[str, Any] = {}  # for a while, by its path, with what puts it back
 
     async def prepare(self) -> None:
-        """Makes a key of the API."""
         key = await self.server.write(lambda work: create_api_key(work, "operator", sorted(SCOPES)))
         self.http.base_url = f"{self.server.base_url}{ADMIN_API}"
         self.http.headers["Authorization"] = f"Bearer {key.key}"
         self.node.boot()
 
     async def act(self) -> None:
-        """One duty."""
         duties = (
             *(self._move, self._move, self._move, self._undo, self._refund, self._refund, self._refund),
             *(self._set_fee, self._set_rate, self._close_wallet, self._lower_credit, self._replace_peer),

@@ -8,7 +8,6 @@ from typing import Final
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY
 from payres.core.store.payments import INCOMING, IncomingRecord
-from payres.core.store.rows import number
 from payres.core.store.work import Work
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
@@ -178,12 +177,11 @@ async def _compared(one: Server, other: Server) -> tuple[int, int, str]:
     """By how much the books of two peers differ, but for what was paid outside, and is known to be mistaken; what is
     unresolved; and both in words."""
     (here, doubt), (there, doubt_there) = await _standing(one, other), await _standing(other, one)
-    paid = await _settled(one, other) + await _settled(other, one)
-    wrong = sum((await _mistaken(one, other)).values())
-    books = (
-        f"{one.name} {here.balance} (unresolved {doubt}), {other.name} {there.balance} ({doubt_there}), settled {paid}"
-    )
-    return here.balance + there.balance - paid - wrong, doubt + doubt_there, books
+    [(paid,)] = await one.rows(SETTLED, f"test.{other.name}")
+    [(paid_there,)] = await other.rows(SETTLED, f"test.{one.name}")
+    wrong, settled = sum((await _mistaken(one, other)).values()), paid + paid_there
+    books = f"{one.name} {here.balance} (unresolved {doubt}), {other.name} {there.balance} ({doubt_there})"
+    return here.balance + there.balance - settled - wrong, doubt + doubt_there, f"{books}, settled {settled}"
 
 
 async def _mistaken(one: Server, other: Server) -> dict[str, int]:
@@ -198,11 +196,6 @@ async def _standing(server: Server, other: Server) -> tuple[PeerRecord, int]:
         return peer, packets.count_and_sum(work, peer.id, "doubtful")[1]
 
     return await server.read(find)
-
-
-async def _settled(server: Server, other: Server) -> int:
-    """What a server has recorded as paid outside: by its peer, less to it."""
-    return await server.read(lambda work: number(work, SETTLED, f"test.{other.name}"))
 
 
 async def _received(town: Town, receiver: str) -> IncomingRecord | None:

@@ -62,7 +62,6 @@ class Payer(Caller):
         self._token = self.draws.randbytes(24).hex()
 
     async def prepare(self) -> None:
-        """Becomes a peer."""
         asked: dict[str, Any] = {"name": "test.payer", "ilp_address": "test.payer", "url": "http://payer.test/ilp"}
         asked |= {"asset_code": USD.code, "asset_scale": USD.scale, "credit_limit": "100000.00"}
         asked |= {"outgoing_token": self._token[::-1], "incoming_token": self._token}
@@ -70,7 +69,6 @@ class Payer(Caller):
         self.node.boot()
 
     async def act(self) -> None:
-        """Asks for an address, or pays by one."""
         draws = self.draws
         if draws.random() < OPENED:
             await self._open()
@@ -80,7 +78,6 @@ class Payer(Caller):
             await self._pay(draws.choice(self._known[-6:]))
 
     async def _open(self) -> None:
-        """Somebody opens a wallet, and this payer is told of it."""
         wallet = Wallet(self._opens_at, f"new{len(self._opened)}", USD)
         await wallet.server.write(lambda work: create_wallet(work, wallet.path, "USD", 2, None, None) and None)
         self._opened.append(wallet)
@@ -104,7 +101,6 @@ class Payer(Caller):
         await self.post(sent)
 
     async def post(self, sent: Sent) -> None:
-        """Sends a packet, again and again until it is answered."""
         head = {"Authorization": f"Bearer {self._token}", "Request-Id": sent.request_id}
         url, head = f"{self.entry.base_url}/ilp", head | {"Content-Type": "application/octet-stream"}
         for _ in range(TRIES):
@@ -147,5 +143,4 @@ async def meant(town: Town) -> None:
 
 
 async def brought(town: Town) -> int:
-    """The dollars that the payer has brought to the town, and owes."""
     return 0 if town.payer is None else await town.payer.entry.read(lambda work: number(work, OWED, "test.payer"))

@@ -38,7 +38,6 @@ class Owner(Resident):
         self._wallet, self._shared = wallet, shared
 
     async def act(self) -> None:
-        """Sends."""
         try:
             await self._send()
         except REFUSED as refused:
@@ -69,7 +68,6 @@ class Owner(Resident):
             await pay(self.town, self._wallet, wish, value)
 
     async def _spend_twice(self, wish: sending.Wish, value: int) -> None:
-        """Sends most of what there is twice at once."""
         made = await asyncio.gather(
             *(pay(self.town, self._wallet, wish, value) for _ in range(2)), return_exceptions=True
         )
@@ -77,7 +75,6 @@ class Owner(Resident):
             raise failed[0]
 
     async def _pay_abroad(self, value: int) -> None:
-        """Into a wallet or a bill of the foreign server."""
         draws, payee = self.draws, self.draws.choice(self.town.abroad)
         wish = sending.Wish(to=payee.url, fixed=draws.choice(("send", "receive")))
         if draws.random() < 0.5:
@@ -85,12 +82,10 @@ class Owner(Resident):
         await pay(self.town, self._wallet, wish, None if wish.to != payee.url else value, draws.choice(PAUSES))
 
     def _bill_of_another(self) -> Bill | None:
-        """A bill that others may be paying too."""
         shared = [one for one in self._shared[-4:] if one.wallet is not self._wallet]
         return self.draws.choice(shared) if shared and self.draws.random() < 0.4 else None
 
     async def _close(self) -> None:
-        """Completes the last bill of its own, whoever is paying it."""
         own = [one for one in self._shared if one.wallet is self._wallet]
         if own:
             await complete_bill(self.town, own[-1])
@@ -130,7 +125,6 @@ async def pay(town: Town, wallet: Wallet, wish: sending.Wish, value: int | None,
 
 
 def move_in(town: Town) -> list[Resident]:
-    """All people of the town."""
     town.operators = [Operator(town, server) for server in town.servers]
     town.hooks, town.post = Hooks(town), Post(town)
     is_restored, draw = town.servers[-1].keeps_backups, town.world.draw

@@ -33,7 +33,6 @@ class Resident:
         await self.spend(seconds)
 
     async def spend(self, seconds: float) -> None:
-        """Acts again and again."""
         await self.repeat(self.act, seconds)
 
     async def act(self) -> None:
@@ -59,7 +58,6 @@ class Caller(Resident):
         self.http = http_client(patience)
 
     async def live(self, seconds: float) -> None:
-        """Lives at its machine."""
         await self.node.run(self.spend(seconds))
 
 

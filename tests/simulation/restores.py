@@ -52,7 +52,6 @@ class Loss(NamedTuple):
     is_blind: bool  # what was ended since is not known: a copy of the files was put back
 
     def has(self, moment: int) -> bool:
-        """Whether what was asked for at this moment may be lost."""
         return self.since - UNSURE <= moment <= self.until
 
 
@@ -70,7 +69,6 @@ class Archive:
         return not self._made_at
 
     def make(self, server: "Server") -> None:
-        """Makes a backup of a server that runs."""
         backups.make_backup(server.disk.path, self._file, True, server.now())
         self._made_at, self._made_in = server.world.microseconds, server.life
         for end in FILES:

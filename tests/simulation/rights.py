@@ -179,11 +179,9 @@ class Keepers(Resident):
         self.server = next((one for one in town.servers if one.keeps_backups), town.servers[0])
 
     async def act(self) -> None:
-        """Opens a wallet, or gives or ends a right."""
         await (self.prepare() if self.draws.random() < NEW else self._change())
 
     async def prepare(self) -> None:
-        """One of them opens a wallet."""
         path, self._opened = f"keeper{self._opened}", self._opened + 1
         hashed = f"$argon2id${path}"
         await self.server.write(lambda work: wallets.create_wallet(work, path, "USD", 2, path, hashed) and None)

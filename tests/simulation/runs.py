@@ -65,7 +65,6 @@ def run_all(tasks: Iterable[Task], processes: int | None = None) -> Iterator[Out
 
 
 def run_one(task: Task) -> Outcome:
-    """The outcome of one seed."""
     return next(run_all([task]))
 
 

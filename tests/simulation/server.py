@@ -67,7 +67,6 @@ class Server(Node):
         self._down_for, self._shares = 0.0, dict[str, float]()
 
     def begin(self) -> None:
-        """Begins a life on what the disk has."""
         if not self.life:
             self._take_disk()
         loop = self.boot()
@@ -82,13 +81,11 @@ class Server(Node):
         self._end(down)
 
     def stop(self, down: float) -> None:
-        """Asks the process to end in order."""
         if self.is_up and self.loop is not None:
             self._down_for = down
             self.loop.call_soon(self._stopping.set)
 
     async def started(self) -> None:
-        """Waits until it accepts connections."""
         await until(lambda: self.is_up, START_SECONDS, f"{self.name} starts")
 
     def set_commit_faults(self, shares: dict[str, float]) -> None:
@@ -96,12 +93,10 @@ class Server(Node):
         self._shares = self.disk.shares = shares
 
     def back_up(self) -> None:
-        """Makes a backup, if it runs."""
         if self.is_up:
             self.archive.make(self)
 
     def restore(self, down: float) -> None:
-        """Ends the process, and starts it on its last backup, if it has one."""
         if self.is_up and not self.archive.is_empty:
             self._restores = True
             self.kill(down)
@@ -144,7 +139,6 @@ class Server(Node):
         return await self.ask(lambda: self.context.database.read(unit))
 
     async def rows(self, sql: str, *values: object) -> list[Any]:
-        """What a query finds."""
         return await self.read(lambda work: work.execute(sql, values).fetchall())
 
     @property

@@ -55,7 +55,6 @@ class Planner(Resident):
         self._wallet, self._mine, self._number = wallet, list[Order](), 0
 
     async def live(self, seconds: float) -> None:
-        """Does at most one thing."""
         if self.draws.random() < 0.5:
             await asyncio.sleep(self.draws.uniform(0, seconds))
             await self.try_to(self._act())
@@ -126,9 +125,9 @@ async def _check(town: Town, order: Order) -> None:
         return ORDERS.get(work, order.id), runs, paid, noted
 
     record, runs, paid, noted = await server.read(find)
-    if record is None and town.may_be_lost(server, order.id):
-        return
     if record is None:
+        if town.may_be_lost(server, order.id):
+            return
         raise Violation(f"the standing order {order.note} was acknowledged and is gone")
     if not len({one.id for one in paid}) == len(paid) == noted:
         raise Violation(f"the standing order {order.note} has {len(paid)} runs that are paid, and {noted} payments")
@@ -143,7 +142,6 @@ async def _check(town: Town, order: Order) -> None:
 
 
 def _problems(order: Order, record: OrderRecord, runs: Sequence[RunRecord]) -> Iterator[str]:
-    """What is wrong with an order."""
     windows = order.period.number(order.first, order.wallet.server.now() - SLACK) + 1
     if order.is_plain and record.state == "active" and len(runs) < windows:
         yield f"has had {windows} windows"
@@ -172,7 +170,6 @@ def _problems_of_time(order: Order, run: RunRecord) -> Iterator[str]:
 
 
 async def _wrong(town: Town, order: Order, payment: OutgoingRecord) -> str:
-    """What is wrong with a payment."""
     terms = payment.terms
     if (terms.debit if order.fixed == "send" else terms.receive) != order.value:
         return f"not {order.value}"

@@ -65,7 +65,6 @@ class Visitor(Caller):
             await self._consent(*begun)
 
     async def _begin(self) -> tuple[Visit, str] | None:
-        """Goes from the page of a bill to the page where the payer consents."""
         town, draws = self.town, self.draws
         is_abroad = town.foreign is not None and draws.random() < 0.5
         payer: Wallet | Abroad = draws.choice(town.abroad) if is_abroad else draws.choice(town.wallets)

@@ -62,7 +62,6 @@ class Hooks(Resident):
         self._shares, self._protocol = dict[str, float](), listening(self._answer)
 
     async def prepare(self) -> None:
-        """Adds webhooks at servers."""
         self.node.boot()
         self.node.protocol = self._protocol
         for server in self.town.servers:
@@ -90,7 +89,6 @@ class Hooks(Resident):
         self._shares = {}
 
     async def act(self) -> None:
-        """Is down for a while."""
         if self.world.happens(DOWN, self.world.next_of("hooks")):
             self.node.protocol = None
             await asyncio.sleep(self.draws.choice(DOWN_SECONDS))
