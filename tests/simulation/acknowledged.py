@@ -11,9 +11,7 @@ from tests.simulation.town import Town
 from tests.simulation.world import Violation
 
 QUOTED: Final = 12 * HOUR  # for which a quote is kept at least
-TWICE: Final = (
-    "SELECT quote_id, count(*) FROM outgoing_payment WHERE quote_id NOTNULL GROUP BY quote_id HAVING count(*) > 1"
-)
+TWICE: Final = "SELECT quote_id FROM outgoing_payment WHERE quote_id NOTNULL GROUP BY 1 HAVING count(*) > 1"
 MADE: Final[Mapping[str, str]] = {
     "incoming": "SELECT metadata, id, CAST(incoming_value AS INTEGER) FROM incoming_payment WHERE metadata NOTNULL",
     "outgoing": "SELECT metadata, id, debit, receive, receiver, grant_id FROM outgoing_payment WHERE metadata NOTNULL",

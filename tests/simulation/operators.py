@@ -261,9 +261,7 @@ async def moved(town: Town) -> None:
                 town.given[one.asset] += one.value * (1 - undone)
 
 
-REFUNDED: Final = (
-    "SELECT coalesce(sum(amount), 0), count(*) FROM refund WHERE incoming_payment_id = ? AND reference = ?"
-)
+REFUNDED: Final = "SELECT sum(amount), count(*) FROM refund WHERE incoming_payment_id = ? AND reference = ?"
 LIMITS: Final = "SELECT p.name, -a.floor FROM peer p JOIN account a ON a.id = p.account_id WHERE p.removed_at IS NULL"
 SENT_BACK: Final = "SELECT coalesce(sum(amount), 0) FROM refund WHERE incoming_payment_id = ?"
 REFERENCES: Final = "SELECT DISTINCT incoming_payment_id, reference FROM refund"

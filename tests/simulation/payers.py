@@ -96,9 +96,8 @@ class Payer(Caller):
         data = secret.encrypt_packet(StreamPacket(1, PacketType.PREPARE, 0, (StreamMoney(1, 1),)))
         condition = hashlib.sha256(secret.fulfillment(data)).digest()
         prepare = Prepare(amount, self.world.microseconds + LIFETIME, condition, address, data)
-        sent = Sent(wallet, amount, f"payer-{len(self.sent)}", encode_packet(prepare), secret)
-        self.sent.append(sent)
-        await self.post(sent)
+        self.sent.append(Sent(wallet, amount, f"payer-{len(self.sent)}", encode_packet(prepare), secret))
+        await self.post(self.sent[-1])
 
     async def post(self, sent: Sent) -> None:
         head = {"Authorization": f"Bearer {self._token}", "Request-Id": sent.request_id}

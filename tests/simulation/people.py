@@ -68,9 +68,8 @@ class Owner(Resident):
             await pay(self.town, self._wallet, wish, value)
 
     async def _spend_twice(self, wish: sending.Wish, value: int) -> None:
-        made = await asyncio.gather(
-            *(pay(self.town, self._wallet, wish, value) for _ in range(2)), return_exceptions=True
-        )
+        both = (pay(self.town, self._wallet, wish, value) for _ in range(2))
+        made = await asyncio.gather(*both, return_exceptions=True)
         if failed := [one for one in made if one is not None]:
             raise failed[0]
 

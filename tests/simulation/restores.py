@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -146,8 +147,5 @@ def _standings(file: Path) -> dict[str, tuple[int, int]]:
 
 
 def _read(file: Path, what: Callable[[sqlite3.Connection], T]) -> T:
-    connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
-    try:
+    with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         return what(connection)
-    finally:
-        connection.close()

@@ -35,7 +35,8 @@ def run_all(tasks: Iterable[Task], processes: int | None = None) -> Iterator[Out
     context = multiprocessing.get_context("fork")
     waiting, running = iter(tasks), dict[Connection, tuple[ForkProcess, Task]]()
     progress = dict[Task, Any]()  # how many steps its world has made
-    folder = tempfile.TemporaryDirectory(prefix="simulation-", dir=_place())
+    has_room = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > NEEDED
+    folder = tempfile.TemporaryDirectory(prefix="simulation-", dir=MEMORY if has_room else None)
     try:
         while True:
             while len(running) < (processes or CORES) and (task := next(waiting, None)) is not None:
@@ -66,11 +67,6 @@ def run_all(tasks: Iterable[Task], processes: int | None = None) -> Iterator[Out
 
 def run_one(task: Task) -> Outcome:
     return next(run_all([task]))
-
-
-def _place() -> Path | None:
-    has_room = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > NEEDED
-    return MEMORY if has_room else None
 
 
 def _allow_files() -> None:
