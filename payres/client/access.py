@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import UNSET
 
 from payres.client.checks import check_actions, given, valid
+from payres.client.sending import checked
 from payres.core.protocol.gnap import (
     INCOMING_ACTIONS,
     OUTGOING_ACTIONS,
@@ -19,6 +20,7 @@ from payres.core.protocol.urls import pointed
 from payres.core.protocol.wire import Amount
 
 
+@checked
 def incoming_payment(*actions: INCOMING_ACTIONS, identifier: str | None = None) -> IncomingPaymentAccess:
     """Access to incoming payments at the wallet address `identifier`, or at any of the server."""
     check_actions("incoming-payment", actions)
@@ -26,12 +28,14 @@ def incoming_payment(*actions: INCOMING_ACTIONS, identifier: str | None = None) 
     return valid(item, IncomingPaymentAccess)
 
 
+@checked
 def quote(*actions: QUOTE_ACTIONS, identifier: str | None = None) -> QuoteAccess:
     """Access to quotes for payments from the wallet address `identifier`."""
     check_actions("quote", actions)
     return valid(QuoteAccess(actions=list(actions), identifier=given(pointed(identifier))), QuoteAccess)
 
 
+@checked
 def outgoing_payment(
     *actions: OUTGOING_ACTIONS,
     identifier: str,

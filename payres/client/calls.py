@@ -24,7 +24,18 @@ from payres.client.checks import given
 from payres.client.errors import ConfigurationError, InvalidAnswer, OpenPaymentsError, WaitTimeout
 from payres.client.grants import AuthServer, Token, send_with_token
 from payres.client.resources import IncomingPayment, OutgoingPayment, Quote
-from payres.client.sending import UNENCODABLE, Call, Http, Options, Repeat, ResourceCalls, iteration, method, seconds
+from payres.client.sending import (
+    UNENCODABLE,
+    Call,
+    Http,
+    Options,
+    Repeat,
+    ResourceCalls,
+    encoded,
+    iteration,
+    method,
+    seconds,
+)
 from payres.core.protocol.urls import pointed
 from payres.core.protocol.wire import (
     Amount,
@@ -458,7 +469,7 @@ class OutgoingPayments(Payments[OutgoingPayment, Http]):
 
 def _json(metadata: Mapping[str, Any] | None) -> Raw | UnsetType:
     try:
-        return UNSET if metadata is None else Raw(msgspec.json.encode(metadata))
+        return UNSET if metadata is None else Raw(encoded(metadata))
     except UNENCODABLE as error:
         raise ConfigurationError(f"metadata cannot be sent as JSON: {error}") from error
 

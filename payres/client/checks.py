@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct
 
 from payres.client.errors import ConfigurationError, InvalidAnswer
 from payres.client.resources import IncomingPayment, OutgoingPayment, Quote, decode
-from payres.client.sending import AN_AMOUNT, Core
+from payres.client.sending import AN_AMOUNT, UNENCODABLE, Core, encoded
 from payres.core.protocol.amounts import Asset, parse_value
 from payres.core.protocol.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS
 from payres.core.protocol.urls import canonical
@@ -47,10 +47,11 @@ CREATED_ONLY: Final = ("grantSpentDebitAmount", "grantSpentReceiveAmount")
 def valid(asked: S | Mapping[str, Any], kind: type[S]) -> S:
     """What is asked, with structs where the caller gave dicts. Raises ConfigurationError."""
     try:
-        found = msgspec.json.decode(msgspec.json.encode(asked), type=kind)
+        found = msgspec.json.decode(encoded(asked), type=kind)
         _check_amounts(found)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise ConfigurationError(f"Nothing was sent: {error}{AN_AMOUNT}") from None
+    except UNENCODABLE as error:
+        about = AN_AMOUNT if kind is Amount or "amount" in str(error).lower() else ""
+        raise ConfigurationError(f"Nothing was sent: {error}{about}") from None
     return found
 
 

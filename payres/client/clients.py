@@ -131,6 +131,15 @@ class _AsyncHttp(httpx2.AsyncClient):
         except TimeoutError as error:
             raise httpx2.ReadTimeout("The answer did not end in time") from error
 
+    async def aclose(self) -> None:
+        if self._loop not in (None, asyncio.get_running_loop()) and not self._loop.is_closed():
+            raise errors.ConfigurationError("Close an AsyncClient in the event loop that it was used in")
+        try:
+            await super().aclose()
+        except RuntimeError:
+            if self._loop is asyncio.get_running_loop():
+                raise  # else its connections have ended with their loop
+
 
 class AsyncClient(_Client[httpx2.AsyncClient, httpx2.AsyncBaseTransport]):
     """An Open Payments client for all tasks of one loop. Close it, or use it with `async with`."""

@@ -14,7 +14,7 @@ import msgspec
 
 from payres.client import checks, errors
 from payres.client.resources import AccessToken, GrantResponse, TokenResponse
-from payres.client.sending import UNENCODABLE, Call, Core, Http, Options, ResourceCalls, is_copy, method, seconds
+from payres.client.sending import UNENCODABLE, Call, Core, Http, Options, ResourceCalls, is_copy, method, plain, seconds
 from payres.core.protocol.gnap import Access, Limits, interaction_hash
 from payres.core.protocol.urls import pointed
 from payres.core.protocol.wire import WalletAddress
@@ -191,8 +191,8 @@ class Grants(ResourceCalls[Http]):
         """Polls for the grant until the owner has consented, as often as the server permits, and at least once. Raises
         GrantDenied, and WaitTimeout after `timeout` seconds."""
         deadline, pause = time.monotonic() + seconds(timeout), pending.wait
-        is_first = True
-        while is_first or pause <= deadline - time.monotonic():  # a server may ask for more than a float can have
+        is_first, least = True, pause
+        while is_first or least <= deadline - time.monotonic():  # a server may ask for more than a float can have
             await self.core.sleep(max(min(pause, deadline - time.monotonic()), 0))
             is_first = False
             try:
@@ -201,12 +201,12 @@ class Grants(ResourceCalls[Http]):
                 if error.code != "too_fast":
                     raise
                 asked = error.details.get("wait")
-                pause = max(asked if isinstance(asked, int) else error.retry_after or pause, 1)
+                least = pause = max(asked if isinstance(asked, int) else error.retry_after or pause, 1)
             else:
                 if isinstance(found, Grant):
                     return found
                 pending.continue_uri, pending.continue_token = found.continue_uri, found.continue_token
-                pause = max(found.wait, 1)
+                least, pause = found.wait, max(found.wait, 1)
         raise errors.WaitTimeout("The wallet's owner has not decided")
 
     async def _continued(
@@ -225,10 +225,13 @@ class Grants(ResourceCalls[Http]):
 def _item(item: Item) -> dict[str, Any]:
     """An access item as it is sent. Raises ConfigurationError for limits that a server could read in another way."""
     try:
-        found: dict[str, Any] = msgspec.to_builtins(item)
+        found: dict[str, Any] = msgspec.to_builtins(item, enc_hook=plain)
     except UNENCODABLE as error:
         raise errors.ConfigurationError(f"An access item cannot be sent as JSON: {error}") from error
-    checks.check_actions(found.get("type", ""), found.get("actions") or ())
+    actions = found.get("actions") or ()
+    if not isinstance(actions, list | tuple):
+        raise errors.ConfigurationError(f"actions is a list such as ['create'], and not {actions!r}")
+    checks.check_actions(str(found.get("type")), actions)
     if found.get("limits") is not None:
         checks.valid(found["limits"], Limits)
     if "identifier" in found:

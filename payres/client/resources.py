@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from payres.client.sending import checked
 from payres.core.protocol import gnap, wire
 from payres.core.protocol.amounts import Asset, format_decimal, parse_decimal
 from payres.core.protocol.wire import Amount, WalletAddress
@@ -73,11 +74,14 @@ def money(text: str | int | Decimal, wallet: WalletAddress | Asset) -> Amount:
     """An Amount in the wallet's asset: `money("5.00", wallet)`. Raises ValueError, and TypeError for floats."""
     if isinstance(text, bool) or not isinstance(text, str | int | Decimal):
         raise TypeError(f'write the amount as text, such as "5.00": a {type(text).__name__} is not exact')
+    if not isinstance(wallet, WalletAddress | Asset):
+        raise TypeError(f"give the WalletAddress whose asset it is, not a {type(wallet).__name__}")
     asset = wallet if isinstance(wallet, Asset) else Asset(wallet.asset_code, wallet.asset_scale)
     written = f"{text:f}" if isinstance(text, Decimal) else str(text)
     return Amount(value=str(parse_decimal(written, asset)), asset_code=asset.code, asset_scale=asset.scale)
 
 
+@checked
 def decimal(amount: Amount) -> Decimal:
     """An amount in major units: `Decimal("5.00")`. In minor units it is `int(amount.value)`."""
     return Decimal(format_decimal(int(amount.value), amount.asset))

@@ -11,6 +11,7 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
+from datetime import date
 from functools import wraps
 from threading import TIMEOUT_MAX
 from types import NoneType, UnionType
@@ -60,7 +61,18 @@ UNDONE: Final = ("too_fast", "user_denied")  # no earlier attempt has got a toke
 SPENT: Final = {"invalid_rotation", "invalid_continuation", "request_denied", "invalid_token", "invalid access token"}
 ABSENT: Final = (NoneType, UnsetType)  # a resource lacks what an optional argument may lack
 AN_AMOUNT: Final = '. An amount is money("5.00", wallet) or {"value": "500", "assetCode": "USD", "assetScale": 2}'
+ADVICE: Final[Mapping[type, str]] = {
+    Amount: AN_AMOUNT,
+    memoryview: ": give the bytes as they came, because only these are signed",
+}
 UNENCODABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
+PLAIN: Final[Mapping[type, Callable[[Any], Any]]] = {
+    Mapping: dict,
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+    date: lambda moment: moment.isoformat(),
+}
 NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 
 
@@ -138,6 +150,8 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
                 is_repeated = attempt < self.max_retries and self._may_repeat(call, failure)
                 pause = _pause(call, failure, attempt) if is_repeated else None
                 if pause is None:
+                    if is_lost and call.method == "DELETE" and isinstance(failure, errors.NotFound):
+                        return httpx2.Response(call.status)  # an earlier attempt has ended it
                     if is_lost:  # even if a retry got a 4xx or was not made
                         _raise_lost(call, failure)
                     raise
@@ -185,7 +199,7 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
         timeout = seconds(self.timeout if call.timeout is None else call.timeout) + (call.wait or 0)
         extensions = {"timeout": httpx2.Timeout(timeout).as_dict(), "call": call.name}
         try:
-            body = b"" if call.body is None else msgspec.json.encode(call.body)
+            body = b"" if call.body is None else encoded(call.body)
         except UNENCODABLE as error:
             raise errors.ConfigurationError(f"{call.name} cannot be sent as JSON: {error}") from error
         headers, base = _headers(call), None
@@ -210,6 +224,19 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
         if url.scheme == "http" and not (self.wallet_address or "").startswith("http://"):
             raise errors.InsecureUrl(f"{text!r} is plain http; for tests, make the client with use_http=True")
         return url
+
+
+def encoded(value: Any) -> bytes:
+    """The value as JSON. Raises one of UNENCODABLE."""
+    return msgspec.json.encode(value, enc_hook=plain)
+
+
+def plain(value: Any) -> Any:
+    """What msgspec encodes of a value of a subclass, such as a text of markupsafe, or of a mapping that is no dict."""
+    for kind, form in PLAIN.items():
+        if isinstance(value, kind):
+            return form(value)
+    raise TypeError(f"a value of type {type(value).__name__} is not one of JSON")
 
 
 def url_of(text: str) -> httpx2.URL:
@@ -309,7 +336,9 @@ def _checker(signature: inspect.Signature) -> Callable[..., None]:
                 if name in takes and not isinstance(one, takes[name]):
                     shown = "None" if one is None else f"of type {type(one).__name__}"
                     wanted = " or ".join(kind.__name__ for kind in takes[name] if kind not in ABSENT)
-                    advice = getattr(one, "instead", AN_AMOUNT if Amount in takes[name] else "")
+                    told = (ADVICE[kind] for kind in takes[name] if kind in ADVICE)
+                    named = ": give its .id" if str in takes[name] and isinstance(getattr(one, "id", None), str) else ""
+                    advice = getattr(one, "instead", named or next(told, ""))
                     raise errors.ConfigurationError(f"{name} is {shown}, not {wanted}{advice}")
 
     return check

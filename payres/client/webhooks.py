@@ -2,7 +2,7 @@
 
 import base64
 import hmac
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 import msgspec
@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from payres.client.errors import ConfigurationError, WebhookRejected
 from payres.client.resources import IncomingPayment, OutgoingPayment, Time, decode
+from payres.client.sending import checked
 from payres.core.protocol import event_types
 from payres.core.protocol.clock import SECOND, Clock, SystemClock
 from payres.core.protocol.event_types import LiquidityEvent as LiquidityEvent  # for apps
@@ -22,7 +23,9 @@ from payres.core.protocol.event_types import WebhookEvent as WebhookEvent
 Kind = TypeVar("Kind", bound=str)
 Data = TypeVar("Data")
 PREFIX: Final = "whsec_"
+SIGNED: Final = ("webhook-id", "webhook-timestamp", "webhook-signature")
 SYSTEM_CLOCK: Final = SystemClock()
+Headers = Mapping[str, str] | Iterable[tuple[str | bytes, str | bytes]]
 
 
 class OutgoingPaymentEvent(OutgoingPayment, frozen=True, kw_only=True):
@@ -83,18 +86,29 @@ DATA: Final[Mapping[str, Any]] = {
 }
 
 
+@checked
 def verify(
-    body: bytes, headers: Mapping[str, str], secret: str, *, tolerance: float = 300, clock: Clock = SYSTEM_CLOCK
+    body: bytes | bytearray | memoryview,
+    headers: Headers,
+    secret: str,
+    *,
+    tolerance: float = 300,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> AnyEvent:
     """The event of a webhook, given the bytes of its body as they came, its headers, and the endpoint's secret.
+
+    `headers` are a mapping or pairs, of text or bytes, also with the names of WSGI (`HTTP_WEBHOOK_ID`).
 
     Raises WebhookRejected if none of its signatures is made with the secret, or if it was sent more than `tolerance`
     seconds ago or ahead, so that nobody can repeat it later.
     """
-    if not isinstance(body, bytes):
-        raise ConfigurationError("The body of a webhook is the bytes as they came: only these are signed")
-    named = {name.lower(): value.encode("utf-8", "replace") for name, value in headers.items()}
-    identifier, moment, signatures = (named.get(f"webhook-{name}", b"") for name in ("id", "timestamp", "signature"))
+    if not tolerance >= 0:
+        raise ConfigurationError(f"tolerance is a number of seconds, and not {tolerance!r}")
+    body, named = bytes(body), _signed(headers)
+    missing = [name for name in SIGNED if name not in named]
+    if missing:
+        raise WebhookRejected(f"The request has no header {' and no '.join(missing)}: it is no webhook of payres")
+    identifier, moment, signatures = (named[name] for name in SIGNED)
     try:
         key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except ValueError:
@@ -116,3 +130,17 @@ def verify(
         return event if kind is None else msgspec.structs.replace(event, data=msgspec.convert(event.data, kind))
     except (ValueError, RecursionError) as error:
         raise WebhookRejected(f"The body is not an event: {error}") from error
+
+
+def _signed(headers: Any) -> dict[str, bytes]:
+    """The headers of webhooks by name. Raises ConfigurationError if they are no headers."""
+    found = {}
+    try:
+        for given, value in getattr(headers, "items", lambda: headers)():
+            text = given.decode("latin-1") if isinstance(given, bytes) else given
+            name = text.lower().replace("_", "-").removeprefix("http-")
+            if name in SIGNED:
+                found[name] = value if isinstance(value, bytes) else value.encode("utf-8", "replace")
+    except (AttributeError, TypeError, ValueError):
+        raise ConfigurationError("headers are a mapping, or pairs, of names and values") from None
+    return found

@@ -136,8 +136,10 @@ def document(
     operations."""
     paths: dict[str, dict[str, Any]] = {}
     found: list[Any] = []
+    bodies: list[Any] = []
     for method, path, shown in operations:
         _with_schemas(shown, found.append)
+        _with_schemas(shown.get("requestBody", {}), bodies.append)
         paths.setdefault(path.replace(":wallet}", "}"), {})[method.lower()] = shown
     types = [*(one for one in found if one is not ErrorBody), ErrorBody]  # the order of the components
     while True:
@@ -147,9 +149,12 @@ def document(
             break
         types += more
     schema_of = dict(zip(types, schemas, strict=True)).__getitem__
-    for component in components.values():
+    asked = msgspec.json.schema_components(bodies)[1]
+    for struct, component in components.items():
         for name, schema in component.get("properties", {}).items():
             _add_format(name, schema)
+            if "default" in schema:
+                _without_default(component, name, is_asked=struct in asked)
     for (struct, member), kind in SHOWN_AS.items():
         if struct in components:
             (components[struct]["properties"] if member else components)[member or struct] = schema_of(kind)
@@ -256,6 +261,16 @@ def _add_format(name: str, schema: dict[str, Any]) -> None:
     for one in (schema, *schema.get("anyOf", ())):
         if found and one.get("type") == "string":
             one["format"] = found[0]
+
+
+def _without_default(component: dict[str, Any], name: str, *, is_asked: bool) -> None:
+    """Takes the default of a member, which generators take for one that must be sent; an answer has them all."""
+    schema = component["properties"][name]
+    default = schema.pop("default")
+    if not is_asked:
+        component["required"] = [*component.get("required", ()), name]
+    elif default is not None:
+        schema["description"] = f"{default} if it is left out."
 
 
 def _response(description: str, content: Mapping[str, Any], examples: Mapping[Any, Any]) -> Schema:

@@ -38,7 +38,7 @@ from payres.core.store.events import last_sequence
 from payres.core.store.work import EVENTS
 from payres.testing import faults, set_up
 from payres.testing import journal as journals
-from payres.testing.faults import Fault
+from payres.testing.faults import FaultRule
 from payres.testing.journal import ADDED
 from payres.testing.names import require_known, require_operation, with_known
 from payres.testing.rules import ConsentRule, Rules
@@ -212,7 +212,7 @@ async def post_payment(call: ControlCall) -> ControlAnswer:
 
 
 async def post_fault(call: ControlCall) -> ControlAnswer:
-    return 201, (await call.server.faults.add(call.server.context, call.read(Fault))).shown()
+    return 201, (await call.server.faults.add(call.server.context, call.read(FaultRule))).shown()
 
 
 async def post_rule(call: ControlCall) -> ControlAnswer:

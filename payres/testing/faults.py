@@ -58,7 +58,7 @@ NEEDED: Final = {"token": "gnap", "signature": "signature"}
 FaultTarget = Literal["request", "redirect", "event", "quote", "payment"]
 
 
-class Fault(RequestRule, frozen=True, kw_only=True):
+class FaultRule(RequestRule, frozen=True, kw_only=True):
     """`operation` is a published operationId. The first `skip` matching requests are unaffected. `seconds` is a delay;
     `deliver` the part of a payment that is delivered, as a decimal."""
 
@@ -89,7 +89,7 @@ class Fault(RequestRule, frozen=True, kw_only=True):
 class Met(msgspec.Struct):
     """A request affected by a fault; `answer` is its normal handler."""
 
-    fault: Fault
+    fault: FaultRule
     asked: Asked
     server: Units
     answer: ASGIApp
@@ -205,7 +205,7 @@ KINDS: Final[Mapping[str, FaultKind]] = {
 OF_PACKETS: Final[Mapping[FaultTarget, str]] = {"quote": "create-quote", "payment": "create-outgoing-payment"}
 
 
-def check(fault: Fault) -> None:
+def check(fault: FaultRule) -> None:
     """Raises InvalidRequest for a fault that can never happen."""
     require_known(fault.fault, KINDS, "fault")
     require_operation(fault.operation)
@@ -220,7 +220,7 @@ def check(fault: Fault) -> None:
         raise InvalidRequest("deliver is for partial_failure, which needs it", field="deliver")
 
 
-def _check_operation(fault: Fault, operation: str) -> None:
+def _check_operation(fault: FaultRule, operation: str) -> None:
     """Raises InvalidRequest if requests for the operation lack what the fault is about, or its wallet or client."""
     from payres.openapi.resources import OPERATIONS, security_of
 
@@ -244,7 +244,7 @@ def _check_operation(fault: Fault, operation: str) -> None:
 class Sending(msgspec.Struct, eq=False):
     """A payment affected by a fault. Packets may still deliver `left`, in minor units."""
 
-    fault: Fault
+    fault: FaultRule
     left: int
     lock: asyncio.Lock
 
@@ -253,13 +253,13 @@ class Interference:
     """The faults of one server."""
 
     def __init__(self, server: Units, max_body_bytes: int, journal: Journal) -> None:
-        self.rules: Rules[Fault] = Rules("fault")
+        self.rules: Rules[FaultRule] = Rules("fault")
         self._server = server
         self._max_body_bytes = max_body_bytes
         self._journal = journal
         self._payments: dict[str, Sending | None] = {}
 
-    async def add(self, context: Context, fault: Fault) -> KeptRule[Fault]:
+    async def add(self, context: Context, fault: FaultRule) -> KeptRule[FaultRule]:
         """Lets a fault happen from now on. Raises InvalidRequest if it never could, and WrongState without a peer."""
         check(fault)
         found = await with_known(context, fault)
@@ -302,7 +302,7 @@ class Interference:
             return HASH.sub(FALSE_HASH, redirect)
         return redirect
 
-    def _use(self, moment: FaultTarget, asked: Asked) -> Fault | None:
+    def _use(self, moment: FaultTarget, asked: Asked) -> FaultRule | None:
         return self.rules.use(lambda fault: fault.acts(moment, asked))
 
     async def _send(self, send: Send, asked: Asked, scope: Scope, message: Message) -> None:
@@ -364,7 +364,7 @@ def _of_payment(work: Work, payment_id: str) -> tuple[Asked, Asset]:
     return Asked("create-outgoing-payment", wallet.path, client), wallet.asset
 
 
-def _note(scope: Scope, fault: Fault) -> None:
+def _note(scope: Scope, fault: FaultRule) -> None:
     scope.setdefault("state", {})[NOTED] = fault.fault
 
 

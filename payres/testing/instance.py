@@ -35,7 +35,7 @@ from payres.html.sign_in import hash_password
 from payres.operator import invariant_checks, wallets, webhooks
 from payres.testing import set_up
 from payres.testing.clock import MovableClock, SandboxClock
-from payres.testing.faults import Fault, Interference
+from payres.testing.faults import FaultRule, Interference
 from payres.testing.journal import Journal
 from payres.testing.rules import Decision, KeptRule
 
@@ -171,13 +171,13 @@ class Instance:
         """Denies a grant as the wallet's owner, and returns the finish URL, if any."""
         return self._decide(redirect, "deny")
 
-    def fault(self, fault: str, **members: Any) -> KeptRule[Fault]:
+    def fault(self, fault: str, **members: Any) -> KeptRule[FaultRule]:
         """Lets something go wrong in the next request that matches, or in several, as docs/sandbox.md says of faults.
         `used` of the result is how often it has happened.
 
         Raises InvalidRequest and ValueError for what could never happen.
         """
-        return self._server.call(self.faults.add(self.context, msgspec.convert({"fault": fault, **members}, Fault)))
+        return self._server.call(self.faults.add(self.context, msgspec.convert({"fault": fault, **members}, FaultRule)))
 
     def webhook(self, url: str, *events: str) -> str:
         """Sends events to an endpoint of the app from now on: all, or those of types and patterns such as

@@ -9,10 +9,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from payres.core.http.responses import JSON
+from payres.core.protocol.event_types import EVENT_TYPES
 from payres.core.protocol.wire import OutgoingPayment
-from payres.openapi import documents
-from payres.testing import set_up
-from payres.testing.faults import Fault
+from payres.openapi import documents, resources
+from payres.testing import faults, set_up
+from payres.testing.faults import FaultRule
 from payres.testing.journal import Entry, EventsWanted, RequestsWanted
 from payres.testing.rules import ConsentRule
 from payres.testing.sandbox import ROOT
@@ -74,7 +75,7 @@ class State(Line, kw_only=True):
     generation: int
 
 
-class Generation(msgspec.Struct):
+class Reset(msgspec.Struct):
     """The number of resets."""
 
     generation: int
@@ -97,16 +98,16 @@ class KeptConsentRule(ConsentRule, frozen=True, kw_only=True):
     used: int
 
 
-class KeptFault(Fault, frozen=True, kw_only=True):
+class KeptFault(FaultRule, frozen=True, kw_only=True):
     id: str
     used: int
 
 
-class ConsentRules(msgspec.Struct):
+class ConsentRuleList(msgspec.Struct):
     rules: list[KeptConsentRule]
 
 
-class Faults(msgspec.Struct):
+class FaultList(msgspec.Struct):
     faults: list[KeptFault]
 
 
@@ -121,12 +122,12 @@ class MovedClock(Clock):
     settled: bool
 
 
-class Requests(msgspec.Struct):
+class RequestList(msgspec.Struct):
     requests: list[Entry]
     cursor: str
 
 
-class Events(msgspec.Struct):
+class EventList(msgspec.Struct):
     events: list[EventView]
     cursor: str
     timed_out: bool
@@ -144,10 +145,8 @@ class Endpoint(NamedTuple):
 
 OPERATIONS: Final[Mapping[str, Endpoint]] = {
     "GET ": Endpoint("read-sandbox", "Shows the line that the command printed.", "sandbox", State),
-    "POST /reset": Endpoint("reset", "Returns to the start or baseline.", "sandbox", Generation, set_up.Nothing),
-    "POST /baseline": Endpoint(
-        "keep-baseline", "Lets resets return to what is now.", "sandbox", Generation, set_up.Nothing
-    ),
+    "POST /reset": Endpoint("reset", "Returns to the start or baseline.", "sandbox", Reset, set_up.Nothing),
+    "POST /baseline": Endpoint("keep-baseline", "Lets resets return to what is now.", "sandbox", Reset, set_up.Nothing),
     "POST /wallets": Endpoint(
         "create-wallet", "Opens a wallet at an unused path.", "wallets", Wallet, set_up.WalletState, status=201
     ),
@@ -174,14 +173,14 @@ OPERATIONS: Final[Mapping[str, Endpoint]] = {
     "POST /consent-rules": Endpoint(
         "create-consent-rule", "Decides future grants.", "consents", KeptConsentRule, ConsentRule, status=201
     ),
-    "GET /consent-rules": Endpoint("list-consent-rules", "Lists the rules of consent.", "consents", ConsentRules),
+    "GET /consent-rules": Endpoint("list-consent-rules", "Lists the rules of consent.", "consents", ConsentRuleList),
     "GET /consent-rules/{id}": Endpoint("read-consent-rule", "Shows a rule of consent.", "consents", KeptConsentRule),
     "DELETE /consent-rules": Endpoint("delete-consent-rules", "Removes all rules of consent.", "consents"),
     "DELETE /consent-rules/{id}": Endpoint("delete-consent-rule", "Removes a rule of consent.", "consents"),
     "POST /faults": Endpoint(
-        "create-fault", "Lets something go wrong in future requests.", "faults", KeptFault, Fault, status=201
+        "create-fault", "Lets something go wrong in future requests.", "faults", KeptFault, FaultRule, status=201
     ),
-    "GET /faults": Endpoint("list-faults", "Lists the faults.", "faults", Faults),
+    "GET /faults": Endpoint("list-faults", "Lists the faults.", "faults", FaultList),
     "GET /faults/{id}": Endpoint("read-fault", "Shows a fault, and how often it happened.", "faults", KeptFault),
     "DELETE /faults": Endpoint("delete-faults", "Removes all faults.", "faults"),
     "DELETE /faults/{id}": Endpoint("delete-fault", "Removes a fault.", "faults"),
@@ -189,11 +188,17 @@ OPERATIONS: Final[Mapping[str, Endpoint]] = {
     "POST /clock": Endpoint("move-clock", "Moves, stops or starts the clock.", "clock", MovedClock, set_up.Move),
     "POST /expire": Endpoint("expire", "Expires one thing or token now.", "clock", body=set_up.Expired),
     "GET /requests": Endpoint(
-        "list-requests", "Lists what the server was asked.", "journal", Requests, query=RequestsWanted
+        "list-requests", "Lists what the server was asked.", "journal", RequestList, query=RequestsWanted
     ),
     "DELETE /requests": Endpoint("delete-requests", "Empties that list.", "journal"),
-    "GET /events": Endpoint("list-events", "Lists events, or waits for them.", "journal", Events, query=EventsWanted),
+    "GET /events": Endpoint(
+        "list-events", "Lists events, or waits for them.", "journal", EventList, query=EventsWanted
+    ),
 }
+
+# What a text is one of, by the name of its member. Other texts are refused with sentences that list these.
+CHOICES: Final = {"fault": [*faults.KINDS], "operation": [one.id for one in resources.OPERATIONS.values()]}
+EVENT_FILTERS: Final = sorted({*EVENT_TYPES, *(f"{name.partition('.')[0]}.*" for name in EVENT_TYPES)})
 
 
 @cache
@@ -205,7 +210,7 @@ def encoded_control_document(base_url: str) -> msgspec.Raw:
 def control_document(base_url: str) -> dict[str, Any]:
     """The document of the server at a base URL."""
     token = {"type": "http", "scheme": "bearer", "description": "The `control_token` of the sandbox's line."}
-    return documents.document(
+    made = documents.document(
         "The control API of payres sandbox",
         "Sets up and controls a sandbox for the tests of an app; `payres serve` does not have it.",
         base_url,
@@ -214,6 +219,9 @@ def control_document(base_url: str) -> dict[str, Any]:
         {"controlToken": token},
         [{"controlToken": []}],
     )
+    for component in made["components"]["schemas"].values():
+        _add_choices(component.get("properties", {}), CHOICES)
+    return made
 
 
 def _operation(name: str) -> dict[str, Any]:
@@ -240,4 +248,13 @@ def _query(kind: type[msgspec.Struct] | None) -> Sequence[documents.Schema]:
     if kind is None:
         return []
     [_], components = msgspec.json.schema_components([kind])
-    return [documents.query_parameter(*member) for member in components[kind.__name__]["properties"].items()]
+    members = components[kind.__name__]["properties"]
+    _add_choices(members, {**CHOICES, "type": EVENT_FILTERS})
+    return [documents.query_parameter(*member) for member in members.items()]
+
+
+def _add_choices(members: Mapping[str, Any], choices: Mapping[str, Sequence[str]]) -> None:
+    for name in members.keys() & choices.keys():
+        for one in (members[name], *members[name].get("anyOf", ())):
+            if one.get("type") == "string":
+                one["enum"] = [*choices[name]]

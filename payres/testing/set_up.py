@@ -13,7 +13,7 @@ from payres.core.http.context import Context
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import MILLISECOND, SECOND, parse_time
-from payres.core.protocol.errors import InvalidRequest, WrongState, require
+from payres.core.protocol.errors import DomainError, InvalidAmount, InvalidRequest, WrongState, require
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import require_wallet_path
 from payres.core.protocol.wire import OutgoingPayment, require_amount
@@ -83,6 +83,11 @@ class BillPayment(Given, frozen=True, kw_only=True):
     wallet: str = msgspec.field(name="from")
     bill: str
     amount: str | None = None
+
+
+# What other requests call its members; their errors name those.
+MEMBERS_OF_BILLS: Final = {"to": "bill", "walletAddress": "from", "debitAmount": "amount", "receiveAmount": "amount"}
+MEMBER: Final = re.compile(rf"^to\b|\b(?:{'|'.join([*MEMBERS_OF_BILLS][1:])})\b")
 
 
 # Of a JWK what an Ed25519 key needs (RFC 8037); its kid is in the path.
@@ -204,11 +209,23 @@ async def pay_bill(context: Context, given: BillPayment) -> OutgoingPayment:
 
     Raises InvalidRequest, InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable.
     """
+    try:
+        return await _pay_bill(context, given)
+    except DomainError as error:
+        error.args = (MEMBER.sub(lambda found: MEMBERS_OF_BILLS[found[0]], str(error)),)
+        field = error.details.get("field", "")
+        error.details |= {"field": MEMBERS_OF_BILLS.get(field, field)} if field else {}
+        raise
+
+
+async def _pay_bill(context: Context, given: BillPayment) -> OutgoingPayment:
     database, node = context.database, node_of(context)
     wallet = await database.read(partial(wallet_named, name=given.wallet, member="from"))
     payee = await sending.find_payee(database, node.quotes, wallet, given.bill)
     if payee.bill is None:
         raise InvalidRequest("bill is the URL of an incoming payment, or of its page", field="bill")
+    if given.amount is None and payee.remaining is None:
+        raise InvalidAmount("The bill is of any amount: say in amount what leaves the wallet", field="amount")
     value = None if given.amount is None else require_amount(given.amount, wallet.asset)
     wish = sending.kept(sending.Wish(to=given.bill, amount=given.amount or ""), payee)
     quote_id = await sending.ask_price(database, node.quotes, wallet, payee, wish, value)

@@ -7,9 +7,11 @@ import hashlib
 import json
 import logging
 import ssl
+import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from copy import copy
 from decimal import Decimal
 from threading import Barrier
 from typing import Any
@@ -470,6 +472,33 @@ def test_waiting_for_consent_asks_as_often_as_the_server_lets_it(pauses: list[fl
     with scripted(Script(LOST, early, earlier, still, GRANTED)) as client:
         assert client.grant.wait(pending).value == "new"
     assert [pauses[0], *pauses[2:]] == [0, 7, 3, 1]  # at once, since the server asks for no wait
+
+
+def test_waiting_for_consent_ends_with_its_timeout_where_the_server_permits(
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: sum(pauses))
+    still = {"access_token": {"value": "d"}, "uri": f"{BASE}/continue/2"}
+    at_once, later = (answer(200, {"continue": still | {"wait": wait}}) for wait in (0, 2))
+    with scripted(Script(at_once, at_once, GRANTED)) as client:
+        assert client.grant.wait(copy(PENDING), timeout=1.5).value == "new"
+    assert pauses == [0, 1, 0.5]
+    with scripted(Script(at_once, later)) as client, pytest.raises(errors.WaitTimeout):
+        client.grant.wait(copy(PENDING), timeout=2)
+    assert pauses[3:] == [0, 1]
+
+
+@pytest.mark.parametrize("method", ["grant.cancel", "token.revoke"])
+def test_what_a_lost_answer_has_ended_is_ended(method: str, pauses: list[float]) -> None:
+    kind, name = method.split(".")
+    gone = answer(404, error("invalid_continuation"))
+    script = Script(httpx2.ReadError("lost"), gone, gone)
+    with scripted(script) as client:
+        end = getattr(getattr(client, kind), name)
+        end(ONE, "t")
+        with pytest.raises(errors.NotFound):  # nothing was lost
+            end(ONE, "t")
+    assert len(pauses) == 1
 
 
 @pytest.mark.parametrize("wait", [0, 5, 10**400])

@@ -2,8 +2,8 @@
 
 import hmac
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime
+from email.message import Message
 from typing import Any, Final
 
 import msgspec
@@ -38,8 +38,12 @@ def headers(body: bytes = BODY, secrets: tuple[str, ...] = (SECRET,), seconds: i
     return dict(signed_headers("evt_1", seconds, body, secrets))
 
 
-def verify(body: bytes, given: Mapping[str, str], secret: str = SECRET, **options: Any) -> webhooks.AnyEvent:
+def verify(body: Any, given: Any, secret: Any = SECRET, **options: Any) -> webhooks.AnyEvent:
     return webhooks.verify(body, given, secret, clock=MovableClock(NOW * SECOND, frozen=True), **options)
+
+
+def bill_of(url: str) -> IncomingPayment:
+    return msgspec.convert(BILL | {"id": url}, IncomingPayment)
 
 
 def test_event_is_typed() -> None:
@@ -54,6 +58,25 @@ def test_event_is_typed() -> None:
 @pytest.mark.parametrize("change", [str.title, str.upper, str.lower])
 def test_names_of_headers_are_of_any_case(change: Any) -> None:
     assert verify(BODY, {change(name): value for name, value in headers().items()})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [*headers().items()],
+        [(name.encode(), value.encode()) for name, value in headers().items()],
+        {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers().items()}
+        | {"wsgi.version": (1, 0)},
+        Message(),
+    ],
+    ids=["pairs", "ASGI", "WSGI", "http.server"],
+)
+def test_headers_are_taken_as_each_framework_has_them(given: Any) -> None:
+    if isinstance(given, Message):
+        for line in headers().items():
+            given.add_header(*line)
+    for body in (BODY, bytearray(BODY), memoryview(BODY)):
+        assert verify(body, given).id == "evt_1"
 
 
 def test_secret_that_was_rotated_is_valid_beside_the_new_one() -> None:
@@ -93,7 +116,7 @@ def test_body_that_is_not_ours_is_rejected(body: bytes) -> None:
 
 def test_missing_headers_are_rejected() -> None:
     for name in headers():
-        with pytest.raises(errors.WebhookRejected):
+        with pytest.raises(errors.WebhookRejected, match=f"no header {name}: "):
             verify(BODY, {other: value for other, value in headers().items() if other != name})
 
 
@@ -125,9 +148,21 @@ def test_secret_that_is_none_is_a_mistake_of_the_app(secret: str) -> None:
         verify(BODY, headers(), secret)
 
 
-def test_body_that_is_text_is_a_mistake_of_the_app() -> None:
-    with pytest.raises(errors.ConfigurationError, match="the bytes as they came"):
-        verify(BODY.decode(), headers())  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"body": BODY.decode()}, "the bytes as they came"),
+        ({"body": None}, "body is None"),
+        ({"secret": None}, "secret is None, not str"),
+        ({"secret": SECRET.encode()}, "secret is of type bytes, not str"),
+        ({"given": None}, "headers is None"),
+        *(({"given": given}, "headers are a mapping, or pairs") for given in ("x", [1], {"webhook-id": 1}, {1: "x"})),
+        *(({"tolerance": tolerance}, "tolerance is") for tolerance in (None, "x", -1, float("nan"))),
+    ],
+)
+def test_mistake_of_the_app_is_named(changed: Json, says: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=says):
+        verify(**{"body": BODY, "given": headers(), **changed})
 
 
 def test_all_signatures_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:

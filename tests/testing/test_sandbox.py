@@ -294,14 +294,19 @@ def test_owner_pays_a_bill_in_one_call(sandbox: Sandbox) -> None:
     wait_until(lambda: (sandbox.balance(), sandbox.balance("bob")) == ("991.00", "1006.00"))
     [event] = sandbox.ask("GET", "/events?type=incoming_payment.completed&wallet=bob")["events"]
     assert event["data"]["id"] == bill
-    for body, status in [
-        ({"from": "alice", "bill": bill}, 400),  # paid
-        ({"from": "bob", "bill": of_any}, 400),  # into itself
-        ({"from": "alice", "bill": of_any}, 400),  # of which amount?
-        ({"from": "alice", "bill": sandbox.bob, "amount": "1.00"}, 400),  # no bill
-        ({"from": "shop", "bill": of_any, "amount": "1.00"}, 409),  # it is empty
+    sandbox.ask("PUT", "/wallets/closed", {"balance": "1.00", "active": False})
+    for body, status, field, says in [
+        ({"from": "alice", "bill": bill}, 400, "bill", "bill cannot be paid: the incoming payment is completed"),
+        ({"from": "bob", "bill": of_any}, 400, "bill", "bill cannot be paid: it is the wallet that pays"),
+        ({"from": "alice", "bill": of_any}, 400, "amount", "say in amount what leaves the wallet"),
+        ({"from": "alice", "bill": sandbox.bob, "amount": "1.00"}, 400, "bill", "bill is the URL of"),
+        ({"from": "closed", "bill": of_any, "amount": "1.00"}, 400, "from", "from is not an active wallet"),
+        ({"from": "shop", "bill": of_any, "amount": "1.00"}, 409, None, "does not have the USD 1.00 that"),
     ]:
-        assert sandbox.control.post("/payments", json=body).status_code == status, body
+        answer = sandbox.control.post("/payments", json=body)
+        details = answer.json()["error"]["details"]
+        assert (answer.status_code, details.get("field")) == (status, field), body
+        assert says in details["hint"]
 
 
 def test_expires_what_it_is_told_to(sandbox: Sandbox) -> None:

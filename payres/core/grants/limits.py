@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from payres.core.grants.access import granted_access
-from payres.core.protocol.amounts import Asset, Terms, parse_value
+from payres.core.protocol.amounts import Asset, Terms, describe_amount, parse_value
 from payres.core.protocol.clock import (
     DAY,
     EARLIEST,
@@ -314,7 +314,8 @@ def _check_amount(field: str, limit: Amount, spent: int, wanted: int) -> None:
     left = parse_value(limit.value) - spent
     if wanted > left:
         left = max(left, 0)
-        says = f"The grant has {left} of its {field} limit left and this payment needs {wanted}"
+        has, needs = (describe_amount(one, limit.asset) for one in (left, wanted))
+        says = f"The grant has {has} of its {field} limit left and this payment needs {needs}"
         raise LimitExceeded(says, reason=field, left=str(left), needed=str(wanted))
 
 

@@ -12,7 +12,7 @@ from payres.core.payments.incoming import PAID_MEANWHILE, LocalReceiver, fits, o
 from payres.core.payments.ledger import NotEnough
 from payres.core.payments.quotes import local_terms
 from payres.core.payments.settlement import emit_payment_event, pay_locally, short_of_liquidity
-from payres.core.protocol.amounts import MAX_LEDGER, Offer, Terms
+from payres.core.protocol.amounts import MAX_LEDGER, Offer, Terms, describe_amount
 from payres.core.protocol.errors import InsufficientFunds, InvalidAmount, InvalidQuote, InvalidRequest, WrongState
 from payres.core.protocol.wire import OutgoingPayment, OutgoingPaymentRequest, metadata_text, value_in
 from payres.core.store import grants, payments
@@ -204,5 +204,5 @@ def check_funds(work: Work, wallet: WalletRecord, debit: int) -> None:
     try:
         ledger.check_free(work, wallet.account_id, debit)
     except NotEnough as lack:
-        sentence = f"The wallet does not have the {debit} that the payment needs"
+        sentence = f"The wallet does not have the {describe_amount(debit, wallet.asset)} that the payment needs"
         raise InsufficientFunds(sentence, reason="wallet", needed=str(debit)) from lack

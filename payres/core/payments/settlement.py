@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from payres.core.payments import ledger
 from payres.core.payments.incoming import credit
 from payres.core.payments.ledger import Side, free_balance
-from payres.core.protocol.amounts import Asset
+from payres.core.protocol.amounts import Asset, describe_amount
 from payres.core.protocol.errors import InsufficientFunds
 from payres.core.protocol.event_types import LiquidityEvent
 from payres.core.protocol.wire import OutgoingPayment
@@ -58,7 +58,7 @@ def check_liquidity(work: Work, asset_id: int, amount: int) -> None:
 
 def short_of_liquidity(amount: int, asset: Asset) -> InsufficientFunds:
     """The error for an exchange that exceeds the operator's liquidity in the asset."""
-    sentence = f"This server cannot exchange {amount} into {asset.code} at the moment; try less or later"
+    sentence = f"This server cannot exchange into {describe_amount(amount, asset)} at the moment; try less or later"
     return InsufficientFunds(sentence, reason="liquidity")
 
 

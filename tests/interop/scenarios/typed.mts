@@ -66,5 +66,12 @@ const broken: Control['schemas']['GivenKey'] = { jwk: { kty: 'OKP', crv: 'Ed2551
 // @ts-expect-error a quote needs a receiver
 const quoted: components['schemas']['QuoteRequest'] = { walletAddress: bob, method: 'ilp' }
 
+const fault: Control['schemas']['FaultRule'] = { fault: 'lost_answer', operation: 'create-quote' }
+// @ts-expect-error there is no such fault
+const none: Control['schemas']['FaultRule'] = { fault: 'lost' }
+// @ts-expect-error there is no such operation
+const nowhere: Control['schemas']['FaultRule'] = { fault: 'slow', operation: 'create_quote' }
+const used: Control['schemas']['KeptFault']['times'] = good(await control.POST('/_sandbox/faults', { body: fault })).times
+
 console.log(bill.incomingAmount?.value, bill.metadata?.order, wallet.balance, withdrawn, wrong.assetCode, asked.type, quoted.method)
-void [audited, key, broken, granted]
+void [audited, key, broken, granted, none, nowhere, used]
