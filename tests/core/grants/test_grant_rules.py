@@ -25,7 +25,6 @@ from payres.core.protocol.urls import Urls
 from payres.core.signatures.fields import content_digest
 from payres.core.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.core.store.work import Transaction
-from payres.testing import instance as instances
 from payres.testing.clock import MovableClock
 from tests.helpers import Json, client_with_key, last_segment, refusal
 from tests.http_server import reply, serving
@@ -46,7 +45,7 @@ def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     """An instance whose clock stands still until a test moves it, and whose clients must wait before they continue."""
     settings = {"continue_wait": WAIT, "access_token_lifetime": TOKEN_LIFETIME, "interaction_lifetime": TIME_TO_DECIDE}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(instances, "MovableClock", partial(MovableClock, frozen=True))
+        patch.setattr(Instance, "clock_type", partial(MovableClock, frozen=True))
         with run_instance(tmp_path_factory.mktemp("still") / "payres.db", **settings) as instance:
             yield instance
 

@@ -17,7 +17,6 @@ from payres.core.protocol.limits import MAX_ENDED_TOKENS
 from payres.core.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.core.store.rows import number
 from payres.operator.keys import add_key
-from payres.testing import instance as instances
 from payres.testing.clock import MovableClock
 from tests.helpers import Json, last_segment
 from tests.instance import Instance, run_instance
@@ -39,7 +38,7 @@ GONE = {
 def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     """An instance whose clock stands still until a test moves it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(instances, "MovableClock", partial(MovableClock, frozen=True))
+        patch.setattr(Instance, "clock_type", partial(MovableClock, frozen=True))
         with run_instance(tmp_path_factory.mktemp("still") / "payres.db", access_token_lifetime=LIFETIME) as instance:
             yield instance
 

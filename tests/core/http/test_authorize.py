@@ -23,7 +23,6 @@ from payres.core.remote.wallet_addresses import KeySet, fetch_keys
 from payres.core.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.core.store.work import Transaction, Work
 from payres.operator import keys, wallets
-from payres.testing import instance as instances
 from payres.testing.clock import MovableClock
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT, Json, sign_by_hand, usd
@@ -363,7 +362,7 @@ def test_keys_of_a_remote_client_are_kept_as_long_as_its_server_says(
     tmp_path: Path, visit: Visit, monkeypatch: pytest.MonkeyPatch, fetches: list[str], cache_control: str, seconds: int
 ) -> None:
     monkeypatch.setattr(wallet_addresses, "KEYS_CACHE", {"Cache-Control": cache_control})
-    monkeypatch.setattr(instances, "MovableClock", partial(MovableClock, frozen=True))
+    monkeypatch.setattr(Instance, "clock_type", partial(MovableClock, frozen=True))
     with run_instance(tmp_path / "payres.db") as host:
         visitor = visit(f"cached-{next(FRESH)}", host)
         token = visitor.grant(READ)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from payres.core.http.routing import ROUTES
-from payres.testing import instance as instances
 from payres.testing.clock import MovableClock
 from tests.helpers import ROOT, Json, usd
 from tests.instance import Instance, run_instance
@@ -27,7 +26,7 @@ READS = {"GET", "HEAD", "OPTIONS"}
 @pytest.fixture(scope="module")
 def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(instances, "MovableClock", partial(MovableClock, frozen=True))
+        patch.setattr(Instance, "clock_type", partial(MovableClock, frozen=True))
         with run_instance(tmp_path_factory.mktemp("still") / "payres.db") as instance:
             yield instance
 
