@@ -8,12 +8,12 @@ import msgspec
 from payres.core.protocol.amounts import format_decimal
 from payres.core.store.wallets import find_wallet
 from payres.people import sending
-from tests.simulation import colleagues, payers, rights
+from tests.simulation import payers, rights
 from tests.simulation.apps import APPS, App
 from tests.simulation.bills import ask_for, complete_bill
 from tests.simulation.foreign_people import Foreigners
 from tests.simulation.mails import Post
-from tests.simulation.operators import Operator
+from tests.simulation.operators import COLLEAGUES, Colleagues, Operator
 from tests.simulation.resident import Resident
 from tests.simulation.server import REFUSED
 from tests.simulation.standing_orders import Planner
@@ -131,8 +131,8 @@ def move_in(town: Town) -> list[Resident]:
         town.payer = payers.Payer(town)
     if is_restored or draw("keepers") < rights.HAVE_ONE:
         town.keepers = rights.Keepers(town)
-    if draw("colleagues") < colleagues.HAVE_ONE:
-        town.colleagues = colleagues.Colleagues(town)
+    if draw("colleagues") < COLLEAGUES:
+        town.colleagues = Colleagues(town)
     town.apps = [App(town, number) for number in range(APPS)]
     shared = list[Bill]()
     owners = [Owner(town, wallet, shared) for wallet in town.wallets]

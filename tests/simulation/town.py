@@ -19,9 +19,8 @@ from tests.simulation.world import World
 
 if TYPE_CHECKING:
     from tests.simulation.apps import App
-    from tests.simulation.colleagues import Colleagues
     from tests.simulation.mails import Post
-    from tests.simulation.operators import Movement, Operator, Refund
+    from tests.simulation.operators import Colleagues, Movement, Operator, Refund
     from tests.simulation.payers import Payer
     from tests.simulation.rights import Keepers
     from tests.simulation.standing_orders import Order
