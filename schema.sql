@@ -771,8 +771,8 @@ create index checkout_of_browser on checkout (incoming_payment_id, browser_hash)
 
 -- What this server has made on other servers and ends there: the incoming payment at url, when the outgoing payment of
 -- this id has ended, and the grant of the checkout of this id (in hexadecimal) by its continuation at url, with the
--- encrypted token. due_at is null while the payment is under way. problem is why the last of the attempts failed. The row
--- goes when that has ended.
+-- encrypted token. due_at is null while the payment is under way. problem is why the last of the attempts failed, and
+-- refusals how many of the last ones in a row were refused. The row goes when that has ended.
 -- rows: one for each outgoing_payment; one for each checkout
 -- kept: incoming payments and grants on other servers that are still to be ended there: until they are; 30 days
 --   (remote_receivers.END_FOR) after they were made at the latest, by elsewhere.forget
@@ -786,10 +786,12 @@ create table made_elsewhere (
   token blob,
   due_at integer,
   attempts integer not null default 0,
+  refusals integer not null default 0,
   problem text,
   check ((kind = 'grant') = (token is not null))
 ) strict, without rowid;
 create index made_elsewhere_due on made_elsewhere (due_at, id) where due_at is not null;
+create index made_elsewhere_being_paid on made_elsewhere (url) where due_at is null;
 create index made_elsewhere_due_of_server
   on made_elsewhere (substr(url, 1, 7 + instr(substr(url || '/', 9), '/')), due_at) where due_at is not null;
 

@@ -18,7 +18,8 @@ from msgspec import Meta
 from nacl.bindings import crypto_sign, crypto_sign_BYTES, crypto_sign_seed_keypair
 
 from payres.core.protocol.amounts import Asset, parse_value
-from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND, Clock, format_time, lasts, parse_time
+from payres.core.protocol.clock import DAY, HOUR, SECOND, Clock, format_time, lasts, parse_time
+from payres.core.protocol.gnap import Token
 from payres.core.protocol.identifiers import base64url_decoded, is_ilp_address
 from payres.core.protocol.urls import canonical, is_http_url
 from payres.core.protocol.visible import note_of
@@ -36,11 +37,13 @@ from payres.interledger.store.elsewhere import ELSEWHERE, NOTHING, Elsewhere, Ma
 if TYPE_CHECKING:  # it loads slowly
     from payres.client import AsyncClient
 
-PAYING: Final = 30 * MINUTE  # for a payment of a price, after which its incoming payment expires
+# From the expiry of a price until its incoming payment expires. A payment that has begun goes on after an outage of its
+# receiver, of up to GIVE_UP_AFTER (an hour), and again after the next.
+PAYING: Final = 3 * HOUR
 BILL: Final = Elsewhere(
     "incoming payments, to pay a wallet address: Send, standing orders, refunds with `to`",
-    f"payres completes them when their payment has ended; unpaid, they expire with their price or {PAYING // MINUTE}"
-    " minutes later",
+    f"payres completes them when their payment has ended; unpaid, they expire with their price or {PAYING // HOUR}"
+    " hours later",
 )
 ACCESS: Final = Elsewhere(
     "grants to read, create and complete incoming payments",
@@ -48,9 +51,6 @@ ACCESS: Final = Elsewhere(
 )
 TokenUse = Literal["read-all", "create", "complete"]
 log = logging.getLogger("payres.elsewhere")
-
-# The characters that are valid in a header.
-TOKEN: Final = re.compile(r"[\x21-\x7e]{1,4096}")
 
 
 class OwnIdentity:
@@ -73,9 +73,10 @@ class OwnIdentity:
 
         Raises FetchFailed for a URL that cannot be parsed or a header that cannot be signed.
         """
-        lines = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
-        message = Message(method, parse_target(url).url, lines, body)
+        target = parse_target(url).url
         try:
+            lines = [(name.lower().encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
+            message = Message(method, target, lines, body)
             return {**headers, **sign(message, self._ed25519, self.kid, self._clock.now() // SECOND)}
         except ValueError as error:
             raise FetchFailed(f"The request to {url} cannot be signed: {error}", retryable=False) from error
@@ -106,7 +107,7 @@ class OwnIdentity:
 class ObtainedToken(msgspec.Struct, frozen=True):
     """`expires_in` is in seconds; None if not given."""
 
-    value: str
+    value: Token
     expires_in: Annotated[int, Meta(ge=0)] | None = None
 
 
@@ -136,8 +137,6 @@ async def request_token(
         raise FetchFailed(sentence, "refused", retryable=False)
     if token is None:
         raise bad_content(f"{auth_server} answered without an access token")
-    if not TOKEN.fullmatch(token.value):
-        raise bad_content(f"{auth_server} gave an access token that fits into no header")
     return token
 
 
@@ -276,7 +275,7 @@ class RemoteReceivers:
         """Cancels a grant of this server by its continuation, unless it has ended. Raises FetchFailed."""
         async with self._limited(f"{url} could not be cancelled", self._seconds):
             response = await self._send("DELETE", url, token)
-            if response.status not in {200, 204, 404, 410} and b"_continuation" not in response.body:
+            if response.status not in {200, 204, 404, 410} and not _is_over(response):
                 _require_ok(url, response, missing=frozenset(), expected=204)
 
     @asynccontextmanager
@@ -348,13 +347,14 @@ class RemoteReceivers:
 
 FIRST_PAUSE: Final = 10 * SECOND  # after an attempt to end something; it doubles with each
 LONGEST_PAUSE: Final = 6 * HOUR
-MOST_REFUSALS: Final = 8  # within an hour: a server may have failed to read our key
+MOST_REFUSALS: Final = 8  # in a row: a server may have failed to read our key
 END_FOR: Final = 30 * DAY  # from its beginning
+NO_CONTINUATION: Final = ("invalid_continuation", "unknown_continuation")
 
 
 async def end_elsewhere(database: Database, receivers: RemoteReceivers, id: str) -> None:
     """Ends what is due, or puts that off; what its server refuses again and again is left to expire there."""
-    found = await database.read(partial(_due, id=id))
+    found = await database.write(partial(_due, id=id))
     if found is None:
         return
     record, token = found
@@ -371,17 +371,30 @@ async def end_elsewhere(database: Database, receivers: RemoteReceivers, id: str)
 
 def _due(work: Work, id: str) -> tuple[MadeRecord, str] | None:
     record = ELSEWHERE.get(work, id)
-    return None if record is None or record.due_at is None else (record, elsewhere.token_of(work, record))
+    if record is None or record.due_at is None:
+        return None
+    if elsewhere.is_being_paid(work, record.url):  # the end of that payment ends it: its server gave it to both
+        elsewhere.forget(work, id)
+        return None
+    return record, elsewhere.token_of(work, record)
 
 
 def _put_off(work: Work, record: MadeRecord, error: FetchFailed) -> None:
-    is_refused = error.reason == "refused" or not error.retryable
-    if (is_refused and record.attempts + 1 >= MOST_REFUSALS) or not lasts(record.noted_at + END_FOR, work.now, END_FOR):
+    refusals = record.refusals + 1 if error.reason == "refused" or not error.retryable else 0
+    if refusals >= MOST_REFUSALS or not lasts(record.noted_at + END_FOR, work.now, END_FOR):
         log.warning("%s stays open until its server ends it: %s", record.url, error.sentence)
         elsewhere.forget(work, record.id)
     else:
         pause = min(FIRST_PAUSE << min(record.attempts, 16), LONGEST_PAUSE)
-        elsewhere.postpone(work, record.id, work.now + pause, error.sentence[:300])
+        elsewhere.postpone(work, record.id, work.now + pause, error.sentence[:300], refusals)
+
+
+def _is_over(response: Response) -> bool:
+    """Whether the answer to a continuation says that there is nothing to continue (RFC 9635 section 3.6)."""
+    from payres.client.errors import ApiError, error_of
+
+    error = error_of(response.status, response.headers, response.body)
+    return isinstance(error, ApiError) and error.status in {400, 401} and error.code in NO_CONTINUATION
 
 
 class _Public(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

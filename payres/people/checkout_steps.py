@@ -270,10 +270,12 @@ class _Attempt:
         """False if the checkout was changed meanwhile. Without progress the pauses go on growing."""
         record, pending = self._found.record, None if asked is None else asked.dump()
         attempts = 0 if is_progress else record.attempts + 1
+        known = asked or self._found.asked
 
         def unit(work: Work) -> bool:
-            if asked is not None:
-                elsewhere.renew_grant(work, id_of(record), asked.grant.continue_token)
+            if known is not None:  # also that of a checkout from before payres noted them
+                going_on = known.grant.continue_uri, known.grant.continue_token
+                elsewhere.note_grant(work, id_of(record), *going_on, work.now, record.purge_at)
             return change_checkout(
                 *(work, record, after, work.now),
                 pending=pending,

@@ -453,11 +453,10 @@ async def _show_request(
     own, spending = context.urls.wallet(found.wallet.path), spending_of(found.grant.access)
     host, silent = "", None
     if spending and spending.receiver:
-        host = visible.visible_url(spending.receiver).host
-        if found.bill is None:
-            bills = people_of(context).remote_bills
-            silent = await bills.read(context, found.grant.id, spending.receiver, found.wallet)
-            found = await _find(request)
+        host, bills = visible.visible_url(spending.receiver).host, people_of(context).remote_bills
+        read = bills.read if found.bill is None else bills.read_again
+        silent = await read(context, found.grant.id, spending.receiver, found.wallet)
+        found = await _find(request)
 
     def unit(work: Work) -> tuple[Surroundings, Budgets, int | None, str | None]:
         around = surroundings(work, found)

@@ -15,6 +15,7 @@ from payres.core.process.rate_limiter import count_for_client
 from payres.core.process.slots import Slots
 from payres.core.process.worker import cancel_all
 from payres.core.protocol.amounts import convert_back
+from payres.core.protocol.clock import SECOND, lasts
 from payres.core.protocol.errors import DomainError, NoRate
 from payres.core.store.grants import GRANTS
 from payres.core.store.wallets import WalletRecord
@@ -27,6 +28,8 @@ from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord
 WAIT_SECONDS: Final = 2.0  # of the owner; what comes later is shown when the page is loaded again
 READS: Final = 32  # at a time
 READS_OF_SERVER: Final = 4
+AGAIN: Final = 30 * SECOND  # between reads of a bill that is shown
+KEPT: Final = 1024  # the last bills that were shown
 # Why a bill cannot be shown, or paid, by the reason of the error.
 TROUBLES: Final[Mapping[str, str]] = {
     "completed": marked("This bill is paid, and takes no more money."),
@@ -47,6 +50,7 @@ class RemoteBills:
     def __init__(self) -> None:
         self._slots = Slots(READS, READS_OF_SERVER)
         self._tasks: dict[str, asyncio.Task[str | None]] = {}
+        self._ended: dict[str, tuple[int, str | None]] = {}  # what bills that are shown have come to, and until when
 
     async def read(self, context: Context, grant_id: str, receiver: str, payer: WalletRecord) -> str | None:
         """Reads and stores the bill. Returns why that failed, as `TROUBLES` has it; None for a local bill."""
@@ -57,6 +61,7 @@ class RemoteBills:
             return "unreachable"
         if not self._slots.try_take(host):
             return "busy"
+        self._note(context, grant_id, None)
         count_for_client(context.urls.wallet(payer.path), is_key=False)
         task = asyncio.create_task(_read(context, grant_id, receiver))
         self._tasks[grant_id] = task
@@ -68,6 +73,22 @@ class RemoteBills:
         task.add_done_callback(end)
         await asyncio.wait({task}, timeout=WAIT_SECONDS)
         return task.result() if task.done() else "unreachable"
+
+    async def read_again(self, context: Context, grant_id: str, receiver: str, payer: WalletRecord) -> str | None:
+        """Why a bill that is shown takes no more money, as `TROUBLES` has it: as it was at most `AGAIN` ago, or when
+        its server last answered."""
+        until, ended = self._ended.get(grant_id, (0, None))
+        if not lasts(until, context.clock.now(), AGAIN):
+            trouble = await self.read(context, grant_id, receiver, payer)
+            ended = trouble if trouble is None or trouble in ENDED_TROUBLES else ended
+            self._note(context, grant_id, ended)
+        return ended
+
+    def _note(self, context: Context, grant_id: str, ended: str | None) -> None:
+        self._ended.pop(grant_id, None)  # so that the newest comes last
+        self._ended[grant_id] = context.clock.now() + AGAIN, ended
+        if len(self._ended) > KEPT:
+            del self._ended[next(iter(self._ended))]
 
     async def aclose(self) -> None:
         """Ends what is being read."""

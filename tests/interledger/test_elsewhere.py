@@ -16,7 +16,7 @@ from payres.core.remote.http import GuardedClient
 from payres.core.store.agenda import Agenda
 from payres.core.store.events import Changes
 from payres.core.store.payments import INCOMING, IncomingRecord
-from payres.interledger.remote_receivers import MOST_REFUSALS, OwnIdentity, RemoteReceivers, end_elsewhere
+from payres.interledger.remote_receivers import MOST_REFUSALS, PAYING, OwnIdentity, RemoteReceivers, end_elsewhere
 from payres.interledger.store import elsewhere
 from payres.interledger.store.elsewhere import NOTHING, Elsewhere
 from payres.testing.peering import peer
@@ -104,7 +104,7 @@ def test_bill_is_completed_when_its_payment_has_ended(pair: Sequence[Instance], 
     assert (done.incoming_value, done.received) == (wanted, 700), paid
     assert (priced.incoming_value, priced.received, priced.completed) == (wanted, 0, False)
     settings = a.context.settings
-    lifetime = max(settings.interaction_lifetime, settings.quote_lifetime) * SECOND + 30 * MINUTE
+    lifetime = max(settings.interaction_lifetime, settings.quote_lifetime) * SECOND + PAYING
     assert lifetime - MINUTE < priced.expires_at - priced.created_at <= lifetime + MINUTE
     wait_until(lambda: not a.read(lambda work: elsewhere.ELSEWHERE.list(work, "")))
 
@@ -133,9 +133,13 @@ async def attempts(node: Node, receivers: RemoteReceivers) -> int:
     return count
 
 
-def bill(site: Site, **answers: Answer) -> str:
+def bill(site: Site, **answers: Answer | list[Answer]) -> str:
     """An incoming payment that is completed, or has other answers."""
-    usual = {"public": Answer({"authServer": f"{site.base}/auth"}), "grant": GRANT, "complete": Answer({})}
+    usual: dict[str, Answer | list[Answer]] = {
+        "public": Answer({"authServer": f"{site.base}/auth"}),
+        "grant": GRANT,
+        "complete": Answer({}),
+    }
     site.pages |= {PAGES[name]: answer for name, answer in (usual | answers).items()}
     return f"{site.base}/incoming-payments/1"
 
@@ -151,19 +155,35 @@ def bill(site: Site, **answers: Answer) -> str:
         *(("complete", status, 1) for status in (200, 404, 409, 410)),
         *(("complete", status, LEFT_ALONE) for status in (302, 400, 401, 403)),
         ("complete", 500, FOREVER),
+        ("public", [*[503] * 8, 403, 404], 10),  # the first refusal after an outage is not the eighth
+        ("public", [*[403] * 7, 503, *[403] * 8], 16),
     ],
 )
 async def test_bill_is_completed_or_left_to_expire(
-    node: Node, receivers: RemoteReceivers, site: Site, step: str, status: int, times: int
+    node: Node, receivers: RemoteReceivers, site: Site, step: str, status: int | list[int], times: int
 ) -> None:
     began = node.clock.now()
-    await node.write(
-        partial(elsewhere.note_bill, payment_id="made", url=bill(site, **{step: Answer({}, status)}), now=began)
-    )
+    answer = [Answer({}, one) for one in status] if isinstance(status, list) else Answer({}, status)
+    await node.write(partial(elsewhere.note_bill, payment_id="made", url=bill(site, **{step: answer}), now=began))
     await node.write(partial(elsewhere.make_due, id="made", now=began))
     assert await attempts(node, receivers) == times
-    assert node.clock.now() - began <= {LEFT_ALONE: HOUR, FOREVER: 30 * DAY + 6 * HOUR}.get(times, 0)
+    assert node.clock.now() - began <= {1: 0, LEFT_ALONE: HOUR}.get(times, 30 * DAY + 6 * HOUR)
     assert not await node.write(lambda work: work.execute("SELECT * FROM made_elsewhere").fetchall())
+
+
+async def test_bill_that_its_server_gave_to_two_payments_is_completed_after_both(
+    node: Node, receivers: RemoteReceivers, site: Site
+) -> None:
+    url = bill(site)
+    for id in ("one", "made"):
+        await node.write(partial(elsewhere.note_bill, payment_id=id, url=url, now=node.clock.now()))
+    await node.write(partial(elsewhere.make_due, id="one", now=node.clock.now()))
+    await end_elsewhere(node.database, receivers, "one")
+    assert not site.requests
+    await node.write(partial(elsewhere.make_due, id="made", now=node.clock.now()))
+    assert await attempts(node, receivers) == 1
+    assert [request.target for request in site.requests].count("/incoming-payments/1/complete") == 1
+    assert not await node.database.read(lambda work: elsewhere.ELSEWHERE.list(work, ""))
 
 
 async def test_token_for_completing_is_kept_like_those_for_reading(
@@ -187,7 +207,11 @@ async def test_token_for_completing_is_kept_like_those_for_reading(
         (Answer({"error": {"code": "invalid_continuation", "description": "invalid grant"}}, 401), 1),
         (Answer({"error": {"code": "unknown_continuation"}}, 401), 1),
         *((Answer({"error": {"code": "invalid_client"}}, status), LEFT_ALONE) for status in (400, 401, 403)),
-        (Answer({}, 503), FOREVER),
+        (Answer({"error": "invalid_continuation"}, 400), 1),
+        *((Answer(b"upstream of cancel_continuation timed out", status), FOREVER) for status in (429, 500, 503)),
+        *((Answer({"error": {"code": "invalid_continuation"}}, status), FOREVER) for status in (429, 503)),
+        (Answer(b"upstream of cancel_continuation timed out", 401), LEFT_ALONE),
+        (Answer({"error": {"code": "invalid_continuation"}}, 403), LEFT_ALONE),
     ],
 )
 async def test_grant_is_cancelled_or_left_to_expire(
@@ -203,6 +227,16 @@ async def test_grant_is_cancelled_or_left_to_expire(
     assert "in-clear" not in repr(row)
     assert await attempts(node, receivers) == times
     assert {request.headers["authorization"] for request in site.requests} == {"GNAP in-clear"}
+
+
+@pytest.mark.parametrize("token", ["t\u20ac", "t\u00e9", "a\nb", "\x00"])
+async def test_token_that_fits_into_no_header_ends_as_a_refusal_does(
+    node: Node, receivers: RemoteReceivers, site: Site, token: str
+) -> None:
+    now = node.clock.now()
+    url = f"{site.base}/continue/1"
+    await node.write(partial(elsewhere.note_grant, id="made", url=url, token=token, now=now, due_at=now))
+    assert (await attempts(node, receivers), site.requests) == (LEFT_ALONE, [])
 
 
 async def test_what_was_not_ended_before_a_crash_is_ended_after_it(tmp_path: Path, site: Site) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from payres.core.protocol.clock import HOUR
+from payres.core.protocol.clock import HOUR, MINUTE, SECOND
 from payres.core.protocol.limits import MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
 from payres.core.remote.connection import FetchFailed
 from payres.core.store.work import Work
@@ -21,7 +21,7 @@ from payres.interledger.remote_payments import NOT_IN_FULL
 from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.store import packets
 from payres.interledger.store.packets import PacketRecord
-from payres.interledger.unanswered import UNPROVED
+from payres.interledger.unanswered import GIVE_UP_AFTER, UNPROVED
 from payres.operator import unresolved_packets
 from payres.testing.peering import peer
 from tests.helpers import last_segment, wait_until
@@ -38,6 +38,7 @@ from tests.interledger.network import (
     change,
     ended,
     hurried,
+    let_time_pass,
     network,
     peer_of,
     received,
@@ -45,6 +46,7 @@ from tests.interledger.network import (
     set_rate,
     wallet_money,
 )
+from tests.people.test_sending import Sender
 
 FUNDS = 100_000
 FEE = 10
@@ -143,6 +145,29 @@ def test_peer_that_answers_nothing_is_paid_what_it_delivered(
     paid = road.end(road.begin(receiver, *fates, then=then))
     assert (paid.record.state, paid.record.failure) == ("failed" if failure else "completed", failure)
     road.check(paid, receiver, arrived)
+
+
+def test_bill_made_for_a_payment_outlasts_an_outage_in_the_middle_of_it(
+    road: Road, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For as long as payres asks its server what became of the packets."""
+    a, fetch = road.a, RemoteReceivers.fetch
+    with Sender(a, "1000.00") as sender:
+        price = sender.price(road.b.wallet("bob"), "10.00", "send")
+        road.link.script = chain(["answered"], repeat("lost before"))
+        created = {"id": sender.pay(price)}
+        road.wait_until_unanswered(created)
+        until = a.clock.now() + GIVE_UP_AFTER - 5 * MINUTE
+
+        async def away(self: RemoteReceivers, url: str, seconds: float | None = None) -> RemoteIncomingPayment:
+            if a.clock.now() < until:
+                raise FetchFailed("It is away")
+            return await fetch(self, url, seconds)
+
+        monkeypatch.setattr(RemoteReceivers, "fetch", away)
+        let_time_pass((a, road.b), (until - a.clock.now()) // SECOND - 60)
+        road.link.script = iter(())
+        assert road.end(created, seconds=60).record.state == "completed"
 
 
 def test_packets_in_flight_to_a_peer_that_does_not_repeat_answers_are_few(road: Road) -> None:

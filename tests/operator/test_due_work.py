@@ -61,7 +61,7 @@ def bill_elsewhere(work: Work) -> str:
     elsewhere.note_bill(work, payment, "https://tide.example/incoming-payments/1", work.now)
     assert not due_work.list_due(work)
     elsewhere.make_due(work, payment, work.now)
-    elsewhere.postpone(work, payment, work.now + MINUTE, "tide.example did not answer")
+    elsewhere.postpone(work, payment, work.now + MINUTE, "tide.example did not answer", 0)
     return f"elsewhere:{payment}"
 
 

@@ -423,6 +423,10 @@ NOT_OPEN, NO_WAY, SILENT = "has no wallet that can be asked to pay", "cannot pay
         ("grant", {"continue": {"access_token": {"value": "x"}, "uri": "http://127.0.0.2/c"}}, NOT_OPEN),
         ("grant", {"continue": {"access_token": {"value": "x"}, "uri": "http://a@{url}/c"}}, NOT_OPEN),
         ("grant", {"continue": {"access_token": {}, "uri": "{url}/c"}}, NOT_OPEN),
+        *(
+            ("grant", {"continue": {"access_token": {"value": value}, "uri": "{url}/c"}}, NOT_OPEN)
+            for value in ("t\u20ac", "t\u00e9", "a b", "t\n", "")
+        ),
         ("grant", {"interact": None, "access_token": {"value": "x", "manage": "x", "access": []}}, NO_WAY),
         ("grant", (302, {"location": "http://127.0.0.1:1/x"}), NOT_OPEN),
         ("grant", (401, {"error": "invalid_client"}), NO_WAY),
@@ -547,7 +551,10 @@ def test_payer_chooses_how_much(servers: Sequence[Instance], wallet: Rafiki) -> 
         ("continue", (401, {"error": {"code": "request_denied"}}), "Your wallet did not pay"),
         ("continue", (403, {"error": {"code": "user_denied"}}), "Not paid"),
         ("continue", (200, {"access_token": {"value": "x"}}), "Your wallet did not answer"),
-        ("continue", {"access_token": {"value": "\n", "manage": "x", "access": []}}, "Your wallet did not answer"),
+        *(
+            ("continue", {"access_token": {"value": value, "manage": "x", "access": []}}, "Your wallet did not answer")
+            for value in ("\n", "t\u20ac")
+        ),
         ("continue", {"access_token": None}, "Your wallet did not pay"),
         ("continue", (200, b"<html>"), "Your wallet did not answer"),
         ("continue", (200, b" " * 70_000), "Your wallet did not answer"),
@@ -980,6 +987,15 @@ def test_grant_is_given_back_when_the_bill_was_paid_meanwhile(payer: Payer, wall
     assert payer.end(wallet.approve()).startswith("Not paid Meanwhile the bill was paid")
     wait_until(lambda: wallet.made("cancel"))
     assert (wallet.refused, wallet.made("cancel"), wallet.made("continue")) == ([], 1, 0)
+
+
+def test_grant_that_an_earlier_version_did_not_note_is_cancelled(payer: Payer, wallet: Rafiki) -> None:
+    payer.asked(wallet.wallet)
+    payer.shop.write(lambda work: work.execute("DELETE FROM made_elsewhere").rowcount)
+    payer.shop.client.pay(payer.shop.wallet("alice"), payer.bill, receiveAmount=usd(1))
+    assert payer.end(wallet.approve()).startswith("Not paid Meanwhile the bill was paid")
+    wait_until(lambda: wallet.made("cancel"))
+    assert wallet.refused == []
 
 
 @pytest.mark.parametrize(("state", "told"), [("asked", "Your wallet did not pay"), ("made", "On its way")])

@@ -184,6 +184,28 @@ def test_bill_here_is_shown_as_before(servers: Sequence[Instance]) -> None:
         assert asked.record is None
 
 
+@pytest.mark.parametrize("is_away", [False, True])
+def test_bill_elsewhere_that_ends_while_its_page_is_open_says_so(
+    servers: Sequence[Instance], shop: "Shop", *, is_away: bool
+) -> None:
+    with Asked(servers[0], shop.url) as asked:
+        shown = hidden_fields(asked.page())
+        shop.bill = {"completed": True, "metadata": {"description": "Another class"}}
+        reads = len(shop.asked)
+        assert hidden_fields(asked.page()) == shown
+        assert len(shop.asked) == reads
+        shop.answers[urlsplit(shop.url).path] = (500, {}) if is_away else None
+        for server in servers:
+            server.clock.advance(31)
+        page = asked.page()
+        assert words_of(page).startswith("Pay Bob USD 7.50?")
+        assert (PAID in words_of(page), 'value="approve"' in page.text) == (not is_away, is_away)
+        reads = len(shop.asked)
+        asked.page()
+        assert len(shop.asked) == reads
+        assert asked.decide(shown, "deny").status_code == 303
+
+
 PAID = "This bill is paid, and takes no more money."
 EXPIRED = "This bill has expired. Ask for a new one."
 

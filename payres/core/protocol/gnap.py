@@ -114,8 +114,12 @@ class ContinueRequest(msgspec.Struct, frozen=True):
     interact_ref: Nonce | UnsetType = UNSET
 
 
+# Tokens as they are read from any server: what fits into a header. Without the end, `$` would allow a line feed.
+Token = Annotated[str, Meta(pattern=r"^[!-~]{1,4096}$(?!\n)")]
+
+
 class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
-    value: str
+    value: Token
     manage: str
     expires_in: int | UnsetType = UNSET
     access: Raw
@@ -125,7 +129,7 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContinueToken(msgspec.Struct, frozen=True):
-    value: str
+    value: Token
 
 
 class Continue(msgspec.Struct, frozen=True):

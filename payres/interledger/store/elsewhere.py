@@ -35,6 +35,7 @@ class MadeRecord(msgspec.Struct, frozen=True):
     token: bytes | None = None
     due_at: int | None = None
     attempts: int = 0
+    refusals: int = 0
     problem: str | None = None
 
 
@@ -57,13 +58,11 @@ def note_bill(tx: Transaction, payment_id: str, url: str, now: int) -> None:
 
 
 def note_grant(tx: Transaction, id: str, url: str, token: str, now: int, due_at: int) -> None:
-    """Notes a grant, which is cancelled at `due_at` by its continuation, unless that is made due earlier."""
-    ELSEWHERE.insert(tx, MadeRecord(id, "grant", url, now, server.encrypt(tx, SECRET, token), due_at))
-
-
-def renew_grant(tx: Transaction, id: str, token: str) -> None:
-    """Replaces the token that continues a grant."""
-    tx.execute("UPDATE made_elsewhere SET token = ? WHERE id = ?", (server.encrypt(tx, SECRET, token), id))
+    """Notes a grant, which is cancelled at `due_at` by its continuation, unless that is made due earlier; or its new
+    token."""
+    encrypted = server.encrypt(tx, SECRET, token)
+    if not tx.execute("UPDATE made_elsewhere SET token = ? WHERE id = ?", (encrypted, id)).rowcount:
+        ELSEWHERE.insert(tx, MadeRecord(id, "grant", url, now, encrypted, due_at))
 
 
 def token_of(tx: Transaction, record: MadeRecord) -> str:
@@ -76,10 +75,15 @@ def make_due(tx: Transaction, id: str, now: int) -> None:
     tx.execute("UPDATE made_elsewhere SET due_at = ? WHERE id = ?", (now, id))
 
 
-def postpone(tx: Transaction, id: str, due_at: int, problem: str) -> None:
-    """Counts an attempt that has failed."""
-    attempt = "due_at = ?, problem = ?, attempts = attempts + 1"
-    tx.execute(f"UPDATE made_elsewhere SET {attempt} WHERE id = ?", (due_at, problem, id))
+def is_being_paid(tx: Transaction, url: str) -> bool:
+    """Whether a payment is under way to the incoming payment at `url`."""
+    return tx.execute("SELECT 1 FROM made_elsewhere WHERE url = ? AND due_at IS NULL", (url,)).fetchone() is not None
+
+
+def postpone(tx: Transaction, id: str, due_at: int, problem: str, refusals: int) -> None:
+    """Counts an attempt that has failed, after so many refusals in a row."""
+    attempt = "due_at = ?, problem = ?, refusals = ?, attempts = attempts + 1"
+    tx.execute(f"UPDATE made_elsewhere SET {attempt} WHERE id = ?", (due_at, problem, refusals, id))
 
 
 def forget(tx: Transaction, id: str) -> None:

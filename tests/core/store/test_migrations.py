@@ -446,3 +446,35 @@ def test_webhooks_stay_as_they_were_and_may_be_paused_then(path: str) -> None:
         assert connection.execute(f"SELECT {columns}, name FROM webhook").fetchall() == [(*row, None)]
         assert connection.execute("SELECT webhook_id FROM webhook_turn").fetchall() == [("hook",)]
         connection.execute("UPDATE webhook SET state = 'paused'")
+
+
+def test_bills_of_payments_under_way_at_the_upgrade_are_ended_too(path: str) -> None:
+    """Those that payres has made there, not those that somebody asked it to pay."""
+    wishes = {"send": '{"is_bill":false}', "ended": '{"is_bill":false}', "bill": '{"is_bill":true}', "client": None}
+    with plain(path) as connection:
+        make_version(connection, 51)
+        connection.executescript(
+            "INSERT INTO asset (id, code, scale) VALUES (1, 'EUR', 2);"
+            "INSERT INTO account (id, kind, asset_id) VALUES (1, 'wallet', 1);"
+            "INSERT INTO owner (id, created_at) VALUES (1, 1);"
+            "INSERT INTO wallet_address (id, path, asset_id, account_id, owner_id, created_at, tag)"
+            " VALUES (1, 'alice', 1, 1, 1, 1, 'a');"
+            "INSERT INTO client (id, identity, wallet_address, created_at) VALUES (1, 'c', 'c', 1);"
+            "INSERT INTO incoming_payment (id, wallet_address_id, client_id, created_at, expires_at, listed)"
+            " VALUES ('paid', 1, 1, 1, 5, 'paid')"
+        )
+        quote = "INSERT INTO quote VALUES (?, 1, 1, 'r', NULL, '1', '1', 'EUR', 2, '0', 1, 9, NULL, NULL, ?)"
+        connection.executemany(quote, wishes.items())
+        connection.executemany(
+            "INSERT INTO outgoing_payment (id, wallet_address_id, client_id, quote_id, receiver, debit, receive,"
+            " receive_code, receive_scale, fee, created_at, state, ended_at)"
+            " VALUES (?1, 1, 1, ?2, 'https://b/' || ?1, 1, 1, 'EUR', 2, 0, 7, iif(?3, 'completed', 'sending'), ?3)",
+            [("refund", None, None), *((id, id, 8 if id == "ended" else None) for id in wishes)],
+        )
+        connection.execute(
+            "INSERT INTO refund (id, incoming_payment_id, return_payment_id, wallet_address, amount, reference,"
+            " created_at) VALUES ('1', 'paid', 'refund', 'https://b/w', 1, 'x', 1)"
+        )
+    with closing(connect_writer(path)) as connection:
+        found = connection.execute("SELECT id, kind, url, noted_at, due_at FROM made_elsewhere ORDER BY id").fetchall()
+    assert found == [(id, "incoming-payment", f"https://b/{id}", 7, None) for id in ("refund", "send")]
