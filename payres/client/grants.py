@@ -27,6 +27,7 @@ LAPSED: Final = ("decision_expired", "approval_expired", "unknown_continuation",
 class Kept(msgspec.Struct, kw_only=True, dict=True):
     """State that an app may store as text. The text contains secrets, which `repr` does not show."""
 
+    mark: ClassVar[str]  # a member that the text of no other kind has
     continue_uri: str = ""
     continue_token: str = ""
 
@@ -36,8 +37,15 @@ class Kept(msgspec.Struct, kw_only=True, dict=True):
 
     @classmethod
     def load(cls, text: str) -> Self:
-        """Restores the result of `dump`."""
-        return msgspec.json.decode(text, type=cls)
+        """Restores the result of `dump`. Raises ConfigurationError for another text."""
+        try:
+            members = msgspec.json.decode(text, type=dict[str, Any])
+            if cls.mark in members:
+                return msgspec.convert(members, cls)
+        except (TypeError, ValueError, RecursionError):
+            members = {}
+        others = [f": it is of a {one.__name__}" for one in Kept.__subclasses__() if one.mark in members]
+        raise errors.ConfigurationError(f"This is no text of {cls.__name__}.dump{''.join(others)}")
 
     def __copy__(self) -> Self:
         return self.load(self.dump())
@@ -50,6 +58,7 @@ class Grant(Kept, kw_only=True):
     """A grant with its access token, which calls rotate when it has expired, also if they are cancelled meanwhile.
     `expires_in` is in seconds."""
 
+    mark: ClassVar[str] = "value"
     value: str = ""
     manage: str = ""
     access: list[dict[str, Any]] = []
@@ -69,6 +78,7 @@ class PendingGrant(Kept, kw_only=True):
     """A grant that needs the consent of the wallet's owner at the URL `redirect`. `wait` is in seconds."""
 
     instead: ClassVar[str] = ": its owner has yet to consent, so call grant.finish or grant.wait first"
+    mark: ClassVar[str] = "redirect"
     redirect: str = ""
     wait: int = 0
     server: str = ""

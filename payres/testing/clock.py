@@ -1,6 +1,11 @@
 """Clocks that tests move."""
 
+from typing import Final
+
 from payres.core.protocol.clock import SECOND, SystemClock
+from payres.core.protocol.errors import InvalidRequest, WrongState
+
+MOST_SECONDS: Final = 100 * 365 * 86_400
 
 
 class MovableClock:
@@ -47,3 +52,11 @@ class SandboxClock(MovableClock):
 
     def outside(self) -> int:
         return SystemClock().now()
+
+    def advance(self, seconds: float) -> None:
+        """Moves the clock forward. Raises InvalidRequest, and WrongState if `seconds` is negative."""
+        if seconds < 0:
+            raise WrongState("The clock goes forward; only a reset moves it back")
+        if not seconds + (self.now() - self.outside()) / SECOND <= MOST_SECONDS:
+            raise InvalidRequest("The clock is at most a hundred years ahead of the machine's", field="advance")
+        super().advance(seconds)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 from urllib.parse import unquote
 
 import msgspec
@@ -299,7 +299,13 @@ def _position(call: ControlCall, text: str, last: int) -> int:
 
 
 def _names(kind: type[msgspec.Struct]) -> str:
-    return ", ".join(field.encode_name for field in msgspec.structs.fields(kind)) or "none"
+    return ", ".join(map(_named, msgspec.structs.fields(kind))) or "none"
+
+
+def _named(field: msgspec.structs.FieldInfo) -> str:
+    """The member, with the words that it may be."""
+    words = get_args(field.type) if get_origin(field.type) is Literal else ()
+    return f"{field.encode_name} ({' or '.join(words)})" if words else field.encode_name
 
 
 def _unused(kind: str) -> str:

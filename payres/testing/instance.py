@@ -21,12 +21,14 @@ from starlette.types import Receive, Scope, Send
 
 from payres.application import create_app
 from payres.client import Client, Grant, access, money
+from payres.client.sending import checked
 from payres.core.http.context import Context
 from payres.core.http.server import settings_of
 from payres.core.process.logs import RequestLog
 from payres.core.process.settings import Settings
 from payres.core.protocol.gnap import Access
-from payres.core.protocol.wire import IncomingPayment, OutgoingPayment
+from payres.core.protocol.urls import is_http_url
+from payres.core.protocol.wire import IncomingPayment, OutgoingPayment, WalletAddress
 from payres.core.store import representations
 from payres.core.store.payments import OUTGOING
 from payres.core.store.wallets import WALLETS
@@ -102,6 +104,7 @@ class Instance:
         """The wallet address at a path, such as `http://127.0.0.1:41234/alice`."""
         return self.context.urls.wallet(path)
 
+    @checked
     def create_wallet(
         self,
         path: str,
@@ -122,6 +125,7 @@ class Instance:
         self.write(unit)
         return self.wallet(path)
 
+    @checked
     def new_app(self, path: str, name: str | None = None, kid: str = "key-1") -> dict[str, Any]:
         """Opens a wallet with a key, and returns the arguments for `Client(**app)`."""
         return self.write(lambda work: set_up.open_client(work, path, name, kid))
@@ -144,29 +148,37 @@ class Instance:
             return found
         return self.client.grant.finish(found, self.approve(found.redirect) or "")
 
-    def bill(self, path: str, amount: str | None = None, **members: Any) -> IncomingPayment:
-        """Creates an incoming payment into the wallet at a path, of an amount such as "5.00", or of any amount."""
-        wallet = self.client.wallet_address.get(self.wallet(path))
+    @checked
+    def bill(self, wallet: str | WalletAddress, amount: str | None = None, **members: Any) -> IncomingPayment:
+        """Creates an incoming payment into a wallet, by its path or address, of an amount such as "5.00", or of any
+        amount."""
+        wallet = self._read(wallet)
         grant = self.grant(access.incoming_payment("create", identifier=wallet.id))
         asked = None if amount is None else money(amount, wallet)
         return self.client.incoming_payment.create(wallet, grant, incoming_amount=asked, **members)
 
-    def pay(self, path: str, receiver: str, amount: str | None = None) -> OutgoingPayment:
-        """Pays a local or remote incoming payment from the wallet at a path, with its owner's consent.
+    @checked
+    def pay(
+        self, wallet: str | WalletAddress, receiver: str | IncomingPayment, amount: str | None = None
+    ) -> OutgoingPayment:
+        """Pays a local or remote incoming payment from a wallet, by its path or address, with its owner's consent.
 
         `amount` is the debit amount, needed if the incoming payment has no amount.
         """
-        wallet = self.client.wallet_address.get(self.wallet(path))
+        wallet = self._read(wallet)
+        receiver = receiver if isinstance(receiver, str) else receiver.id
         asked = None if amount is None else money(amount, wallet)
         quoting = self.grant(access.quote("create", identifier=wallet.id))
         quote = self.client.quote.create(wallet, quoting, receiver=receiver, debit_amount=asked)
         spending = access.outgoing_payment("create", identifier=wallet.id, debit_amount=quote.debit_amount)
         return self.client.outgoing_payment.create(wallet, self.grant(spending), quote_id=quote.id)
 
+    @checked
     def approve(self, redirect: str) -> str | None:
         """Approves a grant as the wallet's owner, and returns the finish URL, if any."""
         return self._decide(redirect, "approve")
 
+    @checked
     def deny(self, redirect: str) -> str | None:
         """Denies a grant as the wallet's owner, and returns the finish URL, if any."""
         return self._decide(redirect, "deny")
@@ -177,8 +189,13 @@ class Instance:
 
         Raises InvalidRequest and ValueError for what could never happen.
         """
-        return self._server.call(self.faults.add(self.context, msgspec.convert({"fault": fault, **members}, FaultRule)))
+        try:
+            rule = msgspec.convert({"fault": fault, **members}, FaultRule)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"{error}. The options are: {', '.join(FaultRule.__struct_fields__)}") from error
+        return self._server.call(self.faults.add(self.context, rule))
 
+    @checked
     def webhook(self, url: str, *events: str) -> str:
         """Sends events to an endpoint of the app from now on: all, or those of types and patterns such as
         `incoming_payment.*`. Returns the secret that they are signed with."""
@@ -191,6 +208,7 @@ class Instance:
         """
         return self._ended(payment.id, seconds)
 
+    @checked
     def balance(self, path: str) -> str:
         """A wallet's balance, as a decimal."""
         return self.read(lambda work: wallets.wallet(work, wallets.require_wallet(work, path)).balance)
@@ -211,6 +229,11 @@ class Instance:
     def close(self) -> None:
         for client in self._clients:
             client.close()
+
+    def _read(self, wallet: str | WalletAddress) -> WalletAddress:
+        if isinstance(wallet, WalletAddress):
+            return wallet
+        return self.client.wallet_address.get(wallet if is_http_url(wallet) else self.wallet(wallet))
 
     def _ended(self, url: str, seconds: float) -> OutgoingPayment:
         def unit(tx: Transaction) -> tuple[bool, OutgoingPayment]:

@@ -37,7 +37,7 @@ from payres.interledger.remote_payments import Backoff
 from payres.operator import keys, wallets, webhooks
 from payres.people import sending
 from payres.testing.asked import Asked, of_grant
-from payres.testing.clock import MovableClock
+from payres.testing.clock import SandboxClock
 from payres.testing.names import wallet_named
 from payres.testing.rules import CONSENT_PAGE, Decision
 from payres.webhooks.store.webhooks import WEBHOOK_SECRETS, WEBHOOKS
@@ -50,7 +50,6 @@ BALANCE = "1000.00"
 CLIENT = "shop"
 CLIENT_NAME = "Example Shop"
 DOLLARS = Asset("USD", 2)
-MOST_SECONDS = 100 * 365 * 86_400
 TABLES: Mapping[str, Any] = {"quotes": QUOTES, "incoming-payments": INCOMING, "interact": INTERACTIONS}
 EXPIRING = re.compile(rf"/({'|'.join(TABLES)})/([^/]+)(?:/[^/]+)?/?$")
 
@@ -254,7 +253,7 @@ def decide(work: Work, given: Decided) -> tuple[dict[str, str | None], Asked]:
     return {"grant": pending.grant.id, "redirect": redirect}, of_grant(work, pending.grant)
 
 
-def move(clock: MovableClock, given: Move) -> None:
+def move(clock: SandboxClock, given: Move) -> None:
     """Moves the clock forward. Raises InvalidRequest, WrongState for a time in the past."""
     if given == Move() or None not in {given.advance, given.set}:
         raise InvalidRequest("Send advance, in seconds, or set, a time; or frozen, true or false", field="advance")
@@ -264,10 +263,6 @@ def move(clock: MovableClock, given: Move) -> None:
             seconds = (parse_time(given.set) - clock.now()) / SECOND
     except ValueError as error:
         raise InvalidRequest(f"set is no time: {error}", field="set") from error
-    if seconds < 0:
-        raise WrongState("The clock goes forward; only a reset moves it back")
-    if seconds + (clock.now() - clock.outside()) / SECOND > MOST_SECONDS:
-        raise InvalidRequest("The clock is at most a hundred years ahead of the machine's", field="advance")
     clock.advance(seconds)
     if given.frozen is not None:
         clock.freeze(given.frozen)
@@ -298,6 +293,8 @@ def _key(kid: str, given: GivenKey) -> JWK:
     if (given.jwk is None) == (given.pem is None):
         raise InvalidRequest("Send either jwk or pem", field="jwk")
     try:
-        return parse_jwk({**given.jwk, "kid": kid}) if given.jwk else jwk_from_pem(kid, (given.pem or "").encode())
+        if given.jwk is not None:
+            return parse_jwk({**given.jwk, "kid": kid})
+        return jwk_from_pem(kid, (given.pem or "").encode())
     except ValueError as error:
         raise InvalidRequest(f"This is no public key of Ed25519: {error}", field="jwk") from error

@@ -59,6 +59,9 @@ MISTAKES: list[tuple[Callable[[Any], Any], str]] = [
         "of type timedelta, not str$",
     ),
     (lambda _: access.outgoing_payment("create", identifier=WALLET, debit_amount="5.00"), "An amount is money"),  # type: ignore[arg-type]
+    *((lambda _, given=given: Grant.load(given), "no text of Grant.dump$") for given in (None, "x", "{}", "[" * 9**6)),
+    (lambda _: Grant.load(PendingGrant().dump()), "no text of Grant.dump: it is of a PendingGrant"),
+    (lambda _: PendingGrant.load(Grant().dump()), "no text of PendingGrant.dump: it is of a Grant"),
     (lambda _: decimal(None), "amount is None, not Amount. An amount is money"),  # type: ignore[arg-type]
     (lambda _: Client(42), "wallet_address is of type int, not str"),  # type: ignore[arg-type]
     (lambda _: Client(WALLET, timeout=None), "timeout is None, not int or float"),  # type: ignore[arg-type]

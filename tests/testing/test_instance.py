@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
 from payres.client import Client, access, webhooks
-from payres.client.errors import NotFound, OpenPaymentsError
+from payres.client.errors import ConfigurationError, NotFound, OpenPaymentsError
 from payres.core.protocol.errors import DomainError
 from payres.interledger.node import node_of
 from payres.operator import peers
@@ -112,10 +113,30 @@ def test_fault_that_can_never_happen_is_refused(payres: Instance) -> None:
         ("lost", {}, "There is no fault 'lost', but: unavailable"),
         ("slow_settlement", {}, "happens to packets between servers"),
         ("slow", {"wallet": "carol"}, "There is no wallet 'carol', but: alice, bob, shop"),
-        ("slow", {"colour": "red"}, "unknown field `colour`"),
+        ("slow", {"colour": "red"}, "unknown field `colour`.* The options are: .*seconds, deliver"),
     ]:
         with pytest.raises((DomainError, ValueError), match=says):
             payres.fault(name, **members)
+
+
+def test_mistake_of_a_test_is_named(payres: Instance) -> None:
+    given: Any
+    for given, says in [
+        (lambda: payres.clock.advance(-1), "The clock goes forward"),
+        (lambda: payres.clock.advance(1e10), "at most a hundred years"),
+        (lambda: payres.webhook(None), "url is None, not str"),  # type: ignore[arg-type]
+        (lambda: payres.create_wallet("carol", deposit=50), "deposit is of type int, not str"),  # type: ignore[arg-type]
+        (lambda: payres.bill(None), "wallet is None, not str or WalletAddress"),  # type: ignore[arg-type]
+    ]:
+        with pytest.raises((DomainError, ConfigurationError), match=says):
+            given()
+
+
+def test_wallets_and_bills_are_named_by_all_that_an_app_has_of_them(payres: Instance) -> None:
+    bob = payres.client.wallet_address.get(payres.wallet("bob"))
+    for wallet in (bob, bob.id, "bob"):
+        payres.pay(payres.wallet("alice"), payres.bill(wallet, "1.00"))
+    assert payres.balance("bob") == "1003.00"
 
 
 def test_bill_of_any_amount_is_paid_with_one(payres: Instance) -> None:

@@ -16,6 +16,7 @@ NEVER: list[tuple[str, Json, str]] = [
     ("/consent-rules", DENY | {"client": "bob"}, "/shop"),  # without a key
     ("/consent-rules", DENY | {"client": "http://127.0.0.1:9/shop"}, "/shop"),
     ("/consent-rules", DENY | {"client": "a b"}, "/shop"),
+    ("/consent-rules", {"decision": "maybe"}, "decision (approve or deny)"),
     ("/payments", {"from": "carol", "bill": "x"}, "There is no from 'carol', but: alice, bob, shop"),
     *(
         ("/faults", {"fault": name, **members}, hint)

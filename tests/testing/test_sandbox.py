@@ -74,6 +74,9 @@ def test_clients_and_keys(sandbox: Sandbox) -> None:
     assert kiosk.request_grant(item).status_code != 200
     for body in ({}, {"pem": "x"}, {"jwk": {"kty": "RSA"}}):
         assert sandbox.refused("PUT", f"/wallets/{path}/keys/key-2", body) == (400, "invalid_request")
+    empty = sandbox.control.put(f"/wallets/{path}/keys/key-2", json={"jwk": {}}).json()["error"]["details"]
+    assert empty["field"] == "jwk"
+    assert "PEM" not in empty["hint"]
     kiosk.close()
 
 
@@ -239,7 +242,7 @@ def test_repeated_under_a_key_it_is_done_once(sandbox: Sandbox) -> None:
 def test_unknown_members_are_refused_with_the_names_of_those_there_are(sandbox: Sandbox) -> None:
     for path, names in [
         ("/wallets", "asset_code, asset_scale, balance, name, active"),
-        ("/consent-rules", "times, wallet, client, decision, delay"),
+        ("/consent-rules", "times, wallet, client, decision (approve or deny), delay"),
         ("/reset", "none"),
     ]:
         error = sandbox.control.post(path, json={"decision": "deny", "colour": "red"}).json()["error"]
