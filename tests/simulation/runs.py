@@ -13,6 +13,7 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any, Final
 
+from payres.html.html import load_templates
 from payres.operator import api
 from payres.operator.pages import serving as operators_pages
 from payres.people import serving as pages
@@ -82,6 +83,7 @@ def _load() -> None:
     """Loads what servers load late, which each seed would do anew."""
     for routes in (api.admin_routes, operators_pages.page_routes, pages.page_routes, new_database):
         routes()
+    load_templates("html", "operator", "people")
 
 
 def _run(task: Task, folder: Path, progress: Progress, answer: Connection) -> None:
