@@ -18,6 +18,7 @@ from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.operator.keys import add_key
 from payres.testing.rules import CONSENT_PAGE
 from tests.simulation.bills import decided
+from tests.simulation.currencies import minor
 from tests.simulation.resident import Caller
 from tests.simulation.server import REFUSED, Server
 from tests.simulation.town import Bill, Sent, Told, Town, Wallet
@@ -31,7 +32,7 @@ INTERVALS: Final = (
     *(None, None, ("P1D", 86_400, None), ("P1M", 40 * 86_400, None), ("PT1H", 3600, None)),
     *(("PT15S", 15, None), ("PT20S", 10, 1)),
 )
-MOST: Final = 600  # minor units of a payment
+MOST: Final = 600  # cents of a payment
 # What an answer says that the event of a creation says too.
 ANSWERED: Final = (
     *("id", "walletAddress", "receiver", "completed", "failed", "incomingAmount", "receivedAmount", "debitAmount"),
@@ -195,7 +196,7 @@ class App(Caller):
             return None
         of: Literal["debit", "receive"] = "debit" if draws.random() < 0.6 else "receive"
         asset = wallet.asset if of == "debit" else draws.choice(self.town.wallets).asset
-        interval, value = draws.choice(INTERVALS), draws.randint(1, 3 * MOST)
+        interval, value = draws.choice(INTERVALS), minor(draws.randint(1, 3 * MOST), asset)
         if interval is None:
             return Limit(of, value, asset, 0)
         duration, ago, repeated = interval
@@ -376,8 +377,8 @@ class App(Caller):
         return "unknown" if status in (0, 504) else "refused"
 
     async def _ask_for_some(self) -> IncomingPayment | None:
-        value = self.draws.choice((None, self.draws.randint(1, MOST)))
-        return await self.ask_for(self.draws.choice(self.town.wallets), value)
+        cents, wallet = self.draws.choice((None, self.draws.randint(1, MOST))), self.draws.choice(self.town.wallets)
+        return await self.ask_for(wallet, cents and minor(cents, wallet.asset))
 
     async def _pay_some(self, allowance: Allowance | None = None) -> None:
         draws, allowance = self.draws, allowance or await self._allowance()
@@ -385,16 +386,16 @@ class App(Caller):
         payee = draws.choice([one for one in self.town.wallets if one is not wallet])
         bill = next((one for _, one in self._open if allowance.limit and one.id == allowance.limit.receiver), None)
         if bill is None or draws.random() < 0.3:  # another one may be refused
-            bill = await self.ask_for(payee, draws.choice((None, value)))
+            bill = await self.ask_for(payee, draws.choice((None, minor(value, payee.asset))))
         if bill is None:
             return
         if not bill.incoming_amount and draws.random() < 0.3:
-            await self.pay(allowance, incoming_payment=bill.id, debit_amount=amount_of(value, wallet.asset))
+            await self.pay(allowance, incoming_payment=bill.id, debit_amount=_amount(value, wallet.asset))
             return
         fixed = dict[str, Any]()
         if not bill.incoming_amount:
             of, asset = draws.choice((("debit_amount", wallet.asset), ("receive_amount", payee.asset)))
-            fixed = {of: amount_of(value, asset)}
+            fixed = {of: _amount(value, asset)}
         await self._quote_and_pay(allowance, bill, **fixed)
 
     async def _quote_and_pay(self, allowance: Allowance, bill: IncomingPayment | str, **fixed: Any) -> None:
@@ -408,14 +409,16 @@ class App(Caller):
 
     async def _pay_twice(self) -> None:
         allowance = await self._allowance()
-        bill = await self.ask_for(self.draws.choice(self.town.wallets), self.draws.randint(1, MOST))
+        payee = self.draws.choice(self.town.wallets)
+        bill = await self.ask_for(payee, minor(self.draws.randint(1, MOST), payee.asset))
         quote = bill and await self.quote(allowance.wallet, bill)
         if quote:
             await asyncio.gather(*(self.pay(allowance, quote=quote) for _ in range(2)))
 
     async def _pay_abroad(self) -> None:
         allowance, payee = await self._allowance(), self.draws.choice(self.town.abroad)
-        await self._quote_and_pay(allowance, payee.server.ask_for(payee, self.draws.randint(1, MOST)).shown["id"])
+        bill = payee.server.ask_for(payee, minor(self.draws.randint(1, MOST), payee.asset))
+        await self._quote_and_pay(allowance, bill.shown["id"])
 
     async def _look_after(self) -> None:
         if not self._open:
@@ -434,6 +437,10 @@ class App(Caller):
 
 def amount_of(value: int, asset: Asset) -> Amount:
     return Amount(value=str(value), asset_code=asset.code, asset_scale=asset.scale)
+
+
+def _amount(cents: int, asset: Asset) -> Amount:
+    return amount_of(minor(cents, asset), asset)
 
 
 def _value(amount: Any) -> int | None:

@@ -12,6 +12,7 @@ from payres.core.protocol.errors import require
 from payres.core.store.payments import INCOMING
 from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
+from tests.simulation.currencies import minor
 from tests.simulation.town import Bill, Town, Wallet
 from tests.simulation.world import Violation
 
@@ -25,12 +26,13 @@ TOO_LATE: Final = (
 # What another server has made here to pay a wallet, and has paid.
 OPEN: Final = (
     "SELECT p.id, p.received FROM incoming_payment p JOIN client c ON c.id = p.client_id"
-    " WHERE c.identity = ? AND p.completed_at IS NULL AND p.received > 0"
+    " WHERE c.identity = ? AND p.completed_at IS NULL AND p.received > 0 AND p.expires_at > ?"
 )
 
 
-async def ask_for(town: Town, wallet: Wallet, value: int | None, seconds: int = LONG) -> Bill:
-    """An incoming payment of this amount, None for any, open for so long. Raises one of REFUSED."""
+async def ask_for(town: Town, wallet: Wallet, cents: int | None, seconds: int = LONG) -> Bill:
+    """An incoming payment of about so many cents, None for any, open for so long. Raises one of REFUSED."""
+    value = None if cents is None else minor(cents, wallet.asset)
 
     def make(work: Work) -> Bill:
         found = find_wallet(work, wallet.path)
@@ -83,5 +85,5 @@ async def ended(town: Town) -> None:
         for maker in town.servers:
             if maker is server or maker.archive.losses:
                 continue
-            if left := await server.rows(OPEN, f"{maker.base_url}/.well-known/pay"):
+            if left := await server.rows(OPEN, f"{maker.base_url}/.well-known/pay", server.now()):
                 raise Violation(f"bills that {maker.name} has made at {server.name} are left open: {left}")

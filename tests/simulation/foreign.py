@@ -22,6 +22,7 @@ from payres.core.protocol.clock import format_time, parse_time
 from payres.interledger import packets
 from payres.interledger.packets import Fulfill, Prepare, Reject
 from payres.interledger.stream import ConnectionClose, PacketType
+from tests.simulation.currencies import converted
 from tests.simulation.foreign_book import (
     Account,
     Bill,
@@ -33,7 +34,6 @@ from tests.simulation.foreign_book import (
     Posted,
     Taken,
     amount_of,
-    converted,
 )
 from tests.simulation.foreign_payer import Payer
 from tests.simulation.resident import http_client, listening

@@ -1,16 +1,14 @@
 """The book of the foreign server, with double entries, and its records."""
 
 from collections import Counter
-from fractions import Fraction
-from math import floor
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from payres.core.protocol.amounts import Asset
 from payres.interledger.stream import SharedSecret, StreamPacket
+from tests.simulation.currencies import converted
 
-RATES: Final = {"USD": Fraction(1), "EUR": Fraction(100, 92)}  # dollars for one
 Json = dict[str, Any]
 
 
@@ -38,12 +36,6 @@ class Book:
 
 def amount_of(value: int, asset: Asset) -> Json:
     return {"value": str(value), "assetCode": asset.code, "assetScale": asset.scale}
-
-
-def converted(amount: int, source: Asset, target: Asset) -> int:
-    """Rounded down."""
-    rate = RATES[source.code] / RATES[target.code] * Fraction(10) ** (target.scale - source.scale)
-    return floor(amount * rate)
 
 
 class Link(NamedTuple):

@@ -22,7 +22,8 @@ from payres.core.signatures.sign import Message, sign
 from payres.interledger import packets
 from payres.interledger.packets import Fulfill, Prepare, Reject
 from payres.interledger.stream import PacketType, SharedSecret, StreamPacket
-from tests.simulation.foreign_book import Account, Json, Link, Payment, Posted, amount_of, converted
+from tests.simulation.currencies import converted
+from tests.simulation.foreign_book import Account, Json, Link, Payment, Posted, amount_of
 
 if TYPE_CHECKING:
     from tests.simulation.foreign import Abroad, Foreign
@@ -175,7 +176,7 @@ class Payer:
         if server.lies and server.world.network.shares:
             lie, name = server.world.drawn("foreign lies", LIES)
             lie = lie if lie and server.world.happens(lie, name) else ""
-        data = _sealed(to, number, least + 1000 if lie == MINIMUM else least)
+        data = _sealed(to, number, 2 * least + 1000 if lie == MINIMUM else least)
         proof, on_link = to.secret.fulfillment(data), converted(amount, payment.payer.asset, link.asset)
         posted = Posted(link.name, url, on_link, ceil(amount * rate * 2) + 2, lie)
         server.posted.append(posted)

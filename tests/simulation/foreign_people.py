@@ -3,25 +3,25 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final
 
 from payres.core.protocol.amounts import format_decimal
 from payres.operator.peers import add_peer
 from payres.people.sending import Wish
 from tests.simulation.bills import ask_for
+from tests.simulation.currencies import minor
 from tests.simulation.foreign import SECOND, Abroad, Foreign
 from tests.simulation.foreign_book import Account, Link
 from tests.simulation.resident import Resident
 from tests.simulation.server import REFUSED, Server
-from tests.simulation.town import EUR, USD, Town
+from tests.simulation.town import Town
 
 Pay = Callable[..., Awaitable[None]]
 
-MOST: Final = 500  # minor units of a payment
+MOST: Final = 500  # cents of a payment
 BALANCE: Final = 1_000_000
 LARGEST: Final = (50, 100, 1000)  # packet, either way
-CREDITS: Final = (10**8, 10**8, 10**8, 300)  # minor units that one may owe the other
+CREDITS: Final = (10**8, 10**8, 10**8, 300)  # cents that one may owe the other
 DIES, LOSES, TRIES = 0.06, 0.8, 3
 DOWN: Final = (0.1, 1.0, 8.0)  # seconds
 BACK: Final = 20  # seconds by which a clock is set back
@@ -38,18 +38,18 @@ class Foreigners(Resident):
         self._foreign, self._pay = foreign, pay
 
     async def prepare(self) -> None:
-        for path, asset in (("ann", USD), ("bob", EUR), ("cid", USD)):
+        for path, asset in zip(("ann", "bob", "cid"), self.town.assets * 2, strict=False):
             wallet = self._foreign.wallets[path] = Abroad(self._foreign, path, asset)
-            self._foreign.book.move(Account("outside", "", asset), wallet.account, BALANCE)
+            self._foreign.book.move(Account("outside", "", asset), wallet.account, minor(BALANCE, asset))
         for server in self.town.servers:
             await self._make_peers(server)
         self._foreign.begin()
 
     async def _make_peers(self, server: Server) -> None:
-        draws, foreign, asset = self.draws, self._foreign, self.draws.choice((USD, USD, EUR))
+        draws, foreign, asset = self.draws, self._foreign, self.draws.choice((self.town.assets[0], *self.town.assets))
         coming, going = (draws.randbytes(16).hex() for _ in range(2))
-        limit, credit = (draws.choice(CREDITS) for _ in range(2))
-        link = Link(server.name, asset, f"{server.base_url}/ilp", coming, going, draws.choice(LARGEST), limit, credit)
+        limit, credit, largest = (minor(draws.choice(few), asset) for few in (CREDITS, CREDITS, LARGEST))
+        link = Link(server.name, asset, f"{server.base_url}/ilp", coming, going, largest, limit, credit)
         foreign.links[server.name] = link
         terms: dict[str, Any] = {"name": foreign.ilp, "ilp_address": foreign.ilp, "url": f"{foreign.base_url}/ilp"}
         terms |= {"asset_code": asset.code, "asset_scale": asset.scale, "max_packet": link.largest}
@@ -70,10 +70,11 @@ class Foreigners(Resident):
         url, value = payee.url, draws.randint(2, MOST)
         if draws.random() < 0.7:
             url = (await ask_for(self.town, payee, draws.choice((None, value, value)))).url
-        wallet, debit = draws.choice([*foreign.wallets.values()]), draws.choice((0, value))
+        wallet = draws.choice([*foreign.wallets.values()])
+        debit, receive = draws.choice((0, minor(value, wallet.asset))), minor(value, payee.asset)
 
         async def pay() -> None:
-            quote = await foreign.payer.quote(wallet, url, debit, value)
+            quote = await foreign.payer.quote(wallet, url, debit, receive)
             if quote is not None:
                 foreign.payer.pay(quote)
 
@@ -86,7 +87,7 @@ class Foreigners(Resident):
         one, other = (wallet for wallet in self.town.wallets if wallet.server is server)
         bill = foreign.ask_for(draws.choice([*foreign.wallets.values()]), None)
         wish = Wish(to=bill.shown["id"], fixed="receive")
-        value = draws.randint(2, foreign.links[server.name].largest // 2)
+        value = draws.randint(2, min(LARGEST) // 2)
         if draws.random() < LOSES:
             foreign.doomed.add(f"{foreign.ilp}.{bill.account.name}")
 
@@ -98,9 +99,4 @@ class Foreigners(Resident):
             if payer is one:
                 await asyncio.sleep(draws.uniform(0.3, 1.5))
                 if self.world.happens("clock back", self.world.next_of(f"at once {server.name}")):
-                    server.offset -= BACK * SECOND
-                    self.world.at(self.world.now + draws.uniform(*RIGHT), partial(_put_right, server))
-
-
-def _put_right(server: Server) -> None:
-    server.offset += BACK * SECOND
+                    server.set_wrong(-BACK * SECOND, draws.uniform(*RIGHT))

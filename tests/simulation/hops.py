@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, SECOND
+from tests.simulation.currencies import GRAINS
 from tests.simulation.server import Server
 from tests.simulation.town import Town, exchanged, moment_of
 from tests.simulation.unresolved import mistaken
@@ -39,8 +40,9 @@ TAKEN: Final = (
 )
 # Payments that were made by now, what they are to deliver, and what their receiver here has got.
 PAYMENTS: Final = (
-    "SELECT o.id, o.receiver, o.state, o.debit, o.receive, coalesce(json_extract(o.path, '$.sends_all'), 1),"
-    " o.incoming_payment_id, (SELECT coalesce(sum(t.amount), 0) FROM transfer t WHERE t.outgoing_payment_id = o.id"
+    "SELECT o.id, o.receiver, o.state, o.debit, o.receive, o.receive_code,"
+    " coalesce(json_extract(o.path, '$.sends_all'), 1), o.incoming_payment_id,"
+    " (SELECT coalesce(sum(t.amount), 0) FROM transfer t WHERE t.outgoing_payment_id = o.id"
     " AND t.incoming_payment_id = o.incoming_payment_id AND t.credit_account_id = w.account_id) FROM outgoing_payment o"
     " LEFT JOIN incoming_payment i ON i.id = o.incoming_payment_id"
     " LEFT JOIN wallet_address w ON w.id = i.wallet_address_id"
@@ -113,7 +115,7 @@ async def promised(town: Town) -> None:
     books, told, first = await _books(town), {one.id: one for one in town.sent}, town.servers[0]
     wrong = [bill for server in town.servers[1:] for bill in await mistaken(server, first)]
     for address, book in books.items():
-        for id, receiver, state, debit, receive, sends_all, here, got in await book.server.rows(PAYMENTS):
+        for id, receiver, state, debit, receive, code, sends_all, here, got in await book.server.rows(PAYMENTS):
             if id in told and told[id].terms != (debit, receive):
                 raise Violation(f"{told[id]} is {debit} for {receive} at {book.server.name}")
             if town.world.microseconds - moment_of(id) > RECENT or town.is_disturbed(id) or receiver in wrong:
@@ -124,7 +126,7 @@ async def promised(town: Town) -> None:
             arrived = got if here else sum(_arrived(town, books, address, one, receiver) for one in own)
             town.world.counts[f"payments {'here' if here else 'elsewhere'} {state}, by the receiver's book"] += 1
             is_short = state == "completed" and arrived < receive
-            if is_short or (arrived > receive + max(receive // MORE, 2) and not sends_all):
+            if is_short or (arrived > receive + max(receive // MORE, 2 * GRAINS[code]) and not sends_all):
                 raise Violation(f"payment {id} to {receiver} is {state}: {arrived} arrived, promised were {receive}")
 
 

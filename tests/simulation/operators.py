@@ -7,6 +7,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from decimal import Decimal
 from html import unescape
 from typing import Any, Final
 
@@ -23,17 +24,16 @@ from payres.operator.api_keys import SCOPES, create_api_key
 from payres.operator.operators import make_link, require_operator
 from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.wallets import require_wallet
+from tests.simulation.currencies import STEPS, minor, rate_of
 from tests.simulation.resident import Caller
 from tests.simulation.server import OPERATORS, REFUSED, Server
-from tests.simulation.town import EUR, USD, Setting, Town
+from tests.simulation.town import Setting, Town, decimal
 from tests.simulation.world import Violation
 
 TRIES: Final = 3
 STRAYING: Final = 60_000_000  # microseconds that a copy of a request may be under way
-MOVED: Final = 2000  # minor units at most in one movement
-RATES: Final = ("0.918", "0.919", "0.92", "0.921", "0.922")
-LOWEST_RATE: Final = min(map(float, RATES))
-FEES: Final = (("0", 0), ("0", 50), ("0.01", 0), ("0.03", 200))
+MOVED: Final = 2000  # cents at most in one movement
+FEES: Final = ((0, 0), (0, 50), (1, 0), (3, 200))
 COLLEAGUES: Final = 0.15  # of the towns have two at once
 OPEN: Final = (0.0, 0.5, 3.0, 12.0)  # seconds for which it is looked at
 HIDDEN: Final = re.compile(r'<input type="hidden" name="([\w.]+)" value="([^"]*)">')
@@ -123,12 +123,12 @@ class Operator(Caller):
 
     async def _move(self) -> None:
         wallets = [(f"/wallets/{one.path}", one.asset) for one in self.town.wallets if one.server is self.server]
-        asset = self.draws.choice((USD, EUR))
+        asset = self.draws.choice(self.town.assets)
         choices = [*wallets, (f"/assets/{asset.code}/{asset.scale}/liquidity", asset)]
         await self.move_at(*self.draws.choice(choices), self.draws.choice(("deposit", "withdrawal")))
 
     async def move_at(self, account: str, asset: Asset, kind: str, amount: int = 0) -> bool:
-        amount = amount or self.draws.randint(1, MOVED)
+        amount = amount or minor(self.draws.randint(1, MOVED), asset)
         moved = Movement(*self._about(), account=account, asset=asset, kind=kind, amount=amount)
         self.town.movements.append(moved)
         body = {"amount": format_decimal(amount, asset), "reference": moved.reference}
@@ -150,7 +150,8 @@ class Operator(Caller):
             return
         payment = self.draws.choice(found)
         own = f"{self.server.base_url}/{payment['wallet']}"
-        amount = self.draws.choice((None, self.draws.randint(1, 300)))
+        asset = Asset(payment["assetCode"], payment["assetScale"])
+        amount = self.draws.choice((None, minor(self.draws.randint(1, 300), asset)))
         elsewhere = self.draws.choice([one.url for one in self.town.wallets if one.url != own])
         if not await self._send_back(payment, amount, None):
             copies = self.draws.choice((1, 2, 2, 3))  # one operator does not know of the other
@@ -168,12 +169,14 @@ class Operator(Caller):
         return refund.is_made is not False
 
     async def _set_fee(self) -> None:
-        fixed, points = fee = self.draws.choice(FEES)
-        await self._set(("fee", USD.code), fee, "/assets/USD/2/fee", {"fixed": fixed, "basisPoints": points})
+        (cents, points), asset = self.draws.choice(FEES), self.town.assets[0]
+        fixed, path = decimal(cents, asset), f"/assets/{asset.code}/{asset.scale}/fee"
+        await self._set(("fee", asset.code), (fixed, points), path, {"fixed": fixed, "basisPoints": points})
 
     async def _set_rate(self) -> None:
-        rate = self.draws.choice(RATES)
-        await self._set(("rate", USD.code, EUR.code), rate, "/rates/USD/EUR", {"rate": rate})
+        base, counter = pair = self.draws.choice(self.town.pairs)
+        rate = rate_of(*pair, self.draws.choice(STEPS))
+        await self._set(("rate", *pair), rate, f"/rates/{base}/{counter}", {"rate": rate})
 
     async def _set(self, what: Sequence[str], value: Any, path: str, body: Any) -> None:
         """Sets something, and notes since when it may be so: a copy of a request may come after its answer."""
@@ -192,9 +195,9 @@ class Operator(Caller):
         path, asset = f"/peers/test.{peer.name}", self.town.currency_of(self.server, peer)
         status, answer, _ = await self.ask("GET", path)
         if status == 200:
-            owes = max(-_minor(answer["balance"]), 0) + _minor(answer["reserved"])
-            limit = format_decimal(owes + self.draws.randint(0, 200), asset)
-            await self._change(path, {"creditLimit": limit}, {"creditLimit": self.town.credit})
+            owes = max(-_minor(answer["balance"], asset), 0) + _minor(answer["reserved"], asset)
+            limit = format_decimal(owes + minor(self.draws.randint(0, 200), asset), asset)
+            await self._change(path, {"creditLimit": limit}, {"creditLimit": decimal(self.town.credit, asset)})
 
     async def _change(self, path: str, body: Any, back: Any) -> None:
         self._changed[path] = back
@@ -211,11 +214,11 @@ class Operator(Caller):
         peer = self.draws.choice(self.server.neighbours)
         name, asset = f"test.{peer.name}", self.town.currency_of(self.server, peer)
         status, answer, _ = await self.ask("GET", f"/peers/{name}")
-        balance = _minor(answer["balance"]) if status == 200 else 0
+        balance = _minor(answer["balance"], asset) if status == 200 else 0
         kind = "withdrawal" if balance > 0 else "deposit"
         if balance and not await self.move_at(f"/peers/{name}", asset, kind, abs(balance)):
             return
-        self._changed[f"/peers/{name}"] = {"creditLimit": self.town.credit}
+        self._changed[f"/peers/{name}"] = {"creditLimit": decimal(self.town.credit, asset)}
         status, _, _ = await self.ask("DELETE", f"/peers/{name}")
         if status == 200:
             self.world.counts["peers replaced"] += 1
@@ -236,8 +239,8 @@ class Operator(Caller):
         self._changed.clear()
 
 
-def _minor(text: str) -> int:
-    return round(float(text) * 100)
+def _minor(text: str, asset: Asset) -> int:
+    return int(Decimal(text).scaleb(asset.scale))
 
 
 async def tidied(town: Town) -> None:
@@ -292,7 +295,7 @@ async def credited(town: Town) -> None:
     for server in town.servers:
         limits = dict(await server.rows(LIMITS))
         peers = server.neighbours
-        wanted = {f"test.{one.name}": parse_decimal(town.credit, town.currency_of(server, one)) for one in peers}
+        wanted = {f"test.{one.name}": minor(town.credit, town.currency_of(server, one)) for one in peers}
         limits.pop("test.payer", None)  # whose own it is
         if town.foreign:
             wanted[town.foreign.ilp] = town.foreign.links[server.name].credit

@@ -14,11 +14,12 @@ from payres.interledger.store.peers import PeerRecord
 from payres.operator import invariant_checks
 from tests.simulation.apps import App, Asked
 from tests.simulation.bills import closed, ended
+from tests.simulation.currencies import GRAINS, LOWEST
 from tests.simulation.foreign_oracles import came_from_abroad, foreign_books, owed_abroad
 from tests.simulation.hops import carried, differing, promised
 from tests.simulation.limits import limited, spendable, usable
 from tests.simulation.mails import mailed
-from tests.simulation.operators import LOWEST_RATE, credited, moved, overwritten, refunded
+from tests.simulation.operators import credited, moved, overwritten, refunded
 from tests.simulation.payers import brought, meant
 from tests.simulation.peace import on_time
 from tests.simulation.prices import priced
@@ -27,7 +28,7 @@ from tests.simulation.rights import rightful
 from tests.simulation.server import Server
 from tests.simulation.standing_orders import kept_orders
 from tests.simulation.told import told
-from tests.simulation.town import USD, Town, moment_of
+from tests.simulation.town import Town, moment_of
 from tests.simulation.unresolved import mistaken, resolved
 from tests.simulation.visitors import paid_pages
 from tests.simulation.webhooks import all_taken
@@ -53,7 +54,7 @@ CHARGED: Final = (
     " JOIN account a ON a.id = w.account_id JOIN asset s ON s.id = a.asset_id"
 )
 KEPT: Final = 7 * DAY  # microseconds that a bill is kept at least
-ROUNDED: Final = 2  # minor units by which a packet may deliver something else than the rate says
+ROUNDED: Final = 2  # cents by which a packet may deliver something else than the rate says
 QUOTED: Final = 12 * HOUR  # for which a quote is kept at least
 TWICE: Final = "SELECT quote_id FROM outgoing_payment WHERE quote_id NOTNULL GROUP BY 1 HAVING count(*) > 1"
 MADE: Final[Mapping[str, str]] = {
@@ -112,7 +113,7 @@ async def money(town: Town) -> None:
             sums[Asset(code, scale)] += balance
     for one, other in town.links:
         sums[town.currency_of(one, other)] += town.missing[one, other] + sum((await _mistaken(one, other)).values())
-    sums[USD] -= await brought(town)
+    sums[town.assets[0]] -= await brought(town)
     sums.update(await owed_abroad(town))
     for asset, given in town.given.items():
         if sums[asset] != given:
@@ -129,7 +130,7 @@ async def bills(town: Town) -> None:
             raise Violation(f"{bill.url} was acknowledged and is gone")
         if record is None or bill.value is None or town.is_disturbed(bill.id):
             continue
-        if record.received > _most(bill.value):
+        if record.received > _most(bill.value, GRAINS[bill.wallet.asset.code]):
             raise Violation(f"{bill.url}: asked {bill.value}, got {record.received}")
         if record.received >= bill.value and record.completed_at is None:
             raise Violation(f"{bill.url} is paid, and stays open")
@@ -139,13 +140,13 @@ async def payments(town: Town) -> None:
     """5. Each incoming payment got what its payers were charged for it."""
     charged, less, more = await _charged(town)
     for receiver, amounts in town.resolved.items():  # the payers have this back
-        charged[receiver] += sum(amounts)
-        slack = math.ceil(sum(amounts) / LOWEST_RATE) - sum(amounts) + len(amounts)
+        charged[receiver] += sum(amount for amount, _ in amounts)
+        slack = sum(math.ceil(amount / LOWEST) - amount + grain for amount, grain in amounts)
         less[receiver] += slack
         more[receiver] += slack
     for link in town.links:
         for receiver, amount in (await _mistaken(*link)).items():
-            more[receiver] += math.ceil(amount / LOWEST_RATE)
+            more[receiver] += math.ceil(amount / LOWEST)
     for receiver, least, most in came_from_abroad(town):
         charged[receiver] += least
         less[receiver] += most - least
@@ -161,9 +162,9 @@ async def payments(town: Town) -> None:
             raise Violation(f"{receiver}: delivered {delivered}, got {received}, allowed are {allowed}")
 
 
-def _most(value: int) -> int:
+def _most(value: int, grain: int) -> int:
     """What a bill may get: payres takes a last packet that a sender's rounding made larger than what is missing."""
-    return value + max(math.ceil(value / OVERPAID), ROUNDED)
+    return value + max(math.ceil(value / OVERPAID), ROUNDED * grain)
 
 
 async def loops(town: Town) -> None:
@@ -224,8 +225,8 @@ async def _charged(town: Town) -> tuple[Counter[str], Counter[str], Counter[str]
                 unsure.add(receiver)
             sums[receiver] += delivered
             is_exact = len({*codes, *(asset.code for asset in town.currencies.values())}) == 1
-            less[receiver] += 0 if is_exact else late * ROUNDED
-            more[receiver] += late * ROUNDED
+            less[receiver] += 0 if is_exact else late * ROUNDED * GRAINS[codes[1]]
+            more[receiver] += late * ROUNDED * GRAINS[codes[1]]
     return sums, less, Counter({receiver: more[receiver] for receiver in unsure})
 
 

@@ -16,16 +16,17 @@ from payres.interledger.packets import Fulfill, Prepare, decode_reply, encode_pa
 from payres.interledger.stream import PacketType, SharedSecret, StreamMoney, StreamPacket
 from payres.operator.peers import add_peer
 from payres.operator.wallets import create_wallet
+from tests.simulation.currencies import minor
 from tests.simulation.foreign_oracles import came_from_abroad
 from tests.simulation.resident import Caller
 from tests.simulation.server import REFUSED, Server
-from tests.simulation.town import USD, Town, Wallet
+from tests.simulation.town import Town, Wallet, decimal
 from tests.simulation.world import Violation
 
 HAVE_ONE: Final = 0.25  # of the towns, and each in which a server is restored
 OPENED: Final = 0.3  # of the doings, where wallets are opened
 TRIES: Final = 6
-MOST: Final = 100  # minor units of a packet
+MOST: Final = 100  # cents of a packet
 LIFETIME: Final = 20_000_000  # microseconds
 SPSP: Final = {"Accept": "application/spsp4+json"}
 # What wallets got without a request, and without the operator.
@@ -63,7 +64,8 @@ class Payer(Caller):
 
     async def prepare(self) -> None:
         asked: dict[str, Any] = {"name": "test.payer", "ilp_address": "test.payer", "url": "http://payer.test/ilp"}
-        asked |= {"asset_code": USD.code, "asset_scale": USD.scale, "credit_limit": "100000.00"}
+        asset = self.town.assets[0]
+        asked |= {"asset_code": asset.code, "asset_scale": asset.scale, "credit_limit": decimal(10_000_000, asset)}
         asked |= {"outgoing_token": self._token[::-1], "incoming_token": self._token}
         await self.entry.write(lambda work: add_peer(work, **asked) and None)
         self.node.boot()
@@ -78,8 +80,9 @@ class Payer(Caller):
             await self._pay(draws.choice(self._known[-6:]))
 
     async def _open(self) -> None:
-        wallet = Wallet(self._opens_at, f"new{len(self._opened)}", USD)
-        await wallet.server.write(lambda work: create_wallet(work, wallet.path, "USD", 2, None, None) and None)
+        wallet = Wallet(self._opens_at, f"new{len(self._opened)}", self.town.assets[0])
+        about = wallet.asset.code, wallet.asset.scale
+        await wallet.server.write(lambda work: create_wallet(work, wallet.path, *about, None, None) and None)
         self._opened.append(wallet)
         self.world.counts["payers: wallets opened"] += 1
         await self._ask(wallet)
@@ -92,7 +95,7 @@ class Payer(Caller):
             self._known.append((wallet, told["destination_account"], secret))
 
     async def _pay(self, known: tuple[Wallet, str, SharedSecret]) -> None:
-        (wallet, address, secret), amount = known, self.draws.randint(1, MOST)
+        (wallet, address, secret), amount = known, minor(self.draws.randint(1, MOST), self.town.assets[0])
         data = secret.encrypt_packet(StreamPacket(1, PacketType.PREPARE, 0, (StreamMoney(1, 1),)))
         condition = hashlib.sha256(secret.fulfillment(data)).digest()
         prepare = Prepare(amount, self.world.microseconds + LIFETIME, condition, address, data)

@@ -46,6 +46,7 @@ async def come_to_rest(town: Town, *, with_events: bool = False) -> None:
     Raises Violation if something is under way after hours."""
     world, end = town.world, town.world.microseconds + PEACE_SECONDS * 1e6
     while busy := await _under_way(town, with_events):
+        world.waits_for = f"in peace there are still {busy}"
         if world.microseconds > end:
             raise Violation(f"liveness: after {PEACE_SECONDS / 3600:.0f} hours of peace there are still {busy}")
         await asyncio.sleep(REST_SECONDS)

@@ -11,6 +11,7 @@ from payres.people import sending
 from tests.simulation import payers, rights
 from tests.simulation.apps import APPS, App
 from tests.simulation.bills import ask_for, complete_bill
+from tests.simulation.currencies import minor
 from tests.simulation.foreign_people import Foreigners
 from tests.simulation.mails import Post
 from tests.simulation.operators import COLLEAGUES, Colleagues, Operator
@@ -77,7 +78,7 @@ class Owner(Resident):
         draws, payee = self.draws, self.draws.choice(self.town.abroad)
         wish = sending.Wish(to=payee.url, fixed=draws.choice(("send", "receive")))
         if draws.random() < 0.5:
-            wish = sending.Wish(to=payee.server.ask_for(payee, value).shown["id"])
+            wish = sending.Wish(to=payee.server.ask_for(payee, minor(value, payee.asset)).shown["id"])
         await pay(self.town, self._wallet, wish, None if wish.to != payee.url else value, draws.choice(PAUSES))
 
     def _bill_of_another(self) -> Bill | None:
@@ -100,8 +101,8 @@ class Owner(Resident):
         await pay(self.town, self._wallet, sending.Wish(to=bill.url, fixed="send"), value)
 
 
-async def pay(town: Town, wallet: Wallet, wish: sending.Wish, value: int | None, pause: float = 0.0) -> None:
-    """Pays as the page Send does, with a pause before it is confirmed. Raises one of REFUSED."""
+async def pay(town: Town, wallet: Wallet, wish: sending.Wish, cents: int | None, pause: float = 0.0) -> None:
+    """Pays about so many cents as the page Send does, with a pause before it is confirmed. Raises one of REFUSED."""
     server = wallet.server
 
     async def send() -> tuple[str, tuple[int, int]]:
@@ -109,7 +110,9 @@ async def pay(town: Town, wallet: Wallet, wish: sending.Wish, value: int | None,
         payer = await database.read(lambda work: find_wallet(work, wallet.path))
         assert payer is not None
         payee = await sending.find_payee(database, node.quotes, payer, wish.to)
-        amount = "" if value is None else format_decimal(value, payer.asset if wish.fixed == "send" else payee.asset)
+        asset = payer.asset if wish.fixed == "send" else payee.asset
+        value = None if cents is None else minor(cents, asset)
+        amount = "" if value is None else format_decimal(value, asset)
         kept = sending.kept(msgspec.structs.replace(wish, amount=amount), payee)
         quote = await sending.ask_price(database, node.quotes, payer, payee, kept, value)
         shown = (await database.read(lambda work: sending.find_price(work, payer, quote))).quote.terms

@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import SECOND
+from tests.simulation.currencies import GRAINS
 from tests.simulation.server import Server
 from tests.simulation.town import Town, exchanged, moment_of
 from tests.simulation.world import Violation
@@ -28,8 +29,8 @@ BACK: Final = (
 )
 PRICING: Final = 10 * SECOND  # from reading a fee to the quote that has it, with questions to other servers
 SLIPPAGE: Final = (99, 100)  # what is promised of what the rate says, if servers on the way exchange too
-SMALL: Final = 120  # units of the coarsest asset: of less, each server's rounding on the way is asked for
-SLACK: Final = 4  # such units that it may take
+SMALL: Final = 120  # cents: of less, each server's rounding on the way is asked for
+SLACK: Final = 4  # cents that it may take
 
 
 class Terms(NamedTuple):
@@ -61,8 +62,7 @@ def _is_fair(
     town: Town, server: Server, terms: Terms, assets: tuple[Asset, Asset], at: int, *, is_away: bool, is_free: bool
 ) -> bool:
     """Whether a payment may have had these terms: with a fixed debit amount, or with a fixed amount to receive."""
-    coarsest = min(asset.scale for asset in (*assets, *town.currencies.values()))
-    units = [10 ** (asset.scale - coarsest) for asset in assets]
+    units = [GRAINS[asset.code] for asset in assets]
     net, fees = terms.debit - terms.fee, [("0", 0)]
     is_small = is_away and (net < SMALL * units[0] or terms.receive < SMALL * units[1])
     if not is_free and (server.name, "fee", assets[0].code) in town.settings:

@@ -59,7 +59,8 @@ class Server(Node):
         self.context: Context
         self.disk: Disk
         self.archive = Archive(folder, name)
-        self.wrong: list[tuple[int, int]] = []  # from when to when the clock was far from right
+        self.wrong: list[tuple[int, int, int]] = []  # from when to when the clock was far from right, and by how much
+        self.wrong_until = 0.0
         self.keeps_backups = False
         self._restores, self._folder, self._settings = False, folder, settings
         self._stopping: asyncio.Event
@@ -103,11 +104,23 @@ class Server(Node):
 
     def was_wrong(self, moment: int) -> bool:
         """Whether its clock was far from right about that moment of the world."""
-        return any(since - UNSURE <= moment <= until + UNSURE for since, until in self.wrong)
+        return any(since - UNSURE <= moment <= until + UNSURE for since, until, _ in self.wrong)
+
+    def set_wrong(self, by: int, seconds: float) -> None:
+        """Sets the clock wrong by so many microseconds, for a while: then somebody sees it."""
+        since = self.world.microseconds
+        self.offset += by
+
+        def mend() -> None:
+            self.offset -= by
+            self.wrong.append((since, self.world.microseconds, by))
+
+        self.wrong_until = max(self.wrong_until, self.world.now + seconds)
+        self.world.at(self.world.now + seconds, mend)
 
     def may_have_purged(self, moment: int) -> bool:
-        """Whether its clock was far from right since a moment of the world: what it keeps for a while may be gone."""
-        return any(moment <= until + UNSURE for _, until in self.wrong)
+        """Whether its clock was far ahead since a moment of the world: what it keeps for a while may be gone."""
+        return any(moment <= until + UNSURE for _, until, by in self.wrong if by > 0)
 
     def has_lost(self, moment: int) -> bool:
         """Whether what it was asked for at this moment of the world may be lost by a restore."""

@@ -16,13 +16,14 @@ from payres.core.store.work import Work
 from payres.operator.store.standing_orders import ORDERS, RUNS, OrderRecord, RunRecord
 from payres.people import sending
 from payres.people import standing_orders as rules
+from tests.simulation.currencies import minor
 from tests.simulation.foreign import Abroad
 from tests.simulation.periods import PERIODS, Period
 from tests.simulation.resident import Resident
 from tests.simulation.town import Town, Wallet, moment_of
 from tests.simulation.world import Violation
 
-MOST: Final = 300  # minor units of a payment
+MOST: Final = 300  # cents of a payment
 EVERY: Final = ("P1D", "P1W", "P1M")
 LATE: Final = 3 * DAY  # after a window has begun it is no longer paid
 CHANGES: Final = ("pause", "pause", "resume", "end")
@@ -71,10 +72,11 @@ class Planner(Resident):
         payees: list[Wallet | Abroad] = [*others, *self.town.abroad]
         payee = draws.choice(payees)
         fixed: Literal["send", "receive"] = draws.choice(("send", "receive"))
-        value, every = draws.randint(1, MOST), draws.choice(EVERY)
+        asset = self._wallet.asset if fixed == "send" else payee.asset
+        value, every = minor(draws.randint(1, MOST), asset), draws.choice(EVERY)
         begins = draws.choice((draws.uniform(3, 12), draws.uniform(3, 12), DAY / SECOND + draws.uniform(60, 130)))
         note = f"order {self._number} of {self._wallet.path} at {server.name}"
-        amount = format_decimal(value, self._wallet.asset if fixed == "send" else payee.asset)
+        amount = format_decimal(value, asset)
         plan = rules.OrderWish(to=payee.url, amount=amount, fixed=fixed, note=note, every=every)
         first = (server.now() // SECOND + round(begins)) * SECOND
 

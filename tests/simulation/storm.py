@@ -39,7 +39,6 @@ class Storm:
     def __init__(self, world: World, servers: list[Server], day: int) -> None:
         self._world, self._servers, self._day = world, servers, day
         self._draws = world.dice(f"nature {day}")
-        self._wrong = 0  # clocks that are far from right
         self._strikes: dict[str, Callable[[Server, random.Random], None]] = {
             "kill": lambda server, dice: server.kill(dice.choice(DOWN)),
             "stop": lambda server, dice: server.stop(dice.choice(DOWN)),
@@ -77,7 +76,8 @@ class Storm:
         await asyncio.sleep(QUIET)
         await until(
             lambda: (
-                not (world.is_counting or network.cuts or network.unknown or self._wrong) and network.due < world.now
+                not (world.is_counting or network.cuts or network.unknown)
+                and max(network.due, *(server.wrong_until for server in self._servers)) < world.now
             ),
             *(CALM, "the last strike is over"),
         )
@@ -123,12 +123,4 @@ class Storm:
     def _set_wrong(self, server: "Server", dice: random.Random) -> None:
         """For a while: then somebody sees it."""
         wrong = round(dice.choice((-1, 1)) * dice.choice(FAR) * dice.uniform(0.6, 1.2) * 1e6)
-        since, self._wrong = self._world.microseconds, self._wrong + 1
-        server.offset += wrong
-
-        def mend() -> None:
-            server.offset -= wrong
-            server.wrong.append((since, self._world.microseconds))
-            self._wrong -= 1
-
-        self._world.at(self._world.now + dice.choice(DOWN), mend)
+        server.set_wrong(wrong, dice.choice(DOWN))

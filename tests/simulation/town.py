@@ -2,17 +2,19 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from payres.core.protocol.amounts import Asset, parse_decimal
+from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.store.work import Work
 from payres.operator import assets, wallets
 from payres.operator.peers import add_peer
 from payres.testing.peering import peers_of
 from tests.simulation import switches
+from tests.simulation.currencies import TOWNS, minor, rate_of
 from tests.simulation.foreign import Abroad, Foreign
 from tests.simulation.server import Server
 from tests.simulation.world import World
@@ -27,20 +29,17 @@ if TYPE_CHECKING:
     from tests.simulation.visitors import Visit
     from tests.simulation.webhooks import Hooks
 
-USD: Final = Asset("USD", 2)
-EUR: Final = Asset("EUR", 2)
-CURRENCIES: Final = (USD, USD, EUR)  # of two peers
-RATE: Final = "0.92"  # euros for a dollar
-FEE: Final = ("0", 50)  # of dollars at first: fixed, and basis points
-CREDITS: Final = ("1000000.00", "1000000.00", "1000000.00", "40.00")  # what each peer may owe the other
-BALANCES: Final = ("10000.00", "10000.00", "10000.00", "9.00")  # of each wallet at first
-LIQUIDITY: Final = ("10000.00", "10000.00", "10000.00", "30.00", "5.00")  # in each asset at first
+FEE: Final = ("0", 50)  # of the first currency at first: fixed, and basis points
+# About so many cents:
+CREDITS: Final = (100_000_000, 100_000_000, 100_000_000, 4000)  # what each peer may owe the other
+BALANCES: Final = (1_000_000, 1_000_000, 1_000_000, 900)  # of each wallet at first
+LIQUIDITY: Final = (1_000_000, 1_000_000, 1_000_000, 3000, 500)  # in each asset at first
 OWNERS: Final = 2  # wallets of each server
 MAIL_HOST: Final = "mail.test"
 MAILING: Final = {"smtp_host": MAIL_HOST, "smtp_security": "none", "mail_from": "bank@mail.test"}
 MAIL: Final = 0.15  # of the servers send mail
 FOREIGN: Final = 0.4  # of the towns have a server that is not payres
-PACKETS: Final = (5, 20, 100)  # the largest packet that a server takes, in minor units
+PACKETS: Final = (5, 20, 100)  # the largest packet that a server takes
 EXCHANGED: Final = (100, 150)  # the same where currencies change: what is rounded of less costs more than payers take
 
 
@@ -124,11 +123,16 @@ class Town:
         self.foreign = Foreign(world) if is_plain and world.dice("abroad").random() < FOREIGN else None
         self.links: list[tuple[Server, Server]] = _links(shape, self.servers)
         currencies = world.dice("currencies")
+        self.assets: tuple[Asset, ...] = world.dice("assets").choice(TOWNS[: 1 if forgets else None])  # see `mistaken`
+        self.pairs = [  # of which operators set rates
+            (one.code, other.code) if currencies.random() < 0.5 else (other.code, one.code)
+            for one, other in combinations(self.assets, 2)
+        ]
         self.currencies: dict[frozenset[str], Asset] = {}  # in which two peers, by their names, count
         for one, other in self.links:
             one.neighbours.append(other)
             other.neighbours.append(one)
-            self.currencies[frozenset((one.name, other.name))] = currencies.choice(CURRENCIES)
+            self.currencies[frozenset((one.name, other.name))] = currencies.choice((self.assets[0], *self.assets))
         self.wallets: list[Wallet] = []
         self.bills: list[Bill] = []
         self.completed: dict[Bill, int] = {}  # by owners, with what they had received
@@ -153,7 +157,7 @@ class Town:
         self.refunds: list[Refund] = []
         self.disturbed: set[str] = set()  # bills and payments, by restores
         self.missing: Counter[tuple[Server, Server]] = Counter()  # by which books of peers differ since a restore
-        self.resolved: dict[str, list[int]] = {}  # packets that were found to have arrived, by their receiver
+        self.resolved: dict[str, list[tuple[int, int]]] = {}  # what packets that arrived brought about, by receiver
 
     @property
     def abroad(self) -> list[Abroad]:
@@ -206,39 +210,53 @@ class Town:
             await server.started()
         for server in self.servers:
             for number in range(OWNERS):
-                asset = EUR if number and self.draws.random() < 0.5 else USD
+                asset = self.draws.choice(self.assets[1:]) if number and self.draws.random() < 0.5 else self.assets[0]
                 await self._open_wallet(Wallet(server, f"owner{number}", asset))
-            await server.write(lambda work: _trade(work, self.liquidity))
-            self.endowed.update(dict.fromkeys((USD, EUR), parse_decimal(self.liquidity, USD)))
-            self.settings[server.name, "rate", USD.code, EUR.code] = [Setting(RATE)]
-            self.settings[server.name, "fee", USD.code] = [Setting(FEE)]
+            await server.write(self._trade)
+            self.endowed.update({asset: minor(self.liquidity, asset) for asset in self.assets})
+            self.settings |= {(server.name, "rate", *pair): [Setting(rate_of(*pair))] for pair in self.pairs}
+            self.settings[server.name, "fee", self.assets[0].code] = [Setting(FEE)]
         is_one = len({*self.currencies.values(), *(wallet.asset for wallet in self.wallets)}) == 1
         largest = self.draws.choice(PACKETS if is_one else EXCHANGED)
         for one, other in self.links:
             await self._make_peers(one, other, largest)
 
+    def _trade(self, work: Work) -> None:
+        """All currencies, with their rates and liquidity."""
+        for asset in self.assets:
+            assets.open_asset(work, asset.code, asset.scale)
+            assets.deposit_liquidity(work, asset.code, asset.scale, decimal(self.liquidity, asset))
+        for pair in self.pairs:
+            assets.set_rate(work, *pair, rate_of(*pair))
+        assets.set_fee(work, self.assets[0].code, self.assets[0].scale, *FEE)
+
     async def _open_wallet(self, wallet: Wallet) -> None:
         def make(work: Work) -> None:
             wallets.create_wallet(work, wallet.path, wallet.asset.code, wallet.asset.scale, wallet.path, None)
-            wallets.deposit(work, wallet.path, self.balance)
+            wallets.deposit(work, wallet.path, decimal(self.balance, wallet.asset))
 
         await wallet.server.write(make)
         self.wallets.append(wallet)
-        self.endowed[wallet.asset] += parse_decimal(self.balance, wallet.asset)
+        self.endowed[wallet.asset] += minor(self.balance, wallet.asset)
 
     async def _make_peers(self, one: Server, other: Server, largest: int) -> None:
+        asset = self.currency_of(one, other)
         of_one, of_other = peers_of(
             one.context.settings,
             other.context.settings,
-            self.currency_of(one, other),
-            self.credit,
-            max_packet=largest,
+            asset,
+            decimal(self.credit, asset),
+            max_packet=minor(largest, asset),
             routes=_beyond(one, other),
         )
         of_other["routes"] = _beyond(other, one)
         self.terms[one.name, of_one["name"]], self.terms[other.name, of_other["name"]] = of_one, of_other
         await one.write(lambda work: add_peer(work, **of_one) and None)
         await other.write(lambda work: add_peer(work, **of_other) and None)
+
+
+def decimal(cents: int, asset: Asset) -> str:
+    return format_decimal(minor(cents, asset), asset)
 
 
 def moment_of(id: str) -> int:
@@ -250,16 +268,6 @@ def moment_of(id: str) -> int:
 def exchanged(amount: int, rate: tuple[int, int], *, is_up: bool = False) -> int:
     """An amount at a rate, in whole units: rounded down unless it `is_up`."""
     return -(-amount * rate[0] // rate[1]) if is_up else amount * rate[0] // rate[1]
-
-
-def _trade(work: Work, liquidity: str) -> None:
-    """Both currencies, with their rate and liquidity."""
-    assets.open_asset(work, USD.code, USD.scale)
-    assets.open_asset(work, EUR.code, EUR.scale)
-    assets.set_rate(work, USD.code, EUR.code, RATE)
-    assets.set_fee(work, USD.code, USD.scale, *FEE)
-    for asset in (USD, EUR):
-        assets.deposit_liquidity(work, asset.code, asset.scale, liquidity)
 
 
 def _links(shape: str, servers: list[Server]) -> list[tuple[Server, Server]]:

@@ -6,9 +6,9 @@ from typing import Any
 
 from payres.core.protocol.amounts import Asset, parse_decimal
 from payres.core.store.rows import number
-from payres.core.store.work import Work
+from tests.simulation.currencies import GRAINS, LOWEST, converted
 from tests.simulation.foreign import Foreign
-from tests.simulation.operators import LOWEST_RATE, Operator
+from tests.simulation.operators import Operator
 from tests.simulation.server import Server
 from tests.simulation.town import Told, Town
 from tests.simulation.world import Violation
@@ -30,10 +30,10 @@ async def _resolve(operator: Operator) -> None:
         found = [one for one in answer["result"] if one["id"] is not None]
         about = operator.server, operator.world.microseconds, "peer.packet_unresolved"
         operator.town.told += [Told(*about, one["id"], facts={"peer": f"test.{peer.name}"}) for one in found]
-        payments: dict[str, list[Any]] = {}
+        payments: dict[tuple[str, Asset], list[Any]] = {}
         for packet in found:
             payments.setdefault(await _receiver(operator.server, packet["payment"]), []).append(packet)
-        for receiver, some in payments.items():
+        for (receiver, target), some in payments.items():
             asset = operator.town.currency_of(operator.server, peer)
             amounts = [parse_decimal(packet["amount"], asset) for packet in some]
             for packet, amount, arrived in zip(
@@ -41,7 +41,8 @@ async def _resolve(operator: Operator) -> None:
             ):
                 await _record(operator, packet["id"], asset, amount, "delivered" if arrived else "returned")
                 if arrived and not operator.town.is_abroad(receiver):
-                    operator.town.resolved.setdefault(receiver, []).append(amount)
+                    arrives = converted(amount, asset, target), GRAINS[target.code]
+                    operator.town.resolved.setdefault(receiver, []).append(arrives)
 
 
 async def _arrived(
@@ -88,7 +89,7 @@ async def mistaken(payer: Server, payee: Server) -> dict[str, int]:
         from_payer = receiver.rpartition("/")[2], f"test.{payer.name}"
         [(sent,)] = await payer.rows(SENT, receiver, f"test.{payee.name}")
         [(received,)], [(others,)] = await payee.rows(RECEIVED, *from_payer), await payee.rows(OTHERS, *from_payer)
-        if 0 < sent - received <= math.ceil(others / LOWEST_RATE):
+        if 0 < sent - received <= math.ceil(others / LOWEST):
             found[receiver] = sent - received
     return found
 
@@ -104,12 +105,11 @@ def _summing(amounts: Sequence[int], total: int) -> Sequence[bool] | None:
     return sums.get(total)
 
 
-async def _receiver(server: Server, payment: str) -> str:
-    def find(work: Work) -> str:
-        receiver: str = work.execute("SELECT receiver FROM outgoing_payment WHERE id = ?", (payment,)).fetchone()[0]
-        return receiver
-
-    return await server.read(find)
+async def _receiver(server: Server, payment: str) -> tuple[str, Asset]:
+    [(receiver, *asset)] = await server.rows(
+        "SELECT receiver, receive_code, receive_scale FROM outgoing_payment WHERE id = ?", payment
+    )
+    return receiver, Asset(*asset)
 
 
 async def _record(operator: Operator, packet: str, asset: Asset, amount: int, outcome: str) -> None:

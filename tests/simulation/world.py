@@ -104,6 +104,7 @@ class World:
         self.faults: list[Fault] = []
         self.counts: Counter[str] = Counter()
         self.trouble: list[str] = []  # exceptions that reached a loop
+        self.waits_for = "nobody waits"  # what has to come to an end, in words
         self.alarm = ""  # what a server that went into fail-stop has said
         self.disks: dict[str, Disk] = {}  # by the path of the file
         self.doors: dict[str, Callable[[], Any]] = {}  # what opens a socket that blocks, by the name of the host
@@ -255,7 +256,7 @@ class World:
                 if self.alarm:
                     raise Violation(f"{self._running and self._running.node.name} is in fail-stop: {self.alarm}")
                 if self.steps > MAX_STEPS:
-                    raise Violation(f"no end after {self.steps} steps and {self.now:.0f} s")
+                    raise Violation(f"no end after {self.steps} steps and {self.now:.0f} s: {self.waits_for}")
             return task.result()
         finally:
             events._set_running_loop(None)
