@@ -349,6 +349,7 @@ FIRST_PAUSE: Final = 10 * SECOND  # after an attempt to end something; it double
 LONGEST_PAUSE: Final = 6 * HOUR
 MOST_REFUSALS: Final = 8  # in a row: a server may have failed to read our key
 END_FOR: Final = 30 * DAY  # from its beginning
+MANY_ATTEMPTS: Final = 100  # in that time at least: a clock that was far ahead for a while says nothing of days
 NO_CONTINUATION: Final = ("invalid_continuation", "unknown_continuation")
 
 
@@ -381,7 +382,8 @@ def _due(work: Work, id: str) -> tuple[MadeRecord, str] | None:
 
 def _put_off(work: Work, record: MadeRecord, error: FetchFailed) -> None:
     refusals = record.refusals + 1 if error.reason == "refused" or not error.retryable else 0
-    if refusals >= MOST_REFUSALS or not lasts(record.noted_at + END_FOR, work.now, END_FOR):
+    is_late = record.attempts >= MANY_ATTEMPTS and not lasts(record.noted_at + END_FOR, work.now, END_FOR)
+    if refusals >= MOST_REFUSALS or is_late:
         log.warning("%s stays open until its server ends it: %s", record.url, error.sentence)
         elsewhere.forget(work, record.id)
     else:

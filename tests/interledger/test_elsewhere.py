@@ -186,6 +186,19 @@ async def test_bill_that_its_server_gave_to_two_payments_is_completed_after_both
     assert not await node.database.read(lambda work: elsewhere.ELSEWHERE.list(work, ""))
 
 
+async def test_clock_that_was_far_ahead_leaves_no_bill_open(node: Node, receivers: RemoteReceivers, site: Site) -> None:
+    made = partial(
+        elsewhere.note_bill, payment_id="made", url=bill(site, complete=Answer({}, 503)), now=node.clock.now()
+    )
+    await node.write(made)
+    await node.write(partial(elsewhere.make_due, id="made", now=node.clock.now()))
+    node.clock.advance(40 * DAY / SECOND)
+    await end_elsewhere(node.database, receivers, "made")
+    node.clock.advance(-40 * DAY / SECOND)
+    bill(site)
+    assert await attempts(node, receivers) == 1
+
+
 async def test_token_for_completing_is_kept_like_those_for_reading(
     node: Node, receivers: RemoteReceivers, site: Site
 ) -> None:
