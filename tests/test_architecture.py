@@ -20,6 +20,7 @@ MAX_CORE_LINES = 14_450
 SHORT_MODULES = {
     "payres/__main__.py",
     "payres/application.py",
+    "payres/interledger/elsewhere.py",
     "payres/settings.py",
     "payres/cli/mail.py",
     "payres/cli/manual.py",

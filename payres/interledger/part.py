@@ -23,10 +23,10 @@ from payres.core.remote.transport import Bounds
 from payres.core.store.agenda import Agenda
 from payres.core.store.work import Work
 from payres.interledger.carrying import NoReply
+from payres.interledger.elsewhere import end_elsewhere
 from payres.interledger.node import Node, node_of, open_node
 from payres.interledger.packets import result_of
 from payres.interledger.rates import watch_rates
-from payres.interledger.remote_receivers import end_elsewhere
 from payres.interledger.store import elsewhere, packets, peers
 
 MEDIA_TYPE: Final = "application/octet-stream"

@@ -1,12 +1,11 @@
 """Incoming payments on other servers, and this server as a client of them.
 
 Like any client, payres first reads the public form, which names the authorization server. With a token from there it
-reads the full form, also of other incoming payments of that server. To pay a wallet address, it creates one there.
-What it has made there it ends: nothing can be ended too often, because what has ended there is taken for ended here.
+reads the full form, also of other incoming payments of that server. To pay a wallet address, it creates one there,
+which `elsewhere` ends.
 """
 
 import asyncio
-import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Set
 from contextlib import asynccontextmanager
@@ -18,7 +17,7 @@ from msgspec import Meta
 from nacl.bindings import crypto_sign, crypto_sign_BYTES, crypto_sign_seed_keypair
 
 from payres.core.protocol.amounts import Asset, parse_value
-from payres.core.protocol.clock import DAY, HOUR, SECOND, Clock, format_time, lasts, parse_time
+from payres.core.protocol.clock import HOUR, SECOND, Clock, format_time, parse_time
 from payres.core.protocol.gnap import Token
 from payres.core.protocol.identifiers import base64url_decoded, is_ilp_address
 from payres.core.protocol.urls import canonical, is_http_url
@@ -29,10 +28,7 @@ from payres.core.remote.http import GuardedClient, origin_of, parse_target
 from payres.core.remote.wallet_addresses import RemoteWallet, fetch_wallet_address
 from payres.core.signatures.jwk import JWK, jwk_from_public_bytes, thumbprint
 from payres.core.signatures.sign import Message, sign
-from payres.core.store.database import Database
-from payres.core.store.work import Work
-from payres.interledger.store import elsewhere
-from payres.interledger.store.elsewhere import ELSEWHERE, NOTHING, Elsewhere, MadeRecord
+from payres.interledger.store.elsewhere import NOTHING, Elsewhere
 
 if TYPE_CHECKING:  # it loads slowly
     from payres.client import AsyncClient
@@ -50,7 +46,6 @@ ACCESS: Final = Elsewhere(
     "their tokens expire; payres keeps none for more than an hour",
 )
 TokenUse = Literal["read-all", "create", "complete"]
-log = logging.getLogger("payres.elsewhere")
 
 
 class OwnIdentity:
@@ -345,50 +340,7 @@ class RemoteReceivers:
         return await self._http.request(method, url, signed, body, makes=makes)
 
 
-FIRST_PAUSE: Final = 10 * SECOND  # after an attempt to end something; it doubles with each
-LONGEST_PAUSE: Final = 6 * HOUR
-MOST_REFUSALS: Final = 8  # in a row: a server may have failed to read our key
-END_FOR: Final = 30 * DAY  # from its beginning
-MANY_ATTEMPTS: Final = 100  # in that time at least: a clock that was far ahead for a while says nothing of days
 NO_CONTINUATION: Final = ("invalid_continuation", "unknown_continuation")
-
-
-async def end_elsewhere(database: Database, receivers: RemoteReceivers, id: str) -> None:
-    """Ends what is due, or puts that off; what its server refuses again and again is left to expire there."""
-    found = await database.write(partial(_due, id=id))
-    if found is None:
-        return
-    record, token = found
-    try:
-        if record.kind == "grant":
-            await receivers.cancel_grant(record.url, token)
-        else:
-            await receivers.complete(record.url)
-    except FetchFailed as error:
-        await database.write(partial(_put_off, record=record, error=error))
-    else:
-        await database.write(partial(elsewhere.forget, id=id))
-
-
-def _due(work: Work, id: str) -> tuple[MadeRecord, str] | None:
-    record = ELSEWHERE.get(work, id)
-    if record is None or record.due_at is None:
-        return None
-    if elsewhere.is_being_paid(work, record.url):  # the end of that payment ends it: its server gave it to both
-        elsewhere.forget(work, id)
-        return None
-    return record, elsewhere.token_of(work, record)
-
-
-def _put_off(work: Work, record: MadeRecord, error: FetchFailed) -> None:
-    refusals = record.refusals + 1 if error.reason == "refused" or not error.retryable else 0
-    is_late = record.attempts >= MANY_ATTEMPTS and not lasts(record.noted_at + END_FOR, work.now, END_FOR)
-    if refusals >= MOST_REFUSALS or is_late:
-        log.warning("%s stays open until its server ends it: %s", record.url, error.sentence)
-        elsewhere.forget(work, record.id)
-    else:
-        pause = min(FIRST_PAUSE << min(record.attempts, 16), LONGEST_PAUSE)
-        elsewhere.postpone(work, record.id, work.now + pause, error.sentence[:300], refusals)
 
 
 def _is_over(response: Response) -> bool:

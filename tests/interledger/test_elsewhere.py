@@ -16,7 +16,8 @@ from payres.core.remote.http import GuardedClient
 from payres.core.store.agenda import Agenda
 from payres.core.store.events import Changes
 from payres.core.store.payments import INCOMING, IncomingRecord
-from payres.interledger.remote_receivers import MOST_REFUSALS, PAYING, OwnIdentity, RemoteReceivers, end_elsewhere
+from payres.interledger.elsewhere import MOST_REFUSALS, end_elsewhere
+from payres.interledger.remote_receivers import PAYING, OwnIdentity, RemoteReceivers
 from payres.interledger.store import elsewhere
 from payres.interledger.store.elsewhere import NOTHING, Elsewhere
 from payres.testing.peering import peer

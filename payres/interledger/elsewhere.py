@@ -1,0 +1,61 @@
+"""The ends of what this server has made elsewhere: incoming payments are completed, and payers' grants cancelled.
+
+Nothing can be ended too often, because what has ended there is taken for ended here.
+"""
+
+import logging
+from functools import partial
+from typing import Final
+
+from payres.core.protocol.clock import DAY, HOUR, SECOND, lasts
+from payres.core.remote.connection import FetchFailed
+from payres.core.store.database import Database
+from payres.core.store.work import Work
+from payres.interledger.remote_receivers import RemoteReceivers
+from payres.interledger.store import elsewhere
+from payres.interledger.store.elsewhere import ELSEWHERE, MadeRecord
+
+log = logging.getLogger("payres.elsewhere")
+FIRST_PAUSE: Final = 10 * SECOND  # after an attempt to end something; it doubles with each
+LONGEST_PAUSE: Final = 6 * HOUR
+MOST_REFUSALS: Final = 8  # in a row: a server may have failed to read our key
+END_FOR: Final = 30 * DAY  # from its beginning
+MANY_ATTEMPTS: Final = 100  # in that time at least: a clock that was far ahead for a while says nothing of days
+
+
+async def end_elsewhere(database: Database, receivers: RemoteReceivers, id: str) -> None:
+    """Ends what is due, or puts that off; what its server refuses again and again is left to expire there."""
+    found = await database.write(partial(_due, id=id))
+    if found is None:
+        return
+    record, token = found
+    try:
+        if record.kind == "grant":
+            await receivers.cancel_grant(record.url, token)
+        else:
+            await receivers.complete(record.url)
+    except FetchFailed as error:
+        await database.write(partial(_put_off, record=record, error=error))
+    else:
+        await database.write(partial(elsewhere.forget, id=id))
+
+
+def _due(work: Work, id: str) -> tuple[MadeRecord, str] | None:
+    record = ELSEWHERE.get(work, id)
+    if record is None or record.due_at is None:
+        return None
+    if elsewhere.is_being_paid(work, record.url):  # the end of that payment ends it: its server gave it to both
+        elsewhere.forget(work, id)
+        return None
+    return record, elsewhere.token_of(work, record)
+
+
+def _put_off(work: Work, record: MadeRecord, error: FetchFailed) -> None:
+    refusals = record.refusals + 1 if error.reason == "refused" or not error.retryable else 0
+    is_late = record.attempts >= MANY_ATTEMPTS and not lasts(record.noted_at + END_FOR, work.now, END_FOR)
+    if refusals >= MOST_REFUSALS or is_late:
+        log.warning("%s stays open until its server ends it: %s", record.url, error.sentence)
+        elsewhere.forget(work, record.id)
+    else:
+        pause = min(FIRST_PAUSE << min(record.attempts, 16), LONGEST_PAUSE)
+        elsewhere.postpone(work, record.id, work.now + pause, error.sentence[:300], refusals)
