@@ -47,6 +47,7 @@ class Sent(msgspec.Struct):
     packet: bytes
     secret: SharedSecret
     arrived: int | None = None
+    tries: int = 0
 
 
 class Payer(Caller):
@@ -106,6 +107,7 @@ class Payer(Caller):
         head = {"Authorization": f"Bearer {self._token}", "Request-Id": sent.request_id}
         url, head = f"{self.entry.base_url}/ilp", head | {"Content-Type": "application/octet-stream"}
         for _ in range(TRIES):
+            sent.tries += 1
             with suppress(httpx2.HTTPError):
                 answer = await self.http.post(url, content=sent.packet, headers=head)
                 if answer.status_code == 200:
@@ -127,7 +129,8 @@ async def meant(town: Town) -> None:
         if sent.arrived is None:
             await payer.node.run(payer.post(sent))
         meant[sent.to.url] += sent.arrived or 0
-        unknown[sent.to.url] += sent.amount if sent.arrived is None else 0
+        again = sent.tries - 1 if payer.entry.archive.losses else 0  # which a server in between may not have known
+        unknown[sent.to.url] += sent.amount * (again + (sent.arrived is None))
     for url, least, most in came_from_abroad(town, by_spsp=True):
         meant[url] += least
         unknown[url] += most - least

@@ -11,7 +11,7 @@ from functools import cache
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from payres.html.html import load_templates
 from payres.operator import api
@@ -34,33 +34,31 @@ def run_all(tasks: Iterable[Task], processes: int | None = None) -> Iterator[Out
     _load()
     _allow_files()
     context = multiprocessing.get_context("fork")
-    waiting, running = iter(tasks), dict[Connection, tuple[ForkProcess, Task]]()
-    progress = dict[Task, Any]()  # how many steps its world has made
+    waiting, running = iter(tasks), dict[Connection, tuple[ForkProcess, Task, Progress]]()
     has_room = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > NEEDED
     folder = tempfile.TemporaryDirectory(prefix="simulation-", dir=MEMORY if has_room else None)
     try:
         while True:
             while len(running) < (processes or CORES) and (task := next(waiting, None)) is not None:
                 here, there = context.Pipe(duplex=False)
-                progress[task] = context.RawValue("q", 0)
-                about = task, Path(folder.name), progress[task], there
+                progress = context.RawValue("q", 0)
+                about = task, Path(folder.name), progress, there
                 process = context.Process(target=_run, args=about, daemon=True)
                 process.start()
                 there.close()
-                running[here] = process, task
+                running[here] = process, task, progress
             if not running:
                 return
-            steps = {task: progress[task].value for _, task in running.values()}
+            steps = {one: progress.value for one, (_, _, progress) in running.items()}
             ended = wait(list(running), HUNG_SECONDS)
-            for ready in ended or [one for one, (_, task) in running.items() if steps[task] == progress[task].value]:
+            for ready in ended or [one for one, (_, _, progress) in running.items() if steps[one] == progress.value]:
                 assert isinstance(ready, Connection)
-                process, task = running.pop(ready)
-                del progress[task]
+                process, task, _ = running.pop(ready)
                 yield _outcome(ready, task)
                 process.kill()
                 process.join()
     finally:
-        for process, _ in running.values():
+        for process, _, _ in running.values():
             process.kill()
             process.join()
         folder.cleanup()
