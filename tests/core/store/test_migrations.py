@@ -468,8 +468,12 @@ def test_bills_of_payments_under_way_at_the_upgrade_are_ended_too(path: str) -> 
         connection.executemany(
             "INSERT INTO outgoing_payment (id, wallet_address_id, client_id, quote_id, receiver, debit, receive,"
             " receive_code, receive_scale, fee, created_at, state, ended_at)"
-            " VALUES (?1, 1, 1, ?2, 'https://b/' || ?1, 1, 1, 'EUR', 2, 0, 7, iif(?3, 'completed', 'sending'), ?3)",
-            [("refund", None, None), *((id, id, 8 if id == "ended" else None) for id in wishes)],
+            " VALUES (:id, 1, 1, :quote, 'https://b/' || :id, 1, 1, 'EUR', 2, 0, 7,"
+            " iif(:end, 'completed', 'sending'), :end)",
+            [
+                {"id": "refund", "quote": None, "end": None},
+                *({"id": id, "quote": id, "end": 8 if id == "ended" else None} for id in wishes),
+            ],
         )
         connection.execute(
             "INSERT INTO refund (id, incoming_payment_id, return_payment_id, wallet_address, amount, reference,"
