@@ -69,6 +69,9 @@ class End(asyncio.Transport):
         if not self._is_closing and data:
             self.stream.send(self, bytes(data))
 
+    def can_write_eof(self) -> bool:
+        return True
+
     def write_eof(self) -> None:
         if not self._has_ended:
             self._has_ended = True
