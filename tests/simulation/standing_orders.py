@@ -162,7 +162,8 @@ def _problems(order: Order, record: OrderRecord, runs: Sequence[RunRecord]) -> I
 def _problems_of_time(order: Order, run: RunRecord) -> Iterator[str]:
     server = order.wallet.server
     over_at = min(order.period.begin(order.first, run.window + 1), run.window_at + LATE)
-    if run.problem == "late" and over_at > server.now() + SLACK:
+    was_ahead = server.may_have_purged(run.window_at)  # then it was over by that clock
+    if run.problem == "late" and over_at > server.now() + SLACK and not was_ahead:
         yield "has missed a window that is not over"
     paid_at = moment_of(run.outgoing_payment_id) if run.outgoing_payment_id else 0
     if paid_at > over_at + SLACK and not server.was_wrong(paid_at):
