@@ -181,9 +181,12 @@ async def test_failure_for_one_base_leaves_the_others(
         await asyncio.Event().wait()
 
     await desk.trade("USD", "EUR")
-    site.pages["GET /rates?base=USD"] = Answer(pause=say_nothing) if bad == "silence" else bad
-    assert list(await desk.refresh()) == ["EUR/USD"]
-    assert "no exchange rates from USD" in caplog.text
+    for base, other in (("USD", "EUR"), ("EUR", "USD")):  # the first that is asked for, and the last
+        pages = {f"GET /rates?base={other}": market}
+        site.pages |= {**pages, f"GET /rates?base={base}": Answer(pause=say_nothing) if bad == "silence" else bad}
+        await desk.database.write(lambda tx: tx.execute("DELETE FROM exchange_rate") and None)
+        assert list(await desk.refresh()) == [f"{other}/{base}"]
+        assert f"no exchange rates from {base}" in caplog.text
 
 
 async def test_refresh_leaves_what_the_operator_set(desk: Desk) -> None:
