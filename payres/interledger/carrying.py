@@ -24,7 +24,7 @@ from payres.core.protocol.clock import MILLISECOND, SECOND, Clock
 from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.limits import MAX_REJECT_SECONDS
 from payres.core.remote.connection import FetchFailed, Response
-from payres.core.remote.http import GuardedClient
+from payres.core.remote.http import Elsewhere, GuardedClient
 from payres.core.remote.transport import Bounds
 from payres.core.store import retention
 from payres.core.store.database import Database
@@ -46,7 +46,6 @@ from payres.interledger.packets import (
 )
 from payres.interledger.routing import Hop, next_hop
 from payres.interledger.store import peers
-from payres.interledger.store.elsewhere import Elsewhere
 from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.interledger.store.peers import InboundPeer, PeerRecord
 

@@ -8,8 +8,7 @@ import httpx2
 from payres.client.errors import AnswerLost, ConfigurationError, InvalidAnswer, NotSent
 from payres.core.protocol.errors import Unavailable
 from payres.core.remote.connection import FetchFailed
-from payres.core.remote.http import GuardedClient
-from payres.interledger.store.elsewhere import Elsewhere
+from payres.core.remote.http import Elsewhere, GuardedClient
 
 # Parts of responses are stored while a payer is away; standard responses are shorter.
 MAX_ANSWER_BYTES: Final = 8192

@@ -24,11 +24,10 @@ from payres.core.protocol.urls import canonical, is_http_url
 from payres.core.protocol.visible import note_of
 from payres.core.protocol.wire import Amount
 from payres.core.remote.connection import FetchFailed, Response, bad_content
-from payres.core.remote.http import GuardedClient, origin_of, parse_target
+from payres.core.remote.http import NOTHING, Elsewhere, GuardedClient, origin_of, parse_target
 from payres.core.remote.wallet_addresses import RemoteWallet, fetch_wallet_address
 from payres.core.signatures.jwk import JWK, jwk_from_public_bytes, thumbprint
 from payres.core.signatures.sign import Message, sign
-from payres.interledger.store.elsewhere import NOTHING, Elsewhere
 
 if TYPE_CHECKING:  # it loads slowly
     from payres.client import AsyncClient

@@ -24,7 +24,7 @@ from payres.core.protocol.identifiers import hash_secret, new_id, new_secret
 from payres.core.protocol.urls import Urls, is_http_url
 from payres.core.protocol.wire import Amount, WalletAddress
 from payres.core.remote.connection import FetchFailed
-from payres.core.remote.http import origin_of
+from payres.core.remote.http import Elsewhere, origin_of
 from payres.core.store.database import Database
 from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.representations import amount as shown_amount
@@ -38,7 +38,6 @@ from payres.interledger.store.checkouts import (
     insert_checkout,
     pending_of,
 )
-from payres.interledger.store.elsewhere import Elsewhere
 
 BEGIN_SECONDS: Final = 10.0
 LONGEST_WAIT: Final = 60  # seconds; the maximum `wait` of a grant continuation that is respected

@@ -252,7 +252,8 @@ def _gathered(work: Work, record: MailRecord, language: Language) -> Letter | No
 
 def _arrived(work: Work, wallet: WalletRecord, data: Mapping[str, Any], language: Language) -> Iterator[str]:
     """A line for each payment or deposit since the last mail."""
-    reader = Reader(work, wallet, language.zone)
+    reader, after = Reader(work, wallet, language.zone), data.get("after", 0)
+    upto = data["upto"] if "upto" in data else last_transfer(work)
     for item in data["items"]:
         _, is_deposit, value = item.partition(":")
         if is_deposit:
@@ -264,8 +265,7 @@ def _arrived(work: Work, wallet: WalletRecord, data: Mapping[str, Any], language
         if back is not None:
             yield _line(language, marked("{amount} back from {name}"), back.amount, wallet, back)
             continue
-        after, upto, found = data.get("after", 0), data.get("upto", last_transfer(work)), reader.find(item)
-        amount = received_between(work, wallet.account_id, item, data["since"], after, upto)
+        found, amount = reader.find(item), received_between(work, wallet.account_id, item, data["since"], after, upto)
         if amount and found is not None:
             yield _line(language, marked("{amount} from {name}"), amount, wallet, found)
 

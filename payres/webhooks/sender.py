@@ -25,11 +25,10 @@ from payres.core.protocol.limits import (
 )
 from payres.core.protocol.wire import Resource, encode
 from payres.core.remote.connection import FetchFailed
-from payres.core.remote.http import GuardedClient
+from payres.core.remote.http import NOTHING, GuardedClient
 from payres.core.remote.transport import Bounds
 from payres.core.store.events import EventRecord
 from payres.core.store.work import Work
-from payres.interledger.store.elsewhere import NOTHING
 from payres.webhooks.store import webhooks
 from payres.webhooks.store.webhooks import WebhookRecord
 

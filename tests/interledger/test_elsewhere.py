@@ -12,14 +12,13 @@ import pytest
 
 from payres.core.process.worker import cancel_all
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND
-from payres.core.remote.http import GuardedClient
+from payres.core.remote.http import NOTHING, Elsewhere, GuardedClient
 from payres.core.store.agenda import Agenda
 from payres.core.store.events import Changes
 from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.interledger.elsewhere import MOST_REFUSALS, end_elsewhere
 from payres.interledger.remote_receivers import PAYING, OwnIdentity, RemoteReceivers
 from payres.interledger.store import elsewhere
-from payres.interledger.store.elsewhere import NOTHING, Elsewhere
 from payres.testing.peering import peer
 from tests.core.remote.conftest import Answer, Site
 from tests.helpers import ROOT, TIMEOUT, wait_until

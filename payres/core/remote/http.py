@@ -109,6 +109,16 @@ WAITING_FOR_SLOT: Final = 3
 _NAMES = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # header names, concatenated (RFC 9110 section 5.1)
 
 
+class Elsewhere(NamedTuple):
+    """What a request makes on another server, and who ends it, and when: a row of the table in docs/peering.md."""
+
+    what: str
+    ended: str
+
+
+NOTHING: Final = Elsewhere("", "")
+
+
 class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
     """Sends requests to other servers; every failure is a FetchFailed.
 
@@ -144,12 +154,12 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         seconds: float | None = None,
-        makes: tuple[str, str] | None = None,
+        makes: Elsewhere | None = None,
     ) -> Response:
         """Sends one request and reads the whole answer, which may be a redirect or an error.
 
         Raises FetchFailed; TooManyRequests if the client caused too many failures. `seconds` can shorten the timeout.
-        What a POST `makes` there, and who ends that and when, is an `Elsewhere` of `interledger/store/elsewhere.py`.
+        A POST says what it `makes` there.
         """
         assert makes or method != "POST", f"say what this makes at {url}, and who ends it"
         target = parse_target(url)

@@ -1,6 +1,6 @@
 """SQL of what this server has made on other servers and has to end there."""
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 
@@ -12,16 +12,6 @@ from payres.core.store.work import Transaction
 
 SECRET: Final = "elsewhere"  # noqa: S105 - the name of the secret that encrypts `token`
 LONGEST: Final = DAY  # from a time to the end that is due then
-
-
-class Elsewhere(NamedTuple):
-    """What a request makes on another server, and who ends it, and when: a row of the table in docs/peering.md."""
-
-    what: str
-    ended: str
-
-
-NOTHING: Final = Elsewhere("", "")
 
 
 class MadeRecord(msgspec.Struct, frozen=True):

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.core.remote.connection import MAX_FRAMING_BYTES, FetchFailed
-from payres.core.remote.http import GuardedClient
+from payres.core.remote.http import NOTHING, GuardedClient
 from payres.core.remote.transport import KEEPALIVE_SECONDS, Bounds
-from payres.interledger.store.elsewhere import NOTHING
 from tests.core.remote.conftest import HURRY, UNHURRIED, Elapse, Serve, failure_of, loopback, open_servers
 from tests.helpers import examples
 

@@ -19,9 +19,8 @@ from payres.core.protocol.limits import (
 )
 from payres.core.remote import transport
 from payres.core.remote.connection import FetchFailed, GuardedConnection, SilentServer
-from payres.core.remote.http import GuardedClient
+from payres.core.remote.http import NOTHING, GuardedClient
 from payres.core.remote.transport import Bounds, open_connection
-from payres.interledger.store.elsewhere import NOTHING
 from payres.testing.clock import MovableClock
 from tests.core.remote.conftest import HURRY, UNHURRIED, Answer, Elapse, NameServers, Serve, Site, failure_of, loopback
 from tests.helpers import settle
