@@ -2,11 +2,10 @@
 own."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
-from payres.client import errors
-from payres.core.store.work import Work
+from payres.client import OpenPaymentsError
 from tests.simulation.apps import Allowance, App, Limit, amount_of
 from tests.simulation.periods import PERIODS
 from tests.simulation.town import Town, moment_of
@@ -19,56 +18,49 @@ LATEST_GRANTS: Final = 4  # of each app, of which one is spent
 SOMETHING: Final = 50  # minor units, more than a fee
 SHORT: Final = ("PT15S", "PT20S")  # intervals that may end while a limit is tried
 LAPSED: Final = "approval_expired"  # it was not continued within an hour of some clock
-LIMIT_EXCEEDED: Final = "limit_exceeded"
 PAID: Final = (
-    "SELECT id, receiver, created_at, coalesce(ended_at, 0), debit, receive, receive_code, sent, delivered,"
-    " unresolved_debit, unresolved_receive FROM outgoing_payment WHERE grant_id = ?"
+    "SELECT id, created_at, coalesce(ended_at, 0), receive_code, receiver, {} FROM outgoing_payment WHERE grant_id = ?"
 )
+# What rounding adds to a quote on its way counts for nobody.
+COUNTED: Final[Mapping[str, str]] = {
+    "debit": "debit, sent, unresolved_debit",
+    "receive": "receive, min(delivered, receive), unresolved_receive",
+}
 
 
 class Payment(NamedTuple):
     """A payment under a grant. What is `unresolved` may count or not."""
 
+    id: str
     created_at: int
     ended_at: int
+    asset_code: str
+    receiver: str
     wanted: int
     used: int
     unresolved: int
-    asset_code: str
-    receiver: str
 
 
-async def limited(town: Town) -> None:
-    """7. What the payments of a grant debit or deliver in a window was within its limit at each of them."""
+async def usable(town: Town) -> None:
+    """11. What was consented to and not ended can be used, by the app that has asked for it."""
     for app in town.apps:
-        for allowance in app.allowances:
-            if allowance.limit is not None:
-                payments = await _payments(allowance)
-                for index, payment in enumerate(payments):
-                    _check(allowance, allowance.limit, payments[:index], payment)
+        for allowance in [*app.consents, *app.allowances]:
+            if not allowance.is_over:
+                await app.node.run(_use(app, allowance))
 
 
-def _check(allowance: Allowance, limit: Limit, earlier: Sequence[Payment], payment: Payment) -> None:
-    window = window_of(limit, payment.created_at)
-    counted = [
-        one.used if one.ended_at <= payment.created_at + CLOCKS or allowance.wallet.server.wrong else one.wanted
-        for one in earlier
-        if window_of(limit, one.created_at) == window
-    ]
-    if window is None or sum(counted) + payment.wanted > limit.value:
-        raise Violation(f"grant {allowance.id} with {limit}: in window {window} {counted}, and then {payment}")
-    if limit.receiver not in ("", payment.receiver):
-        raise Violation(f"grant {allowance.id} with {limit} paid another receiver: {payment}")
-    if limit.of == "receive" and payment.asset_code != limit.asset.code:
-        raise Violation(f"grant {allowance.id} with {limit} paid in another asset: {payment}")
-
-
-def window_of(limit: Limit, moment: int) -> int | None:
-    """The number of the window that has this moment of the server's clock; None if none has."""
-    if not limit.duration:
-        return 0
-    number = PERIODS[limit.duration].number(limit.start, moment)
-    return number if number >= 0 and (limit.repeated is None or number <= limit.repeated) else None
+async def _use(app: App, allowance: Allowance) -> None:
+    try:
+        if allowance in app.consents:
+            await app.take(allowance)
+        await app.client.outgoing_payment.list(app.addresses[allowance.wallet], allowance.grant)
+    except OpenPaymentsError as refused:
+        if allowance in app.consents:
+            app.consents.remove(allowance)
+        allowance.is_over = True
+        has_lapsed = getattr(refused.__cause__, "reason", "") == LAPSED
+        if not has_lapsed and not allowance.wallet.server.was_restored_after(allowance.given):
+            raise Violation(f"{app.name} cannot use grant {allowance.id}: {refused}") from refused
 
 
 async def spendable(town: Town) -> None:
@@ -81,8 +73,7 @@ async def spendable(town: Town) -> None:
 async def _try_grants(app: App) -> None:
     for wallet, token in app.ended[-LATEST_ENDED:]:
         await app.is_refused(wallet, token)
-    usable = [one for one in app.allowances if not one.is_over]
-    for allowance in usable[-LATEST_GRANTS:]:
+    for allowance in [one for one in app.allowances if not one.is_over][-LATEST_GRANTS:]:
         left, limit = await _left(app, allowance), allowance.limit
         if left is None or limit is None:
             continue
@@ -96,20 +87,14 @@ async def _left(app: App, allowance: Allowance) -> int | None:
     """What may still be spent, after comparing that with what the server says; None if it is not known."""
     limit, server = allowance.limit, allowance.wallet.server
     payments, before = await _payments(allowance), server.now()
-    try:
-        payments_of, address = app.client.outgoing_payment, app.addresses[allowance.wallet]
-        told = await payments_of.get_grant_spent_amounts(address, allowance.grant)
-    except errors.TokenError as refused:
-        allowance.is_over = True
-        if not server.was_restored_after(allowance.given):
-            raise Violation(f"{app.name} cannot use grant {allowance.id} any more: {refused}") from refused
-        return None
-    window = window_of(limit, before) if limit else 0
-    if limit and window_of(limit, server.now()) != window:
+    address = app.addresses[allowance.wallet]
+    told = await app.client.outgoing_payment.get_grant_spent_amounts(address, allowance.grant)
+    window = window_of(limit, before)
+    if window_of(limit, server.now()) != window:
         return None
     found = told.spent_receive_amount if limit and limit.of == "receive" else told.spent_debit_amount
     spent = int(found.value) if found else 0
-    counted = [one for one in payments if limit is None or window_of(limit, one.created_at) == window]
+    counted = [one for one in payments if window_of(limit, one.created_at) == window]
     least, unresolved = sum(one.used for one in counted), sum(one.unresolved for one in counted)
     if not least <= spent <= least + unresolved:
         raise Violation(f"grant {allowance.id} with {limit}: {spent} are told to be spent, but {counted} are")
@@ -124,52 +109,47 @@ async def _try_limit(app: App, allowance: Allowance, limit: Limit, left: int) ->
     if not bill:
         return
     for value in (left + 1, left) if left else (SOMETHING,):
-        fixed = {f"{limit.of}_amount": amount_of(value, limit.asset)}
-        quote = await app.quote(allowance.wallet, bill, **fixed)
+        quote = await app.quote(allowance.wallet, bill.id, **{f"{limit.of}_amount": amount_of(value, limit.asset)})
         if quote is None:
             return  # too little for the fee, or too much for the liquidity
         asked = await app.pay(allowance, quote=quote)
         is_over = value > left
-        if asked.state == "made" if is_over else LIMIT_EXCEEDED in asked.answers:
+        if asked.state == "made" if is_over else "limit_exceeded" in asked.answers:
             raise Violation(f"grant {allowance.id} with {limit}, {left} left: {asked}")
         app.world.counts[f"apps: limits {'exceeded' if is_over else 'spent'}: {asked.state}"] += 1
 
 
+async def limited(town: Town) -> None:
+    """7. What the payments of a grant debit or deliver in a window was within its limit at each of them."""
+    for allowance in [one for app in town.apps for one in app.allowances if one.limit]:
+        payments = await _payments(allowance)
+        for index, payment in enumerate(payments):
+            _check(allowance, payments[:index], payment)
+
+
+def _check(allowance: Allowance, earlier: Sequence[Payment], payment: Payment) -> None:
+    limit, window = allowance.limit, window_of(allowance.limit, payment.created_at)
+    counted = [
+        one.used if one.ended_at <= payment.created_at + CLOCKS or allowance.wallet.server.wrong else one.wanted
+        for one in earlier
+        if window_of(limit, one.created_at) == window
+    ]
+    assert limit is not None
+    is_wrong = limit.receiver not in ("", payment.receiver)
+    is_wrong |= limit.of == "receive" and payment.asset_code != limit.asset.code
+    if window is None or sum(counted) + payment.wanted > limit.value or is_wrong:
+        raise Violation(f"grant {allowance.id} with {limit}: in window {window} {counted}, and then {payment}")
+
+
 async def _payments(allowance: Allowance) -> Sequence[Payment]:
-    def read(work: Work) -> Sequence[Payment]:
-        rows = sorted(work.execute(PAID, (allowance.id,)), key=lambda row: moment_of(row[0]))
-        return [_payment(allowance, row[1:]) for row in rows]
-
-    return await allowance.wallet.server.read(read)
+    sql = PAID.format(COUNTED[allowance.limit.of if allowance.limit else "debit"])
+    found = [Payment(*row) for row in await allowance.wallet.server.rows(sql, allowance.id)]
+    return sorted(found, key=lambda one: moment_of(one.id))
 
 
-def _payment(allowance: Allowance, row: Sequence[Any]) -> Payment:
-    receiver, created_at, ended_at, debit, receive, code, sent, delivered, *unresolved = row
-    if allowance.limit is not None and allowance.limit.of == "receive":
-        # What rounding adds to a quote on its way counts for nobody.
-        return Payment(created_at, ended_at, receive, min(delivered, receive), unresolved[1], code, receiver)
-    return Payment(created_at, ended_at, debit, sent, unresolved[0], code, receiver)
-
-
-async def usable(town: Town) -> None:
-    """11. What was consented to and not ended can be used, by the app that has asked for it."""
-    for app in town.apps:
-        await app.node.run(_use_all(app))
-
-
-async def _use_all(app: App) -> None:
-    for consent in [*app.consents]:
-        try:
-            await app.take(consent)
-        except errors.OpenPaymentsError as refused:
-            app.consents.remove(consent)
-            has_lapsed = getattr(refused.__cause__, "reason", "") == LAPSED
-            if not has_lapsed and not consent.wallet.server.was_restored_after(consent.given):
-                raise Violation(f"{app.name} cannot get {consent.pending.continue_uri}: {refused}") from refused
-    for allowance in [one for one in app.allowances if not one.is_over]:
-        try:
-            await app.client.outgoing_payment.list(app.addresses[allowance.wallet], allowance.grant)
-        except errors.OpenPaymentsError as refused:
-            allowance.is_over = True
-            if not allowance.wallet.server.was_restored_after(allowance.given):
-                raise Violation(f"{app.name} cannot use grant {allowance.id} any more: {refused}") from refused
+def window_of(limit: Limit | None, moment: int) -> int | None:
+    """The number of the window that has this moment of the server's clock; None if none has."""
+    if limit is None or not limit.duration:
+        return 0
+    number = PERIODS[limit.duration].number(limit.start, moment)
+    return number if number >= 0 and (limit.repeated is None or number <= limit.repeated) else None

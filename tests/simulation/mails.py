@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from email import message_from_bytes, policy
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from payres.core.protocol.amounts import parse_decimal
 from payres.core.store.events import last_sequence
 from payres.core.store.work import Work
@@ -23,14 +21,14 @@ from tests.simulation.world import Violation, until
 
 DOWN, DEAD, SLOW, LATER = "mail server down", "mail server dead", "slow mail server", "mail put off"
 REFUSED, ENDLESS, DROPPED = "mail refused", "endless answer to a mail", "answer to a mail lost"
-SHARES: Final = {DOWN: 0.2, DEAD: 0.1, SLOW: 0.2, LATER: 0.3, REFUSED: 0.1, ENDLESS: 0.1, DROPPED: 0.2}  # at most
+SHARES: Final = {DOWN: 0.2, DEAD: 0.1, SLOW: 0.2, LATER: 0.4, REFUSED: 0.1, ENDLESS: 0.1, DROPPED: 0.5}  # at most
 PATIENCE: Final = 10.0  # seconds that payres waits for each answer
 SLOWLY: Final = (3.0, 9.0, 15.0)  # seconds until each
 STAGES: Final = (b"", b"MAIL", b"RCPT", b".")  # at which it puts off: at once, the sender, the recipient, the mail
 PAUSES: Final = (3600, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400)  # seconds at most, by failed attempts
 SLACK: Final = 30  # seconds by which a clock may have been set back
 REST: Final = 5.0
-LOOKS: Final = 200
+LOOKS, UNWELL = 200, 3  # for what waits, and of these while the mail server is still not well
 WAITING: Final = "SELECT (send_at - ?) / 1000000, attempts, kind FROM mail WHERE send_at NOTNULL"
 ARRIVED: Final = re.compile(r"^[A-Z]{3} ([\d,.]+)(?: from |, paid in by | back from )", re.MULTILINE)
 NOT_PAID: Final = re.compile(r"nothing\s+was\s+taken|only\s+a\s+part\s+has\s+arrived")
@@ -58,7 +56,7 @@ class Letter(NamedTuple):
     is_refused: bool
 
 
-class Reader(msgspec.Struct):
+class Reader(NamedTuple):
     """An owner with an address, who is told of the transfers after one."""
 
     wallet: Wallet
@@ -71,7 +69,7 @@ class Post(Resident):
 
     def __init__(self, town: Town) -> None:
         super().__init__(town, "mail server")
-        self.letters, self.readers, self._shares = list[Letter](), list[Reader](), dict[str, float]()
+        self.letters, self.readers, self.shares = list[Letter](), list[Reader](), dict[str, float]()
         town.world.doors[MAIL_HOST] = self._open
 
     async def prepare(self) -> None:
@@ -92,17 +90,16 @@ class Post(Resident):
         self.readers.append(Reader(wallet, email, since))
 
     async def live(self, seconds: float) -> None:
-        """Is not well for as long as a storm lasts."""
+        """Is not well, for longer than the storm: most mails wait until that is over."""
         draws = self.draws
-        self._shares = {kind: draws.choice((0, most)) * draws.random() for kind, most in SHARES.items()}
-        self.world.at(self.world.now + seconds, self._shares.clear)
+        self.shares = {kind: draws.choice((0, most)) * draws.random() for kind, most in SHARES.items()}
 
     def to(self, email: str) -> list[Letter]:
         return [one for one in self.letters if one.to == email]
 
     def _open(self) -> "Talk":
         """Raises ConnectionRefusedError."""
-        kind, number = self.world.drawn("mail", self._shares)
+        kind, number = self.world.drawn("mail", self.shares)
         kind = kind if kind and self.world.happens(kind, number) else ""
         if kind == DOWN:
             raise ConnectionRefusedError(111, "Connection refused")
@@ -114,38 +111,30 @@ class Talk:
 
     def __init__(self, post: Post, kind: str) -> None:
         self._post, self._kind, dice = post, kind, post.draws
-        self._seconds = dice.choice(SLOWLY) if kind == SLOW else 0.01
-        self._stage = dice.choice(STAGES)
-        self._to, self._answers, self._is_data = "", deque([b"220 mail\r\n"]), False
-        self._answer(b"", b"")
+        self._seconds = {SLOW: dice.choice(SLOWLY), DEAD: math.inf}.get(kind, 0.01)
+        self._put_off = dice.choice(STAGES) if kind == LATER else None
+        self._to, self._stage, self._answers = "", b"", deque[bytes]()
+        self._answer(b"220 mail")
 
     def sendall(self, data: bytes) -> None:
-        if self._is_data:
-            self._is_data = False
-            self._take(data)
-            return
-        verb = data[:4].upper()
-        if verb == b"RCPT":
+        is_mail = self._stage == b"DATA"
+        self._stage = b"." if is_mail else data[:4].upper()
+        if self._stage == b"RCPT":
             self._to = data.decode().partition("<")[2].partition(">")[0]
-        self._is_data = verb == b"DATA"
-        self._answer(verb, b"354 go on\r\n" if self._is_data else b"250 good\r\n")
+        taken = b"554 never" if self._kind == REFUSED else b"250 taken"
+        self._answer({b"DATA": b"354 go on", b".": taken}.get(self._stage, b"250 good"))
+        if is_mail and self._stage != self._put_off:
+            self._take(data.removesuffix(b".\r\n").replace(b"\r\n..", b"\r\n."))
 
-    def _answer(self, stage: bytes, said: bytes) -> None:
-        if said:
-            self._answers.append(said)
-        if self._kind == LATER and stage == self._stage:
-            self._answers[-1] = b"451 later\r\n" if stage else b"421 later\r\n"
+    def _answer(self, said: bytes) -> None:
+        later = b"451 later" if self._stage else b"421 later"
+        self._answers.append((later if self._stage == self._put_off else said) + b"\r\n")
 
     def _take(self, data: bytes) -> None:
-        refused = self._kind == REFUSED
-        self._answer(b".", b"554 never\r\n" if refused else b"250 taken\r\n")
-        if self._answers[-1].startswith(b"4"):
-            return
-        data = data.removesuffix(b".\r\n").replace(b"\r\n..", b"\r\n.")
         message: Any = message_from_bytes(data, policy=policy.default)
-        text = str(message.get_content()).replace("\r\n", "\n")
-        self._post.letters.append(Letter(self._to, message["Message-ID"], message["Subject"], text, refused))
-        self._post.world.counts[f"mails {'refused' if refused else 'taken'}"] += 1
+        text, is_refused = str(message.get_content()).replace("\r\n", "\n"), self._kind == REFUSED
+        self._post.letters.append(Letter(self._to, message["Message-ID"], message["Subject"], text, is_refused))
+        self._post.world.counts[f"mails {'refused' if is_refused else 'taken'}"] += 1
         self._post.world.note("mail", self._to, message["Message-ID"], message["Subject"])
         if self._kind == DROPPED:
             self._answers.clear()
@@ -155,9 +144,9 @@ class Talk:
 
     def readline(self, most: int) -> bytes:
         """Raises TimeoutError."""
-        world, is_dead = self._post.world, self._kind == DEAD
-        world.blocked += min(PATIENCE if is_dead else self._seconds, PATIENCE)
-        if is_dead or self._seconds > PATIENCE:
+        world = self._post.world
+        world.blocked += min(self._seconds, PATIENCE)
+        if self._seconds > PATIENCE:
             raise TimeoutError("timed out")
         if self._kind == ENDLESS:
             world.blocked += self._post.draws.choice((0.0, 1.0))
@@ -173,6 +162,8 @@ class Talk:
 async def mailed(town: Town) -> None:
     """Mails: each is sent within its pause, and what moved was told once, whatever the mail server has said."""
     for looks in range(LOOKS):
+        if looks == UNWELL:
+            town.post.shares.clear()
         waiting = [one for server in town.servers for one in await server.read(lambda work: list(_waiting(work)))]
         if not waiting:
             break

@@ -9,17 +9,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from payres.core.protocol.errors import NotFound
+from payres.core.protocol.errors import require
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.signatures.jwk import jwk_from_public_bytes
-from payres.core.store import server as secrets
 from payres.core.store.work import Work
 from payres.html import second_factors, sign_in
 from payres.html.passkeys import remove_passkey
-from payres.html.second_factors import ENCRYPTED, STEP, code_at
 from payres.html.store.passkeys import PASSKEYS, PasskeyRecord
-from payres.html.store.second_factors import find_totp
-from payres.html.store.sessions import NOWHERE, OF_OWNERS, owner_at
+from payres.html.store.sessions import OF_OWNERS, OwnerRecord, delete_session, owner_at
 from payres.operator import api_keys, keys, wallets, webhooks
 from tests.simulation.resident import Resident
 from tests.simulation.town import Town
@@ -27,15 +24,14 @@ from tests.simulation.world import Violation
 
 HAVE_ONE: Final = 0.15  # of the towns, and each in which a server is restored
 NEW: Final = 0.1  # of the doings open a wallet
-FOUND: Final = "SELECT path FROM wallet_address w JOIN {} r ON {} WHERE {}"  # whose a right is
 
 
 class Kind(NamedTuple):
-    """How the owner of a wallet gets a right, as what stands for it; whose wallet that opens, None for nobody's; how it
+    """How the owner of a wallet `w` gets a right, as what stands for it; the row `r` that it has while it works; how it
     ends; and of which kinds a new one ends all others of the same wallet."""
 
     give: Callable[[Work, str], Any]
-    opens: Callable[[Work, Any], str | None]
+    row: str
     end: Callable[[Work, str, Any], object]
     ends: tuple[str, ...] = ()
 
@@ -49,56 +45,27 @@ class Right(msgspec.Struct):
     ended_at: int | None = None
 
 
-def _owner(work: Work, path: str) -> Any:
-    owner = owner_at(work, path)
-    if owner is None:
-        raise NotFound("A restore has lost the wallet")
-    return owner
+def _owner(work: Work, path: str) -> OwnerRecord:
+    return require(owner_at(work, path), "A restore has lost the wallet")
 
 
-def _of(table: str, where: str, join: str = "r.owner_id = w.owner_id") -> Callable[[Work, Any], str | None]:
-    sql = FOUND.format(table, join, where)
-    return lambda work, mark: next((path for (path,) in work.execute(sql, (mark,))), None)
+def _session(work: Work, path: str) -> bytes:
+    return hash_secret(sign_in.open_session(work, OF_OWNERS, _owner(work, path), sign_in.Browser(), "password").session)
 
 
-def _sign_in(work: Work, path: str) -> str:
-    """By password, and with the code that the app shows; without codes by a passkey, as far as that is no signature."""
-    owner, browser = _owner(work, path), sign_in.Browser()
-    entered = sign_in.begin(work, OF_OWNERS, owner, browser, NOWHERE)
-    totp = find_totp(work, OF_OWNERS, owner.id)
-    if isinstance(entered, sign_in.HalfSignIn) and totp is not None and totp.confirmed_at is not None:
-        code = code_at(base64.b32decode(secrets.decrypt(work, ENCRYPTED, totp.secret)), work.now // STEP)
-        entered = sign_in.complete(work, OF_OWNERS, entered.secret, code, False, browser, NOWHERE)
-    if isinstance(entered, sign_in.HalfSignIn):
-        entered = sign_in.open_session(work, OF_OWNERS, owner, browser, "passkey", verified_at=work.now)
-    return entered.session
-
-
-def _opened(work: Work, session: str) -> str | None:
-    found = sign_in.find_session(work, OF_OWNERS, session)
-    return None if found is None else OF_OWNERS.accounts.by_id(work, found.account_id).name
-
-
-def _set_password(work: Work, path: str) -> str:
+def _password(work: Work, path: str) -> str:
     hashed = f"$argon2id${work.new_id()}"
     wallets.store_password(work, path, hashed)
     return hashed
 
 
-def _codes_on(work: Work, path: str) -> str:
+def _codes(work: Work, path: str) -> int:
     owner = _owner(work, path)
     second_factors.begin_codes(work, OF_OWNERS, owner.id)
-    secret = second_factors.unconfirmed_secret(work, OF_OWNERS, owner.id) or ""
-    second_factors.confirm_codes(work, OF_OWNERS, owner, code_at(base64.b32decode(secret), work.now // STEP))
-    return f"{path} {secret}"
-
-
-def _code_of(work: Work, mark: str) -> str | None:
-    path, _, secret = mark.partition(" ")
-    owner = owner_at(work, path)
-    totp = None if owner is None else find_totp(work, OF_OWNERS, owner.id)
-    is_on = totp is not None and totp.confirmed_at is not None
-    return path if is_on and totp and secrets.decrypt(work, ENCRYPTED, totp.secret) == secret else None
+    secret = base64.b32decode(second_factors.unconfirmed_secret(work, OF_OWNERS, owner.id) or "")
+    code = second_factors.code_at(secret, work.now // second_factors.STEP)
+    second_factors.confirm_codes(work, OF_OWNERS, owner, code)
+    return work.now
 
 
 def _recovery_codes(work: Work, path: str) -> bytes:
@@ -119,15 +86,8 @@ def _key(work: Work, path: str) -> str:
     return kid
 
 
-def _link(work: Work, path: str) -> str:
-    return wallets.make_password_link(work, path).url.rpartition("/")[2]
-
-
-def _linked(work: Work, secret: str) -> str | None:
-    try:
-        return str(sign_in.open_link(work, OF_OWNERS, secret).name)
-    except NotFound:
-        return None
+def _link(work: Work, path: str) -> bytes:
+    return hash_secret(wallets.make_password_link(work, path).url.rpartition("/")[2])
 
 
 def _webhook(work: Work, path: str) -> str:
@@ -135,34 +95,41 @@ def _webhook(work: Work, path: str) -> str:
 
 
 KINDS: Final[Mapping[str, Kind]] = {
-    "session": Kind(_sign_in, _opened, lambda work, _, mark: sign_in.close_session(work, OF_OWNERS, mark)),
+    "session": Kind(
+        *(_session, "session r USING (owner_id) WHERE r.id_hash = ?"),
+        lambda work, _, mark: delete_session(work, OF_OWNERS, mark),
+    ),
     "password": Kind(
-        *(_set_password, _of("owner", "r.password_hash = ?", "r.id = w.owner_id")),
-        *(lambda work, path, _: _set_password(work, path), ("password", "session", "link")),
+        *(_password, "owner r ON r.id = w.owner_id WHERE r.password_hash = ?"),
+        *(lambda work, path, _: _password(work, path), ("password", "session", "link")),
     ),
     "codes": Kind(
-        *(_codes_on, _code_of), lambda work, path, _: second_factors.turn_codes_off(work, OF_OWNERS, _owner(work, path))
+        *(_codes, "totp r USING (owner_id) WHERE r.created_at = ? AND r.confirmed_at NOTNULL"),
+        lambda work, path, _: second_factors.turn_codes_off(work, OF_OWNERS, _owner(work, path)),
     ),
     "recovery codes": Kind(
-        *(_recovery_codes, _of("recovery_code", "r.hash = ? AND r.used_at IS NULL")),
+        *(_recovery_codes, "recovery_code r USING (owner_id) WHERE r.hash = ? AND r.used_at IS NULL"),
         *(lambda work, path, _: _recovery_codes(work, path), ("recovery codes",)),
     ),
     "passkey": Kind(
-        *(_passkey, _of("passkey", "r.id = ? AND r.suspect_at IS NULL")),
+        *(_passkey, "passkey r USING (owner_id) WHERE r.id = ? AND r.suspect_at IS NULL"),
         lambda work, path, mark: remove_passkey(work, OF_OWNERS, _owner(work, path), mark),
     ),
     "key of an app": Kind(
-        *(_key, _of("wallet_key", "r.kid = ? AND r.revoked_at IS NULL", "r.wallet_address_id = w.id")),
+        *(_key, "wallet_key r ON r.wallet_address_id = w.id WHERE r.kid = ? AND r.revoked_at IS NULL"),
         lambda work, path, mark: keys.revoke_key(work, path, mark),
     ),
     "API key": Kind(
         lambda work, path: api_keys.create_api_key(work, path, ["wallets:read"]).id,
-        _of("api_key", "r.id = ? AND r.revoked_at IS NULL", "r.name = w.path"),
+        "api_key r ON r.name = w.path WHERE r.id = ? AND r.revoked_at IS NULL",
         lambda work, _, mark: api_keys.revoke_api_key(work, mark),
     ),
-    "link": Kind(_link, _linked, lambda work, path, _: _set_password(work, path), ("link",)),
+    "link": Kind(
+        *(_link, "password_link r USING (owner_id) WHERE r.link_hash = ?"),
+        *(lambda work, path, _: _password(work, path), ("link",)),
+    ),
     "webhook": Kind(
-        *(_webhook, _of("webhook", "r.id = ? AND r.state <> 'disabled'", "r.wallet_address_id = w.id")),
+        *(_webhook, "webhook r ON r.wallet_address_id = w.id WHERE r.id = ? AND r.state <> 'disabled'"),
         lambda work, _, mark: webhooks.begin_removal(work, mark),
     ),
 }
@@ -171,7 +138,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 class Keepers(Resident):
     """Owners of wallets of their own, at one server, who get rights and end them."""
 
-    pause = 1.2
+    pause = 0.5
 
     def __init__(self, town: Town) -> None:
         super().__init__(town, "keepers")
@@ -183,8 +150,7 @@ class Keepers(Resident):
 
     async def prepare(self) -> None:
         path, self._opened = f"keeper{self._opened}", self._opened + 1
-        hashed = f"$argon2id${path}"
-        await self.server.write(lambda work: wallets.create_wallet(work, path, "USD", 2, path, hashed) and None)
+        await self.server.write(lambda work: wallets.create_wallet(work, path, "USD", 2, path, f"$argon2id${path}"))
 
     async def _change(self) -> None:
         draws, name = self.draws, self.draws.choice(list(KINDS))
@@ -192,16 +158,15 @@ class Keepers(Resident):
         if own and draws.random() < 0.5:
             right = draws.choice(own[-3:])
             await self.server.write(lambda work: kind.end(work, right.path, right.mark) and None)
-            over = [right]
+            right.ended_at = self.world.microseconds
         else:
             path = f"keeper{max(self._opened - 1 - draws.choice((0, 0, 1)), 0)}"
-            over, mark = [], await self.server.write(lambda work: kind.give(work, path))
-            right = Right(name, path, mark)
+            right = Right(name, path, await self.server.write(lambda work: kind.give(work, path)))
             self.rights.append(right)
-        self.world.counts[f"rights: {name} {'ended' if over else 'given'}"] += 1
-        ended = [one for one in self.rights if one.path == right.path and one.kind in kind.ends and one is not right]
-        for one in (*over, *ended):
-            one.ended_at = one.ended_at or self.world.microseconds
+        self.world.counts[f"rights: {name} {'ended' if right.ended_at else 'given'}"] += 1
+        for one in self.rights:
+            if one.path == right.path and one.kind in kind.ends and one is not right:
+                one.ended_at = one.ended_at or self.world.microseconds
 
 
 async def rightful(town: Town) -> None:
@@ -210,10 +175,9 @@ async def rightful(town: Town) -> None:
         return
     server = town.keepers.server
     for right in town.keepers.rights:
-        opens = KINDS[right.kind].opens
-        found = await server.read(lambda work, opens=opens, mark=right.mark: opens(work, mark))  # type: ignore[misc]
+        found = await server.rows(f"SELECT w.path FROM wallet_address w JOIN {KINDS[right.kind].row}", right.mark)
         is_blind = any(loss.is_blind and (right.ended_at or 0) <= loss.until for loss in server.archive.losses)
         is_blind |= right.kind == "codes" and bool(server.archive.losses)  # a restore brings back what guards a sign-in
-        if found not in (None, right.path) or (found and right.ended_at and not is_blind):
+        if found not in ([], [(right.path,)]) or (found and right.ended_at and not is_blind):
             raise Violation(f"{right} opens {found} at {server.name}")
         town.world.counts[f"rights: {right.kind} {'works' if found else 'works no more'}"] += 1
