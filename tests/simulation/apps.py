@@ -142,8 +142,8 @@ class App(Caller):
         await super().spend(seconds)
 
     async def act(self) -> None:
-        habits = *[self._pay_some] * 6, self._race, self._look_after, *[self._rotate] * 2, self._end
-        await self.draws.choice(habits)()
+        habits = {self._pay_some: 6, self._race: 1, self._look_after: 1, self._rotate: 2, self._end: 1}
+        await self.draws.choices([*habits], [*habits.values()])[0]()
 
     async def _grant_at(self, server: Server) -> Grant:
         """The grant for bills and quotes of all wallets of a server."""

@@ -21,7 +21,7 @@ from tests.simulation.world import Violation, until
 
 DOWN, DEAD, SLOW, LATER = "mail server down", "mail server dead", "slow mail server", "mail put off"
 REFUSED, ENDLESS, DROPPED = "mail refused", "endless answer to a mail", "answer to a mail lost"
-SHARES: Final = {DOWN: 0.2, DEAD: 0.1, SLOW: 0.2, LATER: 0.4, REFUSED: 0.1, ENDLESS: 0.1, DROPPED: 0.5}  # at most
+SHARES: Final = {DOWN: 0.2, DEAD: 0.1, SLOW: 0.2, LATER: 0.4, REFUSED: 0.1, ENDLESS: 0.1, DROPPED: 0.5}  # or none
 PATIENCE: Final = 10.0  # seconds that payres waits for each answer
 SLOWLY: Final = (3.0, 9.0, 15.0)  # seconds until each
 STAGES: Final = (b"", b"MAIL", b"RCPT", b".")  # at which it puts off: at once, the sender, the recipient, the mail
@@ -91,8 +91,7 @@ class Post(Resident):
 
     async def live(self, seconds: float) -> None:
         """Is not well, for longer than the storm: most mails wait until that is over."""
-        draws = self.draws
-        self.shares = {kind: draws.choice((0, most)) * draws.random() for kind, most in SHARES.items()}
+        self.shares = {kind: self.draws.choice((0, share)) for kind, share in SHARES.items()}
 
     def to(self, email: str) -> list[Letter]:
         return [one for one in self.letters if one.to == email]

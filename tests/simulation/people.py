@@ -26,6 +26,7 @@ PACKETS_AT_MOST: Final = 60
 BILL_SECONDS: Final = (6, 20, 10_800, 10_800)  # until a bill expires
 VISITORS: Final = 2
 PAUSES: Final = (0.0, 0.0, 0.3, 4.0)  # seconds between the price and the payer's word
+CLOSED_AFTER: Final = (0.1, 0.3, 0.5, 1.0, 5.0)  # seconds after the payers have begun
 
 
 class Owner(Resident):
@@ -53,17 +54,16 @@ class Owner(Resident):
             await self._pay_abroad(value)
         elif draws.random() < (0.6 if self.town.servers[0].is_forgetful else 0.15):
             await self._give(value)
-        elif draws.random() < 0.15:
-            await self._close()
-        elif draws.random() < 0.6:
+        elif draws.random() < 0.65:
             bill = self._bill_of_another()
             if bill is None:
                 bill = await ask_for(self.town, payee, value, draws.choice(BILL_SECONDS))
                 self._shared.append(bill)
             others = [one for one in self.town.wallets if one not in (self._wallet, bill.wallet)]
             payers = [self._wallet, *([draws.choice(others)] if draws.random() < 0.5 else [])]
-            wish, pause = sending.Wish(to=bill.url), draws.choice(PAUSES)
-            await asyncio.gather(*(pay(self.town, one, wish, None, pause) for one in payers))
+            doings = [pay(self.town, one, sending.Wish(to=bill.url), None, draws.choice(PAUSES)) for one in payers]
+            closing = [self._close(bill)] if draws.random() < 0.25 else []
+            await asyncio.gather(*doings, *closing)
         else:
             wish = sending.Wish(to=payee.url, fixed=draws.choice(("send", "receive")))
             await pay(self.town, self._wallet, wish, value)
@@ -85,10 +85,10 @@ class Owner(Resident):
         shared = [one for one in self._shared[-4:] if one.wallet is not self._wallet]
         return self.draws.choice(shared) if shared and self.draws.random() < 0.4 else None
 
-    async def _close(self) -> None:
-        own = [one for one in self._shared if one.wallet is self._wallet]
-        if own:
-            await complete_bill(self.town, own[-1])
+    async def _close(self, bill: Bill) -> None:
+        """Its payee completes it, perhaps while packets for it are under way."""
+        await asyncio.sleep(self.draws.choice(CLOSED_AFTER))
+        await complete_bill(self.town, bill)
 
     async def _give(self, value: int) -> None:
         """Pays into a collection, as others do: what it has received does not say whose payment arrived."""

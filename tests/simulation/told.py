@@ -28,11 +28,11 @@ OUTGOING_TOLD: Final = (
 )
 INCOMING_TOLD: Final = (
     "SELECT p.id, name, (SELECT count(*) FROM event WHERE subject = p.id AND type = name) AS times"
-    " FROM incoming_payment p, (SELECT 'incoming_payment.' || column1 AS name, column1 AS stage FROM"
-    " (VALUES ('created'), ('completed'), ('expired'), ('partial_payment_received'))) WHERE CASE stage"
+    " FROM incoming_payment p, (SELECT ? AS now), (SELECT 'incoming_payment.' || column1 AS name, column1 AS stage"
+    " FROM (VALUES ('created'), ('completed'), ('expired'), ('partial_payment_received'))) WHERE CASE stage"
     " WHEN 'created' THEN times <> 1 WHEN 'completed' THEN times <> (p.completed_at NOTNULL)"
-    f" WHEN 'expired' THEN times > (p.expires_at < ?1 + {SLACK})"
-    f" OR times < (p.completed_at IS NULL AND p.expires_at < ?1 - {SLACK})"
+    f" WHEN 'expired' THEN times > (p.expires_at < now + {SLACK})"
+    f" OR times < (p.completed_at IS NULL AND p.expires_at < now - {SLACK})"
     # A bill that is open briefly may be both, as clocks go.
     f" OR times > (p.completed_at IS NULL OR p.expires_at < p.created_at + {SLACK})"
     " ELSE times < (p.received > 0 AND p.completed_at IS NULL) END"

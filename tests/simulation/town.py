@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.simulation.visitors import Visit
     from tests.simulation.webhooks import Hooks
 
-FEE: Final = ("0", 50)  # of the first currency at first: fixed, and basis points
+FEE: Final = (1, 50)  # of the first currency at first: cents, and basis points
 # About so many cents:
 CREDITS: Final = (100_000_000, 100_000_000, 100_000_000, 4000)  # what each peer may owe the other
 BALANCES: Final = (1_000_000, 1_000_000, 1_000_000, 900)  # of each wallet at first
@@ -139,6 +139,7 @@ class Town:
         self.sent: list[Sent] = []
         self.endowed: Counter[Asset] = Counter()
         self.given: Counter[Asset] = Counter()
+        self.fee = decimal(FEE[0], self.assets[0]), FEE[1]
         self.credit, self.liquidity = draws.choice(CREDITS), draws.choice(LIQUIDITY)
         self.balance = world.dice("balance").choice(BALANCES)
         self.terms: dict[tuple[str, str], dict[str, Any]] = {}  # of each peer, by the server's name and the peer's
@@ -215,7 +216,7 @@ class Town:
             await server.write(self._trade)
             self.endowed.update({asset: minor(self.liquidity, asset) for asset in self.assets})
             self.settings |= {(server.name, "rate", *pair): [Setting(rate_of(*pair))] for pair in self.pairs}
-            self.settings[server.name, "fee", self.assets[0].code] = [Setting(FEE)]
+            self.settings[server.name, "fee", self.assets[0].code] = [Setting(self.fee)]
         is_one = len({*self.currencies.values(), *(wallet.asset for wallet in self.wallets)}) == 1
         largest = self.draws.choice(PACKETS if is_one else EXCHANGED)
         for one, other in self.links:
@@ -228,7 +229,7 @@ class Town:
             assets.deposit_liquidity(work, asset.code, asset.scale, decimal(self.liquidity, asset))
         for pair in self.pairs:
             assets.set_rate(work, *pair, rate_of(*pair))
-        assets.set_fee(work, self.assets[0].code, self.assets[0].scale, *FEE)
+        assets.set_fee(work, self.assets[0].code, self.assets[0].scale, *self.fee)
 
     async def _open_wallet(self, wallet: Wallet) -> None:
         def make(work: Work) -> None:
