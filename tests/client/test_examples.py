@@ -1,4 +1,4 @@
-"""The examples of docs/integrating.md, as they stand there."""
+"""The examples for Python of docs/integrating.md, as they stand there."""
 
 import sys
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from tests.helpers import Json
 from tests.instance import Instance, run_instance
 from tests.test_docs import blocks, text_of
 
-TAKE, CHECKOUT, PAY = blocks(text_of("docs/integrating.md").partition("## From Python")[2], "python")
+[CHECKOUT] = blocks(text_of("docs/integrating.md").partition("## From Python")[2], "python")
 
 
 @pytest.fixture
@@ -39,19 +39,13 @@ def run(code: str, **names: Any) -> Json:
     return names
 
 
-def test_take_a_payment(payres: Instance) -> None:
-    address = shop(payres)
-    payer = payres.create_wallet("payer", deposit="100.00")
-    run(TAKE, SHOP=address, print=lambda _, bill: payres.client.pay(payer, bill))
-    assert payres.balance("till") == "25.00"
-
-
 def test_pay_from_a_script(payres: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     address, mine = shop(payres), payres.new_client("payer", kid="key-1")
     Path("private.pem").write_bytes(private_pem(mine.private_key))
     payres.write(lambda work: wallets.deposit(work, "payer", "100.00"))
     monkeypatch.setattr(sys, "argv", ["pay.py", address])
-    run(PAY, ME=mine.wallet_address, print=lambda _, url: payres.approve(url))
+    code = text_of("docs/examples/pay.py").replace("https://pay.example.com/alice", mine.wallet_address)
+    run(code, print=lambda _, url: payres.approve(url))
     assert payres.balance("payer") == "95.00"
 
 
