@@ -12,7 +12,7 @@
 --
 --   rows: who can cause them, and what bounds that: a limit, `one for each TABLE`, `one row`; of operators nothing.
 --   kept: `for good`; or how long, and what deletes them: `by RULE` (of retention) or a function, or `with TABLE`. What
---     begins with the rows that it is about and a colon is a row of the table in docs/operating.md; there may be several.
+--     begins with the rows that it is about and a colon is a row of the table in docs/reference/retention.md; there may be several.
 --   times: what is decided by each: `shown` nothing; `lasts N` how long a right or a pause lasts; `due, at most N ahead`
 --     when somebody's work is due; `date` a day of a plan, compared with such days alone; `order` which row is newer, never
 --     where money is; `purge` when a retention rule deletes the row. What lasts or is due is compared by functions of

@@ -1,6 +1,6 @@
 """Writes docs/reference/ from the program: its commands, settings, limits, endpoints, errors and the operator's API.
 
-Also docs/llms.txt, the list of all documents, from mkdocs.yml, and tables in other documents from schema.sql.
+Also docs/llms.txt, the list of all documents, from mkdocs.yml.
 
 `make docs` runs it; tests/test_reference.py compares what it writes with what is committed. It reads tests/openapi too:
 the answers of the program that differ from the published documents are listed there.
@@ -26,7 +26,6 @@ from payres.core.protocol.event_types import EVENT_TYPES
 from payres.openapi.resources import public_document
 from payres.operator.api import admin_document
 from payres.operator.api_keys import SCOPES
-from payres.operator.restored_rights import KINDS
 from payres.testing.instance import run_instance
 from payres.testing.openapi import control_document
 from payres.testing.sandbox import ROOT as CONTROL_PATH
@@ -81,6 +80,9 @@ created nothing."""
 DEVIATING: Final = """\
 Every answer in the tests is checked against the three OpenAPI documents of the official client
 (`@interledger/open-payments` 7.4.0). These are all differences, each tested."""
+RETENTION: Final = """\
+What is deleted by itself, a few rows at each insert of their kind, and what a restore ends, from `schema.sql`. All else
+is kept. [operating.md](../operating.md#retention) says how much of the disk others can fill."""
 METRICS: Final = """\
 `GET /metrics` in the text format of Prometheus; [operating.md](../operating.md#metrics) says who may read it."""
 ENDPOINTS: Final = """\
@@ -119,6 +121,7 @@ def pages() -> Mapping[str, str]:
         "limits.md": _page("Limits", LIMITS, _limit_sections()),
         "errors.md": _page("Errors", ERRORS, _errors()),
         "events.md": _page("Events", EVENTS, _events()),
+        "retention.md": _page("Retention", RETENTION, _promises()),
         "metrics.md": _page("Metrics", METRICS, iter([_metrics()])),
         "endpoints.md": _page("Endpoints", PUBLIC, _public_endpoints()),
         "operators-api.md": _page("The operator's API", ENDPOINTS, _endpoints()),
@@ -136,31 +139,6 @@ def contents() -> str:
             paths = [found] if isinstance(found, str) else found
             sections += [f"## {title}", "\n".join(_link(ROOT / path) for path in paths)]
     return "\n\n".join(sections) + "\n"
-
-
-def promised() -> Mapping[Path, str]:
-    """The documents with a table of what the tables of schema.sql promise, written again between its comments."""
-    found = [(name, said) for table in promises.tables() for name, all_said in table.lines.items() for said in all_said]
-    kept = [promises.plain(said).split(": ", 1) for name, said in found if name == "kept" and ": " in said]
-    ended = [said.partition(": ")[2] for name, said in found if name == "restore" and said.startswith("ended by ")]
-    listed = [said.rpartition(" ")[2] for name, said in found if name == "restore" and said.startswith("listed ")]
-    again = [noun for kind, (noun, _) in KINDS.items() if kind in listed]
-    tables: Mapping[str, Sequence[Sequence[str]]] = {
-        "operating.md": [("rows", "deleted"), *(one for one in kept if one[1] != "for good")],
-        "how-to/backup.md": [
-            ("what the backup has as it was", "the restore"),
-            ("; ".join(again), "lists them, and takes over what became of them with `--carry-over`"),
-            ("; ".join(ended), "ends them"),
-        ],
-    }
-    texts = {}
-    for name, rows in tables.items():
-        path = REFERENCE.parent / name
-        before, begin, after = path.read_text(encoding="utf-8").partition("<!-- From schema.sql by `make docs`. -->\n")
-        _, end, rest = after.partition("\n<!-- End. -->")
-        table = "".join(f"| {' | '.join(row)} |\n" for row in rows).replace("\n", "\n|---|---|\n", 1)
-        texts[path] = f"{before}{begin}\n{table}{end}{rest}"
-    return texts
 
 
 def _link(path: Path) -> str:
@@ -314,6 +292,16 @@ def _metrics() -> str:
     return _table(("metric", "kind", "meaning"), rows)
 
 
+def _promises() -> Iterator[str]:
+    """What the comments of schema.sql promise of each table."""
+    found = [(name, said) for table in promises.tables() for name, all_said in table.lines.items() for said in all_said]
+    kept = [promises.plain(said).split(": ", 1) for name, said in found if name == "kept" and ": " in said]
+    yield _table(("rows", "deleted"), [(rows, when) for rows, when in kept if when != "for good"])
+    yield "## What every restore ends"
+    ended = [said.partition(": ")[2] for name, said in found if name == "restore" and said.startswith("ended by ")]
+    yield "\n".join(f"- {one}" for one in ended)
+
+
 def _public_endpoints() -> Iterator[str]:
     """Those of the OpenAPI document, then the others."""
     rows = []
@@ -364,6 +352,4 @@ if __name__ == "__main__":
     REFERENCE.mkdir(exist_ok=True)
     for name, text in pages().items():
         (REFERENCE / name).write_text(text, encoding="utf-8")
-    for path, text in promised().items():
-        path.write_text(text, encoding="utf-8")
     (REFERENCE.parent / "llms.txt").write_text(contents(), encoding="utf-8")

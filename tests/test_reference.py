@@ -2,7 +2,7 @@
 
 import pytest
 
-from docs.generate import REFERENCE, contents, pages, promised
+from docs.generate import REFERENCE, contents, pages
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +21,3 @@ def test_every_page_is_there(generated: dict[str, str]) -> None:
 
 def test_list_of_documents_is_as_generated() -> None:
     assert (REFERENCE.parent / "llms.txt").read_text(encoding="utf-8") == contents(), "run `make docs`"
-
-
-def test_tables_of_what_the_schema_promises_are_as_generated() -> None:
-    for path, text in promised().items():
-        assert text.count("<!-- End. -->") == 1
-        assert path.read_text(encoding="utf-8") == text, "run `make docs`"

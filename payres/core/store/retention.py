@@ -2,8 +2,8 @@
 
 Each insert into one of these tables deletes a few of its expired rows, at least twice as many as it adds. So storage is
 bounded by the inserts of one retention period, and no unit of work is long. A worker deletes events (`events.py`).
-The rules of a part's tables stand with those; `kept:` in schema.sql names the rule of each table, and docs/operating.md
-has the periods for operators.
+The rules of a part's tables stand with those; `kept:` in schema.sql names the rule of each table, and
+docs/reference/retention.md has the periods for operators.
 """
 
 import sqlite3
