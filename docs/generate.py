@@ -81,8 +81,10 @@ DEVIATING: Final = """\
 Every answer in the tests is checked against the three OpenAPI documents of the official client
 (`@interledger/open-payments` 7.4.0). These are all differences, each tested."""
 RETENTION: Final = """\
-What is deleted by itself, a few rows at each insert of their kind, and what a restore ends, from `schema.sql`. All else
-is kept. [operating.md](../operating.md#retention) says how much of the disk others can fill."""
+Payments, incoming payments but for those in the table, their quotes and packets, the grants under which something was
+created, standing orders with what became of each date, API keys, movements and the audit log are kept. The rest is
+deleted, a few rows at each insert of their kind. [operating.md](../operating.md#retention) says how much of the disk
+others can fill."""
 METRICS: Final = """\
 `GET /metrics` in the text format of Prometheus; [operating.md](../operating.md#metrics) says who may read it."""
 ENDPOINTS: Final = """\
