@@ -12,7 +12,7 @@ from payres.core.remote.connection import FetchFailed
 from payres.core.store.database import Database
 from payres.core.store.work import Work
 from payres.interledger.remote_receivers import RemoteReceivers
-from payres.interledger.store import elsewhere
+from payres.interledger.store import checkouts, elsewhere
 from payres.interledger.store.elsewhere import ELSEWHERE, MadeRecord
 
 log = logging.getLogger("payres.elsewhere")
@@ -46,6 +46,9 @@ def _due(work: Work, id: str) -> tuple[MadeRecord, str] | None:
         return None
     if elsewhere.is_being_paid(work, record.url):  # the end of that payment ends it: its server gave it to both
         elsewhere.forget(work, id)
+        return None
+    if checkouts.is_open(work, id, work.now):  # the clock was set back, so that its end seemed to be too far ahead
+        elsewhere.make_due(work, id, work.now + HOUR)
         return None
     return record, elsewhere.token_of(work, record)
 

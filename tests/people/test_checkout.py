@@ -18,13 +18,14 @@ import pytest
 
 from payres.client import errors
 from payres.core.http.server import settings_of
-from payres.core.protocol.clock import SECOND
+from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND
 from payres.core.protocol.limits import BURST_SECONDS, CHECKOUT_RATE
 from payres.core.store import agenda
 from payres.core.store.payments import OUTGOING
 from payres.core.store.rows import number
 from payres.interledger.client_transport import GuardedTransport
 from payres.interledger.store.checkouts import CHECKOUTS, CheckoutRecord, Stage, change_checkout
+from payres.interledger.store.elsewhere import ELSEWHERE
 from payres.people.checkout import load
 from payres.people.checkout_steps import SETTLES, TOO_FAST
 from payres.testing import instance as testing
@@ -926,6 +927,14 @@ def test_clock_that_was_ahead_does_not_delay_it(payer: Payer, wallet: Rafiki) ->
     let_time_pass([payer.shop], -40_000)
     wallet.granted = payer.shop.clock.now()
     wait_until(partial(is_in, payer, "made"))
+
+
+def test_clock_that_is_set_back_cancels_no_grant_that_is_needed(payer: Payer, wallet: Rafiki) -> None:
+    payer.asked(wallet.wallet)
+    let_time_pass([payer.shop], -3 * DAY // SECOND)
+    soon = "WHERE due_at > ? AND due_at <= ?"
+    wait_until(lambda: payer.shop.read(lambda tx: ELSEWHERE.list(tx, soon, tx.now + MINUTE, tx.now + HOUR)))
+    assert wallet.made("cancel") == 0
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,12 @@ def id_of(record: CheckoutRecord) -> str:
     return record.id_hash.hex().upper()
 
 
+def is_open(tx: Transaction, id: str, now: int) -> bool:
+    """Whether the checkout with this id, as text, may still need its grant."""
+    of = "WHERE hex(id_hash) = ? AND purge_at > ? AND state IN ('asked', 'returned', 'made')"
+    return CHECKOUTS.find(tx, of, id, now) is not None
+
+
 def pending_of(tx: Transaction, record: CheckoutRecord) -> str | None:
     """The decrypted `pending` data; None once the checkout has ended."""
     return None if record.pending is None else server.decrypt(tx, SECRET, record.pending)
