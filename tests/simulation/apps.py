@@ -165,7 +165,7 @@ class App(Caller):
         draws = self.draws
         of: Literal["debit", "receive"] = "debit" if draws.random() < 0.6 else "receive"
         payee, receiver = draws.choice(self.town.wallets), ""
-        if self._open and draws.random() < 0.2:
+        if self._open and draws.random() < 0.3:
             payee, receiver = self._open[-1][0], self._open[-1][1].id
         asset = wallet.asset if of == "debit" else payee.asset
         duration, ago, repeated = draws.choice(INTERVALS)
@@ -352,7 +352,7 @@ class App(Caller):
     async def _bill_for(self, allowance: Allowance, cents: int) -> tuple[Wallet, IncomingPayment] | None:
         """The bill that the limit is for, or another one, which may be refused."""
         named = [one for one in self._open if allowance.limit and one[1].id == allowance.limit.receiver]
-        if named and self.draws.random() < 0.7:
+        if named and self.draws.random() < 0.5:
             return named[0]
         payee = self.draws.choice([one for one in self.town.wallets if one is not allowance.wallet])
         made = await self.ask_for(payee, self.draws.choice((None, minor(cents, payee.asset))))

@@ -17,7 +17,7 @@ LATEST_ENDED: Final = 3  # tokens of each app that are tried again
 LATEST_GRANTS: Final = 4  # of each app, of which one is spent
 SOMETHING: Final = 50  # minor units, more than a fee
 SHORT: Final = ("PT15S", "PT20S")  # intervals that may end while a limit is tried
-LAPSED: Final = "approval_expired"  # it was not continued within an hour of some clock
+LAPSED: Final = "approval_expired"  # it was not continued within an hour of some clock, or was made long ago by it
 PAID: Final = (
     "SELECT id, created_at, coalesce(ended_at, 0), receive_code, receiver, {} FROM outgoing_payment WHERE grant_id = ?"
 )
@@ -55,11 +55,12 @@ async def _use(app: App, allowance: Allowance) -> None:
             await app.take(allowance)
         await app.client.outgoing_payment.list(app.addresses[allowance.wallet], allowance.grant)
     except OpenPaymentsError as refused:
+        allowance.is_over, server = True, allowance.wallet.server
+        may_fail = server.was_restored_after(allowance.given)
         if allowance in app.consents:
             app.consents.remove(allowance)
-        allowance.is_over = True
-        has_lapsed = getattr(refused.__cause__, "reason", "") == LAPSED
-        if not has_lapsed and not allowance.wallet.server.was_restored_after(allowance.given):
+            may_fail |= getattr(refused.__cause__, "reason", "") == LAPSED or server.was_wrong(allowance.given)
+        if not may_fail:
             raise Violation(f"{app.name} cannot use grant {allowance.id}: {refused}") from refused
 
 

@@ -31,8 +31,7 @@ TRIES: Final = 3
 STRAYING: Final = 60_000_000  # microseconds that a copy of a request may be under way
 MOVED: Final = 2000  # cents at most in one movement
 FEES: Final = ((0, 0), (0, 50), (1, 0), (3, 200))
-COLLEAGUES: Final = 0.15  # of the towns have two at once
-OPEN: Final = (0.0, 0.5, 3.0, 12.0)  # seconds for which it is looked at
+OPEN: Final = (0.0, 0.5, 3.0)  # seconds for which a wallet is looked at before it is renamed
 HIDDEN: Final = re.compile(r'<input type="hidden" name="([\w.]+)" value="([^"]*)">')
 
 
@@ -72,22 +71,31 @@ class Refund(Asked, kw_only=True):
 class Operator(Caller):
     """The operator of a server, at a machine of its own."""
 
-    pause = 9.0
+    pause, refusals = 8.0, (*REFUSED, httpx2.HTTPError)
 
     def __init__(self, town: Town, server: Server) -> None:
         name, address = f"operator-{server.name}", f"{OPERATORS}{town.servers.index(server) + 1}"
         super().__init__(town, f"operator {server.name}", name, address, 10.0)
         self.server, self._number = server, 0
         self._changed: dict[str, Any] = {}  # for a while, by its path, with what puts it back
+        self.seen: dict[str, str] = {}  # the name before, by each that was sent for a wallet
+        self.named = set[str]()  # those that were acknowledged
 
     async def prepare(self) -> None:
-        key = await self.server.write(lambda work: create_api_key(work, "operator", sorted(SCOPES)))
+        def begin(work: Work) -> tuple[str, str]:
+            make_link(work, "ann")
+            session = open_session(work, OF_OPERATORS, require_operator(work, "ann"), Browser()).session
+            return create_api_key(work, "operator", sorted(SCOPES)).key, session
+
+        key, session = await self.server.write(begin)
         self.http.base_url = f"{self.server.base_url}{ADMIN_API}"
-        self.http.headers["Authorization"] = f"Bearer {key.key}"
+        self.http.headers["Authorization"] = f"Bearer {key}"
+        self.http.cookies.set("payres_admin", session, f"{self.server.name}.test")
         self.node.boot()
 
     async def act(self) -> None:
-        duties = {self._move: 3, self._undo: 1, self._refund: 3, self._set: 3, self._change: 2, self._replace_peer: 1}
+        duties = {self._move: 3, self._refund: 3, self._set: 3, self._change: 2}
+        duties |= {self._undo: 1, self._replace_peer: 1, self._rename: 2}
         await self.draws.choices([*duties], [*duties.values()])[0]()
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any, bool]:
@@ -227,6 +235,36 @@ class Operator(Caller):
         camel = {re.sub("_(.)", lambda found: found[1].upper(), key): value for key, value in terms.items()}
         await self.ask("POST", "/peers", msgspec.to_builtins(camel))
 
+    async def _rename(self) -> None:
+        """Two at once look at a wallet before they rename it: one by the API with If-Match, one on its page."""
+        await asyncio.gather(self._rename_by_api(), self._rename_on_page())
+
+    async def _rename_by_api(self) -> None:
+        read = await self.http.get("/wallets/owner0")
+        name = await self._think(read.raise_for_status().json()["publicName"])
+        head = {"If-Match": read.headers["etag"]}
+        self._note_name(name, 200, await self.http.patch("/wallets/owner0", json={"publicName": name}, headers=head))
+
+    async def _rename_on_page(self) -> None:
+        url = f"{self.server.base_url}/admin/wallets/owner0/rename"
+        page = (await self.http.get(url)).raise_for_status()
+        shown = {name: unescape(value) for name, value in HIDDEN.findall(page.text)}
+        name = await self._think(shown.get("was.public_name"))
+        saved = await self.http.post(url, data={**shown, "public_name": name, "choice": "rename"})
+        self._note_name(name, 303, saved)
+
+    async def _think(self, saw: str | None) -> str:
+        """A new name, after a while."""
+        await asyncio.sleep(self.draws.choice(OPEN))
+        name = f"Name {len(self.seen)}"
+        self.seen[name] = saw or ""
+        return name
+
+    def _note_name(self, name: str, wanted: int, saved: httpx2.Response) -> None:
+        self.world.counts[f"renamed: {saved.request.method} {saved.status_code}"] += 1
+        if saved.status_code == wanted:
+            self.named.add(name)
+
     async def tidy(self) -> None:
         """Puts back what a request may have changed that came late or whose answer was lost."""
         for path, back in self._changed.items():
@@ -302,66 +340,15 @@ async def refunded(town: Town) -> None:
             raise Violation(f"refund {one.reference} of {one.server.name}: {one}, found {count} with {amount}")
 
 
-class Colleagues(Caller):
-    """Two operators at once, who look at a wallet for long before they rename it: one by the API with If-Match, one on
-    its page."""
-
-    pause, refusals = 6.0, (*REFUSED, httpx2.HTTPError)
-
-    def __init__(self, town: Town) -> None:
-        super().__init__(town, "colleagues", "colleagues", f"{OPERATORS}99", 8.0)
-        self.server, self._head = town.servers[0], dict[str, str]()
-        self.tried: dict[str, str] = {}  # what was seen, by the name that was sent
-        self.made: list[str] = []  # names that were acknowledged
-
-    async def prepare(self) -> None:
-        def begin(work: Work) -> str:
-            make_link(work, "ann")
-            self._head = {"Authorization": f"Bearer {create_api_key(work, 'colleague', sorted(SCOPES)).key}"}
-            return open_session(work, OF_OPERATORS, require_operator(work, "ann"), Browser()).session
-
-        self.http.base_url = self.server.base_url
-        self.http.cookies.set("payres_admin", await self.server.write(begin), f"{self.server.name}.test")
-        self.node.boot()
-
-    async def spend(self, seconds: float) -> None:
-        await asyncio.gather(*(self.repeat(rename, seconds) for rename in (self._by_api, self._on_page)))
-
-    async def _by_api(self) -> None:
-        url = f"{ADMIN_API}/wallets/owner0"
-        read = await self.http.get(url, headers=self._head)
-        name = await self._think(read.raise_for_status().json()["publicName"])
-        head = self._head | {"If-Match": read.headers["etag"]}
-        self._note(name, 200, await self.http.patch(url, json={"publicName": name}, headers=head))
-
-    async def _on_page(self) -> None:
-        url = "/admin/wallets/owner0/rename"
-        page = (await self.http.get(url)).raise_for_status()
-        shown = {name: unescape(value) for name, value in HIDDEN.findall(page.text)}
-        name = await self._think(shown.get("was.public_name"))
-        self._note(name, 303, await self.http.post(url, data={**shown, "public_name": name, "choice": "rename"}))
-
-    async def _think(self, saw: str | None) -> str:
-        await asyncio.sleep(self.draws.choice(OPEN))
-        name = f"Name {len(self.tried)}"
-        self.tried[name] = saw or ""
-        return name
-
-    def _note(self, name: str, wanted: int, saved: httpx2.Response) -> None:
-        self.world.counts[f"colleagues: {saved.request.method} {saved.status_code}"] += 1
-        if saved.status_code == wanted:
-            self.made.append(name)
-
-
 async def overwritten(town: Town) -> None:
     """Two operators: each name that was acknowledged is there, or was seen by whoever replaced it."""
-    both = town.colleagues
-    if both is None or both.server.archive.losses:
-        return
-    [(found,)] = await both.server.rows("SELECT public_name FROM wallet_address WHERE path = 'owner0'")
-    chain, name = list[str](), found or ""
-    while name in both.tried and name not in chain:
-        chain.append(name)
-        name = both.tried[name]
-    if lost := set(both.made).difference(chain):
-        raise Violation(f"{sorted(lost)} overwritten unseen: {both.server.name} has {found}, after {both.tried}")
+    for operator in town.operators:
+        server, seen = operator.server, operator.seen
+        [(found,)] = await server.rows("SELECT coalesce(public_name, '') FROM wallet_address WHERE path = 'owner0'")
+        chain, name = list[str](), found
+        while name in seen and name not in chain:
+            chain.append(name)
+            name = seen[name]
+        lost = operator.named.difference(chain)
+        if lost and not server.archive.losses:
+            raise Violation(f"{sorted(lost)} overwritten unseen: {server.name} has {found}, after {seen}")

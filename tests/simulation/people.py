@@ -14,7 +14,7 @@ from tests.simulation.bills import ask_for, complete_bill
 from tests.simulation.currencies import minor
 from tests.simulation.foreign_people import Foreigners
 from tests.simulation.mails import Post
-from tests.simulation.operators import COLLEAGUES, Colleagues, Operator
+from tests.simulation.operators import Operator
 from tests.simulation.resident import Resident
 from tests.simulation.server import REFUSED
 from tests.simulation.standing_orders import Planner
@@ -134,13 +134,11 @@ def move_in(town: Town) -> list[Resident]:
         town.payer = payers.Payer(town)
     if is_restored or draw("keepers") < rights.HAVE_ONE:
         town.keepers = rights.Keepers(town)
-    if draw("colleagues") < COLLEAGUES:
-        town.colleagues = Colleagues(town)
     town.apps = [App(town, number) for number in range(APPS)]
     shared = list[Bill]()
     owners = [Owner(town, wallet, shared) for wallet in town.wallets]
     planners = [Planner(town, wallet) for wallet in town.wallets]
     visitors = [Visitor(town, number) for number in range(VISITORS)]
     foreigners = [Foreigners(town, town.foreign, pay)] if town.foreign else []
-    others = filter(None, (town.payer, town.keepers, town.colleagues))
+    others = filter(None, (town.payer, town.keepers))
     return [*foreigners, *owners, *planners, *town.operators, town.hooks, town.post, *town.apps, *visitors, *others]

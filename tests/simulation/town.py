@@ -22,7 +22,7 @@ from tests.simulation.world import World
 if TYPE_CHECKING:
     from tests.simulation.apps import App
     from tests.simulation.mails import Post
-    from tests.simulation.operators import Colleagues, Movement, Operator, Refund
+    from tests.simulation.operators import Movement, Operator, Refund
     from tests.simulation.payers import Payer
     from tests.simulation.rights import Keepers
     from tests.simulation.standing_orders import Order
@@ -150,7 +150,6 @@ class Town:
         self.post: Post
         self.payer: Payer | None = None
         self.keepers: Keepers | None = None
-        self.colleagues: Colleagues | None = None
         self.orders: list[Order] = []
         self.visits: list[Visit] = []
         self.told: list[Told] = []  # what else must have an event

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import httpx2
 import msgspec
@@ -27,14 +27,15 @@ FIELD: Final = re.compile(r'<input type="hidden" name="(csrf|shown)" value="([^"
 
 
 class Visit(msgspec.Struct):
-    """A bill that a visitor pays. `secret` is that of the checkout that the payer consented to; `is_back` says that its
-    page was seen after that."""
+    """A bill that a visitor pays. The payer consents on a `page`, and comes `back` to another; `is_back` says that this
+    was seen."""
 
     bill: Bill
     payer: Wallet | Abroad
     at: int  # microseconds of the world
+    page: str = ""
     consents: bool = False
-    secret: str = ""
+    back: str = ""
     is_back: bool = False
     is_examined: bool = False
 
@@ -44,8 +45,8 @@ class Visitor(Caller):
 
     def __init__(self, town: Town, number: int) -> None:
         super().__init__(town, f"visitor {number}", f"visitor{number}", f"10.0.6.{number + 1}", 12.0)
-        self._begun: tuple[Visit, str] | None = None  # with the page where the payer consents
-        self._left: list[tuple[Visit, str]] = []  # with the page to return to, which was not opened yet
+        self._begun: Visit | None = None
+        self._left: list[Visit] = []  # whose last page was not opened yet
 
     async def prepare(self) -> None:
         """Switches the machine on, and begins a visit, which a storm would seldom let come so far."""
@@ -55,74 +56,63 @@ class Visitor(Caller):
     async def spend(self, seconds: float) -> None:
         """Opens what was left for this day, and goes on with a visit."""
         while self._left:
-            await self._return(*self._left.pop())
+            await self._return(self._left.pop())
         await asyncio.sleep(self.draws.uniform(0, seconds / 2))
         await self.try_to(self._go_on())
 
     async def _go_on(self) -> None:
-        begun, self._begun = self._begun or await self._begin(), None
-        if begun:
-            await self._consent(*begun)
+        visit, self._begun = self._begun or await self._begin(), None
+        if visit.page:
+            await self._consent(visit)
 
-    async def _begin(self) -> tuple[Visit, str] | None:
+    async def _begin(self) -> Visit:
         town, draws = self.town, self.draws
         is_abroad = town.foreign is not None and draws.random() < 0.5
         payer: Wallet | Abroad = draws.choice(town.abroad) if is_abroad else draws.choice(town.wallets)
         payee = draws.choice([one for one in town.wallets if one.server is not payer.server])
-        bill = await ask_for(town, payee, draws.randint(1, MOST))
-        visit = Visit(bill, payer, self.world.microseconds)
+        visit = Visit(await ask_for(town, payee, draws.randint(1, MOST)), payer, self.world.microseconds)
         town.visits.append(visit)
-        page = await self._choose_wallet(visit)
-        return (visit, page) if page else None
-
-    async def _consent(self, visit: Visit, page: str) -> None:
-        id, nonce = page.rstrip("/").split("/")[-2:]
-        visit.consents = consents = self.draws.random() >= SAYS_NO
-        if isinstance(visit.payer, Abroad):
-            back = visit.payer.server.decide(id, nonce, consents=consents)
-        else:
-            back = await decided(visit.payer, id, nonce, consents) or ""
-        visit.secret = back.partition("?")[0].rpartition("/")[2]
-        how = self.draws.choice(RETURNS)
-        self.world.counts[f"payment pages: return {how}"] += 1
-        if how == "late":
-            self._left.append((visit, back))
-        elif how == "twice":
-            await asyncio.gather(self._return(visit, back), self._return(visit, back))
-        elif how == "once":
-            await self._return(visit, back)
+        visit.page = await self._choose_wallet(visit)
+        return visit
 
     async def _choose_wallet(self, visit: Visit) -> str:
         """The page of the payer's server to which the bill's page leads; empty if none was reached."""
         page = f"{visit.bill.wallet.server.base_url}/pay/{visit.bill.id}"
         for _ in range(TRIES):
-            form = await self._ask("GET", page)
-            if form is not None and form.status_code == 200:
-                fields = dict(FIELD.findall(form.text))
-                answer = await self._ask("POST", page, data={**fields, "payer": visit.payer.url})
-                self.world.counts[f"payment pages: {answer and answer.status_code}"] += 1
-                if answer is not None and answer.status_code in {302, 303}:
-                    url: str = answer.headers["location"]
+            with suppress(httpx2.HTTPError):
+                fields = dict(FIELD.findall((await self.http.get(page)).text))
+                answer = await self.http.post(page, data={**fields, "payer": visit.payer.url})
+                self.world.counts[f"payment pages: {answer.status_code}"] += 1
+                if answer.is_redirect:
+                    url = answer.headers["location"]
                     return url if url.startswith(visit.payer.server.base_url) else ""
             await asyncio.sleep(self.draws.uniform(0.5, 3))
         return ""
 
-    async def _return(self, visit: Visit, back: str) -> None:
-        """Opens the page to which the payer's wallet leads, and goes where it leads."""
-        for _ in range(TRIES):
-            page = await self._ask("GET", back)
-            if page is not None and page.status_code in {302, 303}:
-                visit.is_back = True
-                back = f"{visit.bill.wallet.server.base_url}{page.headers['location']}"
-            elif page is not None and page.status_code == 200:
-                return
-            await asyncio.sleep(self.draws.uniform(0.2, 2))
+    async def _consent(self, visit: Visit) -> None:
+        id, nonce = visit.page.rstrip("/").split("/")[-2:]
+        visit.consents = self.draws.random() >= SAYS_NO
+        if isinstance(visit.payer, Abroad):
+            visit.back = visit.payer.server.decide(id, nonce, consents=visit.consents)
+        else:
+            visit.back = await decided(visit.payer, id, nonce, visit.consents) or ""
+        how = self.draws.choice(RETURNS)
+        self.world.counts[f"payment pages: return {how}"] += 1
+        if how == "late":
+            self._left.append(visit)
+        await asyncio.gather(*(self._return(visit) for _ in range({"once": 1, "twice": 2}.get(how, 0))))
 
-    async def _ask(self, method: str, url: str, **body: Any) -> Any:
-        """The answer, or None if it was lost."""
-        with suppress(httpx2.HTTPError):
-            return await self.http.request(method, url, **body)
-        return None
+    async def _return(self, visit: Visit) -> None:
+        """Opens the page to which the payer's wallet leads, and goes where it leads."""
+        url = visit.back
+        for _ in range(TRIES):
+            with suppress(httpx2.HTTPError):
+                page = await self.http.get(url)
+                if page.status_code == 200:
+                    return
+                if page.is_redirect:
+                    visit.is_back, url = True, f"{visit.bill.wallet.server.base_url}{page.headers['location']}"
+            await asyncio.sleep(self.draws.uniform(0.2, 2))
 
 
 async def paid_pages(town: Town) -> None:
@@ -133,7 +123,7 @@ async def paid_pages(town: Town) -> None:
 
 
 async def _examine(town: Town, visit: Visit) -> None:
-    key, server = hash_secret(visit.secret), visit.bill.wallet.server
+    key, server = hash_secret(visit.back.partition("?")[0].rpartition("/")[2]), visit.bill.wallet.server
     record = await server.read(lambda work: CHECKOUTS.find(work, "WHERE id_hash = ?", key))
     if isinstance(visit.payer, Abroad):
         paid = visit.payer.server.payer.paid_to(visit.bill.url)
@@ -158,6 +148,5 @@ def _is_true(record: CheckoutRecord, got: int) -> bool:
     """Whether the state is right if the bill got so much, from this payer alone."""
     if record.state == "paid":
         return got >= record.amount
-    if record.state in {"returned", "made"}:
-        return False
-    return got < record.amount if record.failure == "part" else not got
+    is_over = record.state not in {"returned", "made"}
+    return is_over and (got < record.amount if record.failure == "part" else not got)

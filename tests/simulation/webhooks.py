@@ -14,10 +14,9 @@ from payres.client.errors import WebhookRejected
 from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.identifiers import EVENT_ID, moment_of
 from payres.core.store.events import EventRecord, events_after, last_sequence
-from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
 from payres.operator import webhooks
-from payres.webhooks.deliveries import OF_WALLETS
+from payres.operator.wallets import require_wallet
 from tests.simulation.peace import come_to_rest
 from tests.simulation.resident import Resident, listening
 from tests.simulation.server import Server
@@ -27,11 +26,13 @@ from tests.simulation.world import Node, Violation
 HAVE_ONE: Final = 0.35  # of the servers, and of the first wallets
 REFUSED, LATER, SLOW, DOWN = "webhook refused", "webhook put off", "slow webhook", "webhooks down"
 SHARES: Final = {REFUSED: 0.3, LATER: 0.1, SLOW: 0.15}  # of the deliveries in a storm, at most
+STATUSES: Final = {REFUSED: 500, LATER: 503}
 SLOW_SECONDS: Final = (2.0, 14.0, 20.0)  # payres waits for fifteen
 DOWN_SECONDS: Final = (1.0, 10.0)
 MOST: Final = 100_000
 KEPT: Final = 29 * DAY  # that an event is there at least
 TOLERATED: Final = 60 * SECOND  # by which the clock of a server may be wrong without a delivery that must be refused
+OF_OWNERS: Final = ("incoming_payment.", "outgoing_payment.", "grant.", "refund.", "wallet.")
 OPERATORS: Final = ("failure", "outgoingPayment")  # what owners are not told
 
 
@@ -49,37 +50,34 @@ class Hook(NamedTuple):
 
 
 class Hooks(Resident):
-    """All webhooks, on one machine. `got` are the bodies by the webhook's path and the event's id, `taken` those that
-    were answered with a success."""
+    """All webhooks, on one machine. `taken` are the bodies that were answered with a success, by the webhook's path and
+    the event's id."""
 
     pause = 25.0
 
     def __init__(self, town: Town) -> None:
         super().__init__(town, "hooks")
         self.node: Final = Node(town.world, "hooks", "10.0.7.1")
-        self.hooks, self.got = list[Hook](), dict[str, dict[str, bytes]]()
-        self.taken, self.wrong = set[tuple[str, str]](), list[str]()
+        self.hooks, self.taken = list[Hook](), dict[tuple[str, str], bytes]()
         self._shares, self._protocol = dict[str, float](), listening(self._answer)
 
     async def prepare(self) -> None:
         self.node.boot()
         self.node.protocol = self._protocol
         for server in self.town.servers:
-            if self.draws.random() < HAVE_ONE:
-                await self._add(server, None)
-            if self.draws.random() < HAVE_ONE:
-                await self._add(server, next(one for one in self.town.wallets if one.server is server))
+            for wallet in (None, next(one for one in self.town.wallets if one.server is server)):
+                if self.draws.random() < HAVE_ONE:
+                    await self._add(server, wallet)
 
     async def _add(self, server: Server, wallet: Wallet | None) -> None:
         url = f"http://hooks.test{Hook(server, wallet, '', 0).path}"
 
-        def make(work: Work) -> tuple[webhooks.Added, int]:
-            found = wallet and find_wallet(work, wallet.path)
+        def make(work: Work) -> Hook:
+            found = wallet and require_wallet(work, wallet.path)
             added = webhooks.add_of_wallet(work, found, url) if found else webhooks.add(work, url)
-            return added, last_sequence(work)
+            return Hook(server, wallet, added.secret, last_sequence(work))
 
-        added, since = await server.write(make)
-        self.hooks.append(Hook(server, wallet, added.secret, since))
+        self.hooks.append(await server.write(make))
 
     async def live(self, seconds: float) -> None:
         """Answers some deliveries late or with an error."""
@@ -101,48 +99,36 @@ class Hooks(Resident):
         except ClientDisconnect:
             return
         hook = next(one for one in self.hooks if one.path == scope["path"])
-        id, status = self._note(hook, dict(request.headers), body), 204
-        kind = self._draw(hook) if id else REFUSED
+        kind, number = self.world.drawn(f"hook {hook.path}", self._shares) if self._shares else ("", "")
+        kind = kind if kind and self.world.happens(kind, number) else ""
         if kind == SLOW:
             await asyncio.sleep(self.draws.choice(SLOW_SECONDS))
-        elif kind:
-            status = 500 if kind == REFUSED else 503
+        id = self._verified(hook, dict(request.headers), body)
+        status = STATUSES.get(kind, 204) if id else 500
         self.world.counts[f"webhooks {status}"] += 1
         if status == 204:
-            self.taken.add((hook.path, id))
+            self.taken[hook.path, id] = body
         await Response(None, status, {"retry-after": "90"} if status == 503 else None)(scope, receive, send)
 
-    def _note(self, hook: Hook, headers: dict[str, str], body: bytes) -> str:
+    def _verified(self, hook: Hook, headers: dict[str, str], body: bytes) -> str:
         try:
-            event = client.verify(body, headers, hook.secret, clock=self.node)
+            return client.verify(body, headers, hook.secret, clock=self.node).id
         except WebhookRejected as error:
             is_wrong = hook.server.was_wrong(self.world.microseconds)  # or was when it was sent
             if not is_wrong and abs(hook.server.now() - self.node.now()) <= TOLERATED:
-                self.wrong.append(f"{hook.path}: {error}: {headers} {body!r}")
+                self.world.trouble.append(f"{hook.path}: {error}: {headers} {body!r}")
             return ""
-        if self.got.setdefault(hook.path, {}).setdefault(event.id, body) != body:
-            self.wrong.append(f"{hook.path}: {event.id} is {body!r}, and was {self.got[hook.path][event.id]!r}")
-        return event.id
-
-    def _draw(self, hook: Hook) -> str:
-        if not self._shares:
-            return ""
-        kind, number = self.world.drawn(f"hook {hook.path}", self._shares)
-        return kind if kind and self.world.happens(kind, number) else ""
 
 
 async def all_taken(town: Town) -> None:
     """9. Each webhook has taken exactly the events that it is to get, as they are in the files."""
     await come_to_rest(town, with_events=True)
-    if town.hooks.wrong:
-        raise Violation(f"webhooks: {town.hooks.wrong[0]}")
     for hook in town.hooks.hooks:
-        wanted = {str(event.id): event for event in await _events_for(hook)}
-        got = town.hooks.got.get(hook.path, {})
-        lost = [event.type for id, event in wanted.items() if (hook.path, id) not in town.hooks.taken]
-        if lost:
+        wanted = {event.id: event for event in await _events_for(hook)}
+        taken = {id: body for (path, id), body in town.hooks.taken.items() if path == hook.path}
+        if lost := [event.type for id, event in wanted.items() if id not in taken]:
             raise Violation(f"the webhook {hook.path} has not got: {lost}")
-        for id, body in got.items():
+        for id, body in taken.items():
             said = {key: one for key, one in json.loads(body).items() if key != "timestamp"}
             if id in wanted and said != _told(wanted[id], is_all=hook.wallet is None):
                 raise Violation(f"the webhook {hook.path} got {body!r} for {wanted[id]}")
@@ -155,17 +141,15 @@ async def all_taken(town: Town) -> None:
 async def _events_for(hook: Hook) -> Sequence[EventRecord]:
     def find(work: Work) -> Sequence[EventRecord]:
         found = events_after(work, hook.since, MOST)
-        wallet = find_wallet(work, hook.wallet.path) if hook.wallet else None
-        names = tuple(one.rstrip("*") for one in OF_WALLETS)
-        own = [one for one in found if wallet and one.wallet_address_id == wallet.id and one.type.startswith(names)]
-        return own if wallet else found
+        if hook.wallet is None:
+            return found
+        wallet = require_wallet(work, hook.wallet.path)
+        return [one for one in found if one.wallet_address_id == wallet.id and one.type.startswith(OF_OWNERS)]
 
     return await hook.server.read(find)
 
 
 def _told(event: EventRecord, *, is_all: bool) -> dict[str, Any]:
     """What the body says, but for the time, which the id has too."""
-    data = json.loads(event.data)
-    if not is_all:
-        data = {key: one for key, one in data.items() if key not in OPERATORS}
+    data = {key: one for key, one in json.loads(event.data).items() if is_all or key not in OPERATORS}
     return {"id": event.id, "type": event.type, "sequence": event.sequence, "data": data}
