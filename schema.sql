@@ -90,7 +90,7 @@ create index account_of_asset on account (asset_id);
 -- People with wallets, each with one or more. unlocked_at is when the counts of wrong passwords were last reset.
 -- rows: operators
 -- kept: until the wallets are connected to another owner's, by sessions.take_over
--- times: unlocked_at lasts 15 minutes (sign_in.WINDOW); created_at shown
+-- times: unlocked_at lasts 15 minutes (guesses.WINDOW); created_at shown
 -- restore: listed and carried over as password
 create table owner (
   id integer primary key,
@@ -586,7 +586,7 @@ create index audit_of_takeovers on audit (id, created_at) where action = 'databa
 -- commit. It is null once it is known that no commit of the run is missing, and for runs from before version 24.
 -- rows: the server, one for each time that it was killed
 -- kept: one that was killed: for good
--- kept: the current one until it ends, by server.end
+-- kept: the current one until it ends, by runs.end
 -- times: killed_after lasts 30 days (packets.KEPT)
 -- restore: nothing, because a run is of one file
 create table server_run (
@@ -730,45 +730,6 @@ create table rejected_request (
 ) strict, without rowid;
 create index rejected_request_purge on rejected_request (purge_at);
 
--- Payments of local incoming payments from wallets on other servers, started in a payer's browser. id_hash is the
--- SHA-256 of the secret in the URL that the payer returns to, browser_hash that of the secret in the browser's cookie.
--- amount is the amount to arrive. pending is encrypted: the consent request in progress, and the token. In state
--- 'returned' the browser has come back and nothing was created; in 'made' the payer's server was sent the creation of
--- the payment, and received_before is the amount received by then. payment is the URL of that payment; null in state 'made' while
--- it is not known whether it was created. changed_at is the time of the state. At due_at the next step is tried, after so
--- many attempts since the last progress; silent is the server that did not answer the last one.
--- rows: anybody, at most 1 (CHECKOUT_RATE) a second of an address
--- kept: payments that were begun at a payment page with a remote wallet: 1 day (UNPAID) after; what was paid stays, by
---   checkouts.RULE
--- times: changed_at shown; purge_at purge; due_at due, at most 5 minutes (checkouts.LONGEST_PAUSE) ahead
--- restore: nothing, because the payer's server knows what it has paid
-create table checkout (
-  id_hash blob primary key,
-  incoming_payment_id text not null references incoming_payment,
-  browser_hash blob not null,
-  payer text not null,
-  amount integer not null check (amount > 0),
-  state text not null check (state in ('asked', 'returned', 'made', 'paid', 'failed')),
-  changed_at integer not null,
-  purge_at integer not null,
-  failure text,
-  pending blob,
-  received_before integer,
-  due_at integer,
-  attempts integer not null default 0,
-  silent text,
-  payment text,
-  check ((state = 'failed') = (failure is not null)),
-  check ((state in ('asked', 'returned', 'made')) = (pending is not null))
-) strict, without rowid;
-create index checkout_purge on checkout (purge_at);
-create index checkout_paid on checkout (incoming_payment_id, payer) where state = 'paid';
-create index checkout_due on checkout (due_at) where due_at is not null;
-create index checkout_due_of_server on checkout (substr(payer, 1, 7 + instr(substr(payer || '/', 9), '/')), due_at)
-  where due_at is not null;
-create index checkout_of_payment on checkout (incoming_payment_id, changed_at);
-create index checkout_of_browser on checkout (incoming_payment_id, browser_hash);
-
 -- What this server has made on other servers and ends there: the incoming payment at url, when the outgoing payment of
 -- this id has ended, and the grant of the checkout of this id (in hexadecimal) by its continuation at url, with the
 -- encrypted token. due_at is null while the payment is under way. problem is why the last of the attempts failed, and
@@ -794,23 +755,6 @@ create index made_elsewhere_due on made_elsewhere (due_at, id) where due_at is n
 create index made_elsewhere_being_paid on made_elsewhere (url) where due_at is null;
 create index made_elsewhere_due_of_server
   on made_elsewhere (substr(url, 1, 7 + instr(substr(url || '/', 9), '/')), due_at) where due_at is not null;
-
--- What the server of a bill elsewhere publishes of it, as the consent page of the grant to pay it has shown it: it never
--- changes. remaining is what the bill takes, null without a limit.
--- rows: one for each grant
--- kept: what the server of a bill elsewhere published of it, for the consent page: with the grant to pay the bill, with
---   grant
--- times: none
--- restore: nothing, because it says what was shown
-create table remote_bill (
-  grant_id text primary key references "grant" on delete cascade,
-  name text,
-  address text not null,
-  purpose text not null,
-  remaining text,
-  asset_code text not null,
-  asset_scale integer not null
-) strict, without rowid;
 
 -- ==== Webhooks ====
 
@@ -912,7 +856,7 @@ create table webhook_attempt (
   primary key (webhook_id, number)
 ) strict, without rowid;
 
--- ==== What pages share ====
+-- ==== Accounts ====
 
 -- Sessions in browsers, each of an owner or of an operator. wallet_address_id is the wallet that an owner looks at;
 -- verified_at is when a second factor was last given; address and browser are where it was opened.
@@ -1192,7 +1136,63 @@ create table mail_cursor (
   sequence integer not null
 ) strict;
 
--- ==== Operators ====
+-- ==== People ====
+
+-- Payments of local incoming payments from wallets on other servers, started in a payer's browser. id_hash is the
+-- SHA-256 of the secret in the URL that the payer returns to, browser_hash that of the secret in the browser's cookie.
+-- amount is the amount to arrive. pending is encrypted: the consent request in progress, and the token. In state
+-- 'returned' the browser has come back and nothing was created; in 'made' the payer's server was sent the creation of
+-- the payment, and received_before is the amount received by then. payment is the URL of that payment; null in state 'made' while
+-- it is not known whether it was created. changed_at is the time of the state. At due_at the next step is tried, after so
+-- many attempts since the last progress; silent is the server that did not answer the last one.
+-- rows: anybody, at most 1 (CHECKOUT_RATE) a second of an address
+-- kept: payments that were begun at a payment page with a remote wallet: 1 day (UNPAID) after; what was paid stays, by
+--   checkouts.RULE
+-- times: changed_at shown; purge_at purge; due_at due, at most 5 minutes (checkouts.LONGEST_PAUSE) ahead
+-- restore: nothing, because the payer's server knows what it has paid
+create table checkout (
+  id_hash blob primary key,
+  incoming_payment_id text not null references incoming_payment,
+  browser_hash blob not null,
+  payer text not null,
+  amount integer not null check (amount > 0),
+  state text not null check (state in ('asked', 'returned', 'made', 'paid', 'failed')),
+  changed_at integer not null,
+  purge_at integer not null,
+  failure text,
+  pending blob,
+  received_before integer,
+  due_at integer,
+  attempts integer not null default 0,
+  silent text,
+  payment text,
+  check ((state = 'failed') = (failure is not null)),
+  check ((state in ('asked', 'returned', 'made')) = (pending is not null))
+) strict, without rowid;
+create index checkout_purge on checkout (purge_at);
+create index checkout_paid on checkout (incoming_payment_id, payer) where state = 'paid';
+create index checkout_due on checkout (due_at) where due_at is not null;
+create index checkout_due_of_server on checkout (substr(payer, 1, 7 + instr(substr(payer || '/', 9), '/')), due_at)
+  where due_at is not null;
+create index checkout_of_payment on checkout (incoming_payment_id, changed_at);
+create index checkout_of_browser on checkout (incoming_payment_id, browser_hash);
+
+-- What the server of a bill elsewhere publishes of it, as the consent page of the grant to pay it has shown it: it never
+-- changes. remaining is what the bill takes, null without a limit.
+-- rows: one for each grant
+-- kept: what the server of a bill elsewhere published of it, for the consent page: with the grant to pay the bill, with
+--   grant
+-- times: none
+-- restore: nothing, because it says what was shown
+create table remote_bill (
+  grant_id text primary key references "grant" on delete cascade,
+  name text,
+  address text not null,
+  purpose text not null,
+  remaining text,
+  asset_code text not null,
+  asset_scale integer not null
+) strict, without rowid;
 
 -- Deposits and withdrawals by operators, one transfer each. reference is the operator's, unique per account. undoes is
 -- the movement that this one is the opposite of.
@@ -1212,63 +1212,6 @@ create table movement (
 create index movement_of_account on movement (account_id, id);
 create index movement_of_reference on movement (reference) where reference is not null;
 create unique index movement_undoing on movement (undoes) where undoes is not null;
-
--- Operators of the admin pages. An operator sets the password with a one-time link; a new link ends the old password
--- and sessions. unlocked_at is when the last link was made: earlier wrong passwords do not count.
--- rows: operators
--- kept: until the operator is removed, by delete_operator
--- times: unlocked_at lasts 15 minutes (sign_in.WINDOW)
--- restore: listed and carried over as operator
-create table operator (
-  id integer primary key,
-  name text not null unique,
-  role text not null check (role in ('full', 'read-only')),
-  password_hash text,
-  unlocked_at integer not null
-) strict;
-
--- Pairs of currencies without a valid rate that somebody wanted to pay between, and when last.
--- rows: clients, at most 32 (MAX_MISSING_RATES)
--- kept: currencies that somebody wanted to exchange without a rate: 7 days (MISSING_RATES_KEPT) after the last time, by
---   note_missing_rates
--- times: asked_at lasts 7 days (MISSING_RATES_KEPT)
--- restore: nothing, because it says what was asked for
-create table missing_rate (
-  base_code text not null,
-  counter_code text not null,
-  asked_at integer not null,
-  primary key (base_code, counter_code)
-) strict, without rowid;
-
--- Submitted forms of the admin pages, so that none takes effect twice.
--- rows: operators
--- kept: the ids of forms that operators have sent: after 1 day, by FORMS
--- times: used_at purge
--- restore: nothing, because what a form has done since is lost
-create table operator_form (
-  id text primary key,
-  used_at integer not null
-) strict, without rowid;
-create index operator_form_age on operator_form (used_at);
-
--- API keys of programs that use the operator's API. secret_hash is the SHA-256 of the secret part, scopes a JSON array.
--- last_used_at is updated at most once a minute. made_by is the key that created it, if a program did.
--- rows: operators
--- kept: for good
--- times: created_at, revoked_at, last_used_at shown; expires_at lasts as asked
--- restore: listed and carried over as apiKey
-create table api_key (
-  id text primary key,
-  name text not null,
-  secret_hash blob not null,
-  scopes text not null,
-  created_at integer not null,
-  expires_at integer,
-  revoked_at integer,
-  last_used_at integer,
-  made_by text references api_key
-) strict, without rowid;
-create index api_key_of_maker on api_key (made_by) where made_by is not null;
 
 -- Standing orders of wallets' owners. value is in the minor unit of the wallet's asset if `send` is fixed, else of the
 -- payee's, which is receive_code with receive_scale; most is the most that one payment takes from the wallet, fee
@@ -1334,3 +1277,62 @@ create table standing_order_run (
 create index standing_order_run_due on standing_order_run (retry_at) where retry_at is not null;
 create index standing_order_run_due_of_order on standing_order_run (order_id, retry_at) where retry_at is not null;
 create index standing_order_run_unpaid on standing_order_run (window_at) where state <> 'paid';
+
+-- ==== Operators ====
+
+-- Operators of the admin pages. An operator sets the password with a one-time link; a new link ends the old password
+-- and sessions. unlocked_at is when the last link was made: earlier wrong passwords do not count.
+-- rows: operators
+-- kept: until the operator is removed, by delete_operator
+-- times: unlocked_at lasts 15 minutes (guesses.WINDOW)
+-- restore: listed and carried over as operator
+create table operator (
+  id integer primary key,
+  name text not null unique,
+  role text not null check (role in ('full', 'read-only')),
+  password_hash text,
+  unlocked_at integer not null
+) strict;
+
+-- Pairs of currencies without a valid rate that somebody wanted to pay between, and when last.
+-- rows: clients, at most 32 (MAX_MISSING_RATES)
+-- kept: currencies that somebody wanted to exchange without a rate: 7 days (MISSING_RATES_KEPT) after the last time, by
+--   note_missing_rates
+-- times: asked_at lasts 7 days (MISSING_RATES_KEPT)
+-- restore: nothing, because it says what was asked for
+create table missing_rate (
+  base_code text not null,
+  counter_code text not null,
+  asked_at integer not null,
+  primary key (base_code, counter_code)
+) strict, without rowid;
+
+-- Submitted forms of the admin pages, so that none takes effect twice.
+-- rows: operators
+-- kept: the ids of forms that operators have sent: after 1 day, by FORMS
+-- times: used_at purge
+-- restore: nothing, because what a form has done since is lost
+create table operator_form (
+  id text primary key,
+  used_at integer not null
+) strict, without rowid;
+create index operator_form_age on operator_form (used_at);
+
+-- API keys of programs that use the operator's API. secret_hash is the SHA-256 of the secret part, scopes a JSON array.
+-- last_used_at is updated at most once a minute. made_by is the key that created it, if a program did.
+-- rows: operators
+-- kept: for good
+-- times: created_at, revoked_at, last_used_at shown; expires_at lasts as asked
+-- restore: listed and carried over as apiKey
+create table api_key (
+  id text primary key,
+  name text not null,
+  secret_hash blob not null,
+  scopes text not null,
+  created_at integer not null,
+  expires_at integer,
+  revoked_at integer,
+  last_used_at integer,
+  made_by text references api_key
+) strict, without rowid;
+create index api_key_of_maker on api_key (made_by) where made_by is not null;

@@ -16,7 +16,7 @@ from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, SystemClock
 from payres.core.protocol.identifiers import new_id
 from payres.core.signatures.sign import Message, sign
-from payres.core.store.server import ensure_secret
+from payres.core.store.server_secrets import ensure_secret
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.packets import Prepare, encode_packet
 from payres.interledger.stream import PacketType, SharedSecret, StreamMoney, StreamPacket

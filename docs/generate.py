@@ -24,8 +24,8 @@ from payres.core.protocol import limits
 from payres.core.protocol.errors import kinds_of_errors
 from payres.core.protocol.event_types import EVENT_TYPES
 from payres.openapi.resources import public_document
-from payres.operator.api import admin_document
 from payres.operator.api_keys import SCOPES
+from payres.operator.declared.api import admin_document
 from payres.testing.instance import run_instance
 from payres.testing.openapi import control_document
 from payres.testing.sandbox import ROOT as CONTROL_PATH

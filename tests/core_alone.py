@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import Any, Final
 
 PARTS: Final = (
-    *("payres.application", "payres.cli", "payres.client", "payres.html", "payres.interledger", "payres.openapi"),
-    *("payres.operator", "payres.people", "payres.testing", "payres.webhooks"),
+    *("payres.accounts", "payres.application", "payres.cli", "payres.client", "payres.html", "payres.interledger"),
+    *("payres.openapi", "payres.operator", "payres.people", "payres.testing", "payres.webhooks"),
 )
 
 
@@ -38,7 +38,7 @@ sys.meta_path.insert(0, Barrier())
 import httpx2
 import uvicorn
 
-from payres.core.grants.requests import decide, find_pending
+from payres.core.grants.consent import decide, find_pending
 from payres.core.http.server import settings_of
 from payres.core.http.serving import application
 from payres.core.payments import ledger

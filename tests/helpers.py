@@ -19,12 +19,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import settings
 
+from payres.accounts.sessions import csrf_token
 from payres.cli import main
 from payres.core.protocol.errors import Rejected, kinds_of_errors
 from payres.core.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.core.signatures.sign import Message
 from payres.core.signatures.verify import Verified, parse, verify
-from payres.html.sign_in import csrf_token
 from tests.instance import Instance
 from tests.signing_client import Client
 

@@ -115,7 +115,7 @@ def value_of(name: str) -> Any:
 def _sources() -> Mapping[str, str]:
     files = (
         path
-        for part in ("core", "interledger", "webhooks", "html", "operator", "people")
+        for part in ("core", "interledger", "webhooks", "html", "accounts", "people", "operator")
         for path in sorted((ROOT / "payres" / part).rglob("*.py"))
     )
     return {".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text(encoding="utf-8") for path in files}

@@ -12,8 +12,8 @@ import pytest
 
 from payres.application import create_app
 from payres.core.process.settings import Settings
-from payres.operator.invariant_checks import BackgroundCheck
 from payres.operator.services import operator_of
+from payres.operator.upkeep.invariant_checks import BackgroundCheck
 from tests.conftest import Refused
 from tests.helpers import last_segment, receiver_of, usd, wait_until
 from tests.instance import Instance, run_instance

@@ -11,9 +11,9 @@ from tests.helpers import ROOT, TIMEOUT
 
 # Functions of a unit that import something, and why it is loaded by then.
 LOADED_BEFORE: Final = {
-    "payres/html/passkeys.py add_passkey": "load_fido2",
-    "payres/html/passkeys.py verify": "a read in a thread of its own",
-    "payres/operator/restored_rights.py _end_passkey": "the command restore alone",
+    "payres/accounts/passkeys.py add_passkey": "load_fido2",
+    "payres/accounts/passkeys.py verify": "a read in a thread of its own",
+    "payres/operator/upkeep/restored_rights.py _end_passkey": "the command restore alone",
     "payres/people/mail.py _write": "a read in a thread of its own",
 }
 

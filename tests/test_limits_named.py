@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from starlette.requests import Request
 
+from payres.accounts.passwords import hash_password
 from payres.core.grants.limits import parse_interval
 from payres.core.http.requests import idempotency_key, page_query
 from payres.core.http.responses import check_accept
@@ -17,8 +18,7 @@ from payres.core.protocol.urls import is_http_url, require_wallet_path
 from payres.core.protocol.wire import decode, metadata_text
 from payres.core.signatures.fields import content_digest, digest_problem, read_parameters, read_signatures
 from payres.core.signatures.jwk import jwk_from_public_bytes
-from payres.html.sign_in import hash_password
-from payres.operator.declarations import operation_of
+from payres.operator.declared.declarations import operation_of
 from payres.operator.wallets import set_password
 from tests.instance import Instance
 

@@ -13,12 +13,12 @@ from payres.core.process.settings import Settings
 from payres.core.protocol import limits
 from payres.core.store.migrations import schema
 from payres.core.store.retention import Rule
-from payres.operator import restored_rights
 from payres.operator.store import due_work
 from payres.operator.store.restored_rights import BY_RESTORE, ENDED
+from payres.operator.upkeep import restored_rights
 from tests.helpers import ROOT
-from tests.operator.test_restored_rights import ENDED_BY_RESTORE
-from tests.operator.test_restored_rights import KINDS as RIGHTS
+from tests.operator.upkeep.test_restored_rights import ENDED_BY_RESTORE
+from tests.operator.upkeep.test_restored_rights import KINDS as RIGHTS
 from tests.promises import BARE, BY, LINES, UNITS, Table, declared, quantities, rules, tables, value_of
 from tests.test_architecture import MODULES, TABLE, is_store, named_in, nodes
 
@@ -59,7 +59,7 @@ COMPARED: Final = {
     "people/store/activity.py: expires_at": "asked for by the client",
     "people/activity.py: expires_at": "asked for by the client",
     "operator/api_keys.py: expires_at": "asked for by the operator",
-    "html/sign_in.py: unlocked_at": "a time to come ends no count of wrong passwords",
+    "accounts/guesses.py: unlocked_at": "a time to come ends no count of wrong passwords",
     "interledger/carrying.py: expires_at": "a packet's, as it says itself",
     "interledger/connector.py: expires_at": "a packet's, as it says itself",
     "interledger/receiver.py: expires_at": "a packet's, as it says itself",
@@ -68,15 +68,14 @@ COMPARED: Final = {
     "interledger/packets.py: at": "a place in bytes",
     "operator/payment_history.py: last_error_at": "only shown",
     "operator/store/due_work.py: expires_at": "only shown",
-    "html/store/mail.py: send_at": "only shown",
+    "accounts/store/mail.py: send_at": "only shown",
     "people/mail.py: created_at": "a mail from a time to come is sent",
     "webhooks/store/webhooks.py: next_at": "one too far ahead is due with its webhook, by the agenda",
-    "operator/store/entries.py: created_at": "what operators ask for, by its times",
     "operator/store/status.py: checked_at": "one to come is replaced",
     "people/order_pages.py: created_at": "a quote's, with a date of the schedule",
     "people/standing_orders.py: created_at": "a quote's, with a date of the schedule",
-    "html/store/sessions.py: expires_at": "a browser that is known for longer is only locked out by no guesses",
-    "html/store/sessions.py: at": "a sign-in is shown for longer, which may be a stranger's",
+    "accounts/store/sessions.py: expires_at": "a browser that is known for longer is only locked out by no guesses",
+    "accounts/store/sessions.py: at": "a sign-in is shown for longer, which may be a stranger's",
     "interledger/remote_payments.py: created_at": "a payment ends by its attempts, too",
     "interledger/store/packets.py: killed_after": "what operators look at for longer",
     "operator/deliveries.py: created_at": "only shown",
@@ -212,8 +211,8 @@ def _faults_of_restore(table: Table, kinds: Sequence[str]) -> Iterator[str]:
         query = ENDED.get(kind, "").replace('"', "")
         needed = {
             f"a query of main.{table.name} in operator/store/restored_rights.py": f"main.{table.name} " in query,
-            "its end in operator/restored_rights.py": kind in restored_rights.KINDS,
-            "a case in tests/operator/test_restored_rights.py, which restores and looks": kind in RIGHTS,
+            "its end in operator/upkeep/restored_rights.py": kind in restored_rights.KINDS,
+            "a case in tests/operator/upkeep/test_restored_rights.py, which restores and looks": kind in RIGHTS,
         }
         yield from (f"{table.name}: `{kind}` needs {what}" for what, is_there in needed.items() if not is_there)
 
@@ -263,7 +262,7 @@ def test_each_table_says_what_it_promises_and_the_program_keeps_it() -> None:
         ("ended by restore: all sessions", "nothing, because", "session: what a restore ends is in BY_RESTORE, has"),
         ("create table client (\n", "create table client (\n  frozen text,\n", "client: does a copy bring back"),
         ("over as apiKey", "over as apiKeys", "the kind apiKey needs a table whose `restore:` says"),
-        ("over as apiKey", "over as apiKeys", "api_key: `apiKeys` needs a case in tests/operator/test_rest"),
+        ("over as apiKey", "over as apiKeys", "api_key: `apiKeys` needs a case in tests/operator/upkeep/test_rest"),
     ],
 )
 def test_what_is_new_and_says_nothing_is_found(was: str, becomes: str, says: str) -> None:

@@ -17,8 +17,8 @@ import httpx2
 import pytest
 from click.testing import CliRunner
 
+from payres.accounts.sessions import csrf_token
 from payres.cli import main
-from payres.html.sign_in import csrf_token
 from payres.webhooks.sender import signed_headers
 from tests.helpers import ROOT, TIMEOUT, child, free_of_settings, sign_in_token
 from tests.http_server import free_port

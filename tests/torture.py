@@ -40,7 +40,7 @@ ALL: Final = {
         ["tests/crash/test_backup.py", "tests/crash/test_litestream.py"],
     ),
     "fuzz": Series(
-        {"FUZZ_CASES": "100000", "SLOW_CONNECTIONS": "10000"}, ["tests/attacks", "tests/html/test_passkeys.py"]
+        {"FUZZ_CASES": "100000", "SLOW_CONNECTIONS": "10000"}, ["tests/attacks", "tests/accounts/test_passkeys.py"]
     ),
     "rights": Series({"ENDED_RIGHTS": "1000"}, ["tests/core/http/test_ended_rights.py"]),
     "documents": Series({"OPENAPI_CASES": "20000"}, ["tests/openapi"]),

@@ -20,7 +20,7 @@ from payres.core.store.work import Environment, Transaction, Work
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import refunds
 from payres.operator.peers import add_peer
-from payres.operator.store.standing_orders import OrderRecord
+from payres.people.store.standing_orders import OrderRecord
 from payres.testing.clock import MovableClock
 
 T = TypeVar("T")

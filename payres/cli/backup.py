@@ -13,9 +13,9 @@ from payres.cli import Command
 from payres.cli.session import Session, explain_database_denial, warn, with_session
 from payres.core.store.connections import DatabaseServed
 from payres.core.store.work import Work
-from payres.operator import backups, restored_rights
-from payres.operator.shapes import format_size
+from payres.operator.declared.shapes import format_size
 from payres.operator.store.restored_rights import EndedRight
+from payres.operator.upkeep import backups, restored_rights
 
 UNKNOWN = (
     "grants, tokens, keys, passwords and standing orders that were ended after the backup was made are valid again, and"

@@ -23,8 +23,8 @@ from payres.core.signatures.jwk import (
 )
 from payres.core.store.work import Work
 from payres.operator import keys
+from payres.operator.declared.shapes import labelled
 from payres.operator.keys import KEY, WalletKey
-from payres.operator.shapes import labelled
 from payres.operator.wallets import named_wallet
 
 

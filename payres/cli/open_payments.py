@@ -31,7 +31,7 @@ from payres.core.signatures.sign import Message
 from payres.core.signatures.verify import Verified, describe_signature, parse, with_likely_cause
 from payres.core.signatures.verify import verify as verify_signature
 from payres.html.forms import typed_url
-from payres.operator.shapes import labelled
+from payres.operator.declared.shapes import labelled
 
 REQUEST_SECONDS: Final = 60
 OWNERS_SECONDS: Final = 600

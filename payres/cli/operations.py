@@ -1,4 +1,4 @@
-"""Commands made from operations that are declared with `payres.operator.declarations`."""
+"""Commands made from operations that are declared with `payres.operator.declared.declarations`."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,10 +15,10 @@ from payres.cli.options import decimal_of, limit_option, require_secret, secret_
 from payres.cli.session import Session, print_text, with_session
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Environment, Work
-from payres.operator.declarations import CommandLine, Operation, declared
-from payres.operator.exports import Export
-from payres.operator.inputs import REQUIRED, Input
-from payres.operator.shapes import Column
+from payres.html.exports import Export
+from payres.operator.declared.declarations import CommandLine, Operation, declared
+from payres.operator.declared.inputs import REQUIRED, Input
+from payres.operator.declared.shapes import Column
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 OLD_ASSET: Final = ["CODE", "SCALE"]

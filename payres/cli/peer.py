@@ -6,7 +6,7 @@ from payres.cli import Group
 from payres.cli.operations import table_text
 from payres.cli.session import Session, with_session
 from payres.operator import unresolved_packets
-from payres.operator.declarations import operation_of
+from payres.operator.declared.declarations import operation_of
 from payres.operator.unresolved_packets import PACKET, UNRESOLVED_PAYMENT, Resolution
 
 

@@ -22,6 +22,8 @@ import click
 import msgspec
 
 from payres import __version__
+from payres.accounts.passwords import hash_password, verify_password
+from payres.accounts.store.sessions import owner_at
 from payres.cli import Command
 from payres.cli.options import WholeNumber
 from payres.cli.session import JsonObject, Session, place, warn, with_session
@@ -43,19 +45,17 @@ from payres.core.protocol.urls import canonical, is_loopback
 from payres.core.store.clients import Client
 from payres.core.store.connections import server_lock
 from payres.core.store.migrations import FIRST, UnusableDatabase, migrations
-from payres.core.store.server import LostCommits
+from payres.core.store.runs import LostCommits
 from payres.core.store.wallets import count_wallets, find_wallet
 from payres.core.store.work import Work
-from payres.html.sign_in import hash_password, verify_password
-from payres.html.store.sessions import owner_at
 from payres.operator import wallets
-from payres.operator.backups import record_takeover, require_current
 from payres.operator.store.status import last_restore
+from payres.operator.upkeep.backups import record_takeover, require_current
 from payres.settings import load_settings
 
 if TYPE_CHECKING:  # it loads slowly, and only `serve` needs it
     from payres.core.http.server import HttpServer
-    from payres.operator.takeover import OtherServer
+    from payres.operator.upkeep.takeover import OtherServer
 
 DEMO_WALLETS = {"alice": "1000.00", "bob": None}
 
@@ -151,7 +151,7 @@ def _require_address(session: Session) -> None:
         return
     from payres.core.remote.http import GuardedClient
     from payres.core.remote.transport import Bounds
-    from payres.operator.takeover import find_other
+    from payres.operator.upkeep.takeover import find_other
 
     restored_at = session.read(last_restore)
 

@@ -30,9 +30,10 @@ from payres.core.process.settings import (
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.urls import Urls
 from payres.core.protocol.visible import visible_lines
+from payres.core.store.base_url import base_url_of_run
 from payres.core.store.connections import connect_standby, connect_writer, is_followed
 from payres.core.store.migrations import UnusableDatabase
-from payres.core.store.server import LostCommits, base_url_of_run, note_command
+from payres.core.store.runs import LostCommits, note_command
 from payres.core.store.work import Environment, FailStop, Units, Work
 from payres.settings import load_settings
 
@@ -64,7 +65,7 @@ class Session:
     def write(self, unit: Callable[[Work], T], *, if_replaced: bool = False) -> T:
         """The unit's result, once its work is committed. Unless `if_replaced`, nothing is stored if another server has
         taken over."""
-        from payres.operator.backups import require_current  # commands that only read need not load it
+        from payres.operator.upkeep.backups import require_current  # commands that only read need not load it
 
         self.require_writable()
 

@@ -7,14 +7,14 @@ import click
 
 from payres.cli import Command, Group
 from payres.cli.session import Session, with_session
-from payres.core.store import server
+from payres.core.store import runs as server
 from payres.core.store.connections import is_served
 from payres.core.store.work import Work
-from payres.operator import invariant_checks
-from payres.operator.doctor import Diagnosis, examine_all
-from payres.operator.invariant_checks import Finding
 from payres.operator.ledger import ledger_check
-from payres.operator.status import STATUS, read_status
+from payres.operator.upkeep import invariant_checks
+from payres.operator.upkeep.doctor import Diagnosis, examine_all
+from payres.operator.upkeep.invariant_checks import Finding
+from payres.operator.upkeep.status import STATUS, read_status
 
 TIME: Final = re.compile(r"(?<![^\s(])([0-9]{4}(?:-[0-9]{2}){2})T([0-9]{2}:[0-9]{2}):[0-9.]+Z(?![^\s,:;)])")
 

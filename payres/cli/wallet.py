@@ -5,11 +5,12 @@ from getpass import GetPassWarning
 
 import click
 
+from payres.accounts import owners
+from payres.accounts.passwords import hash_password
 from payres.cli import Group
 from payres.cli.options import WholeNumber, secret_option
 from payres.cli.session import Session, with_session
 from payres.core.store.work import Work
-from payres.html.sign_in import hash_password
 from payres.operator import wallets
 from payres.operator.assets import MAX_SCALE
 from payres.operator.wallets import WALLET, Wallet, named_wallet
@@ -78,7 +79,7 @@ def password(session: Session, path: str, password: str | None, forget_browsers:
     hashed = hash_password(_ask_for_password() if password is None else password)
 
     def unit(work: Work) -> Wallet:
-        changed = wallets.store_password(work, named_wallet(work, path), hashed, forget_browsers)
+        changed = owners.store_password(work, named_wallet(work, path), hashed, forget_browsers)
         return wallets.wallet(work, changed)
 
     found = session.write(unit)

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 
 # Each part has the templates of its pages, and all extend those here.
-TEMPLATES: Final = tuple(Path(__file__).parents[1] / part / "templates" for part in ("html", "operator", "people"))
+_WITH_PAGES: Final = ("html", "accounts", "people", "operator")
+TEMPLATES: Final = tuple(Path(__file__).parents[1] / part / "templates" for part in _WITH_PAGES)
 STYLE_SHEETS: Final = ("style.css",)
 # The folder of the operator's templates, which are English only and have a further style sheet.
 OPERATORS: Final = "admin/"

@@ -200,6 +200,11 @@ def preferred(accept_language: str, chosen: LanguageCode | None = None) -> tuple
     return best if best and found[best] else (chosen or "en", "")
 
 
+def is_sentence(text: str) -> bool:
+    """Whether a text is one of the sentences, which can be translated."""
+    return text in sentences()[TRANSLATED[0]]
+
+
 @lru_cache(maxsize=1)
 def sentences() -> Mapping[LanguageCode, Mapping[str, str]]:
     """The translations by language and English sentence."""

@@ -4,9 +4,10 @@ there in the unit that saves it. So nobody takes back unseen what somebody else 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from payres.core.http.requests import ActorRequest
 from payres.core.protocol.errors import InvalidRequest, WrongState
 from payres.core.store.work import Work
-from payres.html.visits import Form, Visit
+from payres.html.forms import Form
 
 T = TypeVar("T")
 WAS: Final = "was."  # before the name of a field: what the form showed in it
@@ -66,7 +67,7 @@ def plain_lines(text: str) -> str:
 
 
 async def save_unchanged(
-    visit: Visit, form: Form, present: Callable[[Work], Mapping[str, str]], change: Callable[[Work], T]
+    visit: ActorRequest, form: Form, present: Callable[[Work], Mapping[str, str]], change: Callable[[Work], T]
 ) -> T:
     """Carries out the change of a form that showed what is `present`. Raises what check_unchanged raises."""
 

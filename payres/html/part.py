@@ -1,5 +1,4 @@
-"""What the pages of owners and of operators share, as a part: the gate that all hashing of passwords passes, the limits
-of owners' wrong passwords, the secret behind passkeys, and the style sheets, web manifest and icon."""
+"""What all pages share, as a part: the style sheets, web manifest and icon."""
 
 import sys
 from functools import partial
@@ -11,22 +10,12 @@ from starlette.responses import Response
 
 from payres.core.http.context import context_of
 from payres.core.http.routing import Route, load_in_thread
-from payres.core.http.serving import Opening, Part
+from payres.core.http.serving import Part
 from payres.core.http.site import CACHED
 from payres.html.brand import ACCENTS, SHIELD, logo
-from payres.html.sign_in import PasswordGate, SignInGuard
 
 # An operator's SVG file may contain scripts and links; opened as a page of its own, it must do nothing.
 INERT: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
-
-
-async def _open(opening: Opening) -> None:
-    from payres.html.passkeys import PasskeySecret  # and with it the catalogue of sentences
-
-    gate = opening.parts[PasswordGate] = PasswordGate()
-    opening.stack.callback(gate.close)
-    opening.parts[SignInGuard] = SignInGuard(gate)
-    opening.parts[PasskeySecret] = PasskeySecret(await opening.secret("passkeys"))
 
 
 async def load_module(name: str) -> Any:
@@ -56,7 +45,6 @@ async def _icon(request: Request) -> Response:
 
 HTML: Final = Part(
     "html",
-    open=_open,
     routes=(
         Route("/static/{file}", {"GET": _static}, is_json=False),
         Route("/favicon.ico", {"GET": _icon}, is_json=False),

@@ -14,8 +14,7 @@ from payres.core.protocol.errors import DomainError, TooManyRequests
 from payres.core.protocol.gnap import Access, Subject
 from payres.core.protocol.urls import canonical
 from payres.core.protocol.visible import visible_url
-from payres.html import passkeys
-from payres.html.language import Language, marked
+from payres.html.language import Language, is_sentence, marked
 
 # By reason or code.
 SENTENCES: Final[Mapping[str, str]] = {
@@ -36,10 +35,7 @@ SENTENCES: Final[Mapping[str, str]] = {
 }
 
 
-# Messages of errors that pages show translated.
 OTHER_REQUEST: Final = marked("This is not the request that you were shown. Nothing was decided; please read it again")
-
-MESSAGES: Final = frozenset({OTHER_REQUEST}) | passkeys.MESSAGES
 
 # In failure reasons: what other servers said, in quotes, and URLs.
 QUOTED: Final = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(?!\w)|https?://\S+")
@@ -72,7 +68,7 @@ def problem_of(language: Language, error: DomainError) -> str:
     sentence, own = SENTENCES.get(error.details.get("reason", "")) or SENTENCES.get(error.code), str(error)
     if sentence:
         return language.say(sentence)
-    return ended(language.say(own) if own in MESSAGES else own)
+    return ended(language.say(own) if is_sentence(own) else own)
 
 
 def ended(text: str) -> str:

@@ -12,8 +12,9 @@ from payres.core.remote.connection import FetchFailed
 from payres.core.store.database import Database
 from payres.core.store.work import Work
 from payres.interledger.remote_receivers import RemoteReceivers
-from payres.interledger.store import checkouts, elsewhere
+from payres.interledger.store import elsewhere
 from payres.interledger.store.elsewhere import ELSEWHERE, MadeRecord
+from payres.people.store import checkouts
 
 log = logging.getLogger("payres.elsewhere")
 FIRST_PAUSE: Final = 10 * SECOND  # after an attempt to end something; it doubles with each

@@ -13,12 +13,12 @@ from payres.core.protocol.clock import MINUTE, format_time
 from payres.core.protocol.errors import InsufficientAccess, InvalidRequest, TokenInvalid, require
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.wire import Resource
-from payres.core.store import server
+from payres.core.store import audit
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.work import Work
-from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
-from payres.operator.inputs import Name, TimeText, check_name, require_time, said
-from payres.operator.shapes import Column, Shape, Time, fact, represent
+from payres.operator.declared.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
+from payres.operator.declared.inputs import Name, TimeText, check_name, require_time, said
+from payres.operator.declared.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store.operators import API_KEYS, ApiKeyRecord
 
 # The scopes of keys; each endpoint needs one of them.
@@ -169,7 +169,7 @@ def create_api_key(work: Work, name: Name, scopes: Scopes, expires_at: Expiry | 
     made_by = maker.id if maker else None
     key = ApiKeyRecord(work.new_id(), name, hash_secret(secret), ordered, work.now, ends_at, made_by=made_by)
     API_KEYS.insert(work, key)
-    server.record(work, "api_key.create", key.id, name=name, scopes=ordered)
+    audit.record(work, "api_key.create", key.id, name=name, scopes=ordered)
     return CreatedApiKey(**asdict(api_key(work, key)), key=f"{PREFIX}_{key.id}_{secret}")
 
 
@@ -192,7 +192,7 @@ def revoke_api_key(work: Work, id: KeyId, keep_made: KeepMade = False) -> ApiKey
     for key in keys:
         if key.revoked_at is None:
             API_KEYS.update(work, key.id, revoked_at=work.now)
-            server.record(work, "api_key.revoke", key.id)
+            audit.record(work, "api_key.revoke", key.id)
         if not keep_made:
             keys += API_KEYS.list(work, "WHERE made_by = ? ORDER BY id", key.id)  # the loop reaches them too
     return require_api_key(work, id)

@@ -15,15 +15,16 @@ from payres.core.protocol import amounts
 from payres.core.protocol.amounts import MAX_RATE_LENGTH, Fee, format_decimal, parse_decimal, parse_rate
 from payres.core.protocol.errors import InvalidRequest, require
 from payres.core.protocol.wire import MAX_ASSET_CODE_LENGTH, Resource, Scale, require_amount
-from payres.core.store import accounts, server
+from payres.core.store import accounts, audit
 from payres.core.store.accounts import ASSETS, AssetRecord, RateRecord, find_operator_account
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
-from payres.operator import look_overs, movements
-from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
-from payres.operator.inputs import DecimalText, Reference, Sum, said
-from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
-from payres.operator.store.entries import MovementRecord, page_of_movements
+from payres.operator import movements
+from payres.operator.declared import look_overs
+from payres.operator.declared.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.declared.inputs import DecimalText, Reference, Sum, said
+from payres.operator.declared.shapes import Cell, Column, Shape, Time, path_of, represent
+from payres.people.store.movements import MovementRecord, page_of_movements
 
 MAX_SCALE: Final = 255
 FixedFee = Annotated[DecimalText, said("For each payment, in units.")]
@@ -216,7 +217,7 @@ def set_fee(work: Work, code: str, scale: Scale, fixed: FixedFee = "0", basis_po
         "fixed": None if fee.fixed == found.fee_fixed else fixed,
         "basisPoints": None if fee.basis_points == found.fee_basis_points else basis_points,
     }
-    server.record(work, "fee.set", f"{code} {scale}", **changed)
+    audit.record(work, "fee.set", f"{code} {scale}", **changed)
     return ASSETS.by_id(work, found.id)
 
 

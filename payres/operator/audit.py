@@ -1,4 +1,4 @@
-"""The audit log, as operators read it. Changes are written by `payres.core.store.server`."""
+"""The audit log, as operators read it. Changes are written by `payres.core.store.runs`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
@@ -6,12 +6,12 @@ from typing import Annotated, Any, Final
 from msgspec import UNSET, UnsetType
 
 from payres.core.protocol.wire import Resource, encode
+from payres.core.store.audit import AUDIT, AuditRecord
 from payres.core.store.rows import PageBounds, PageQuery, select_page
-from payres.core.store.server import AUDIT, AuditRecord
 from payres.core.store.work import Work
-from payres.operator.declarations import CommandLine, Listing, operation
-from payres.operator.inputs import Name, TimeText, require_time, said
-from payres.operator.shapes import Cell, Column, Shape, Time, path_of, represent
+from payres.operator.declared.declarations import CommandLine, Listing, operation
+from payres.operator.declared.inputs import Name, TimeText, require_time, said
+from payres.operator.declared.shapes import Cell, Column, Shape, Time, path_of, represent
 
 # The section with the page of an action's object, by the noun of the action.
 OWN: Final = ("wallet", "peer", "grant", "payment", "webhook")

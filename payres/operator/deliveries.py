@@ -9,16 +9,16 @@ from msgspec import UNSET, UnsetType
 from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState
 from payres.core.protocol.identifiers import sequence_of
 from payres.core.protocol.limits import MAX_PAGE
-from payres.core.protocol.visible import visible_text
 from payres.core.protocol.wire import Resource
-from payres.core.store import server
+from payres.core.store import audit
 from payres.core.store.events import OUTBOX, EventRecord, find_event
-from payres.core.store.work import EVENTS, Units, Work
-from payres.operator.declarations import ROWS_AT_ONCE, CommandLine, Listing, OperationForm, operation
-from payres.operator.inputs import Name, TimeText, require_time, said
-from payres.operator.shapes import Column, Shape, Time, represent
-from payres.operator.webhooks import LAST_ATTEMPT, WEBHOOK, require_webhook
+from payres.core.store.work import EVENTS, ROWS_AT_ONCE, Units, Work
+from payres.operator.declared.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.declared.inputs import Name, TimeText, require_time, said
+from payres.operator.declared.shapes import Column, Shape, Time, represent
+from payres.operator.webhooks import LAST_ATTEMPT, WEBHOOK
 from payres.webhooks.deliveries import TEST, concerns, wants
+from payres.webhooks.rules import require_webhook
 from payres.webhooks.store import webhooks as stored
 from payres.webhooks.store.webhooks import DELIVERIES, AttemptRecord, DeliveryRecord, WebhookRecord
 
@@ -68,9 +68,7 @@ class Replayed(Resource, frozen=True, kw_only=True):
 
 
 def webhook_attempt(_: Work, record: AttemptRecord) -> WebhookAttempt:
-    lines = record.answer.decode(errors="replace").splitlines()
-    answer = "\n".join(map(visible_text, lines))
-    return represent(WebhookAttempt, record, sequence=sequence_of(record.event), answer=answer)
+    return represent(WebhookAttempt, record, sequence=sequence_of(record.event), answer=record.shown_answer)
 
 
 def delivery(work: Work, record: DeliveryRecord) -> Delivery:
@@ -183,7 +181,7 @@ def _replay_event(work: Work, event: str, webhook: str | None) -> Replayed:
     if webhook and not active:
         raise WrongState("The event is not one of the wallet's whose webhook this is")
     due = [one.id for one in active if webhook or wants(one, found.type)]
-    server.record(work, "webhook.replay", event, webhooks=len(due))
+    audit.record(work, "webhook.replay", event, webhooks=len(due))
     for webhook_id in due:
         DELIVERIES.replace(work, DeliveryRecord(found.sequence, webhook_id, "pending", 0, work.now, None, None, None))
         stored.note_due(work, webhook_id, work.now)
@@ -200,7 +198,7 @@ def _failed(work: Work, webhook: str | None, since: int) -> Sequence[tuple[int, 
 def _replay_failed(work: Work, due: Sequence[tuple[int, str]], first: int) -> int:
     """Replays a batch, beginning at an index; the audit log has all batches as one change."""
     if first == 0:
-        server.record(work, "webhook.replay", "failed", deliveries=len(due))
+        audit.record(work, "webhook.replay", "failed", deliveries=len(due))
     work.changed += (EVENTS, stored.DUE.changed)
     return stored.repeat_failed(work, due[first : first + ROWS_AT_ONCE], work.now)
 

@@ -3,18 +3,19 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Final, Literal
 
+from payres.accounts.store import mail
 from payres.core.protocol.errors import WrongState, require
 from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import Resource
 from payres.core.store.work import Work
-from payres.html.store import mail
-from payres.interledger.store import checkouts, elsewhere
-from payres.interledger.store.checkouts import CHECKOUTS
-from payres.operator.declarations import CommandLine, Listing, OperationForm, operation
-from payres.operator.inputs import said
-from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
-from payres.operator.store import due_work, standing_orders
+from payres.interledger.store import elsewhere
+from payres.operator.declared.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.declared.inputs import said
+from payres.operator.declared.shapes import Cell, Column, Shape, Time, fact, path_of, represent
+from payres.operator.store import due_work
 from payres.operator.store.due_work import DUE_KINDS, WaitingRow
+from payres.people.store import checkouts, standing_orders
+from payres.people.store.checkouts import CHECKOUTS
 from payres.webhooks.store import webhooks
 
 DueState = Literal["set aside", "tried again", "due"]

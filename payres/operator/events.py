@@ -19,10 +19,10 @@ from payres.core.protocol.limits import MAX_PAGE, MAX_STREAMS_OF_KEY, MAX_WAIT_S
 from payres.core.protocol.wire import List, encode
 from payres.core.store import events
 from payres.core.store.work import EVENTS, Work
-from payres.operator.api import ApiCall
-from payres.operator.declarations import operation
+from payres.html.streams import Stream
+from payres.operator.declared.api import ApiCall
+from payres.operator.declared.declarations import operation
 from payres.operator.services import operator_of
-from payres.operator.streams import Stream
 from payres.webhooks.sender import EventView, event_view
 
 AfterSequence = Annotated[int, Meta(ge=0, le=MAX_LEDGER)]

@@ -8,30 +8,30 @@ import msgspec
 from markupsafe import Markup
 from msgspec import UNSET, UnsetType
 
-from payres.core.grants import requests, tokens
+from payres.accounts.notices import notify_of_app
+from payres.core.grants import consent, tokens
 from payres.core.grants.access import granted_access
+from payres.core.grants.consent import Pending
 from payres.core.grants.limits import Spending, current_window, spending_of, spent_in_window
-from payres.core.grants.requests import Pending
 from payres.core.protocol.amounts import Asset, format_decimal, parse_value
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.gnap import Limits, OutgoingPaymentAccess
 from payres.core.protocol.urls import canonical
 from payres.core.protocol.visible import is_visible, visible_name
 from payres.core.protocol.wire import Amount, Resource
-from payres.core.store import grants, server
+from payres.core.store import audit, grants
 from payres.core.store.clients import CLIENTS
 from payres.core.store.grants import GRANTS, Decider, GrantRecord, GrantState, InteractionRecord
 from payres.core.store.rows import PageBounds, PageQuery
-from payres.core.store.wallets import WALLETS
+from payres.core.store.wallets import WALLETS, require_wallet
 from payres.core.store.work import Work
 from payres.html.language import Language
-from payres.html.notices import notify_of_app
 from payres.html.sentences import limit_words, other_words
-from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
-from payres.operator.inputs import Name, said
-from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
-from payres.operator.store.all_grants import page_of_grants
-from payres.operator.wallets import named_wallet, require_wallet
+from payres.operator.declared.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
+from payres.operator.declared.inputs import Name, said
+from payres.operator.declared.shapes import Cell, Column, Shape, Time, fact, path_of, represent
+from payres.operator.store.grants import page_of_grants
+from payres.operator.wallets import named_wallet
 
 
 def named_grant(work: Work, ref: str) -> str:
@@ -45,7 +45,7 @@ def named_grant(work: Work, ref: str) -> str:
         )
     url = canonical(work.urls.own(ref))
     identifier, _, nonce = url.removeprefix(f"{work.urls.canonical_base}/interact/").partition("/")
-    return requests.find_pending(work, identifier, nonce).grant.id
+    return consent.find_pending(work, identifier, nonce).grant.id
 
 
 GrantName = Annotated[str, said(typed=named_grant)]
@@ -292,8 +292,8 @@ def decide(work: Work, id: str, approve: bool, reason: DecisionReason | None = N
     record, interaction = require_grant(work, id), grants.interaction_of_grant(work, id)
     if interaction is None:
         raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
-    redirect = requests.decide(work, Pending(record, interaction), approve, "operator", reason)
-    server.record(work, "grant.approve" if approve else "grant.deny", record.id, reason=reason)
+    redirect = consent.decide(work, Pending(record, interaction), approve, "operator", reason)
+    audit.record(work, "grant.approve" if approve else "grant.deny", record.id, reason=reason)
     if approve:
         notify_of_app(work, "grant_by_operator", record)
     return GrantDecision(grant=grant(work, require_grant(work, id)), redirect=redirect)

@@ -5,17 +5,17 @@ from typing import Annotated, Final
 
 import msgspec
 
-from payres.core.protocol.errors import InvalidRequest, WrongState, require
+from payres.core.protocol.errors import InvalidRequest, require
 from payres.core.protocol.wire import Resource
 from payres.core.signatures.jwk import JWK
-from payres.core.store import server, wallets
-from payres.core.store.wallets import KEYS, WALLETS, KeyRecord
+from payres.core.store import wallets
+from payres.core.store.wallets import WALLETS, KeyRecord, require_wallet
 from payres.core.store.work import Work
-from payres.html.notices import notify
-from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
-from payres.operator.inputs import Name, check_name, said
-from payres.operator.shapes import Column, Shape, Time, fact, represent
-from payres.operator.wallets import WALLET, WalletName, require_wallet
+from payres.operator.declared.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
+from payres.operator.declared.inputs import Name, check_name, said
+from payres.operator.declared.shapes import Column, Shape, Time, fact, represent
+from payres.operator.wallets import WALLET, WalletName
+from payres.people import keys as rules
 
 Revoked = Annotated[bool, said("Revoked keys too.")]
 
@@ -113,22 +113,7 @@ def add_key(
     """
     if name is not None:
         check_name(name, "key's")
-    owner = require_wallet(work, wallet)
-    found = wallets.find_valid_key(work, owner.id, jwk.kid)
-    if found is None:
-        columns = {"kid": jwk.kid, "x": jwk.x, "name": name, "created_at": work.now}
-        key_id = KEYS.create(work, wallet_address_id=owner.id, **columns)
-        server.record(work, "key.add", owner.path, kid=jwk.kid, name=name)
-        notify(work, owner.owner_id, "key_added", wallet=owner.path, name=name or jwk.kid)
-        return KEYS.by_id(work, key_id)
-    if found.x != jwk.x:
-        raise WrongState(
-            f"The wallet {owner.path} has a valid key {jwk.kid}; revoke it first or choose another kid", kid=jwk.kid
-        )
-    if name is not None:
-        KEYS.update(work, found.id, name=name)
-        server.record(work, "key.rename", owner.path, kid=jwk.kid, name=name)
-    return KEYS.by_id(work, found.id)
+    return rules.store_key(work, require_wallet(work, wallet), jwk, name)
 
 
 @operation(
@@ -147,9 +132,4 @@ def add_key(
 )
 def revoke_key(work: Work, wallet: WalletName, kid: str) -> KeyRecord:
     """Revoke a key. Requests that are signed with it are refused from now on, and jwks.json does not have it."""
-    owner = require_wallet(work, wallet)
-    sentence, advice = f"The wallet {owner.path} has no valid key {kid}", f"`payres key list {owner.path}` shows all"
-    key = require(wallets.find_valid_key(work, owner.id, kid), sentence, advice)
-    KEYS.update(work, key.id, revoked_at=work.now)
-    server.record(work, "key.revoke", owner.path, kid=kid)
-    return KEYS.by_id(work, key.id)
+    return rules.revoke_key(work, require_wallet(work, wallet), kid)

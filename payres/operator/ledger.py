@@ -14,19 +14,20 @@ from payres.core.protocol.wire import Resource
 from payres.core.store import accounts
 from payres.core.store.copies import StepNote
 from payres.core.store.rows import PageBounds, PageQuery
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Units, Work
-from payres.operator import invariant_checks
 from payres.operator.assets import require_asset
-from payres.operator.declarations import OperationForm, operation
-from payres.operator.inputs import Name
-from payres.operator.invariant_checks import Finding, first_broken
-from payres.operator.long_work import in_background
+from payres.operator.declared.declarations import OperationForm, operation
+from payres.operator.declared.inputs import Name
+from payres.operator.declared.long_work import in_background
+from payres.operator.declared.shapes import Shape, Time, represent
 from payres.operator.payments import require_payment
 from payres.operator.peers import require_peer
 from payres.operator.services import operator_of
-from payres.operator.shapes import Shape, Time, represent
-from payres.operator.store.entries import EntryRecord, page_of_entries
-from payres.operator.wallets import require_wallet
+from payres.operator.store.entries import page_of_entries
+from payres.operator.upkeep import invariant_checks
+from payres.operator.upkeep.invariant_checks import Finding, first_broken
+from payres.people.store.transfers import EntryRecord
 
 # In the form of an entry: `wallet alice`, `peer second` or `liquidity USD 2`.
 AccountName = Annotated[str, Meta(max_length=300)]

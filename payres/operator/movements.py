@@ -17,17 +17,17 @@ from payres.core.protocol.clock import HOUR, MINUTE, format_time, lasts
 from payres.core.protocol.errors import DomainError, InsufficientFunds, WrongState, require
 from payres.core.protocol.event_types import WalletEvent
 from payres.core.protocol.wire import Resource, require_amount
-from payres.core.store import representations, server
+from payres.core.store import audit, representations
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
 from payres.interledger.settlement import warn_of_low
 from payres.interledger.store.peers import peer_with_account
-from payres.operator.declarations import OperationForm, operation
-from payres.operator.inputs import said
-from payres.operator.shapes import Column, Shape, Time, path_of, represent
-from payres.operator.store import entries
-from payres.operator.store.entries import MOVEMENTS, NAMED_ACCOUNTS, MovementRecord, NamedAccount
+from payres.operator.declared.declarations import OperationForm, operation
+from payres.operator.declared.inputs import said
+from payres.operator.declared.shapes import Column, Shape, Time, path_of, represent
+from payres.people.store import movements
+from payres.people.store.movements import MOVEMENTS, NAMED_ACCOUNTS, MovementRecord, NamedAccount
 
 MovementKind = Literal["deposit", "withdrawal"]
 
@@ -141,7 +141,7 @@ def move(
     before = _made_before(work, account, kind, amount, reference) if actor in {"page", "shell"} else None
     if found is not None and reference is not None:
         numbers = (f"{reference} ({number})" for number in count(2))
-        reference = next(one for one in numbers if entries.find_movement(work, account_id, one) is None)
+        reference = next(one for one in numbers if movements.find_movement(work, account_id, one) is None)
         check_reference(reference)
     made = _make(work, account, kind, amount, again if before else None, reference=reference)
     if before is not None and before.first.id != again:  # what is refused in any case is not asked
@@ -156,10 +156,10 @@ def _made_before(
     another one."""
     is_named = reference is not None and not reference.startswith(FORM_REFERENCE)
     if reference is not None and is_named:
-        here = entries.find_movement(work, account.id, reference)
-        first = here or entries.movement_of_reference(work, kind, reference)
+        here = movements.find_movement(work, account.id, reference)
+        first = here or movements.movement_of_reference(work, kind, reference)
     else:
-        first = entries.equal_movement(work, account.id, kind, amount, work.now, REMEMBERED)
+        first = movements.equal_movement(work, account.id, kind, amount, work.now, REMEMBERED)
     if first is None or first.undone_by:
         return None
     sentence = f"The reference {reference!r} is that of" if is_named else "It may have been made before: there is"
@@ -236,7 +236,7 @@ def _find(
     if reference is None:
         return None
     check_reference(reference)
-    found = entries.find_movement(work, account.id, reference)
+    found = movements.find_movement(work, account.id, reference)
     if found is not None and (found.undone_by or (found.kind, found.amount) != (kind, amount)):
         was = describe_amount(found.amount, account.asset)
         over = " that was undone" if found.undone_by else ""
@@ -260,7 +260,7 @@ def _make(
     columns = {"account_id": account.id, "transfer_id": moved.id, "created_at": work.now}
     MOVEMENTS.create(work, id=movement_id, **columns, **about)
     shown, action = f"{format_decimal(amount, account.asset)} {account.asset_code}", f"{account.kind}.{ACTIONS[kind]}"
-    server.record(work, action, account.name, amount=shown, **about, again=again)
+    audit.record(work, action, account.name, amount=shown, **about, again=again)
     if account.kind == "wallet":
         _emit(work, account, kind, amount, about.get("reference"))
     elif account.kind == "liquidity":

@@ -8,19 +8,20 @@ in as a person, beyond the scopes of its key.
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
+from payres.accounts import links
+from payres.accounts.second_factors import factors_of, remove_factors
+from payres.accounts.store.sessions import delete_sessions, end_access
+from payres.accounts.visits import TAKES_AWAY
 from payres.core.process.settings import local_url
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.urls import LINK_PATH, is_loopback
 from payres.core.protocol.wire import Resource
-from payres.core.store import server
+from payres.core.store import audit
 from payres.core.store.work import Work
-from payres.html import sign_in
-from payres.html.second_factors import factors_of, remove_factors
-from payres.html.store.sessions import delete_sessions, end_access
-from payres.operator.declarations import FOR_GOOD, TAKES_AWAY, CommandLine, Listing, OperationForm, operation
-from payres.operator.inputs import check_name, said
-from payres.operator.shapes import Column, Shape, Time, fact, represent
+from payres.operator.declared.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
+from payres.operator.declared.inputs import check_name, said
+from payres.operator.declared.shapes import Column, Shape, Time, fact, represent
 from payres.operator.store import operators
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord, find_operator
 
@@ -129,8 +130,8 @@ def make_link(
     operator = _replace(work, name, role, None)
     if not is_page(work):  # who has a shell can do everything
         remove_factors(work, OF_OPERATORS, operator)
-    secret, expires_at = sign_in.make_link(work, OF_OPERATORS, operator.id)
-    server.record(work, "admin.link", name, role=role)
+    secret, expires_at = links.make_link(work, OF_OPERATORS, operator.id)
+    audit.record(work, "admin.link", name, role=role)
     settings, host = work.settings, work.urls.host
     is_reachable = is_loopback(host) or host in settings.admin_hosts.split(",")
     base = work.urls.base if is_reachable else local_url(settings.host, settings.port)
@@ -197,7 +198,7 @@ def remove_operator(work: Work, name: str) -> Operator:
     shown = operator(work, found)
     end_access(work, OF_OPERATORS, found.id)
     operators.delete_operator(work, found.id)
-    server.record(work, "admin.remove", name, role=found.role)
+    audit.record(work, "admin.remove", name, role=found.role)
     return shown
 
 
@@ -217,13 +218,13 @@ def set_password(work: Work, operator: OperatorRecord, password_hash: str) -> No
     """Sets the password of an operator who has followed a link (see hash_password)."""
     OPERATORS.update(work, operator.id, password_hash=password_hash)
     end_access(work, OF_OPERATORS, operator.id)  # the link; nobody is signed in without a password
-    server.record(work, "admin.set_password", operator.name)
+    audit.record(work, "admin.set_password", operator.name)
 
 
 def replace_password(work: Work, name: str, role: str, password_hash: str | None) -> None:
     """Gives an operator the role and the password of another state of the database; None locks the operator out."""
     _replace(work, name, role, password_hash)
-    server.record(work, "admin.set_password" if password_hash else "admin.lock_out", name, role=role)
+    audit.record(work, "admin.set_password" if password_hash else "admin.lock_out", name, role=role)
 
 
 def _replace(work: Work, name: str, role: str, password_hash: str | None) -> OperatorRecord:

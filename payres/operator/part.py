@@ -8,6 +8,8 @@ from typing import Final
 
 from starlette.requests import Request
 
+from payres.accounts.guesses import SignInGuard
+from payres.accounts.passwords import PasswordGate
 from payres.core.http.context import Context, context_of
 from payres.core.http.routing import LateRoutes, Route
 from payres.core.http.serving import Background, Opening, Part
@@ -16,18 +18,19 @@ from payres.core.process.worker import Worker
 from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.urls import ADMIN_ROOT, is_loopback
 from payres.core.remote.transport import Bounds
+from payres.core.store.base_url import record_base_url
 from payres.core.store.database import Database
-from payres.core.store.server import record_base_url
 from payres.core.store.wallets import count_wallets
-from payres.html.sign_in import PasswordGate, SignInGuard
-from payres.operator import monitoring
-from payres.operator.backups import require_current
-from payres.operator.invariant_checks import PAUSE_SECONDS, BackgroundCheck
-from payres.operator.long_work import LongWorks
-from payres.operator.services import AdminHosts, OperatorServices, Readiness, operator_of
+from payres.operator.admin_hosts import AdminHosts
+from payres.operator.declared.long_work import LongWorks
+from payres.operator.services import OperatorServices, operator_of
 from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.store.status import note_missing_rates
-from payres.operator.takeover import watch_base_url
+from payres.operator.upkeep import monitoring
+from payres.operator.upkeep.backups import require_current
+from payres.operator.upkeep.invariant_checks import PAUSE_SECONDS, BackgroundCheck
+from payres.operator.upkeep.readiness import Readiness
+from payres.operator.upkeep.takeover import watch_base_url
 
 NOTES_SECONDS: Final = 5.0  # until pages and commands know of a rate that somebody wanted
 
@@ -55,7 +58,7 @@ def _workers(context: Context, opening: Opening) -> Iterator[Background]:
         http = opening.client(Bounds(untrusted_hosts=False), is_private=True)  # its own address may be a private one
         yield watch_base_url(context.database, http, context.settings.base_url)
     if context.settings.backup_every:
-        from payres.operator.kept_backups import keep_schedule  # loads the operations
+        from payres.operator.upkeep.kept_backups import keep_schedule  # loads the operations
 
         yield keep_schedule(context)
     step = partial(store_missing_rates, context.database, context.metrics)
@@ -73,7 +76,7 @@ async def store_missing_rates(database: Database, metrics: Metrics) -> float:
 
 
 def _late_routes() -> Sequence[Route]:
-    from payres.operator.api import admin_routes
+    from payres.operator.declared.api import admin_routes
     from payres.operator.pages.serving import page_routes
 
     return [*admin_routes(), *page_routes()]

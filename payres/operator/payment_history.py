@@ -21,20 +21,21 @@ from payres.core.store.work import Units, Work
 from payres.html.sentences import ended
 from payres.interledger.node import node_of
 from payres.interledger.store import packets
-from payres.interledger.store.checkouts import Stage, checkouts_of
 from payres.interledger.store.peers import find_peer
 from payres.operator import grants, ledger, refunds
-from payres.operator.declarations import CommandLine, OperationForm, operation
+from payres.operator.declared.declarations import CommandLine, OperationForm, operation
+from payres.operator.declared.inputs import DecimalText, Reference, said
+from payres.operator.declared.shapes import Cell, Shape, Time, decimals, fact, labelled, path_of, represent
 from payres.operator.deliveries import EventDelivery, deliveries_of
 from payres.operator.grants import Grant
-from payres.operator.inputs import DecimalText, Reference, said
 from payres.operator.ledger import LedgerEntry
 from payres.operator.payments import PAYMENT, Payment, PaymentName, payment, require_payment
 from payres.operator.peers import Peer, peer
-from payres.operator.shapes import Cell, Shape, Time, decimals, fact, labelled, path_of, represent
 from payres.operator.store.all_payments import PaymentRecord
-from payres.operator.store.entries import EntryRecord, page_of_entries
-from payres.operator.store.refunds import payers_of, refunds_of
+from payres.operator.store.entries import page_of_entries
+from payres.people.store.checkouts import Stage, checkouts_of
+from payres.people.store.refunds import payers_of, refunds_of
+from payres.people.store.transfers import EntryRecord
 
 MAX_SHOWN: Final = 100  # payers, refunds, ledger entries and packets of one payment: there may be many thousands
 OUTCOMES: Final = {

@@ -14,14 +14,15 @@ from payres.core.store.accounts import ASSETS, AssetRecord
 from payres.core.store.clients import CLIENTS
 from payres.core.store.payments import Direction
 from payres.core.store.rows import PageBounds, PageQuery
-from payres.core.store.wallets import WALLETS
+from payres.core.store.wallets import WALLETS, require_wallet
 from payres.core.store.work import Work
-from payres.operator.declarations import CommandLine, Listing, operation
-from payres.operator.inputs import DecimalText, Name, TimeText, require_time, said
-from payres.operator.shapes import Cell, Column, Shape, Time, decimals, represent
-from payres.operator.store import all_payments, refunds
+from payres.operator.declared.declarations import CommandLine, Listing, operation
+from payres.operator.declared.inputs import DecimalText, Name, TimeText, require_time, said
+from payres.operator.declared.shapes import Cell, Column, Shape, Time, decimals, represent
+from payres.operator.store import all_payments
 from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, PaymentState
-from payres.operator.wallets import named_wallet, require_wallet
+from payres.operator.wallets import named_wallet
+from payres.people.store import refunds
 
 PaymentName = Annotated[str, said(typed=lambda work, text: text.rpartition("/")[2])]
 

@@ -17,19 +17,20 @@ from payres.core.protocol.urls import is_http_url
 from payres.core.protocol.visible import is_visible
 from payres.core.protocol.wire import Resource, Scale, Text, require_amount
 from payres.core.remote.ip_addresses import names_private_host
-from payres.core.store import server
+from payres.core.store import audit, server_secrets
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PEERS, PeerRecord
-from payres.operator import look_overs, movements
+from payres.operator import movements
 from payres.operator.assets import open_asset
-from payres.operator.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
-from payres.operator.inputs import MAX_NAME_LENGTH, Currency, DecimalText, Name, Reference, Sum, said
-from payres.operator.shapes import Cell, Column, Shape, Time, decimals, fact, represent
-from payres.operator.store.entries import MovementRecord, page_of_movements
+from payres.operator.declared import look_overs
+from payres.operator.declared.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
+from payres.operator.declared.inputs import MAX_NAME_LENGTH, Currency, DecimalText, Name, Reference, Sum, said
+from payres.operator.declared.shapes import Cell, Column, Shape, Time, decimals, fact, represent
+from payres.people.store.movements import MovementRecord, page_of_movements
 
 MAX_TOKEN_LENGTH: Final = 1000
 CREDIT: Final = "What the peer may owe us, in units of the asset: 1000.00."
@@ -227,7 +228,7 @@ def add_peer(
         peers.add_route(work, peer_id, prefix)
     link = {"ilpAddress": ilp_address, "assetCode": asset_code, "assetScale": asset_scale, "url": url}
     limits = {"maxPacket": max_packet, "creditLimit": format_decimal(limit, asset.asset)}
-    server.record(work, "peer.add", name, **link, **limits, routes=routes or None)
+    audit.record(work, "peer.add", name, **link, **limits, routes=routes or None)
     return require_peer(work, name)
 
 
@@ -275,7 +276,7 @@ def change_peer(
     replaced = [which for which, token in tokens.items() if token] or None
     changed = {"url": url, "tokens": replaced, "maxPacket": max_packet, "creditLimit": limit}
     routes = {"addRoutes": add_routes or None, "removeRoutes": remove_routes or None}
-    server.record(work, "peer.change", name, **changed, **routes)
+    audit.record(work, "peer.change", name, **changed, **routes)
     return require_peer(work, name)
 
 
@@ -299,7 +300,7 @@ def write_note(work: Work, name: str, note: PeerNote) -> PeerRecord:
     if note and not is_visible(note):
         raise InvalidRequest("A note has printable characters only", field="note")
     PEERS.update(work, peer.id, note=note or None)
-    server.record(work, "peer.note", name, note=note)
+    audit.record(work, "peer.note", name, note=note)
     return require_peer(work, name)
 
 
@@ -470,7 +471,7 @@ def _check_url(work: Work, url: str) -> None:
 def _encrypted_token(work: Work, token: str) -> bytes:
     """The outgoing token as it is stored: encrypted, because it has to be read again."""
     _check_token("outgoing", token)
-    return server.encrypt(work, peers.TOKENS_SECRET, token)
+    return server_secrets.encrypt(work, peers.TOKENS_SECRET, token)
 
 
 def _hashed_token(work: Work, token: str, peer_id: int | None = None) -> bytes:

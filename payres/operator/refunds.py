@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from payres.accounts.notices import notify
 from payres.core.grants.clients import own_client
 from payres.core.payments import ledger
 from payres.core.payments.idempotency import check_reference
@@ -27,13 +28,12 @@ from payres.core.protocol.amounts import Offer, Terms, describe_amount, format_d
 from payres.core.protocol.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState, require
 from payres.core.protocol.urls import canonical, canonical_url
 from payres.core.protocol.wire import require_amount
-from payres.core.store import representations, server
+from payres.core.store import audit, representations
 from payres.core.store.payments import INCOMING, OUTGOING, REFUNDS, IncomingRecord, RefundRecord
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Work
-from payres.html.notices import notify
 from payres.interledger.store import elsewhere
-from payres.operator.store import refunds as store
+from payres.people.store import refunds as store
 
 ACTION: Final = "payment.refund"
 # Refunds that one unit of work makes, with several rows each. More take several units, each committed on its own.
@@ -115,7 +115,7 @@ def make(work: Work, found: RefundPlan, first: int = 0, offer: Offer | None = No
     if made == 0:
         shown = f"{format_decimal(found.amount, receiver.asset)} {receiver.asset_code}"
         to = {} if wanted.to is None else {"to": canonical(wanted.to)}
-        server.record(work, ACTION, found.payment.id, amount=shown, reference=wanted.reference, **to)
+        audit.record(work, ACTION, found.payment.id, amount=shown, reference=wanted.reference, **to)
         asset: dict[str, Any] = {"asset_code": receiver.asset.code, "asset_scale": receiver.asset.scale}
         notify(work, receiver.owner_id, "sent_back", wallet=receiver.path, amount=found.amount, **asset)
     if wanted.to is not None:
@@ -139,7 +139,7 @@ def _amount_of(work: Work, made: Sequence[RefundRecord], receiver: WalletRecord)
     first, amount = made[0], sum(one.amount for one in made)
     if len(made) % PARTS_AT_ONCE:
         return amount  # the last unit was made too
-    found = server.last_details(work, ACTION, first.incoming_payment_id, first.reference, first.id)
+    found = audit.last_details(work, ACTION, first.incoming_payment_id, first.reference, first.id)
     return amount if found is None else require_amount(found["amount"].partition(" ")[0], receiver.asset)
 
 

@@ -9,21 +9,21 @@ from payres.core.protocol.urls import pointed
 from payres.core.protocol.visible import visible_text
 from payres.core.protocol.wire import Resource
 from payres.core.store.accounts import list_assets
+from payres.core.store.audit import AUDIT, AuditRecord
 from payres.core.store.grants import GRANTS, GrantRecord
 from payres.core.store.rows import PageQuery
-from payres.core.store.server import AUDIT, AuditRecord
 from payres.core.store.wallets import WalletRecord, find_wallet
 from payres.core.store.work import Work
 from payres.html.language import Language, Mistyped, typed_amount
 from payres.interledger.store.peers import list_peers
 from payres.operator.api_keys import API_KEY, ApiKey, key_of_actor, list_api_keys
 from payres.operator.audit import ENTRY, AuditEntry
-from payres.operator.declarations import CommandLine, operation
+from payres.operator.declared.declarations import CommandLine, operation
+from payres.operator.declared.inputs import Name, said
+from payres.operator.declared.shapes import Shape, labelled
 from payres.operator.grants import GRANT, Grant
-from payres.operator.inputs import Name, said
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER, Peer
-from payres.operator.shapes import Shape, labelled
 from payres.operator.store import search as store
 from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, page_of_payments
 from payres.operator.store.search import Condition, contains, contains_in_json, find_newest

@@ -4,17 +4,10 @@ from typing import Annotated, Final
 
 from msgspec.structs import replace
 
-from payres.core.grants import tokens
-from payres.core.protocol.clock import lasts
-from payres.core.protocol.errors import WrongState
-from payres.core.store import server
-from payres.core.store.events import last_sequence
-from payres.core.store.wallets import KEYS, WALLETS, WalletRecord, list_keys
-from payres.core.store.work import Work
-from payres.html.notices import GATHERED, notify
-from payres.html.store import mail
-from payres.html.store.mail import ADDRESSES, AddressRecord
-from payres.html.store.sessions import (
+from payres.accounts.notices import GATHERED, notify
+from payres.accounts.store import mail
+from payres.accounts.store.mail import ADDRESSES, AddressRecord
+from payres.accounts.store.sessions import (
     JOINS_KEPT,
     OF_OWNERS,
     OWNERS,
@@ -24,11 +17,18 @@ from payres.html.store.sessions import (
     owner_of,
     wallets_of,
 )
-from payres.operator.declarations import CommandLine, OperationForm, operation
-from payres.operator.inputs import Name, said
-from payres.operator.store.all_grants import grants_in_force
-from payres.operator.store.standing_orders import ORDERS, change_run, orders_of, runs_of
-from payres.operator.wallets import LINK, WALLET, PasswordLink, WalletName, password_link, require_wallet
+from payres.core.grants import tokens
+from payres.core.protocol.clock import lasts
+from payres.core.protocol.errors import WrongState
+from payres.core.store import audit
+from payres.core.store.events import last_sequence
+from payres.core.store.wallets import KEYS, WALLETS, WalletRecord, list_keys, require_wallet
+from payres.core.store.work import Work
+from payres.operator.declared.declarations import CommandLine, OperationForm, operation
+from payres.operator.declared.inputs import Name, said
+from payres.operator.wallets import LINK, WALLET, PasswordLink, WalletName, password_link
+from payres.people.store.apps import grants_in_force
+from payres.people.store.standing_orders import ORDERS, change_run, orders_of, runs_of
 from payres.webhooks.store.webhooks import WEBHOOKS, webhooks_of
 
 Why = Annotated[Name, said("Both owners and the audit log get this sentence.", label="How you know whose it is")]
@@ -74,7 +74,7 @@ def separate(work: Work, wallet: WalletName, why: Why, keep: Keep = False) -> Pa
             _end_since(work, found, joined.joined_at)
         delete_join(work, found.id)
     others = owner_of(work, wallets_of(work, found.owner_id)[0].id)
-    server.record(work, "wallet.separate", found.path, why=why, ownerOf=others.name)
+    audit.record(work, "wallet.separate", found.path, why=why, ownerOf=others.name)
     for told in (own, others.id):
         notify(work, told, "wallet_separated", wallet=found.path, why=why)
     return password_link(work, require_wallet(work, found.path))

@@ -10,16 +10,16 @@ from payres.core.protocol.errors import require
 from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import Resource
 from payres.core.store.rows import PageBounds, PageQuery
-from payres.core.store.wallets import WALLETS
+from payres.core.store.wallets import WALLETS, require_wallet
 from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.sentences import length_words
-from payres.operator.declarations import CommandLine, Listing, operation
-from payres.operator.inputs import Name, said
-from payres.operator.shapes import Column, Shape, Time, decimals, fact, represent
-from payres.operator.store import standing_orders as store
-from payres.operator.store.standing_orders import ORDERS, OrderRecord, OrderState, RunState
-from payres.operator.wallets import named_wallet, require_wallet
+from payres.operator.declared.declarations import CommandLine, Listing, operation
+from payres.operator.declared.inputs import Name, said
+from payres.operator.declared.shapes import Column, Shape, Time, decimals, fact, represent
+from payres.operator.wallets import named_wallet
+from payres.people.store import standing_orders as store
+from payres.people.store.standing_orders import ORDERS, OrderRecord, OrderState, RunState
 
 RUNS_SHOWN: Final = 12
 

@@ -16,7 +16,7 @@ from payres.core.payments import ledger
 from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.errors import InsufficientFunds, WrongState, require
 from payres.core.protocol.wire import Resource
-from payres.core.store import accounts, server
+from payres.core.store import accounts, audit
 from payres.core.store.accounts import ACCOUNTS, ASSETS, Cause
 from payres.core.store.payments import Direction
 from payres.core.store.wallets import WALLETS
@@ -25,9 +25,9 @@ from payres.interledger.settlement import payment_of, release_unresolved, warn_o
 from payres.interledger.store import packets, peers
 from payres.interledger.store.packets import PACKETS, PacketRecord, TakenPacket
 from payres.interledger.store.peers import PeerRecord
-from payres.operator.declarations import Listing, OperationForm, operation
+from payres.operator.declared.declarations import Listing, OperationForm, operation
+from payres.operator.declared.shapes import Column, Shape, Time, decimals, represent
 from payres.operator.peers import require_peer
-from payres.operator.shapes import Column, Shape, Time, decimals, represent
 
 Resolution = Literal["delivered", "returned"]
 NONE: Final = "No packet is unresolved"
@@ -146,7 +146,7 @@ def resolve(work: Work, id: str, outcome: Resolution) -> ResolvedPacket:
     else:
         release_unresolved(work, packet)
     packets.decide_packet(work, packet.id, "fulfilled" if outcome == "delivered" else "rejected", before="doubtful")
-    server.record(work, "packet.resolve", packet.id, peer=peer.name, outcome=outcome)
+    audit.record(work, "packet.resolve", packet.id, peer=peer.name, outcome=outcome)
     return ResolvedPacket(**asdict(PACKET.show(work, packet)), outcome=outcome)
 
 

@@ -6,27 +6,30 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
+from payres.accounts.links import make_link
+from payres.accounts.owners import store_password
+from payres.accounts.passwords import PasswordGate
+from payres.accounts.second_factors import ask_removal, cancel_removal
+from payres.accounts.store.sessions import OF_OWNERS, OWNERS, delete_sessions, owner_of, wallets_of
+from payres.accounts.visits import TAKES_AWAY
 from payres.core.payments import ledger
 from payres.core.protocol.clock import format_time
-from payres.core.protocol.errors import InvalidRequest, WrongState, require
+from payres.core.protocol.errors import InvalidRequest, WrongState
 from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
-from payres.core.protocol.urls import RESET_PATH, new_wallet_path, require_wallet_path
+from payres.core.protocol.urls import RESET_PATH, new_wallet_path
 from payres.core.protocol.wire import Resource, Scale
-from payres.core.store import server, wallets
+from payres.core.store import audit, wallets
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.rows import PageBounds, PageQuery, select_page
-from payres.core.store.wallets import WALLETS, WalletRecord
+from payres.core.store.wallets import WALLETS, WalletRecord, require_wallet
 from payres.core.store.work import Environment, Work
-from payres.html.notices import notify
-from payres.html.second_factors import ask_removal, cancel_removal
-from payres.html.sign_in import PasswordGate, make_link
-from payres.html.store.sessions import OF_OWNERS, OWNERS, delete_sessions, end_access, owner_of, wallets_of
-from payres.operator import look_overs, movements
+from payres.operator import movements
 from payres.operator.assets import open_asset
-from payres.operator.declarations import TAKES_AWAY, Call, CommandLine, Listing, OperationForm, operation
-from payres.operator.inputs import Currency, Name, Reference, Sum, check_name, said
-from payres.operator.shapes import Column, Shape, Time, decimals, fact, represent
-from payres.operator.store.entries import MovementRecord, page_of_movements
+from payres.operator.declared import look_overs
+from payres.operator.declared.declarations import Call, CommandLine, Listing, OperationForm, operation
+from payres.operator.declared.inputs import Currency, Name, Reference, Sum, check_name, said
+from payres.operator.declared.shapes import Column, Shape, Time, decimals, fact, represent
+from payres.people.store.movements import MovementRecord, page_of_movements
 
 
 def named_wallet(work: Work | Environment, text: str) -> str:
@@ -76,12 +79,6 @@ def wallet(work: Work, record: WalletRecord) -> Wallet:
         can_sign_in=owner_of(work, record.id).password_hash is not None,
         other_wallets=[one.path for one in wallets_of(work, record.owner_id) if one.id != record.id],
     )
-
-
-def require_wallet(work: Work, wallet: str) -> WalletRecord:
-    """The wallet at a path, active or not. Raises NotFound, InvalidRequest for an invalid path."""
-    clean = require_wallet_path(wallet)
-    return require(wallets.find_wallet(work, clean), f"There is no wallet {clean}", "`payres wallet list` shows all")
 
 
 WALLET: Final = Shape(
@@ -211,7 +208,7 @@ def create_wallet(
         found = require_wallet(work, owner)
         owner_id, terms["ownerOf"] = found.owner_id, found.path
     WALLETS.create(work, path=clean, **columns, owner_id=owner_id, created_at=work.now, tag=work.new_id())
-    server.record(work, "wallet.create", clean, **terms)
+    audit.record(work, "wallet.create", clean, **terms)
     return require_wallet(work, clean)
 
 
@@ -275,7 +272,7 @@ def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRec
     if name is not None:
         check_name(name, "public")
     WALLETS.update(work, found.id, public_name=name)
-    server.record(work, "wallet.rename", found.path, publicName=name or "")
+    audit.record(work, "wallet.rename", found.path, publicName=name or "")
     return require_wallet(work, wallet)
 
 
@@ -317,18 +314,6 @@ async def set_password(
     return await call.write(lambda work: WALLET.show(work, change(work)))
 
 
-def store_password(work: Work, path: str, password_hash: str, forget_browsers: bool = False) -> WalletRecord:
-    """Gives the owner a new password (see hash_password), and ends every browser session under the old one and any link
-    that sets a password. The counts of wrong passwords are cleared; second factors stay. Browsers stay known unless
-    `forget_browsers`, for when somebody else had the password. Raises NotFound."""
-    wallet = require_wallet(work, path)
-    OWNERS.update(work, wallet.owner_id, password_hash=password_hash, unlocked_at=work.now)
-    end_access(work, OF_OWNERS, wallet.owner_id, forget_browsers)
-    server.record(work, "wallet.set_password", wallet.path, forgetBrowsers=forget_browsers)
-    notify(work, wallet.owner_id, "password")
-    return require_wallet(work, path)
-
-
 @operation(
     "POST /wallets/{wallet}/password-links wallets:write",
     shows=LINK,
@@ -344,7 +329,7 @@ def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     until then.
     """
     found = require_wallet(work, wallet)
-    server.record(work, "wallet.reset_link", found.path)
+    audit.record(work, "wallet.reset_link", found.path)
     return password_link(work, found)
 
 

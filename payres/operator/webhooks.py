@@ -1,43 +1,41 @@
 """Webhooks: which events are sent where, pauses, secrets and tests."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
-import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from payres.core.protocol.clock import HOUR
-from payres.core.protocol.errors import InvalidRequest, WrongState, require
-from payres.core.protocol.event_types import EVENT_TYPES, WebhookEvent
-from payres.core.protocol.limits import MAX_WEBHOOKS, MAX_WEBHOOKS_OF_WALLET, ROTATION_HOURS
-from payres.core.protocol.urls import is_http_url
+from payres.accounts.visits import TAKES_AWAY
+from payres.core.protocol.errors import WrongState
+from payres.core.protocol.limits import MAX_WEBHOOKS
 from payres.core.protocol.wire import Resource, Text
-from payres.core.remote.ip_addresses import names_private_host
-from payres.core.store import server
-from payres.core.store.events import EventRecord, events_after, last_sequence
-from payres.core.store.wallets import WALLETS, WalletRecord
+from payres.core.store import audit
+from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Environment, Units, Work
 from payres.operator.api_keys import key_of_actor, require_scopes
-from payres.operator.declarations import (
+from payres.operator.declared.declarations import (
     FOR_GOOD,
-    ROWS_AT_ONCE,
-    TAKES_AWAY,
     Call,
     CommandLine,
     Listing,
     OperationForm,
     operation,
 )
-from payres.operator.inputs import MAX_NAME_LENGTH, check_name, said
-from payres.operator.shapes import Cell, Column, Shape, Time, fact, path_of, represent
-from payres.webhooks.deliveries import ALL, OF_WALLETS, TEST, ToSend, matches, note_attempts, wants
-from payres.webhooks.sender import Attempt, Sender, WebhookTarget, new_webhook_secret, target_of
+from payres.operator.declared.inputs import MAX_NAME_LENGTH, check_name, said
+from payres.operator.declared.shapes import Cell, Column, Shape, Time, fact, path_of, represent
+from payres.webhooks import rules
+from payres.webhooks.deliveries import wants
+from payres.webhooks.rules import (
+    Added,
+    WebhookState,
+    require_webhook,
+)
+from payres.webhooks.sender import Sender
 from payres.webhooks.store import webhooks as stored
-from payres.webhooks.store.webhooks import ACTIVE_WEBHOOK, WEBHOOKS, WebhookRecord
+from payres.webhooks.store.webhooks import WEBHOOKS, WebhookRecord
 
-WebhookState = Literal["active", "paused", "disabled"]
 Patterns = Annotated[
     Annotated[tuple[Text, ...], Meta(max_length=100)],
     said("Only these, such as 'incoming_payment.*'.", option="--events", metavar="NAMES"),
@@ -45,13 +43,6 @@ Patterns = Annotated[
 WebhookName = Annotated[str, said("What you call it.", max_length=MAX_NAME_LENGTH)]
 # The most events that are counted, so that showing a webhook stays fast.
 MOST_COUNTED: Final = 1000
-
-
-class Added(msgspec.Struct, frozen=True):
-    """A webhook with its new secret, which is shown once."""
-
-    webhook: WebhookRecord
-    secret: str
 
 
 class Webhook(Resource, frozen=True, kw_only=True):
@@ -99,11 +90,6 @@ def webhook(work: Work, found: WebhookRecord | Added) -> Webhook:
         failed=len(stored.failed_deliveries(work, record.id, 0, MOST_COUNTED)),
         secret=secret,
     )
-
-
-def require_webhook(work: Work, id: str) -> WebhookRecord:
-    """Raises NotFound."""
-    return require(WEBHOOKS.get(work, id), f"There is no webhook {id!r}", "`payres webhook list` shows all")
 
 
 LAST_ATTEMPT: Final = (
@@ -176,34 +162,12 @@ def add(
         require_scopes(key, ["webhooks:private"])
     if name:
         check_name(name, "webhook's")
-    _check_url(url, is_public=not (private or work.settings.allow_private_hosts))
+    rules.check_url(url, is_public=not (private or work.settings.allow_private_hosts))
     if len(stored.webhooks_of(work, None)) >= MAX_WEBHOOKS:
         raise WrongState(f"There are {MAX_WEBHOOKS} webhooks already; remove one first")
-    return _store(work, url, {"events": _checked_patterns(events), "is_private": int(private), "name": name or None})
-
-
-def add_of_wallet(work: Work, wallet: WalletRecord, url: str) -> Added:
-    """Adds a webhook for the wallet's events from now on, at a public https address.
-
-    Raises InvalidRequest, and WrongState if the wallet has MAX_WEBHOOKS_OF_WALLET.
-    """
-    _check_url(url, is_public=not work.settings.allow_private_hosts)
-    if len(stored.webhooks_of(work, wallet.id)) >= MAX_WEBHOOKS_OF_WALLET:
-        raise WrongState(f"The wallet has {MAX_WEBHOOKS_OF_WALLET} webhooks already; remove one first")
-    stored.begin_events_of_wallets(work, last_sequence(work))
-    return _store(work, url, {"events": ",".join(OF_WALLETS), "is_private": 0, "wallet_address_id": wallet.id})
-
-
-def _store(work: Work, url: str, columns: Mapping[str, object]) -> Added:
-    """Stores a new webhook, which gets what happens from now on."""
-    secret = new_webhook_secret(work)
-    encrypted, webhook_id = server.encrypt(work, stored.WEBHOOK_SECRETS, secret), work.new_id()
-    times = {"cursor": last_sequence(work), "created_at": work.now}
-    WEBHOOKS.create(work, id=webhook_id, url=url, **columns, state="active", secret=encrypted, **times)
-    webhook = WEBHOOKS.by_id(work, webhook_id)
-    server.record(work, "webhook.add", webhook.id, url=url, events=webhook.events, name=webhook.name)
-    work.changed.append(ACTIVE_WEBHOOK)
-    return Added(webhook, secret)
+    return rules.store(
+        work, url, {"events": rules.checked_patterns(events), "is_private": int(private), "name": name or None}
+    )
 
 
 @operation("GET /webhooks/{id} webhooks:read", WEBHOOK)
@@ -240,10 +204,7 @@ async def test(call: Call, id: str) -> WebhookTest:
             sender = await stack.enter_async_context(aclosing(own))
         else:
             sender = context.part(Sender)
-        with sender.testing(id):
-            event, target = await call.write(partial(make_test, id=id))
-            made = await sender.send(target, event)
-    await call.write(partial(record_test, id=id, event=event, attempt=made))
+        event, made = await rules.test(call, sender, id)
     return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
 
 
@@ -262,7 +223,7 @@ async def test(call: Call, id: str) -> WebhookTest:
 )
 def pause(work: Work, id: str) -> WebhookRecord:
     """Send a webhook nothing but tests until it is resumed. Its events wait, for 30 days."""
-    return _turn(work, id, "paused")
+    return rules.turn(work, id, "paused")
 
 
 @operation(
@@ -283,17 +244,7 @@ def resume(work: Work, id: str) -> WebhookRecord:
 
     Those that have waited come first.
     """
-    work.changed += (ACTIVE_WEBHOOK, stored.DUE.changed)
-    return _turn(work, id, "active")
-
-
-def _turn(work: Work, id: str, state: WebhookState) -> WebhookRecord:
-    before = require_webhook(work, id).state
-    if before == "disabled":
-        raise WrongState("The webhook is disabled, because it answered 410; a test that it accepts enables it")
-    if before != state:
-        WEBHOOKS.update(work, id, state=state)
-    return require_webhook(work, id)
+    return rules.turn(work, id, "active")
 
 
 @operation(
@@ -308,11 +259,7 @@ def rotate(work: Work, id: str) -> Added:
 
     A secret that an earlier rotation replaced is no longer used.
     """
-    webhook = require_webhook(work, id)
-    secret = new_webhook_secret(work)
-    encrypted, ends_at = server.encrypt(work, stored.WEBHOOK_SECRETS, secret), work.now + ROTATION_HOURS * HOUR
-    WEBHOOKS.update(work, id, secret=encrypted, previous_secret=webhook.secret, previous_until=ends_at)
-    return Added(require_webhook(work, id), secret)
+    return rules.rotate(work, id)
 
 
 @operation(
@@ -330,12 +277,12 @@ def change(
     if name is not UNSET:
         changed["name"] = name or None
     if events is not UNSET:
-        changed["events"] = _checked_patterns(events)
+        changed["events"] = rules.checked_patterns(events)
     if name:
         check_name(name, "webhook's")
     if changed:
         WEBHOOKS.update(work, id, **changed)
-        server.record(work, "webhook.change", id, **{one: value or "" for one, value in changed.items()})
+        audit.record(work, "webhook.change", id, **{one: value or "" for one, value in changed.items()})
     return require_webhook(work, id)
 
 
@@ -354,61 +301,6 @@ def change(
 )
 async def remove(call: Units, id: str) -> Webhook:
     """Remove a webhook and its deliveries. Nothing is sent there any more."""
-    removed = await call.write(partial(begin_removal, id=id))
-    while not await call.write(partial(stored.delete_webhook, webhook_id=id, rows=ROWS_AT_ONCE)):
-        pass
+    removed: Webhook = await call.read(partial(WEBHOOK.find, id=id))
+    await rules.remove(call, id)
     return removed
-
-
-def begin_removal(work: Work, id: str) -> Webhook:
-    """The webhook before its removal. It is disabled from now on, also if a crash interrupts the removal."""
-    removed: Webhook = WEBHOOK.find(work, id=id)
-    WEBHOOKS.update(work, id, state="disabled")
-    server.record(work, "webhook.remove", id, url=removed.url)
-    return removed
-
-
-def make_test(work: Work, id: str) -> tuple[EventRecord, WebhookTarget]:
-    """The event that tests a webhook, and its target; the caller sends it. Raises NotFound."""
-    webhook = require_webhook(work, id)
-    work.emit(TEST, id, WebhookEvent(webhook=id, url=webhook.url))
-    [event] = events_after(work, last_sequence(work) - 1, 1)
-    return event, target_of(work, webhook)
-
-
-def record_test(work: Work, id: str, event: EventRecord, attempt: Attempt) -> None:
-    """Stores the result of a test. After a success, a disabled webhook is active again, and continues where it
-    stopped. Raises NotFound if it was removed meanwhile."""
-    is_disabled = require_webhook(work, id).state == "disabled"
-    note_attempts(work, id, [(ToSend(event), attempt)])
-    if attempt.error is None and is_disabled:
-        WEBHOOKS.update(work, id, state="active")
-        work.changed += (ACTIVE_WEBHOOK, stored.DUE.changed)
-
-
-def _check_url(url: str, is_public: bool) -> None:
-    """Raises InvalidRequest for an invalid URL, and for a private address or http unless the webhook is private."""
-    if not is_http_url(url) or not url.isascii() or "#" in url:
-        raise InvalidRequest(
-            "The URL must be an absolute http or https URL, without spaces, user information and fragment", field="url"
-        )
-    if is_public and not url.lower().startswith("https://"):
-        raise InvalidRequest(
-            "The URL must start with https://; for an endpoint on this machine or in your network, mark it as private",
-            field="url",
-        )
-    if is_public and names_private_host(url):
-        raise InvalidRequest("The host is on this machine or in your network: mark the webhook as private", field="url")
-
-
-def _checked_patterns(patterns: Iterable[str]) -> str:
-    """Names and patterns such as `incoming_payment.*`, each once; all events if there are none."""
-    named = [name.strip() for text in patterns for name in text.split(",")]
-    for name in named:
-        if not any(matches(name, known) for known in EVENT_TYPES) or ALL in name[:-1]:
-            raise InvalidRequest(
-                f"{name!r} is neither an event nor a prefix of events followed by *; the events are: "
-                f"{', '.join(EVENT_TYPES)}",
-                field="events",
-            )
-    return ",".join(dict.fromkeys(named)) or ALL

@@ -6,29 +6,28 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 from starlette.responses import Response
 
+from payres.core.grants import tokens
 from payres.core.grants.limits import NO_INTERVAL, Spending, spending_of, spent_in_window
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.errors import nothing_here, require
 from payres.core.protocol.visible import visible_url
-from payres.core.store import payments, wallets
-from payres.core.store.grants import has_lapsed
+from payres.core.store import audit, payments, wallets
+from payres.core.store.grants import GRANTS, has_lapsed
 from payres.core.store.payments import INCOMING
 from payres.core.store.rows import AFTER_ALL
 from payres.core.store.wallets import KEYS, KeyRecord, WalletRecord, find_with_wallet
 from payres.core.store.work import Work
+from payres.html.forms import Form
 from payres.html.html import redirect
 from payres.html.language import Language, marked
 from payres.html.sentences import other_words, spending_sentence
-from payres.html.visits import Form
-from payres.operator import grants as grant_operations
-from payres.operator import grants as operations
-from payres.operator import keys as key_operations
-from payres.operator.store import all_grants
-from payres.operator.store.all_grants import DecidedRecord
 from payres.people.activity import Reader, WalletMovement, Who, rows_of, who_of
+from payres.people.keys import revoke_key
 from payres.people.sending import wallet_free_balance
 from payres.people.sessions import OwnerVisit
+from payres.people.store import apps
+from payres.people.store.apps import DecidedRecord
 from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord
 
 # Active grants may spend, or only read ("looks"). The others have ended: the limit is spent ("paid"), the last
@@ -123,7 +122,7 @@ def budgets(work: Work, wallet: WalletRecord) -> Budgets:
 def running_apps(work: Work, wallet: WalletRecord) -> Sequence[App]:
     """The active grants, newest first."""
     # The many grants for a single payment need no further reads.
-    records = (one for one in all_grants.grants_in_force(work, wallet.id) if not _is_used_up(one))
+    records = (one for one in apps.grants_in_force(work, wallet.id) if not _is_used_up(one))
     found = (_app(work, wallet, record) for record in records)
     return [app for app in found if app.standing in IN_FORCE]
 
@@ -143,7 +142,7 @@ def ended_apps(
 
 def require_app(work: Work, wallet: WalletRecord, grant_id: str) -> App:
     """A grant of this wallet. Raises NotFound, also for a grant of another wallet."""
-    record = all_grants.decided_grant(work, wallet.id, grant_id)
+    record = apps.decided_grant(work, wallet.id, grant_id)
     return _app(work, wallet, require(record, "There is no such app here"))
 
 
@@ -152,15 +151,22 @@ def is_extension(finish_uri: str | None) -> bool:
     return (finish_uri or "").startswith(EXTENSION)
 
 
+def revoke(work: Work, grant_id: str) -> None:
+    """Ends a grant and all its tokens at once, in its owner's name."""
+    if GRANTS.by_id(work, grant_id).state not in {"denied", "revoked"}:
+        tokens.revoke_grant(work, grant_id)
+        audit.record(work, "grant.revoke", grant_id)
+
+
 def stop_app(work: Work, wallet: WalletRecord, grant_id: str) -> App:
     """Revokes a grant, effective at once. Raises NotFound."""
     require_app(work, wallet, grant_id)
-    operations.revoke(work, grant_id)
+    revoke(work, grant_id)
     return require_app(work, wallet, grant_id)
 
 
 def _walk(work: Work, wallet: WalletRecord, before: str) -> Iterator[App]:
-    while batch := all_grants.grants_of_wallet(work, wallet.id, before, BATCH):
+    while batch := apps.grants_of_wallet(work, wallet.id, before, BATCH):
         yield from (_app(work, wallet, record) for record in batch)
         before = batch[-1].id
 
@@ -231,8 +237,8 @@ def revoke_keys(work: Work, wallet: WalletRecord, key_ids: Collection[int]) -> S
         if key.revoked_at is None:
             for app in running:
                 if app.who.key == key:
-                    grant_operations.revoke(work, app.grant.id)
-            key_operations.revoke_key(work, wallet.path, key.kid)
+                    revoke(work, app.grant.id)
+            revoke_key(work, wallet, key.kid)
     return [KEYS.by_id(work, key.id) for key in found]
 
 

@@ -12,6 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.accounts.cookies import check_sign_in, form_secret, render_sign_in
 from payres.core.http.context import Context, context_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.errors import DomainError, MethodNotAllowed, nothing_here
@@ -21,16 +22,16 @@ from payres.core.protocol.visible import ShownUrl, note_of, visible_name, visibl
 from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import WalletRecord, find_with_wallet
 from payres.core.store.work import Work
-from payres.html.forms import check_sign_in, form_secret, read_form, render_sign_in, typed_url
+from payres.html.forms import read_form, typed_url
 from payres.html.html import PAGE_METHODS, language_of, qr_code, redirect, render
 from payres.html.language import Mistyped, marked, typed_amount
 from payres.html.sentences import problem_of
 from payres.interledger.node import node_of
-from payres.interledger.store.checkouts import gone_on
 from payres.people import checkout, checkout_steps, own_wallets
 from payres.people.checkout import BillCheckout, Desk
 from payres.people.own_wallets import Payers
 from payres.people.services import people_of
+from payres.people.store.checkouts import gone_on
 
 BillState = Literal["unpaid", "part", "open", "paid", "expired", "cancelled"]
 

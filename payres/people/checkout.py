@@ -30,7 +30,7 @@ from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.representations import amount as shown_amount
 from payres.core.store.wallets import WalletRecord, find_with_wallet
 from payres.core.store.work import Work
-from payres.interledger.store.checkouts import (
+from payres.people.store.checkouts import (
     CHECKOUTS,
     LEASE,
     CheckoutRecord,

@@ -20,7 +20,8 @@ from payres.core.protocol.wire import OutgoingPayment
 from payres.core.store.payments import INCOMING
 from payres.core.store.work import Work
 from payres.interledger.store import elsewhere
-from payres.interledger.store.checkouts import (
+from payres.people.checkout import AskedGrant, BillCheckout, Desk, check_server, is_refusal, is_silent, load
+from payres.people.store.checkouts import (
     LEASE,
     LONGEST_PAUSE,
     Stage,
@@ -29,7 +30,6 @@ from payres.interledger.store.checkouts import (
     id_of,
     note_failure,
 )
-from payres.people.checkout import AskedGrant, BillCheckout, Desk, check_server, is_refusal, is_silent, load
 
 ATTEMPT_SECONDS: Final = 7.0
 LOOK_SECONDS: Final = 3.0

@@ -9,10 +9,25 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.core.grants import requests
+from payres.accounts import cookies
+from payres.accounts.notices import notify_of_app
+from payres.accounts.sessions import (
+    Browser,
+    check_csrf,
+    close_session,
+    csrf_token,
+    find_session,
+    is_stale,
+    keyed,
+    known_browser,
+    signed_out,
+)
+from payres.accounts.store.sessions import OF_OWNERS, OwnerRecord, owner_of
+from payres.core.grants import consent
 from payres.core.grants.access import granted_access
+from payres.core.grants.consent import Pending, check_undecided, decide, find_pending
 from payres.core.grants.limits import Spending, spending_of
-from payres.core.grants.requests import Pending, check_active, check_undecided, decide, find_pending
+from payres.core.grants.requests import check_active
 from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol import visible
@@ -31,7 +46,7 @@ from payres.core.protocol.errors import (
 from payres.core.protocol.gnap import Limits, OutgoingPaymentAccess
 from payres.core.protocol.urls import canonical
 from payres.core.protocol.wire import Amount, encode
-from payres.core.store import server, wallets
+from payres.core.store import audit, wallets
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.clients import CLIENTS, ClientRecord
 from payres.core.store.grants import GRANTS, has_lapsed
@@ -41,7 +56,6 @@ from payres.core.store.wallets import WALLETS, KeyRecord, WalletRecord
 from payres.core.store.work import Work
 from payres.html import forms, html
 from payres.html.language import Language, Mistyped, typed_amount
-from payres.html.notices import notify_of_app
 from payres.html.sentences import (
     OTHER_REQUEST,
     length_words,
@@ -50,18 +64,6 @@ from payres.html.sentences import (
     problem_of,
     what_it_reads,
 )
-from payres.html.sign_in import (
-    Browser,
-    check_csrf,
-    close_session,
-    csrf_token,
-    find_session,
-    is_stale,
-    keyed,
-    known_browser,
-    signed_out,
-)
-from payres.html.store.sessions import OF_OWNERS, OwnerRecord, owner_of
 from payres.people.apps import Budgets, budgets
 from payres.people.remote_bills import ENDED_TROUBLES, TROUBLES, UNREAD_TROUBLE, stated_price, trouble_here
 from payres.people.services import people_of
@@ -180,7 +182,7 @@ def decide_as_owner(
     if not any(hmac.compare_digest(one.encode(), shown.encode()) for one in digests):
         raise WrongState(OTHER_REQUEST)
     work.actor = request.owner.actor
-    server.record(work, "grant.approve" if approve else "grant.deny", request.grant.id)
+    audit.record(work, "grant.approve" if approve else "grant.deny", request.grant.id)
     if approve and limit is not None:
         GRANTS.update(work, request.grant.id, access=lowered(request.grant.access, limit, request.wallet.asset))
     if approve:
@@ -323,7 +325,7 @@ def _send_on(request: Request, found: ConsentRequest) -> Response | None:
 def _finish_link(request: Request, found: ConsentRequest) -> str | None:
     """The link that returns the decision to the client, if this browser may follow it."""
     context = context_of(request)
-    return requests.finish_link(context.urls, found, context.clock.now()) if found.may_finish else None
+    return consent.finish_link(context.urls, found, context.clock.now()) if found.may_finish else None
 
 
 async def _sign_in(request: Request, form: dict[str, str]) -> Response:
@@ -370,7 +372,7 @@ async def _sign_out(request: Request, form: dict[str, str]) -> Response:
         check_csrf(session, form.get("csrf", ""))
         await context_of(request).database.write(partial(close_session, kind=OF_OWNERS, session=session))
     response = html.redirect(_path(request))
-    forms.set_signed_out(request, response)
+    cookies.set_signed_out(request, response)
     return response
 
 
@@ -422,7 +424,7 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
     # After expiry the link tells the client; otherwise the owner can open the request again.
     is_over, uri = isinstance(noted, InvalidInteraction), found.interaction.finish_uri
     expired = {"result": "grant_rejected", "message": "interaction expired"}  # clients know this result; Rafiki's words
-    link = requests.finish_url(uri, expired) if is_over and uri else None
+    link = consent.finish_url(uri, expired) if is_over and uri else None
     problem = problem_of(html.language_of(request), noted)
     response = _end(request, found, "expired" if is_over else "failed", link, noted.status, problem)
     response.headers.update(noted.headers)
@@ -437,7 +439,7 @@ def _show_sign_in(
     is_password = error is not None and error.details.get("field") != "passkey"
     values = _parties(request, found) | {"problem": problem, "is_password": is_password, "here": _path(request)}
     passkeys = OF_OWNERS if values["can_sign_in"] else None
-    return forms.render_sign_in(request, "consent/sign_in.html", values, status, script=script, passkeys=passkeys)
+    return cookies.render_sign_in(request, "consent/sign_in.html", values, status, script=script, passkeys=passkeys)
 
 
 async def _show_request(
@@ -563,7 +565,7 @@ async def _find(request: Request) -> ConsentRequest:
 
 def _finder(request: Request) -> Callable[[Work], ConsentRequest]:
     """The unit that reads the request. Cookies are parsed here, outside the transaction."""
-    path, browser = request.path_params, forms.browser_of(request)
+    path, browser = request.path_params, cookies.browser_of(request)
     return partial(find_request, interaction_id=path["id"], nonce=path["nonce"], browser=browser)
 
 

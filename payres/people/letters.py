@@ -15,17 +15,17 @@ from email.utils import format_datetime, formataddr
 from html import unescape
 from typing import Any, Final, NamedTuple
 
+from payres.accounts.browser_names import A_BROWSER
+from payres.accounts.notices import GATHERED, stop_token
+from payres.accounts.store.mail import ADDRESSES, AddressRecord, MailRecord, rates
+from payres.accounts.store.sessions import OWNERS
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import SECOND
 from payres.core.store.accounts import ACCOUNTS, last_transfer
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Environment, Work
-from payres.html.browser_names import A_BROWSER
 from payres.html.html import brand_of
 from payres.html.language import Language, marked, preferred, zone_named
-from payres.html.notices import GATHERED, stop_token
-from payres.html.store.mail import ADDRESSES, AddressRecord, MailRecord, rates
-from payres.html.store.sessions import OWNERS
 from payres.people.activity import Reader, WalletMovement
 from payres.people.store.activity import received_between, statement
 

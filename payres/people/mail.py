@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 import msgspec
 
+from payres.accounts.notices import GATHERED, gather
+from payres.accounts.store import mail
+from payres.accounts.store.mail import MAILS, MailRecord
 from payres.core.http.context import Context
 from payres.core.process.settings import Settings
 from payres.core.process.worker import Worker
@@ -30,9 +33,6 @@ from payres.core.store.events import EventRecord, last_sequence
 from payres.core.store.payments import OUTGOING, REFUNDS
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
-from payres.html.notices import GATHERED, gather
-from payres.html.store import mail
-from payres.html.store.mail import MAILS, MailRecord
 
 if TYPE_CHECKING:  # loaded with the first mail
     import smtplib

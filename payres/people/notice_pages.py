@@ -7,22 +7,22 @@ from typing import Any, Final, get_args
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.accounts import notices
+from payres.accounts.notices import CODE_LIFETIME, MOST_WRONG
+from payres.accounts.store import mail
+from payres.accounts.store.mail import ADDRESSES, MailRate
 from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error
 from payres.core.process.settings import mail_address
 from payres.core.protocol.clock import lasts
 from payres.core.protocol.errors import InvalidRequest, MethodNotAllowed, TooManyRequests, nothing_here
-from payres.core.store import server
+from payres.core.store import audit
 from payres.core.store.work import Work
-from payres.html import notices
+from payres.html.forms import Form
 from payres.html.html import PAGE_METHODS, redirect, render
 from payres.html.language import marked
 from payres.html.meanwhile import ChangedMeanwhile, filled, save_unchanged, sides_of
-from payres.html.notices import CODE_LIFETIME, MOST_WRONG
 from payres.html.sentences import problem_of
-from payres.html.store import mail
-from payres.html.store.mail import ADDRESSES, MailRate
-from payres.html.visits import Form
 from payres.people.sessions import NOTICES, SETTINGS_TAB, OwnerVisit
 
 DONE: Final = {
@@ -113,7 +113,7 @@ async def confirm(visit: OwnerVisit, form: Form) -> Response:
 
     def unit(work: Work) -> str:
         if notices.confirm(work, visit.owner.id, form.get("code", ""), visit.language):
-            server.record(work, "wallet.change_notices", visit.wallet.path, address="confirmed")
+            audit.record(work, "wallet.change_notices", visit.wallet.path, address="confirmed")
             return ""
         address = ADDRESSES.get(work, visit.owner.id)
         return TOO_MANY if address and address.wrong >= MOST_WRONG else WRONG_CODE
@@ -146,7 +146,7 @@ async def forget(visit: OwnerVisit, form: Form) -> Response:
 
     def unit(work: Work) -> None:
         notices.forget(work, visit.owner.id)
-        server.record(work, "wallet.change_notices", visit.wallet.path, address="none")
+        audit.record(work, "wallet.change_notices", visit.wallet.path, address="none")
 
     await visit.write(unit)
     return redirect(f"{NOTICES}?done=forgotten")

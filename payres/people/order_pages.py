@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 from starlette.responses import Response
 
+from payres.accounts.visits import Act
 from payres.core.grants.limits import Interval, Spending, parse_interval
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.amounts import Asset
@@ -19,18 +20,16 @@ from payres.core.protocol.visible import ShownUrl, visible_url
 from payres.core.store.payments import OUTGOING
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
+from payres.html.forms import Form
 from payres.html.html import redirect
 from payres.html.language import Language, Mistyped, marked, typed_amount
 from payres.html.meanwhile import ChangedMeanwhile, Compared, sides_of
 from payres.html.sentences import length_words, problem_of
-from payres.html.visits import Act, Form
 from payres.interledger.node import node_of
-from payres.operator.store import standing_orders as store
-from payres.operator.store.standing_orders import ORDERS, OrderRecord, RunRecord
 from payres.people import standing_orders as rules
+from payres.people.payees import Payee
 from payres.people.sending import (
     FAILED,
-    Payee,
     Wish,
     ask_price,
     find_price,
@@ -51,7 +50,9 @@ from payres.people.standing_orders import (
     wall_time,
     windows_of,
 )
+from payres.people.store import standing_orders as store
 from payres.people.store.remote_bills import called
+from payres.people.store.standing_orders import ORDERS, OrderRecord, RunRecord
 
 PATH: Final = "/account/orders"
 MORNING: Final = 6 * HOUR  # when a day's payments are due, on the clocks of the owner

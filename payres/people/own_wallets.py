@@ -7,37 +7,13 @@ from typing import Any, Final, Literal, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.core.http.error_answers import note_error
-from payres.core.payments import ledger, quotes
-from payres.core.payments.incoming import open_receiver
-from payres.core.protocol.errors import (
-    DomainError,
-    SignInFailed,
-    TooManyRequests,
-    Unavailable,
-    WrongState,
-    nothing_here,
-)
-from payres.core.protocol.identifiers import hash_secret
-from payres.core.store import server
-from payres.core.store.accounts import ACCOUNTS
-from payres.core.store.wallets import WalletRecord, find_wallet
-from payres.core.store.work import Work
-from payres.html import second_factors
-from payres.html.forms import browser_of
-from payres.html.html import redirect
-from payres.html.language import marked
-from payres.html.notices import notify
-from payres.html.sentences import problem_of
-from payres.html.sign_in import (
-    Account,
-    csrf_token,
-    find_account,
-    find_session,
-    refused_code,
-    wrong_password,
-)
-from payres.html.store.sessions import (
+from payres.accounts import second_factors
+from payres.accounts.cookies import browser_of
+from payres.accounts.guesses import wrong_password
+from payres.accounts.notices import notify
+from payres.accounts.passwords import Account
+from payres.accounts.sessions import csrf_token, find_account, find_session, refused_code
+from payres.accounts.store.sessions import (
     JOIN_DELAY,
     NOWHERE,
     OF_OWNERS,
@@ -52,7 +28,27 @@ from payres.html.store.sessions import (
     take_over,
     wallets_of,
 )
-from payres.html.visits import Form, here, seen_of
+from payres.accounts.visits import here, seen_of
+from payres.core.http.error_answers import note_error
+from payres.core.payments import ledger, quotes
+from payres.core.payments.incoming import open_receiver
+from payres.core.protocol.errors import (
+    DomainError,
+    SignInFailed,
+    TooManyRequests,
+    Unavailable,
+    WrongState,
+    nothing_here,
+)
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.store import audit
+from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.wallets import WalletRecord, find_wallet
+from payres.core.store.work import Work
+from payres.html.forms import Form
+from payres.html.html import redirect
+from payres.html.language import marked
+from payres.html.sentences import problem_of
 from payres.people.sessions import OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit, wallet_path
 from payres.people.store.activity import being_sent
 
@@ -230,7 +226,7 @@ def join(work: Work, owner: OwnerRecord, path: str, verified: Account, code: str
         is_done = bool(asked)
     for one in wallets_of(work, other.id):
         store_join(work, one.id, owner.id, seen, work.now, is_done)
-        server.record(work, "wallet.connect" if is_done else "wallet.ask_connect", one.path, ownerOf=owner.name)
+        audit.record(work, "wallet.connect" if is_done else "wallet.ask_connect", one.path, ownerOf=owner.name)
         for told in (owner.id, other.id):
             kind, due_at = "wallet_connected" if is_done else "wallet_asked_for", work.now + JOIN_DELAY
             notify(work, told, kind, wallet=one.path, by=owner.name, due_at=due_at)
@@ -243,6 +239,6 @@ def keep_apart(work: Work, owner: OwnerRecord) -> None:
     """Ends what the owner has asked for or is asked for, and tells both sides."""
     for one in open_joins(work, owner.id, work.now):
         delete_join(work, one.wallet_address_id)
-        server.record(work, "wallet.keep_apart", one.path)
+        audit.record(work, "wallet.keep_apart", one.path)
         for told in (one.owner_id, one.holder_id):
             notify(work, told, "wallet_kept_apart", wallet=one.path)

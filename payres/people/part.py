@@ -13,6 +13,8 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.accounts.guesses import SignInGuard
+from payres.accounts.store import mail
 from payres.core.http.context import Context
 from payres.core.http.routing import LateRoutes, Route, load_in_thread
 from payres.core.http.serving import Background, Opening, Part
@@ -25,14 +27,11 @@ from payres.core.protocol.urls import PAGE_ROOTS
 from payres.core.store.agenda import Agenda
 from payres.core.store.work import Work
 from payres.html.part import load_module
-from payres.html.sign_in import SignInGuard
-from payres.html.store import mail
 from payres.interledger.node import node_of
-from payres.interledger.store import checkouts
-from payres.operator.store import standing_orders
 from payres.people.mail import MailWorker
 from payres.people.remote_bills import RemoteBills
 from payres.people.services import PeopleServices
+from payres.people.store import checkouts, standing_orders
 
 PAGE_SECONDS: Final = 1.0  # while a page does the step of a checkout
 

@@ -14,14 +14,14 @@ from payres.core.store.payments import INCOMING, OUTGOING, QUOTES, IncomingRecor
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.html.sentences import is_short
-from payres.operator.store.entries import MOVEMENTS
-from payres.operator.store.refunds import refunds_of
-from payres.operator.store.standing_orders import order_of_payment
 from payres.people import bills, requests
 from payres.people.activity import Reader, WalletMovement
 from payres.people.sending import kept_wish, wallet_free_balance
 from payres.people.sessions import OwnerVisit
+from payres.people.store.movements import MOVEMENTS
+from payres.people.store.refunds import refunds_of
 from payres.people.store.remote_bills import BILL
+from payres.people.store.standing_orders import order_of_payment
 
 REFUNDS: Final = 20
 

@@ -14,13 +14,13 @@ from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.errors import nothing_here
 from payres.core.protocol.urls import canonical
 from payres.core.protocol.visible import described
-from payres.core.store import clients, server
+from payres.core.store import audit, clients
 from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import WalletRecord, active_wallet
 from payres.core.store.work import Work
+from payres.html.forms import Form
 from payres.html.html import qr_code, redirect
 from payres.html.language import Mistyped, typed_amount
-from payres.html.visits import Form
 from payres.people.bills import Bill, bill_of
 from payres.people.sending import MAX_NOTE
 from payres.people.sessions import HOME, OwnerVisit
@@ -48,7 +48,7 @@ def make_request(work: Work, wallet: WalletRecord, amount: int | None, note: str
         completed_at=None,
     )
     incoming.add(work, wallet, made)
-    server.record(work, "payment.request", made.id, wallet=wallet.path)
+    audit.record(work, "payment.request", made.id, wallet=wallet.path)
     return made.id
 
 
@@ -60,7 +60,7 @@ def cancel_request(work: Work, wallet: WalletRecord, payment_id: str) -> None:
     found = find(work, wallet, payment_id)
     if found.open_at(work.now):
         incoming.complete(work, wallet, found)
-        server.record(work, "payment.cancel", found.id, wallet=wallet.path)
+        audit.record(work, "payment.cancel", found.id, wallet=wallet.path)
 
 
 def find(work: Work, wallet: WalletRecord, payment_id: str) -> IncomingRecord:

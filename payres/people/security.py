@@ -6,18 +6,12 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.limits import RECOVERY_CODES
-from payres.core.store import server
-from payres.core.store.work import Work
-from payres.html.forms import browser_of
-from payres.html.html import redirect
-from payres.html.language import marked
-from payres.html.passkeys import takes_passkeys
-from payres.html.second_factors import factors_of, has_factor
-from payres.html.sign_in import keyed, known_browser
-from payres.html.store.passkeys import passkeys_of
-from payres.html.store.sessions import (
+from payres.accounts.cookies import browser_of
+from payres.accounts.passkeys import takes_passkeys
+from payres.accounts.second_factors import factors_of, has_factor
+from payres.accounts.sessions import keyed, known_browser
+from payres.accounts.store.passkeys import passkeys_of
+from payres.accounts.store.sessions import (
     OF_OWNERS,
     SignInRecord,
     delete_session,
@@ -25,7 +19,13 @@ from payres.html.store.sessions import (
     last_sign_ins,
     open_sessions,
 )
-from payres.html.visits import Form
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.limits import RECOVERY_CODES
+from payres.core.store import audit
+from payres.core.store.work import Work
+from payres.html.forms import Form
+from payres.html.html import redirect
+from payres.html.language import marked
 from payres.people.sessions import SECURITY, SETTINGS_TAB, OwnerVisit
 from payres.people.store.activity import asked_above
 
@@ -69,7 +69,7 @@ def end_sessions(work: Work, visit: OwnerVisit, digest: str | None = None) -> in
         own = known_browser(work, OF_OWNERS, visit.owner.id, browser_of(visit.request))
         forget_others(work, OF_OWNERS, visit.owner.id, own)
     if others:
-        server.record(work, "wallet.sign_out", visit.wallet.path, sessions=len(others))
+        audit.record(work, "wallet.sign_out", visit.wallet.path, sessions=len(others))
     return len(others)
 
 

@@ -1,51 +1,47 @@
 """Sending by the owner, without a grant: the owner's input gets a quote, and a confirmed quote is paid."""
 
-import re
 from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
 from functools import partial
 from typing import Any, Final, Literal
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 from starlette.responses import Response
 
+from payres.accounts.store.sessions import wallets_of
 from payres.core.grants.clients import own_client
 from payres.core.http.error_answers import note_error
 from payres.core.payments import ledger
 from payres.core.payments import quotes as quote_rules
-from payres.core.payments.incoming import add, complete, is_remote, open_receiver, unpaid, unpayable
+from payres.core.payments.incoming import add, complete, open_receiver, unpaid
 from payres.core.payments.outgoing import check_funds, check_movable, pay_quote
 from payres.core.process.rate_limiter import count_for_client
 from payres.core.protocol.amounts import Asset, Offer, Terms, describe_amount
 from payres.core.protocol.errors import DomainError, nothing_here
 from payres.core.protocol.urls import ROOT_WALLET_PATH, canonical
-from payres.core.protocol.visible import described, note_of, visible_name, visible_url
+from payres.core.protocol.visible import described, visible_url
 from payres.core.protocol.wire import Amount
-from payres.core.remote.wallet_addresses import RemoteWallet
-from payres.core.store import clients, payments, server, wallets
+from payres.core.store import audit, clients, payments
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.payments import INCOMING, QUOTES, QuoteRecord
 from payres.core.store.representations import amount
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Units, Work
-from payres.html.forms import typed_url
+from payres.html.forms import Form, typed_url
 from payres.html.html import redirect
 from payres.html.language import Mistyped, marked, typed_amount
 from payres.html.sentences import is_short, problem_of
-from payres.html.store.sessions import wallets_of
-from payres.html.visits import Form
 from payres.interledger.node import node_of
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_receivers import PAYING
 from payres.interledger.settlement import SLIPPAGE
 from payres.interledger.store import elsewhere
 from payres.people.own_wallets import Holding, payers
+from payres.people.payees import Payee, find_payee
 from payres.people.sessions import HOME, OwnerVisit
 from payres.people.store.remote_bills import BILL, called
 
-# The payment page of another payres server; its incoming payment has the same id.
-BILL_PAGE: Final = re.compile(r"(https?://.+)/pay/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 SHOWN: Final = 3  # payees above the form, beside "All"
 ALLOWED_CHANGE: Final = int(SLIPPAGE * 100)  # per cent, the slippage allowed for payments to other servers
 LOOKED_AT: Final = 40  # the last payments searched for earlier payees
@@ -76,20 +72,6 @@ class KeptWish(Wish, frozen=True, kw_only=True):
         return called(self.name, self.address)
 
 
-class Payee(msgspec.Struct, frozen=True, kw_only=True):
-    """The payee. `bill` is the URL of the incoming payment to pay; without one, it is created in the local wallet at
-    `address`, or in the remote `wallet`."""
-
-    name: str | None
-    address: str
-    asset: Asset
-    bill: str | None = None
-    remaining: int | None = None
-    wallet: RemoteWallet | None = None
-    is_here: bool = False
-    purpose: str = ""
-
-
 class Price(msgspec.Struct, frozen=True):
     """A quote with the owner's input. `payment_id` is the payment made from it; `free` the wallet's free balance."""
 
@@ -97,40 +79,6 @@ class Price(msgspec.Struct, frozen=True):
     wish: KeptWish
     payment_id: str | None
     free: int
-
-
-async def find_payee(call: Units, remote: RemoteQuotes, payer: WalletRecord, url: str) -> Payee:
-    """The payee at a URL. Raises InvalidReceiver, Unavailable."""
-    found = await call.read(partial(_payee_here, payer=payer, url=url))
-    if found is not None:
-        return found
-    bill = BILL_PAGE.sub(r"\1/incoming-payments/\2", url)
-    if not is_remote(remote.urls, bill):
-        wallet = await remote.find_wallet(url)
-        name = visible_name(wallet.public_name, wallet.id)
-        return Payee(name=name, address=wallet.id, asset=Asset(wallet.asset_code, wallet.asset_scale), wallet=wallet)
-    return await find_remote_bill(remote, bill)
-
-
-async def find_remote_bill(remote: RemoteQuotes, bill: str) -> Payee:
-    """The payee of an incoming payment on another server. Raises InvalidReceiver, Unavailable."""
-    payment = await remote.find_bill(bill)
-    payee = Payee(
-        name=None,
-        address=bill,
-        asset=payment.asset,
-        bill=bill,
-        remaining=payment.remaining,
-        purpose=payment.description,
-    )
-    try:
-        wallet = await remote.find_wallet(payment.wallet_address)
-    except DomainError:
-        return payee
-    # Any server can claim that its payment goes to any wallet, so the wallet's own server must confirm it.
-    if not bill.startswith(f"{canonical(wallet.resource_server)}/"):
-        return payee
-    return replace(payee, name=visible_name(wallet.public_name, wallet.id), address=wallet.id)
 
 
 async def ask_price(
@@ -201,7 +149,7 @@ def confirm_payment(work: Work, wallet: WalletRecord, quote_id: str) -> str:
         made = INCOMING.by_id(work, payment.terms.incoming_payment_id)
         complete(work, WALLETS.by_id(work, made.wallet_address_id), made)
     leaves = describe_amount(payment.terms.debit, payer.asset)
-    server.record(work, "payment.send", payment.id, amount=leaves, to=price.wish.address)
+    audit.record(work, "payment.send", payment.id, amount=leaves, to=price.wish.address)
     return payment.id
 
 
@@ -214,35 +162,6 @@ def paid_before(work: Work, wallet: WalletRecord) -> list[KeptWish]:
         if BILL not in wish.address:
             latest.setdefault(wish.address, wish)
     return [*latest.values()]
-
-
-def _payee_here(work: Work, payer: WalletRecord, url: str) -> Payee | None:
-    """The local payee at a URL; None for another server's URL. Raises InvalidReceiver."""
-    bill, wallet, remaining, purpose = None, None, None, ""
-    bill_id = work.urls.resource_id("incoming-payments", url) or work.urls.resource_id("pay", url)
-    if bill_id is not None:
-        receiver = open_receiver(work, work.urls.resource("incoming-payments", bill_id), "to")
-        bill, wallet, remaining = receiver.url, receiver.wallet, receiver.payment.remaining
-        purpose = note_of(receiver.payment.metadata)
-    elif (path := work.urls.wallet_path(url)) is not None:
-        wallet = wallets.find_wallet(work, path)
-        if wallet is None or not wallet.active:
-            raise unpayable("to", "there is no wallet at this address", "no_wallet")
-    if wallet is None:
-        return None
-    if wallet.id == payer.id:
-        raise unpayable("to", "it is the wallet that pays", "own_wallet")
-    address = work.urls.wallet(wallet.path)
-    name = visible_name(wallet.public_name, address)
-    return Payee(
-        name=name,
-        address=address,
-        asset=wallet.asset,
-        bill=bill,
-        remaining=remaining,
-        is_here=True,
-        purpose=purpose,
-    )
 
 
 def _keep_price(

@@ -3,11 +3,11 @@
 import msgspec
 from msgspec import field
 
+from payres.accounts.guesses import SignInGuard
 from payres.core.http.context import Context
 from payres.core.process.rate_limiter import RateLimiter
 from payres.core.process.slots import Slots
 from payres.core.protocol.limits import MAX_EXPORTS_OF_OWNER, MAX_EXPORTS_OF_OWNERS
-from payres.html.sign_in import SignInGuard
 from payres.people.remote_bills import RemoteBills
 
 

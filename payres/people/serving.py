@@ -8,6 +8,11 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.accounts.factor_pages import FactorPages
+from payres.accounts.passkey_pages import PasskeyPages
+from payres.accounts.second_factors import removal_due_at
+from payres.accounts.store.sessions import OF_OWNERS, open_joins
+from payres.accounts.visits import TAKES_AWAY, Place, Unasked, choose_zone
 from payres.core.http import wallet_addresses
 from payres.core.http.context import context_of
 from payres.core.http.responses import asks_for
@@ -18,19 +23,14 @@ from payres.core.protocol.limits import MAX_FORMS_OF_OWNER
 from payres.core.protocol.urls import RESET_PATH
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
-from payres.html.factor_pages import FactorPages
+from payres.html.forms import Form
 from payres.html.html import language_of, load_templates, qr_code, render, serve_page
-from payres.html.passkey_pages import PasskeyPages
-from payres.html.second_factors import removal_due_at
-from payres.html.store.sessions import OF_OWNERS, open_joins
-from payres.html.visits import Form, Place, Unasked, choose_zone
-from payres.operator.declarations import TAKES_AWAY
 from payres.people import (
     activity,
     apps,
     bills,
     consent,
-    keys,
+    key_pages,
     notice_pages,
     order_pages,
     own_wallets,
@@ -142,7 +142,9 @@ PLACES: Final[Mapping[str, Place]] = {
             "end": Unasked(order_pages.end, TAKES_AWAY),
         },
     ),
-    "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": Unasked(keys.revoke, TAKES_AWAY)}),
+    "/settings/developer-keys": Place(
+        key_pages.show, {"add": key_pages.add, "revoke": Unasked(key_pages.revoke, TAKES_AWAY)}
+    ),
     "/settings/webhooks": Place(webhooks.show, {"add": webhooks.add}),
     "/settings/webhooks/{id}": Place(
         webhooks.show_one,
@@ -175,7 +177,7 @@ PLACES: Final[Mapping[str, Place]] = {
 
 def load() -> None:
     """Loads what these pages need on first use."""
-    load_templates("html", "people")
+    load_templates("html", "accounts", "people")
     import_module("cryptography.hazmat.primitives.serialization")
 
 

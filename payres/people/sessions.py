@@ -8,6 +8,14 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.accounts.cookies import OWNER, check_sign_in, render_sign_in
+from payres.accounts.guesses import SignInGuard, wrong_password
+from payres.accounts.owners import store_password
+from payres.accounts.passwords import Account
+from payres.accounts.sessions import Browser, SignedIn, account_of_session, csrf_token, find_session, start_over
+from payres.accounts.store.passkeys import PasskeyRecord
+from payres.accounts.store.sessions import NOWHERE, OF_OWNERS, OwnerRecord, Seen, extend_session, owner_at, owner_of
+from payres.accounts.visits import SignIn, Visit, check_typed_twice
 from payres.core.http.context import Context, context_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.clock import MINUTE, lasts
@@ -24,25 +32,10 @@ from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
-from payres.html.forms import OWNER, check_sign_in, render_sign_in, typed_url
+from payres.html.forms import typed_url
 from payres.html.html import PAGE_METHODS, language_of, render
 from payres.html.language import Language, marked
 from payres.html.sentences import problem_of
-from payres.html.sign_in import (
-    Account,
-    Browser,
-    SignedIn,
-    SignInGuard,
-    account_of_session,
-    csrf_token,
-    find_session,
-    start_over,
-    wrong_password,
-)
-from payres.html.store.passkeys import PasskeyRecord
-from payres.html.store.sessions import NOWHERE, OF_OWNERS, OwnerRecord, Seen, extend_session, owner_at, owner_of
-from payres.html.visits import SignIn, Visit, check_typed_twice
-from payres.operator.wallets import store_password
 from payres.people.services import people_of
 
 # A session in use is extended, at most every five minutes, up to the longest lifetime.

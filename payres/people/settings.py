@@ -6,21 +6,22 @@ from typing import Final
 
 from starlette.responses import Response
 
+from payres.accounts.cookies import browser_of, set_signed_in
+from payres.accounts.visits import check_typed_twice, seen_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.amounts import MAX_VALUE, describe_amount
 from payres.core.protocol.errors import InvalidRequest, SignInFailed, TooManyRequests, Unavailable
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.limits import MIN_PASSWORD_LENGTH
-from payres.core.store import server
+from payres.core.store import audit
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.html import language
-from payres.html.forms import browser_of, set_signed_in
+from payres.html.forms import Form
 from payres.html.html import qr_code, redirect
 from payres.html.language import LanguageCode, marked
 from payres.html.meanwhile import ChangedMeanwhile, Compared, filled, save_unchanged, sides_of
 from payres.html.sentences import problem_of
-from payres.html.visits import Form, check_typed_twice, seen_of
 from payres.people.sessions import (
     OWNER_SIGN_IN,
     SECURITY,
@@ -142,7 +143,7 @@ def ask_above(work: Work, wallet: WalletRecord, above: int | None) -> None:
     """Stores from what on apps need a second factor; None for all that is more than usual."""
     WALLETS.update(work, wallet.id, asked_above=above)
     limit = "none" if above is None else describe_amount(above, wallet.asset)
-    server.record(work, "wallet.ask_above", wallet.path, limit=limit)
+    audit.record(work, "wallet.ask_above", wallet.path, limit=limit)
 
 
 def _show_limit(

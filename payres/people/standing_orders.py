@@ -15,22 +15,23 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 from msgspec.structs import asdict, replace
 
+from payres.accounts.notices import notify
 from payres.core.grants.limits import Interval, parse_interval
 from payres.core.protocol.amounts import Asset, Terms, describe_amount, format_decimal
 from payres.core.protocol.clock import CORRECTION, DAY, HOUR, SECOND
 from payres.core.protocol.errors import DomainError, Unavailable, WrongState, nothing_here
 from payres.core.protocol.limits import MAX_ORDERS_OF_WALLET
 from payres.core.protocol.visible import visible_url
-from payres.core.store import server
+from payres.core.store import audit
 from payres.core.store.payments import QuoteRecord
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Units, Work
 from payres.html.language import marked, zone_named
-from payres.html.notices import notify
 from payres.interledger.quoting import RemoteQuotes
-from payres.operator.store import standing_orders as store
-from payres.operator.store.standing_orders import ORDERS, RUNS, OrderRecord, OrderState, RunRecord, RunState
-from payres.people.sending import KeptWish, Payee, Wish, ask_price, confirm_payment, find_payee, find_price, kept
+from payres.people.payees import Payee, find_payee
+from payres.people.sending import KeptWish, Wish, ask_price, confirm_payment, find_price, kept
+from payres.people.store import standing_orders as store
+from payres.people.store.standing_orders import ORDERS, RUNS, OrderRecord, OrderState, RunRecord, RunState
 
 LATE: Final = 3 * DAY  # after a window has begun it is no longer paid
 PAUSES: Final = (HOUR, 6 * HOUR, DAY)  # before a run is tried again; the last one repeats
@@ -173,7 +174,7 @@ def set_up(work: Work, wallet: WalletRecord, quote_id: str) -> str:
     )
     ORDERS.insert(work, order)
     leaves, replaced = describe_amount(order.most, wallet.asset), {"replaces": draft.plan.replaces or None}
-    server.record(work, "order.create", order.id, amount=leaves, to=order.payee, interval=order.interval, **replaced)
+    audit.record(work, "order.create", order.id, amount=leaves, to=order.payee, interval=order.interval, **replaced)
     return order.id
 
 
@@ -192,7 +193,7 @@ def pause(work: Work, wallet: WalletRecord, order_id: str) -> None:
     order = find_order(work, wallet, order_id)
     if order.state == "active":
         _stop(work, order, "paused")
-        server.record(work, "order.pause", order.id)
+        audit.record(work, "order.pause", order.id)
 
 
 def resume(work: Work, wallet: WalletRecord, order_id: str) -> None:
@@ -203,7 +204,7 @@ def resume(work: Work, wallet: WalletRecord, order_id: str) -> None:
     schedule = schedule_of(order)
     window = max(order.next_window, schedule.latest(work.now) + 1)
     ORDERS.update(work, order.id, state="active", problem=None, next_window=window, next_at=schedule.at(window))
-    server.record(work, "order.resume", order.id)
+    audit.record(work, "order.resume", order.id)
     _end_after_last(work, order.id)
 
 
@@ -212,7 +213,7 @@ def end(work: Work, wallet: WalletRecord, order_id: str) -> None:
     order = find_order(work, wallet, order_id)
     if not order.is_over:
         _stop(work, order, "cancelled")
-        server.record(work, "order.end", order.id)
+        audit.record(work, "order.end", order.id)
 
 
 def reopen(work: Work) -> None:

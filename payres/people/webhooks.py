@@ -1,20 +1,20 @@
 """Webhooks of one wallet: its owner has its events sent to a program."""
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from starlette.responses import Response
 
+from payres.accounts.visits import Act
 from payres.core.protocol.errors import InvalidRequest, WrongState, nothing_here
 from payres.core.protocol.limits import MAX_WEBHOOKS_OF_WALLET
 from payres.core.store.work import Work
+from payres.html.forms import Form
 from payres.html.html import redirect
 from payres.html.language import marked
-from payres.html.visits import Act, Form
-from payres.operator import webhooks as operations
-from payres.operator.deliveries import ATTEMPTS
-from payres.operator.webhooks import Added, add_of_wallet
 from payres.people.sessions import SETTINGS_TAB, OwnerVisit
+from payres.webhooks import rules
+from payres.webhooks.rules import Added, add_of_wallet
+from payres.webhooks.sender import Sender
 from payres.webhooks.store.webhooks import WEBHOOKS, WebhookRecord, list_attempts, webhooks_of
 
 PATH: Final = "/settings/webhooks"
@@ -53,7 +53,7 @@ async def show_one(visit: OwnerVisit, added: Added | None = None) -> Response:
 
     def unit(work: Work) -> dict[str, Any]:
         found = _own(work, visit) if added is None else added.webhook
-        attempts = [(one, ATTEMPTS.show(work, one).answer) for one in list_attempts(work, found.id)]
+        attempts = [(one, one.shown_answer) for one in list_attempts(work, found.id)]
         return {"hook": found, "attempts": attempts, "path": f"{PATH}/{found.id}"}
 
     values, secret = await visit.read(unit), None if added is None else added.secret
@@ -62,33 +62,34 @@ async def show_one(visit: OwnerVisit, added: Added | None = None) -> Response:
 
 async def send_test(visit: OwnerVisit, form: Form) -> Response:
     """Sends the event webhook.test now."""
-    await operations.test(visit, (await visit.read(lambda work: _own(work, visit))).id)
+    own = await visit.read(lambda work: _own(work, visit))
+    await rules.test(visit, visit.context.part(Sender), own.id)
     return redirect(f"{PATH}/{visit.segments['id']}?done=test")
 
 
-def _turning(turn: Callable[[Work, str], WebhookRecord], done: str) -> Act:
+def _turning(state: Literal["active", "paused"], done: str) -> Act:
     """The action of a form that turns a webhook on or off."""
 
     async def act(visit: OwnerVisit, _: Form) -> Response:
-        await visit.write(lambda work: turn(work, _own(work, visit).id))
+        await visit.write(lambda work: rules.turn(work, _own(work, visit).id, state))
         return redirect(f"{PATH}/{visit.segments['id']}?done={done}")
 
     return act
 
 
-pause = _turning(operations.pause, "pause")  # its events wait
-resume = _turning(operations.resume, "resume")  # those that have waited are sent
+pause = _turning("paused", "pause")  # its events wait
+resume = _turning("active", "resume")  # those that have waited are sent
 
 
 async def rotate(visit: OwnerVisit, form: Form) -> Response:
     """Shows a new secret; the old one also signs for a day."""
-    added: Added = await visit.write(lambda work: operations.rotate(work, _own(work, visit).id))
+    added: Added = await visit.write(lambda work: rules.rotate(work, _own(work, visit).id))
     return await show_one(visit, added)
 
 
 async def remove(visit: OwnerVisit, form: Form) -> Response:
     """Ends it for good."""
-    await operations.remove(visit, (await visit.read(lambda work: _own(work, visit))).id)
+    await rules.remove(visit, (await visit.read(lambda work: _own(work, visit))).id)
     return redirect(f"{PATH}?done=removed")
 
 

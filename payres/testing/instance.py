@@ -19,6 +19,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
+from payres.accounts.passwords import hash_password
 from payres.application import create_app
 from payres.client import Client, Grant, access, money
 from payres.client.sending import checked
@@ -31,10 +32,10 @@ from payres.core.protocol.urls import is_http_url
 from payres.core.protocol.wire import IncomingPayment, OutgoingPayment, WalletAddress
 from payres.core.store import representations
 from payres.core.store.payments import OUTGOING
-from payres.core.store.wallets import WALLETS
+from payres.core.store.wallets import WALLETS, require_wallet
 from payres.core.store.work import Transaction, Work
-from payres.html.sign_in import hash_password
-from payres.operator import invariant_checks, wallets, webhooks
+from payres.operator import wallets, webhooks
+from payres.operator.upkeep import invariant_checks
 from payres.testing import set_up
 from payres.testing.clock import MovableClock, SandboxClock
 from payres.testing.faults import FaultRule, Interference
@@ -211,7 +212,7 @@ class Instance:
     @checked
     def balance(self, path: str) -> str:
         """A wallet's balance, as a decimal."""
-        return self.read(lambda work: wallets.wallet(work, wallets.require_wallet(work, path)).balance)
+        return self.read(lambda work: wallets.wallet(work, require_wallet(work, path)).balance)
 
     def check_ledger(self) -> None:
         """Checks all invariants of the ledger. Raises AssertionError with the first broken one."""

@@ -18,8 +18,8 @@ from payres.core.protocol.identifiers import new_secret
 from payres.core.store.events import last_sequence
 from payres.core.store.work import EVENTS, Work
 from payres.operator import api_keys
+from payres.operator.admin_hosts import AdminHosts
 from payres.operator.peers import add_peer
-from payres.operator.services import AdminHosts
 from payres.settings import settings_of_texts
 from payres.testing import set_up
 from payres.testing.clock import SandboxClock

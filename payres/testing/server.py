@@ -14,14 +14,14 @@ from starlette.responses import RedirectResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from payres.application import create_app
-from payres.core.grants import requests
+from payres.core.grants import consent
 from payres.core.http.context import Context
 from payres.core.http.responses import CutShort, json_error
 from payres.core.process.logs import RequestLog
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import Clock
 from payres.core.protocol.errors import DomainError, Unavailable
-from payres.core.store import server
+from payres.core.store import runs as server
 from payres.core.store.clients import CLIENTS
 from payres.core.store.copies import change, copied
 from payres.core.store.wallets import WALLETS
@@ -202,7 +202,7 @@ class SandboxServer:
             return None  # the page says why
 
     def _rule_for(self, work: Work, id: str, nonce: str, *, has_finish: bool) -> ConsentRule | None:
-        pending = requests.find_pending(work, id, nonce)
+        pending = consent.find_pending(work, id, nonce)
         if pending.grant.state != "pending" or (pending.interaction.finish_uri is not None) != has_finish:
             return None
         assert pending.grant.wallet_address_id is not None
@@ -212,7 +212,7 @@ class SandboxServer:
 
     async def _decide(self, id: str, nonce: str, rule: ConsentRule) -> str | None:
         def unit(work: Work) -> str | None:
-            return requests.decide(work, requests.find_pending(work, id, nonce), rule.decision == "approve", "owner")
+            return consent.decide(work, consent.find_pending(work, id, nonce), rule.decision == "approve", "owner")
 
         await asyncio.sleep(rule.delay)
         with suppress(DomainError):  # it was already decided

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from payres.core.grants import requests
+from payres.core.grants import consent
 from payres.core.http.context import Context
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset, format_decimal
@@ -29,13 +29,13 @@ from payres.core.store import representations
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.grants import GRANTS, INTERACTIONS, TOKENS, find_holder, interaction_of_grant
 from payres.core.store.payments import INCOMING, OUTGOING, QUOTES
-from payres.core.store.server import encrypt
-from payres.core.store.wallets import WalletRecord, find_valid_key, find_wallet
+from payres.core.store.server_secrets import encrypt
+from payres.core.store.wallets import WalletRecord, find_valid_key, find_wallet, require_wallet
 from payres.core.store.work import Work
 from payres.interledger.node import node_of
 from payres.interledger.remote_payments import Backoff
 from payres.operator import keys, wallets, webhooks
-from payres.people import sending
+from payres.people import payees, sending
 from payres.testing.asked import Asked, of_grant
 from payres.testing.clock import SandboxClock
 from payres.testing.names import wallet_named
@@ -220,7 +220,7 @@ async def pay_bill(context: Context, given: BillPayment) -> OutgoingPayment:
 async def _pay_bill(context: Context, given: BillPayment) -> OutgoingPayment:
     database, node = context.database, node_of(context)
     wallet = await database.read(partial(wallet_named, name=given.wallet, member="from"))
-    payee = await sending.find_payee(database, node.quotes, wallet, given.bill)
+    payee = await payees.find_payee(database, node.quotes, wallet, given.bill)
     if payee.bill is None:
         raise InvalidRequest("bill is the URL of an incoming payment, or of its page", field="bill")
     if given.amount is None and payee.remaining is None:
@@ -245,11 +245,11 @@ def decide(work: Work, given: Decided) -> tuple[dict[str, str | None], Asked]:
         page = CONSENT_PAGE.search(given.redirect)
         if page is None:
             raise InvalidRequest("redirect is the interact.redirect of a grant's answer", field="redirect")
-        pending = requests.find_pending(work, *page.groups())
+        pending = consent.find_pending(work, *page.groups())
     else:
         found = require(interaction_of_grant(work, given.grant or ""), "No owner is asked about such a grant")
-        pending = requests.Pending(GRANTS.by_id(work, found.grant_id), found)
-    redirect = requests.decide(work, pending, given.decision == "approve", "owner")
+        pending = consent.Pending(GRANTS.by_id(work, found.grant_id), found)
+    redirect = consent.decide(work, pending, given.decision == "approve", "owner")
     return {"grant": pending.grant.id, "redirect": redirect}, of_grant(work, pending.grant)
 
 
@@ -286,7 +286,7 @@ def expire(work: Work, given: Expired) -> None:
 
 def _wallet(work: Work, path: str) -> WalletRecord:
     """The wallet with this path or address. Raises NotFound, InvalidRequest."""
-    return wallets.require_wallet(work, wallets.named_wallet(work, path))
+    return require_wallet(work, wallets.named_wallet(work, path))
 
 
 def _key(kid: str, given: GivenKey) -> JWK:

@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from starlette.requests import Request
 
+from payres.accounts.cookies import browser_of
 from payres.core.grants.limits import parse_interval
 from payres.core.http.requests import idempotency_key, page_query
 from payres.core.http.responses import asks_for, check_accept
@@ -23,7 +24,6 @@ from payres.core.protocol.urls import Urls, canonical_url, is_http_url
 from payres.core.protocol.wire import UNPAIRED_SURROGATE
 from payres.core.remote.connection import FetchFailed
 from payres.core.remote.http import parse_target
-from payres.html.forms import browser_of
 from tests.instance import Instance
 from tests.raw_requests import ask
 

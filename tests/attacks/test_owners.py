@@ -70,7 +70,7 @@ def test_flood_of_new_passwords(
         return "hash"
 
     url, ask = made_by(shared, owner)
-    monkeypatch.setattr("payres.html.sign_in.hash_password", hashed_later)
+    monkeypatch.setattr("payres.accounts.passwords.hash_password", hashed_later)
     with (
         OwnersBrowser(shared, owner) as page,
         httpx2.Client(timeout=TIMEOUT) as http,

@@ -15,9 +15,9 @@ import httpx2
 import msgspec
 import pytest
 
-from payres.html.sign_in import hash_password
-from payres.operator import wallets
-from payres.operator.backups import make_backup
+from payres.accounts import owners
+from payres.accounts.passwords import hash_password
+from payres.operator.upkeep.backups import make_backup
 from payres.testing.peering import peer
 from tests.attacks.conftest import PASSWORD, process, with_alice
 from tests.helpers import TIMEOUT, sign_in_token, usd, wait_until
@@ -87,7 +87,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory, log: Kept) -> Iterator[Trac
 def drive(a: Instance, b: Instance) -> tuple[dict[str, str], list[httpx2.Response]]:
     """A payment from a to b, with everything that can be refused on the way."""
     alice, client = a.wallet("alice"), a.client
-    a.write(partial(wallets.store_password, path="alice", password_hash=hash_password(PASSWORD)))
+    a.write(partial(owners.store_password, path="alice", password_hash=hash_password(PASSWORD)))
     bill = b.client.create_incoming_payment(b.wallet("bob"))
     quote = client.create_quote(alice, bill["id"], debitAmount=usd(500))
     spending = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": alice}

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
+from payres.accounts.second_factors import STEP, code_at
 from payres.core.protocol.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.core.protocol.clock import DAY
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.html.language import CODES, Language
-from payres.html.second_factors import STEP, code_at
 from payres.operator import keys, wallets
-from payres.operator.wallets import create_wallet, require_wallet
+from payres.operator.wallets import create_wallet
 from payres.people import requests
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.screens import AXE, check, fits

@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import Page, ViewportSize, expect
 
 from payres.operator import operators
-from payres.operator.long_work import LongWork
+from payres.operator.declared.long_work import LongWork
 from payres.operator.services import operator_of
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.screens import AXE, breaches, check

@@ -9,12 +9,12 @@ import playwright.async_api
 import pytest
 from playwright.async_api import Page, Response, expect
 
+from payres.accounts.sessions import Browser, open_session
+from payres.accounts.store.sessions import OF_OWNERS, owner_of
 from payres.core.protocol.clock import SECOND
 from payres.core.store.grants import GRANTS
-from payres.html.sign_in import Browser, open_session
-from payres.html.store.sessions import OF_OWNERS, owner_of
+from payres.core.store.wallets import require_wallet
 from payres.operator import grants
-from payres.operator.wallets import require_wallet
 from payres.people import consent
 from tests.browser.conftest import PASSWORD, ClientSite, OpenPage
 from tests.helpers import Json, usd

@@ -2,8 +2,8 @@ import re
 
 import pytest
 
+from payres.accounts.links import open_link
 from payres.core.store.work import Work
-from payres.html.sign_in import open_link
 from payres.operator.store.operators import OF_OPERATORS
 from tests.cli.conftest import AsJson, Command, rows_of
 

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from payres.accounts import second_factors
+from payres.accounts.store.sessions import OF_OWNERS, owner_at
 from payres.cli import main
 from payres.core.signatures.jwk import encode_jwk
 from payres.core.store import events
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Work
-from payres.html import second_factors
-from payres.html.store.sessions import OF_OWNERS, owner_at
 from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.operator import assets, webhooks
-from payres.operator.store.all_grants import page_of_grants
+from payres.operator.store.grants import page_of_grants
 from tests.cli.conftest import CREATE, AsJson, Command, rows_of
 from tests.helpers import Json, commands, last_segment, new_jwk, receiver_of
 from tests.instance import Instance, run_instance

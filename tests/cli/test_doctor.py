@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from payres.operator import doctor, peers
+from payres.operator import peers
+from payres.operator.upkeep import doctor
 from tests.cli.conftest import Command
 from tests.http_server import reply, serving
 from tests.instance import Instance, run_instance
@@ -39,7 +40,8 @@ def findings(payres: Command, instance: Instance, monkeypatch: pytest.MonkeyPatc
         assert result.exit_code == int(any(seen.startswith("FIX") for seen in shown.values()))
         return shown
 
-    monkeypatch.setattr("payres.operator.doctor._clock", lambda: iter(()))  # the clock of this machine is not tested
+    # The clock of this machine is not tested.
+    monkeypatch.setattr("payres.operator.upkeep.doctor._clock", lambda: iter(()))
     return run
 
 

@@ -6,7 +6,7 @@ import pytest
 from click.testing import Result
 
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.store import server
+from payres.core.store import server_secrets
 from payres.core.store.work import Transaction
 from payres.interledger.store import peers
 from payres.interledger.store.packets import PACKETS, PacketRecord
@@ -126,7 +126,7 @@ def test_tokens_come_from_files_and_standard_input(payres: Command, database: Pa
     assert payres("peer", "add", "first-bank", *LINK, *files, input=f"{IN}\n").exit_code == 0
     peer = peers.find_peer(tx, "first-bank")
     assert peer is not None
-    assert server.decrypt(tx, "peer_tokens", peer.outgoing_token) == OUT
+    assert server_secrets.decrypt(tx, "peer_tokens", peer.outgoing_token) == OUT
     assert refused(payres("peer", "add", "second", *LINK[2:], "--ilp-address", "test.second", *TOKENS)) == (
         "The peer first-bank has this incoming token; each peer needs one of its own"
     )
@@ -135,7 +135,7 @@ def test_tokens_come_from_files_and_standard_input(payres: Command, database: Pa
     assert peers.peer_by_token(tx, hash_secret(OUT)) is not None
     peer = peers.find_peer(tx, "first-bank")
     assert peer is not None
-    assert server.decrypt(tx, "peer_tokens", peer.outgoing_token) == "another"
+    assert server_secrets.decrypt(tx, "peer_tokens", peer.outgoing_token) == "another"
 
 
 @pytest.mark.parametrize(

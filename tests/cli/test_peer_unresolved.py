@@ -12,6 +12,7 @@ from payres.core.store import clients, grants
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.grants import GRANTS, GrantRecord
 from payres.core.store.payments import OUTGOING
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.interledger import settlement
 from payres.interledger.settlement import end_remote
@@ -82,7 +83,7 @@ def test_payer_pays_for_what_arrived_and_the_grant_counts_what_may_have(tx: Work
     payment = OUTGOING.get(tx, PAYMENT)
     assert payment is not None
     assert (payment.state, payment.sent, payment.delivered) == ("failed", SENT + 9, 360)  # and its share of the fee
-    assert wallets.require_wallet(tx, "alice").id == payment.wallet_address_id
+    assert require_wallet(tx, "alice").id == payment.wallet_address_id
     # 150 units deliver 135 at the probed rate, and less than 136.
     assert spent(tx) == [(SENT + 9 + 2 * UNRESOLVED, 360 + 2 * 135)]
     assert liquidity(tx, "EUR") == (10_000 if given_up == "USD" else 10_000 - SENT // 2)
@@ -234,7 +235,7 @@ def test_packet_that_an_earlier_version_charged_is_resolved_too(
     outcome: str, as_json: AsJson, tx: Work, given_up: str
 ) -> None:
     """Before 0.2 the payer was charged for unresolved packets, and the operator's liquidity got the money."""
-    wallet = wallets.require_wallet(tx, "alice")
+    wallet = require_wallet(tx, "alice")
     tx.execute(
         "UPDATE outgoing_payment SET unresolved_debit = 0, unresolved_receive = 0, sent = sent + ?", (UNRESOLVED,)
     )

@@ -15,7 +15,7 @@ from payres.core.store.connections import connect_writer
 from payres.interledger import outbound, remote_payments, unanswered
 from payres.interledger.remote_payments import Backoff
 from payres.interledger.sending.connection import Timing
-from payres.operator import services
+from payres.operator.upkeep import readiness
 from payres.webhooks import deliveries
 
 LIFETIME = 3 * SECOND
@@ -32,8 +32,8 @@ def serve_impatient() -> None:
     """The same, but it soon gives up waiting for storage, looks often whether that works, and tells webhooks then."""
     with (
         patch.object(lanes, "BUSY_TIMEOUT_SECONDS", 2),
-        patch.object(services, "COMMIT_SECONDS", 1),
-        patch.object(services, "CACHE_SECONDS", 0.1),
+        patch.object(readiness, "COMMIT_SECONDS", 1),
+        patch.object(readiness, "CACHE_SECONDS", 0.1),
         patch.object(deliveries, "RETRY_SECONDS", 0.1),
     ):
         serve()

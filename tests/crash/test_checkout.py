@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from payres.core.protocol.clock import SystemClock
-from payres.interledger.store.checkouts import LEASE
+from payres.people.store.checkouts import LEASE
 from tests.crash.serve import SharedClock, serve_by
 from tests.crash.server import Server
 from tests.helpers import TIMEOUT, Json, last_segment, sign_in_token, usd, wait_until

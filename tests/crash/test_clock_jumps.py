@@ -10,6 +10,12 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
+from payres.accounts.links import make_link, open_link
+from payres.accounts.notices import ask
+from payres.accounts.second_factors import ask_removal, has_factor, remove_if_due
+from payres.accounts.sessions import Browser, find_session, known_browser, open_session
+from payres.accounts.store.second_factors import replace_totp
+from payres.accounts.store.sessions import OF_OWNERS, OwnerRecord, insert_session, owner_at, trusted_until
 from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.errors import InvalidInteraction, NotFound
 from payres.core.protocol.identifiers import hash_secret
@@ -20,14 +26,9 @@ from payres.core.store.grants import GrantState
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Work
 from payres.html.language import Language
-from payres.html.notices import ask
-from payres.html.second_factors import ask_removal, has_factor, remove_if_due
-from payres.html.sign_in import Browser, find_session, known_browser, make_link, open_link, open_session
-from payres.html.store.second_factors import replace_totp
-from payres.html.store.sessions import OF_OWNERS, OwnerRecord, insert_session, owner_at, trusted_until
 from payres.operator.grants import approve
 from payres.operator.movements import undoable_until
-from payres.operator.store.all_grants import page_of_grants
+from payres.operator.store.grants import page_of_grants
 from payres.operator.store.operators import OF_OPERATORS, access_of, find_operator, put_operator
 from payres.operator.wallets import deposit, make_password_link
 from payres.testing.peering import peer

@@ -15,7 +15,7 @@ import pytest
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.connections import connect_writer
 from payres.core.store.work import Transaction
-from payres.operator import invariant_checks
+from payres.operator.upkeep import invariant_checks
 from tests.crash import load
 from tests.crash.load import UNLIMITED, Acknowledged, Load, drawn_by
 from tests.crash.power_cut import Remains, cut_power

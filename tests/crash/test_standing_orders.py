@@ -10,8 +10,8 @@ from pathlib import Path
 from payres.core.protocol.clock import DAY, SECOND, SystemClock
 from payres.core.store.connections import connect_writer
 from payres.core.store.wallets import find_wallet
-from payres.operator.store.standing_orders import ORDERS
 from payres.people.standing_orders import windows_of
+from payres.people.store.standing_orders import ORDERS
 from tests.crash.serve import SharedClock, serve_by
 from tests.crash.server import FILES, Server
 from tests.helpers import wait_until

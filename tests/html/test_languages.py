@@ -8,10 +8,10 @@ import httpx2
 import pytest
 
 from payres.core.protocol.clock import DAY
+from payres.core.store.wallets import require_wallet
 from payres.html.language import CODES, TRANSLATED, LanguageCode, sentences
-from payres.operator.store.standing_orders import ORDERS
-from payres.operator.wallets import require_wallet
 from payres.people.serving import PLACES
+from payres.people.store.standing_orders import ORDERS
 from tests.helpers import TIMEOUT, last_segment, sign_in_token, usd
 from tests.instance import Instance, run_instance
 from tests.works import standing_order

@@ -8,25 +8,27 @@ from typing import Any, Final, NamedTuple
 import httpx2
 import pytest
 
+from payres.accounts import owners
+from payres.accounts.sessions import verified_now
+from payres.accounts.store import mail
+from payres.accounts.store.mail import AddressRecord
+from payres.accounts.store.passkeys import PASSKEYS, PasskeyRecord
+from payres.accounts.store.sessions import OF_OWNERS, Kind
 from payres.core.protocol.clock import DAY, format_time
 from payres.core.protocol.identifiers import new_id
 from payres.core.store.accounts import find_rate
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
-from payres.html.sign_in import verified_now
-from payres.html.store import mail
-from payres.html.store.mail import AddressRecord
-from payres.html.store.passkeys import PASSKEYS, PasskeyRecord
-from payres.html.store.sessions import OF_OWNERS, Kind
 from payres.interledger.store import peers
 from payres.operator import wallets, webhooks
-from payres.operator.api import all_operations
 from payres.operator.assets import set_fee
+from payres.operator.declared.api import all_operations
 from payres.operator.pages.serving import admin_pages
 from payres.operator.peers import write_note
 from payres.operator.store.operators import OF_OPERATORS, find_operator
-from payres.operator.store.standing_orders import ORDERS
-from payres.operator.wallets import require_wallet
 from payres.people.serving import PLACES
+from payres.people.store.standing_orders import ORDERS
+from payres.webhooks import rules
 from tests.helpers import last_segment, usd
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import PASSWORD, Browser, words_of
@@ -185,7 +187,7 @@ def owners_pages(payres: Instance, owner: OwnersBrowser) -> list[str]:
         wallet = require_wallet(work, owner.path)
         order = standing_order(wallet.id, bob, note="Rent")
         ORDERS.insert(work, order)
-        hook = webhooks.add_of_wallet(work, wallet, "https://203.0.113.1/hook").webhook
+        hook = rules.add_of_wallet(work, wallet, "https://203.0.113.1/hook").webhook
         passkey = give_passkey(work, OF_OWNERS, wallet.owner_id, owner.http.cookies["payres_session"])
         work.execute("UPDATE wallet_address SET asked_above = 500 WHERE id = ?", (wallet.id,))
         [grant] = work.execute('SELECT max(id) FROM "grant" WHERE wallet_address_id = ?', (wallet.id,)).fetchone()
@@ -449,7 +451,7 @@ def test_secret_that_another_has_set_meanwhile_is_told_before_it_is_replaced(
     opened = filled(ann.http.get(path), field)
     mine = {**opened.hidden, **opened.fields} | {name: text.format(who="ann") for name, text in typed.items()}
     if "wallets" in path:  # the owner has set one
-        payres.write(lambda work: wallets.store_password(work, "locked", "another"))
+        payres.write(lambda work: owners.store_password(work, "locked", "another"))
     else:
         theirs = {name: text.format(who="eva") for name, text in typed.items()} | password
         assert eva.send(path, **theirs).is_success or "peers" in path

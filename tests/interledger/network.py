@@ -14,6 +14,7 @@ from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import SECOND, Clock
 from payres.core.store.accounts import ACCOUNTS, AccountRecord
 from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.interledger import quoting, unanswered
 from payres.interledger.node import node_of
@@ -25,7 +26,6 @@ from payres.interledger.unanswered import UnansweredPackets, seconds_until
 from payres.operator import assets
 from payres.operator.assets import require_asset
 from payres.operator.peers import change_peer, require_peer
-from payres.operator.wallets import require_wallet
 from tests.helpers import TIMEOUT, last_segment, wait_until
 from tests.instance import Instance, run_instance
 

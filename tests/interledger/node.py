@@ -18,6 +18,7 @@ from payres.core.store import clients
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.database import Database
 from payres.core.store.payments import INCOMING, IncomingRecord
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Environment, Transaction, Work
 from payres.interledger.carrying import BOUNDS, Carrier, Link, NoReply, PacketCounts
 from payres.interledger.connector import Connector
@@ -27,8 +28,9 @@ from payres.interledger.store import packets
 from payres.interledger.store.packets import PacketRecord
 from payres.interledger.store.peers import PeerRecord
 from payres.interledger.stream import Frame, PacketType, SharedSecret, StreamMoney, StreamPacket
-from payres.operator import invariant_checks, wallets
+from payres.operator import wallets
 from payres.operator.peers import require_peer
+from payres.operator.upkeep import invariant_checks
 from payres.testing.clock import MovableClock
 from tests.core.remote.conftest import Request, open_servers, read_request
 from tests.works import add_usd_peer
@@ -105,7 +107,7 @@ class Node:
 
     async def wallet_balance(self, path: str = "alice") -> int:
         def unit(tx: Work) -> int:
-            return ACCOUNTS.by_id(tx, wallets.require_wallet(tx, path).account_id).balance
+            return ACCOUNTS.by_id(tx, require_wallet(tx, path).account_id).balance
 
         return await self.database.read(unit)
 

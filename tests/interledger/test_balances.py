@@ -23,8 +23,9 @@ from payres.interledger.settlement import end_remote, payment_hold
 from payres.interledger.store import packets
 from payres.interledger.store.packets import PacketRecord
 from payres.interledger.unanswered import find_standing
-from payres.operator import assets, invariant_checks, wallets
+from payres.operator import assets, wallets
 from payres.operator.peers import require_peer
+from payres.operator.upkeep import invariant_checks
 from tests.works import add_usd_peer, savepoint, sending_payment, work_at
 
 NOW = 1_800_000_000_000_000

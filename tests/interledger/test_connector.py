@@ -15,6 +15,7 @@ from payres.core.process.rate_limiter import RateLimiter
 from payres.core.protocol.amounts import MAX_LEDGER, Asset
 from payres.core.protocol.clock import MILLISECOND, SECOND
 from payres.core.protocol.limits import BURST_SECONDS, MAX_PACKETS_IN_FLIGHT
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.interledger.carrying import NoReply, Request, store_response
 from payres.interledger.connector import CONFIGURATION, CONFIGURATION_CONDITION
@@ -366,7 +367,7 @@ async def test_wallet_itself_takes_any_number_of_payments(node: Node) -> None:
 
 
 async def to_wallet(node: Node, path: str) -> Sender:
-    tag = await node.write(lambda tx: wallets.require_wallet(tx, path).tag)
+    tag = await node.write(lambda tx: require_wallet(tx, path).tag)
     return sender_to(node.credentials.for_wallet(tag, USD).ilp_address, node.credentials, node.clock)
 
 
@@ -377,7 +378,7 @@ async def test_address_of_a_wallet_that_was_lost_pays_nobody(node: Node, *, is_n
     sender = await to_wallet(node, "carol")
 
     def lose(work: Work) -> None:
-        account_id = wallets.require_wallet(work, "carol").account_id
+        account_id = require_wallet(work, "carol").account_id
         work.execute("DELETE FROM wallet_address WHERE id = ?", (carols,))
         work.execute("DELETE FROM account WHERE id = ?", (account_id,))
 

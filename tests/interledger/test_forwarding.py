@@ -13,7 +13,7 @@ from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER, MAX_PROBES_OF_CLIENT
-from payres.core.store import server
+from payres.core.store import runs as server
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
 from payres.interledger import connector

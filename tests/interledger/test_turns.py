@@ -19,6 +19,7 @@ from payres.core.protocol.limits import (
     MAX_SENT_OF_WALLET,
 )
 from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.interledger import unanswered
 from payres.interledger.carrying import BOUNDS, NoReply
@@ -27,7 +28,6 @@ from payres.interledger.outbound import SILENT
 from payres.interledger.packets import decode_prepare
 from payres.interledger.store import packets
 from payres.interledger.store.peers import PeerRecord
-from payres.operator.wallets import require_wallet
 from tests.helpers import last_segment, refusal, wait_until
 from tests.instance import Instance
 from tests.interledger.network import amount, bill, change, hurried, pay, peer_of, quote, received

@@ -1,6 +1,6 @@
 import pytest
 
-from payres.operator.services import AdminHosts
+from payres.operator.admin_hosts import AdminHosts
 
 
 def scope(client: str | None, host: str | None = "localhost:8080", **headers: str) -> dict[str, object]:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from payres.core.store.work import Work
-from payres.interledger.store.checkouts import CheckoutRecord, Stage, change_checkout, insert_checkout, note_failure
 from payres.operator.payment_history import history, story_of
 from payres.operator.payments import require_payment
+from payres.people.store.checkouts import CheckoutRecord, Stage, change_checkout, insert_checkout, note_failure
 from tests.helpers import last_segment, receiver_of
 from tests.instance import Instance
 

@@ -4,19 +4,21 @@ from collections.abc import Callable
 
 import pytest
 
+from payres.accounts.store import mail
+from payres.accounts.store.mail import MAILS, AddressRecord
 from payres.core.protocol.clock import DAY, HOUR, MINUTE
 from payres.core.protocol.errors import NotFound, WrongState
 from payres.core.store.agenda import FAULTS, FaultRecord
 from payres.core.store.clients import ensure_client
 from payres.core.store.events import last_sequence
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
-from payres.html.store import mail
-from payres.html.store.mail import MAILS, AddressRecord
 from payres.interledger.store import elsewhere
-from payres.interledger.store.checkouts import CHECKOUTS, CheckoutRecord, change_checkout, insert_checkout
-from payres.operator import due_work, wallets, webhooks
+from payres.operator import due_work, wallets
 from payres.operator.store.due_work import count_due
-from payres.operator.store.standing_orders import GIVEN_UP, ORDERS, RUNS, RunRecord
+from payres.people.store.checkouts import CHECKOUTS, CheckoutRecord, change_checkout, insert_checkout
+from payres.people.store.standing_orders import GIVEN_UP, ORDERS, RUNS, RunRecord
+from payres.webhooks import rules
 from payres.webhooks.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord, note_due
 from tests.people.test_activity_rules import send_away
 from tests.works import NOW, standing_order, work_at
@@ -66,7 +68,7 @@ def bill_elsewhere(work: Work) -> str:
 
 
 def failing_webhook(work: Work) -> str:
-    hook = webhooks.add_of_wallet(work, wallets.require_wallet(work, "alice"), "https://hooks.example/a").webhook.id
+    hook = rules.add_of_wallet(work, require_wallet(work, "alice"), "https://hooks.example/a").webhook.id
     wallets.deposit(work, "alice", "1.00")
     DELIVERIES.insert(work, DeliveryRecord(last_sequence(work), hook, "pending", 1, work.now + HOUR, None, None, None))
     WEBHOOKS.update(work, hook, last_error="It was answered with 500", last_attempt_at=work.now)

@@ -12,11 +12,13 @@ from payres.core.protocol.clock import DAY, HOUR, LATEST, MILLISECOND, format_ti
 from payres.core.protocol.errors import InvalidRequest
 from payres.core.store import clients
 from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
+from payres.html.exports import FORMULA, Export, ExportRow, Walk
 from payres.operator import exports, wallets
-from payres.operator.exports import Export, ExportRow, Walk
+from payres.operator.declared.shapes import Cell, Column, make_table
 from payres.operator.refunds import WantedRefund
-from payres.operator.shapes import FORMULA, Cell, Column, make_table
+from payres.people import statements
 from tests.works import NOW, refund, sending_payment, work_at
 
 RECEIVER = "http://127.0.0.1:8080/incoming-payments/in"
@@ -36,7 +38,7 @@ def open_wallets(work: Work) -> None:
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exports, "BATCH_TRANSFERS", 3)
+    monkeypatch.setattr(statements, "BATCH_TRANSFERS", 3)
     monkeypatch.setattr(exports, "BATCH_PAYMENTS", 2)
 
 
@@ -63,7 +65,7 @@ def rows_of(work: Work, export: Export) -> Sequence[ExportRow]:
 def pay(work: Work, payment_id: str, bill_id: str | None = None) -> None:
     """alice pays bob 1.00 for 1.10."""
     bill_id = bill_id or payment_id
-    alice, bob = (wallets.require_wallet(work, path) for path in ("alice", "bob"))
+    alice, bob = (require_wallet(work, path) for path in ("alice", "bob"))
     client = clients.ensure_client(work, "http://c.example", "http://c.example", None, work.now)
     bill = IncomingRecord(bill_id, bob.id, client.id, None, 0, None, work.now, work.now + DAY, None)
     INCOMING.insert(work, bill)

@@ -13,24 +13,24 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from payres.accounts.sessions import Browser as Cookies
+from payres.accounts.sessions import open_session
+from payres.accounts.store import mail
+from payres.accounts.store.mail import AddressRecord
+from payres.accounts.store.sessions import OF_OWNERS, owner_at
 from payres.cli import main
 from payres.core.protocol.clock import HOUR
 from payres.core.protocol.errors import NotFound
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store.accounts import ensure_asset, set_rate
 from payres.core.store.events import last_sequence
-from payres.core.store.wallets import WALLETS
+from payres.core.store.wallets import WALLETS, require_wallet
 from payres.core.store.work import Units, Work
-from payres.html.sign_in import Browser as Cookies
-from payres.html.sign_in import open_session
-from payres.html.store import mail
-from payres.html.store.mail import AddressRecord
-from payres.html.store.sessions import OF_OWNERS, owner_at
 from payres.operator import keys, peers, wallets, webhooks
-from payres.operator.api import all_operations
-from payres.operator.declarations import Operation
-from payres.operator.inputs import said
-from payres.operator.store.standing_orders import ORDERS
+from payres.operator.declared.api import all_operations
+from payres.operator.declared.declarations import Operation
+from payres.operator.declared.inputs import said
+from payres.people.store.standing_orders import ORDERS
 from payres.webhooks.store.webhooks import DELIVERIES, DeliveryRecord
 from tests.helpers import TIMEOUT, Json, usd
 from tests.instance import Instance
@@ -171,7 +171,7 @@ class New:
         path, bob = self.wallet(), self.instance.wallet("bob")
 
         def unit(work: Work) -> str:
-            order = standing_order(wallets.require_wallet(work, path).id, bob, state="paused")
+            order = standing_order(require_wallet(work, path).id, bob, state="paused")
             ORDERS.insert(work, order)
             return order.id
 
@@ -497,12 +497,12 @@ def test_each_operation_that_changes_something_is_run_and_says_what_it_audits() 
 
 def _rename(work: Work, wallet: str, public_name: str, token: Annotated[str, said(secret=True)], n: int = 1) -> None:
     for _ in range(n):
-        WALLETS.update(work, wallets.require_wallet(work, wallet).id, public_name=public_name)
+        WALLETS.update(work, require_wallet(work, wallet).id, public_name=public_name)
 
 
 async def _rename_in_steps(call: Units, wallet: str, public_name: str, token: str) -> None:
     for _ in range(2):
-        await call.read(lambda work: wallets.require_wallet(work, wallet))
+        await call.read(lambda work: require_wallet(work, wallet))
         await call.write(lambda work: None)
         await call.write(partial(_rename, wallet=wallet, public_name=public_name, token=token))
 

@@ -1,18 +1,11 @@
 import pytest
 
+from payres.accounts.links import follow_link, open_link
+from payres.accounts.sessions import Browser, SignedIn, account_of_session, find_session, open_session
 from payres.core.protocol.clock import MINUTE, format_time
 from payres.core.protocol.errors import NotFound, SignInFailed, WrongState
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.work import Work
-from payres.html.sign_in import (
-    Browser,
-    SignedIn,
-    account_of_session,
-    find_session,
-    follow_link,
-    open_link,
-    open_session,
-)
 from payres.operator import operators
 from payres.operator.operators import OPERATOR, list_operators, make_link, remove_operator, set_role
 from payres.operator.store.operators import OF_OPERATORS, find_operator

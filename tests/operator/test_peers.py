@@ -6,13 +6,14 @@ import pytest
 from payres.core.payments import ledger
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.store import accounts, server
+from payres.core.store import accounts, server_secrets
 from payres.core.store.work import Transaction, Work
 from payres.interledger.store import packets
 from payres.interledger.store import peers as peer_store
 from payres.interledger.store.packets import PACKETS, PacketRecord
-from payres.operator import invariant_checks, peers
-from payres.operator.declarations import operation_of
+from payres.operator import peers
+from payres.operator.declared.declarations import operation_of
+from payres.operator.upkeep import invariant_checks
 from tests.works import NOW
 
 OWN = "test.here"
@@ -138,7 +139,7 @@ def test_change_of_tokens_ends_the_old_ones(tx: Work) -> None:
     peers.add_peer(tx, **terms())
     change: dict[str, Any] = {"outgoing_token": "new-out", "incoming_token": "new-in"}
     peer = peers.change_peer(tx, "first-bank", **change)
-    assert server.decrypt(tx, "peer_tokens", peer.outgoing_token) == "new-out"
+    assert server_secrets.decrypt(tx, "peer_tokens", peer.outgoing_token) == "new-out"
     assert owner(tx, "what-they-show") is None
     assert owner(tx, "new-in") == peer.id
     assert peers.change_peer(tx, "first-bank", incoming_token="new-in").id == peer.id

@@ -14,17 +14,19 @@ from payres.core.payments.outgoing import insert
 from payres.core.payments.settlement import pay_locally
 from payres.core.protocol.amounts import Asset, Terms, format_decimal
 from payres.core.protocol.errors import DomainError, InsufficientFunds, InvalidAmount, InvalidRequest, WrongState
-from payres.core.store import clients, events, payments, server
+from payres.core.store import audit, clients, events, payments
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.connections import connect_writer
 from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.interledger.settlement import end_remote, has_sent_all, payment_hold
 from payres.interledger.store import peers
-from payres.operator import assets, invariant_checks, wallets
+from payres.operator import assets, wallets
 from payres.operator.payment_history import send_back
 from payres.operator.refunds import PARTS_AT_ONCE, WantedRefund, make, plan
-from payres.operator.store.refunds import refunds_of
+from payres.operator.upkeep import invariant_checks
+from payres.people.store.refunds import refunds_of
 from tests.helpers import examples
 from tests.works import NOW, InSteps, Killed, add_usd_peer, in_steps, offer_elsewhere, refund, savepoint, work_at
 
@@ -52,7 +54,7 @@ def keep_books(work: Work) -> None:
 
 def pay(work: Work, path: str, receive: int, *, debit: int | None = None, fee: int = 0) -> str:
     """Pays the bill from a wallet; the id of the payment."""
-    payer, shop = wallets.require_wallet(work, path), wallets.require_wallet(work, "shop")
+    payer, shop = require_wallet(work, path), require_wallet(work, "shop")
     debit = receive + fee if debit is None else debit
     terms = Terms(
         receiver="http://127.0.0.1:8080/incoming-payments/bill",
@@ -68,7 +70,7 @@ def pay(work: Work, path: str, receive: int, *, debit: int | None = None, fee: i
 
 
 def balance(work: Work, path: str) -> str:
-    wallet = wallets.require_wallet(work, path)
+    wallet = require_wallet(work, path)
     return format_decimal(ACCOUNTS.by_id(work, wallet.account_id).balance, wallet.asset)
 
 
@@ -179,7 +181,7 @@ def test_refund_of_a_payment_that_very_many_paid_is_short_units_that_can_be_repe
     assert len(units) == 3
     assert max(units) <= PARTS_AT_ONCE * one_part
     assert changed_by(tx, whole) == [], "it was done before"
-    [entry] = [one for one in server.AUDIT.list(tx, "") if one.action == "payment.refund"]
+    [entry] = [one for one in audit.AUDIT.list(tx, "") if one.action == "payment.refund"]
     assert entry.details == {"amount": f"{whole.amount} USD", "reference": "r-1"}
     tx.execute("ROLLBACK TO before")
     with pytest.raises(Killed):
@@ -192,7 +194,7 @@ def test_refund_of_a_payment_that_very_many_paid_is_short_units_that_can_be_repe
     assert len(changed_by(tx, msgspec.structs.replace(whole, amount=None))) == 2, "the reference has its amount"
     assert changed_by(tx, whole) == []
     assert balance(tx, "shop") == "6.01"
-    assert len([one for one in server.AUDIT.list(tx, "") if one.action == "payment.refund"]) == 1
+    assert len([one for one in audit.AUDIT.list(tx, "") if one.action == "payment.refund"]) == 1
     check_books(tx)
 
 
@@ -260,7 +262,7 @@ def remote_peer_account(work: Work) -> int:
 
 def pay_from_remote(work: Work, amount: int, path: str = "shop", payment_id: str = "bill") -> None:
     """The incoming payment receives money that no payer here has sent."""
-    wallet = wallets.require_wallet(work, path)
+    wallet = require_wallet(work, path)
     ledger.transfer(
         work, remote_peer_account(work), wallet.account_id, amount, "payment", incoming_payment_id=payment_id
     )
@@ -336,7 +338,7 @@ def test_never_more_goes_back_than_came(
         if came:
             pay_from_remote(work, came)
         with suppress(DomainError):
-            wallets.withdraw(work, "shop", format_decimal(spent, wallets.require_wallet(work, "shop").asset))
+            wallets.withdraw(work, "shop", format_decimal(spent, require_wallet(work, "shop").asset))
         for step in steps:
             end_oldest_return(work, *step) if len(step) == 2 else refund_if_possible(work, came, *step)
         made = refunds_of(work, "incoming", "bill", 100)

@@ -2,13 +2,14 @@ from typing import Any
 
 import pytest
 
+from payres.accounts import owners
+from payres.accounts.passwords import hash_password, verify_password
+from payres.accounts.store import sessions
 from payres.core.protocol.clock import HOUR
 from payres.core.protocol.errors import DomainError
 from payres.core.store.accounts import ACCOUNTS
-from payres.core.store.wallets import WalletRecord
+from payres.core.store.wallets import WalletRecord, require_wallet
 from payres.core.store.work import Work
-from payres.html.sign_in import hash_password, verify_password
-from payres.html.store import sessions
 from payres.operator import wallets
 from tests.works import NOW, work_at
 
@@ -20,7 +21,7 @@ def open_wallet(tx: Work, path: str = "alice", password: str | None = None, **te
 
 
 def balance(tx: Work, path: str) -> int:
-    return ACCOUNTS.by_id(tx, wallets.require_wallet(tx, path).account_id).balance
+    return ACCOUNTS.by_id(tx, require_wallet(tx, path).account_id).balance
 
 
 def test_wallet_at_a_path_reserved_since_can_still_be_emptied(tx: Work) -> None:
@@ -76,7 +77,7 @@ def test_new_password_ends_what_the_old_one_opened_in_this_wallet_only(tx: Work,
     for name, wallet in ((b"a", alice), (b"b", bob)):
         sessions.insert_session(tx, sessions.OF_OWNERS, name, wallet.owner_id, NOW, wallet.id)
         sessions.insert_browser(tx, sessions.OF_OWNERS, name, wallet.owner_id, NOW)
-    wallets.store_password(tx, "alice", hash_password("new words"), forget)
+    owners.store_password(tx, "alice", hash_password("new words"), forget)
     changed = sessions.owner_of(tx, alice.id)
     assert verify_password(changed, "new words")
     assert not verify_password(changed, "old words")
@@ -105,7 +106,7 @@ def test_wrong_passwords_count_since_the_wallet_was_unlocked_or_got_a_password(t
     assert sessions.owner_of(tx, wallet.id).unlocked_at is None
     wallets.unlock(tx, "alice")
     assert sessions.owner_of(tx, wallet.id).unlocked_at == NOW
-    wallets.store_password(work_at(tx, NOW + 5), "alice", hash_password("new words"))
+    owners.store_password(work_at(tx, NOW + 5), "alice", hash_password("new words"))
     assert sessions.owner_of(tx, wallet.id).unlocked_at == NOW + 5
 
 
@@ -121,7 +122,7 @@ def test_owner_of_a_wallet_gets_another(tx: Work) -> None:
         ["alice", "household"],
     ]
     assert {one.can_sign_in for one in shown} == {True}
-    wallets.store_password(tx, "pottery", hash_password("battery staple"))
+    owners.store_password(tx, "pottery", hash_password("battery staple"))
     owner = sessions.owner_at(tx, "alice")
     assert owner == sessions.owner_of(tx, first.id)
     assert verify_password(owner, "battery staple")

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from payres.html.sign_in import Browser, csrf_token, open_session
-from payres.html.store.sessions import OF_OWNERS, owner_of
-from payres.operator.wallets import require_wallet
+from payres.accounts.sessions import Browser, csrf_token, open_session
+from payres.accounts.store.sessions import OF_OWNERS, owner_of
+from payres.core.store.wallets import require_wallet
 from tests.helpers import TIMEOUT
 from tests.instance import Instance
 from tests.operator.pages.browser import hidden_fields, words_of

@@ -11,9 +11,9 @@ from typing import Any, Self
 
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
+from payres.accounts.store.mail import ADDRESSES, AddressRecord
 from payres.core.store.events import last_sequence
-from payres.html.store.mail import ADDRESSES, AddressRecord
-from payres.operator.wallets import require_wallet
+from payres.core.store.wallets import require_wallet
 from tests.helpers import wait_until
 from tests.instance import Instance
 

@@ -26,15 +26,15 @@ from payres.core.store.connections import connect_writer
 from payres.core.store.grants import GRANTS
 from payres.core.store.payments import IncomingRecord
 from payres.core.store.representations import amount
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.interledger.settlement import end_sending
-from payres.interledger.store.checkouts import CheckoutRecord, Stage, change_checkout, insert_checkout
 from payres.operator import exports, wallets
 from payres.operator.refunds import WantedRefund
-from payres.operator.wallets import require_wallet
-from payres.people import activity
+from payres.people import activity, statements
 from payres.people.activity import ActivityPage, ActivityRow, Reader, WalletMovement, Wanted
 from payres.people.store.activity import remote_payers, statement
+from payres.people.store.checkouts import CheckoutRecord, Stage, change_checkout, insert_checkout
 from tests.helpers import examples
 from tests.works import NOW, USD, issued_grant, offer_elsewhere, refund, work_at
 
@@ -312,7 +312,7 @@ MOVES = st.lists(
 @examples(40)
 def test_statement_sums_to_the_balance_of_the_ledger(moves: Sequence[tuple[str, int]], start: int, days: int) -> None:
     with closing(connect_writer(":memory:")) as opened, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exports, "BATCH_TRANSFERS", 3)
+        patch.setattr(statements, "BATCH_TRANSFERS", 3)
         work = at(work_at(opened, NOW), NOW)
         for path in ("alice", "bob"):
             wallets.create_wallet(work, path, "USD", 2, None, None)

@@ -7,6 +7,7 @@ import pytest
 
 from payres.core.protocol.clock import DAY, HOUR, format_time
 from payres.core.protocol.errors import NotFound
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.operator import keys, wallets
 from payres.people import apps
@@ -54,17 +55,15 @@ def pay(client: Client, owner: Client, token: str, receiver: str, cents: int) ->
 
 
 def budgets(instance: Instance, owner: Client) -> list[App]:
-    return [*instance.read(lambda work: apps.budgets(work, wallets.require_wallet(work, path_of(owner))).apps)]
+    return [*instance.read(lambda work: apps.budgets(work, require_wallet(work, path_of(owner))).apps)]
 
 
 def app(instance: Instance, owner: Client, grant_id: str) -> App:
-    return instance.read(lambda work: apps.require_app(work, wallets.require_wallet(work, path_of(owner)), grant_id))
+    return instance.read(lambda work: apps.require_app(work, require_wallet(work, path_of(owner)), grant_id))
 
 
 def ended(instance: Instance, owner: Client, **options: Any) -> tuple[list[str], bool]:
-    found, more = instance.read(
-        lambda work: apps.ended_apps(work, wallets.require_wallet(work, path_of(owner)), **options)
-    )
+    found, more = instance.read(lambda work: apps.ended_apps(work, require_wallet(work, path_of(owner)), **options))
     return [one.standing for one in found], more
 
 
@@ -167,7 +166,7 @@ def test_what_ended_is_apart_with_how_it_ended(payres: Instance) -> None:
     ask(shop, owner, {"debitAmount": usd(500), "interval": f"R0/{format_time(now)}/PT2H"})
 
     def stop(work: Work) -> App:
-        return apps.stop_app(work, wallets.require_wallet(work, path_of(owner)), stopped)
+        return apps.stop_app(work, require_wallet(work, path_of(owner)), stopped)
 
     assert payres.write(stop).standing == "stopped"
     assert [one.spent for one in budgets(payres, owner)] == [0, 0]  # allowed and not yet fetched, and the interval

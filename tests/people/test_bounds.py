@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import pytest
 
+from payres.accounts import notices, sessions
+from payres.accounts.store.mail import ADDRESSES, MAILS, MailRecord
+from payres.accounts.store.sessions import OF_OWNERS, open_sessions, owner_at
 from payres.core.protocol.clock import HOUR, SECOND
 from payres.core.protocol.limits import MAX_EXPORTS_OF_OWNER, MAX_FORMS_OF_OWNER, MAX_NOTICES_OF_KIND, MAX_SESSIONS
 from payres.core.store.events import EventRecord
 from payres.core.store.rows import number
 from payres.core.store.work import Work
-from payres.html import notices, sign_in
-from payres.html.store.mail import ADDRESSES, MAILS, MailRecord
-from payres.html.store.sessions import OF_OWNERS, open_sessions, owner_at
 from payres.operator import webhooks
 from payres.operator.services import operator_of
 from payres.people.letters import message_of
@@ -113,7 +113,7 @@ def test_account_has_so_many_sessions_and_the_one_in_use_stays(payres: Instance,
         assert owner.http.get("/account").status_code == 200
         payres.clock.advance(1)
         for _ in range(MAX_SESSIONS - 1):
-            payres.write(lambda work: sign_in.open_session(work, OF_OWNERS, found, sign_in.Browser()))
+            payres.write(lambda work: sessions.open_session(work, OF_OWNERS, found, sessions.Browser()))
     assert len(payres.read(lambda tx: open_sessions(tx, OF_OWNERS, found.id, payres.clock.now()))) == MAX_SESSIONS
     assert owner.http.get("/account").status_code == 200
 

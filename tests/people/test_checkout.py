@@ -24,10 +24,10 @@ from payres.core.store import agenda
 from payres.core.store.payments import OUTGOING
 from payres.core.store.rows import number
 from payres.interledger.client_transport import GuardedTransport
-from payres.interledger.store.checkouts import CHECKOUTS, CheckoutRecord, Stage, change_checkout
 from payres.interledger.store.elsewhere import ELSEWHERE
 from payres.people.checkout import load
 from payres.people.checkout_steps import SETTLES, TOO_FAST
+from payres.people.store.checkouts import CHECKOUTS, CheckoutRecord, Stage, change_checkout
 from payres.testing import instance as testing
 from payres.testing.peering import peer
 from tests.helpers import Json, amount, receiver_of, sign_in_token, usd, wait_until

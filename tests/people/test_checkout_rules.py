@@ -5,8 +5,8 @@ from typing import Any, cast
 import pytest
 
 from payres.core.protocol.clock import DAY, MINUTE, SECOND
-from payres.interledger.store.checkouts import CheckoutRecord
 from payres.people.checkout import LONGEST_WAIT, AskedGrant, BillCheckout
+from payres.people.store.checkouts import CheckoutRecord
 
 NOW = 1_800_000_000 * SECOND
 

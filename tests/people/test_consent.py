@@ -15,6 +15,10 @@ import pytest
 from argon2 import PasswordHasher
 from starlette.applications import Starlette
 
+from payres.accounts import owners
+from payres.accounts.passwords import hash_password
+from payres.accounts.sessions import Browser, csrf_token, open_session
+from payres.accounts.store.sessions import OF_OWNERS, OWNERS, owner_at
 from payres.application import create_app
 from payres.core.grants import requests, tokens
 from payres.core.grants.requests import request_grant
@@ -28,9 +32,8 @@ from payres.core.protocol.limits import MAX_KNOWN_BROWSERS, MAX_WRONG_PASSWORDS
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store.clients import Client
 from payres.core.store.grants import GRANTS
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Transaction, Work
-from payres.html.sign_in import Browser, csrf_token, hash_password, open_session
-from payres.html.store.sessions import OF_OWNERS, OWNERS, owner_at
 from payres.operator import grants, keys, wallets
 from payres.people import consent as consent_rules
 from payres.testing.clock import MovableClock
@@ -73,7 +76,7 @@ class Site:
 
     async def known_cookie(self, path: str) -> str:
         """The name of the cookie in a browser that this wallet knows."""
-        return f"__Host-payres_known_{(await self.write(lambda tx: wallets.require_wallet(tx, path))).id}"
+        return f"__Host-payres_known_{(await self.write(lambda tx: require_wallet(tx, path))).id}"
 
     async def guess(self, path: str) -> None:
         """Others give many wrong passwords, each from an address of its own."""
@@ -823,7 +826,7 @@ async def test_new_password_ends_what_the_old_one_is_opening(site: Site) -> None
     await site.ask()
     verified = await site.write(lambda tx: owner_at(tx, "alice"))
     assert verified is not None
-    await site.write(lambda tx: wallets.store_password(tx, "alice", hash_password("new words")))
+    await site.write(lambda tx: owners.store_password(tx, "alice", hash_password("new words")))
     with pytest.raises(DomainError) as caught:
         await site.write(lambda work: open_session(work, OF_OWNERS, verified, Browser()))
     assert caught.value.status == 401

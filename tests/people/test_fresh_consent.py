@@ -11,9 +11,9 @@ import pytest
 from payres.core.grants.requests import request_grant
 from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.gnap import GrantRequest
+from payres.core.store.audit import AUDIT
 from payres.core.store.clients import Client
 from payres.core.store.grants import GRANTS
-from payres.core.store.server import AUDIT
 from tests.helpers import Json, sign_in_token, usd
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of

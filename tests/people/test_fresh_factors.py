@@ -7,7 +7,7 @@ from typing import Final
 import httpx2
 import pytest
 
-from payres.html.visits import Act, Unasked
+from payres.accounts.visits import Act, Unasked
 from payres.people.serving import PLACES
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of

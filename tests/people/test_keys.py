@@ -17,9 +17,9 @@ from payres.core.signatures.jwk import (
     private_pem,
     thumbprint,
 )
-from payres.core.store import server
-from payres.core.store.wallets import KeyRecord, list_keys
-from payres.operator import keys, wallets
+from payres.core.store import audit
+from payres.core.store.wallets import KeyRecord, list_keys, require_wallet
+from payres.operator import keys
 from payres.people.keys import read_key
 from tests.helpers import Json, receiver_of, refusal, usd
 from tests.instance import Instance
@@ -52,7 +52,7 @@ def as_shown(jwk: JWK) -> str:
 
 
 def valid_keys(instance: Instance, path: str) -> list[KeyRecord]:
-    return [*instance.read(lambda work: list_keys(work, wallets.require_wallet(work, path).id))]
+    return [*instance.read(lambda work: list_keys(work, require_wallet(work, path).id))]
 
 
 def test_pasted_key_signs_the_next_request_until_it_is_revoked(shared: Instance, browser: OwnersBrowser) -> None:
@@ -80,7 +80,7 @@ def test_pasted_key_signs_the_next_request_until_it_is_revoked(shared: Instance,
     assert browser.send(PAGE, "add", {"key": as_shown(jwk), "nickname": "My laptop"}).status_code == 303
     refusal(program.post("/outgoing-payments", body, token), 403, "limit_exceeded", reason="revoked_grant")
     program.close()
-    done = shared.read(lambda work: server.AUDIT.list(work, "WHERE actor = ? ORDER BY id", f"owner:{browser.path}"))
+    done = shared.read(lambda work: audit.AUDIT.list(work, "WHERE actor = ? ORDER BY id", f"owner:{browser.path}"))
     assert [one.action for one in done] == ["key.add", "grant.revoke", "key.revoke", "key.add"]
 
 

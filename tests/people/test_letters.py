@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from payres.accounts import notices
+from payres.accounts.store import mail
+from payres.accounts.store.mail import ADDRESSES, AddressRecord, MailRecord
 from payres.core.process.settings import Settings
 from payres.core.store.work import Environment, Work
-from payres.html import notices
-from payres.html.store import mail
-from payres.html.store.mail import ADDRESSES, AddressRecord, MailRecord
 from payres.operator.wallets import create_wallet, deposit
 from payres.people.letters import TEXTS, message_of
 from payres.testing.clock import MovableClock

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from payres.accounts import notices, owners
+from payres.accounts.store import mail
+from payres.accounts.store.mail import ADDRESSES, MAILS, MailRecord
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.limits import MAX_NOTICES_OF_KIND
@@ -19,11 +22,9 @@ from payres.core.store.agenda import FAULT_PAUSES, FAULTS, FaultRecord
 from payres.core.store.events import delete_old_events, last_sequence
 from payres.core.store.payments import INCOMING
 from payres.core.store.work import Environment, Work
-from payres.html import notices
-from payres.html.store import mail
-from payres.html.store.mail import ADDRESSES, MAILS, MailRecord
 from payres.interledger.settlement import end_sending
-from payres.operator import assets, doctor, grants, refunds, wallets
+from payres.operator import assets, grants, refunds, wallets
+from payres.operator.upkeep import doctor
 from payres.people.letters import Letter, envelope
 from payres.people.mail import PAUSES, MailAnswer, MailAttempt, MailWorker, tell_of_events
 from tests.helpers import TIMEOUT, Json, receiver_of, usd, wait_until
@@ -254,7 +255,7 @@ def test_new_browser_password_and_key_are_told(payres: Instance, post: MailServe
     with signed_out(payres) as http:
         assert sign_in(http, "dora").status_code == 303
         assert sign_in(http, "dora").status_code == 303, "the browser is known"
-    payres.write(lambda work: wallets.store_password(work, "dora", "x"))
+    payres.write(lambda work: owners.store_password(work, "dora", "x"))
     wait_until(lambda: len(post.to(to)) == 2)
     assert [one["Subject"] for one in post.to(to)] == ["New sign-in: A browser", "Your password was changed"]
 

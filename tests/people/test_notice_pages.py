@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from payres.core.store.server import AUDIT
-from payres.html import notices
-from payres.html.store import mail
-from payres.html.store.mail import ADDRESSES, AddressRecord
-from payres.operator.wallets import require_wallet, store_password
+from payres.accounts import notices
+from payres.accounts.owners import store_password
+from payres.accounts.store import mail
+from payres.accounts.store.mail import ADDRESSES, AddressRecord
+from payres.core.store.audit import AUDIT
+from payres.core.store.wallets import require_wallet
 from tests.helpers import wait_until
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import words_of

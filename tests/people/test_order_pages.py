@@ -15,8 +15,8 @@ from payres.core.store import agenda
 from payres.core.store.payments import OUTGOING
 from payres.core.store.work import Work
 from payres.operator import assets, wallets
-from payres.operator.store import standing_orders as store
-from payres.operator.store.standing_orders import ORDERS, OrderRecord
+from payres.people.store import standing_orders as store
+from payres.people.store.standing_orders import ORDERS, OrderRecord
 from payres.testing.peering import peer
 from tests.helpers import receiver_of, wait_until
 from tests.instance import Instance, run_instance

@@ -12,6 +12,11 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from payres.accounts.owners import store_password
+from payres.accounts.passwords import hash_password
+from payres.accounts.sessions import csrf_token, verified_now
+from payres.accounts.store.mail import ADDRESSES, AddressRecord
+from payres.accounts.store.sessions import ENDS, OF_OWNERS, OWNERS, open_joins, owner_at
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.errors import SignInFailed, WrongState
 from payres.core.protocol.identifiers import hash_secret
@@ -19,13 +24,11 @@ from payres.core.protocol.limits import MAX_WRONG_PASSWORDS
 from payres.core.protocol.urls import RESET_PATH
 from payres.core.store.migrations import schema
 from payres.core.store.rows import number
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
-from payres.html.sign_in import csrf_token, hash_password, verified_now
-from payres.html.store.mail import ADDRESSES, AddressRecord
-from payres.html.store.sessions import ENDS, OF_OWNERS, OWNERS, open_joins, owner_at
 from payres.operator import assets, grants, keys, wallets
 from payres.operator.separations import separate
-from payres.operator.wallets import create_wallet, require_wallet, store_password
+from payres.operator.wallets import create_wallet
 from payres.people.own_wallets import join, keep_apart
 from payres.people.serving import PLACES
 from payres.people.sessions import NOTICES

@@ -9,9 +9,10 @@ import pytest
 from payres.core.protocol.clock import HOUR, SECOND, format_time
 from payres.core.store.payments import INCOMING
 from payres.core.store.rows import PageQuery
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.operator import audit
-from payres.operator.wallets import deposit, require_wallet
+from payres.operator.wallets import deposit
 from payres.people import requests
 from tests.helpers import last_segment, receiver_of, usd
 from tests.instance import Instance

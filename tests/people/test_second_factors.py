@@ -10,14 +10,17 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from payres.accounts.owners import store_password
+from payres.accounts.passwords import hash_password
+from payres.accounts.second_factors import STEP, code_at, verify
+from payres.accounts.sessions import csrf_token
+from payres.accounts.store.sessions import OF_OWNERS
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.errors import WrongState
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
-from payres.html.second_factors import STEP, code_at, verify
-from payres.html.sign_in import csrf_token, hash_password
-from payres.html.store.sessions import OF_OWNERS
 from payres.operator.pages.serving import admin_pages
-from payres.operator.wallets import make_password_link, remove_wallet_factors, require_wallet, store_password
+from payres.operator.wallets import make_password_link, remove_wallet_factors
 from payres.people.serving import PLACES
 from tests.helpers import sign_in_token
 from tests.instance import Instance

@@ -8,21 +8,22 @@ from typing import Final, get_args
 import httpx2
 import pytest
 
-from payres.core.protocol.clock import DAY
-from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.limits import MAX_KEPT_SIGN_INS
-from payres.core.store.rows import number
-from payres.core.store.work import Work
-from payres.html.browser_names import A_BROWSER, browser_name
-from payres.html.sign_in import SignInWay, csrf_token
-from payres.html.store.passkeys import PASSKEYS, PasskeyRecord
-from payres.html.store.sessions import (
+from payres.accounts.browser_names import A_BROWSER, browser_name
+from payres.accounts.sessions import SignInWay, csrf_token
+from payres.accounts.store.passkeys import PASSKEYS, PasskeyRecord
+from payres.accounts.store.sessions import (
     NOWHERE,
     OF_OWNERS,
     Seen,
     insert_sign_in,
     last_sign_ins,
 )
+from payres.core.protocol.clock import DAY
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.limits import MAX_KEPT_SIGN_INS
+from payres.core.store.rows import number
+from payres.core.store.wallets import require_wallet
+from payres.core.store.work import Work
 from payres.operator import wallets
 from payres.people.security import WAYS, folded
 from payres.people.sessions import NOTICES, VIEWS
@@ -358,7 +359,7 @@ def test_passkeys_stand_with_when_they_were_used_and_can_be_removed(payres: Inst
     assert "Passkeys" not in owner.words(PAGE), "browsers take none at this address"
 
     def add(work: Work) -> None:
-        owner_id = wallets.require_wallet(work, owner.path).owner_id
+        owner_id = require_wallet(work, owner.path).owner_id
         now = work.now
         for name, used, suspect in (("Pixel 9", now, None), ("<b>Key", None, None), ("Copied", now, now)):
             stored = PasskeyRecord(

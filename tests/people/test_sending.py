@@ -16,7 +16,7 @@ import pytest
 
 from payres.core.payments import incoming
 from payres.core.protocol.clock import DAY, SECOND, format_time
-from payres.core.store import server
+from payres.core.store import audit
 from payres.core.store.payments import INCOMING, OUTGOING
 from payres.core.store.retention import EMPTY_PAYMENT
 from payres.core.store.rows import number
@@ -102,7 +102,7 @@ def test_owner_sends_what_they_see_and_once(sender: Sender) -> None:
     made = sender.instance.read(lambda work: INCOMING.by_id(work, str(record.terms.incoming_payment_id)))
     assert (made.incoming_value, made.received, made.completed, made.metadata) == (None, 1250, True, record.metadata)
     [noted] = sender.instance.read(
-        lambda work: server.AUDIT.list(work, "WHERE action = 'payment.send' AND object = ?", payment_id)
+        lambda work: audit.AUDIT.list(work, "WHERE action = 'payment.send' AND object = ?", payment_id)
     )
     assert noted.actor == f"owner:{sender.path}"
     assert noted.details == {"amount": "USD 12.50", "to": sender.instance.wallet(path)}

@@ -4,6 +4,7 @@ from html import unescape
 
 import pytest
 
+from payres.accounts import owners
 from payres.core.protocol.limits import MAX_WRONG_PASSWORDS
 from payres.operator import wallets
 from tests.helpers import sign_in_token
@@ -68,7 +69,7 @@ def test_password_that_is_not_taken_says_why_at_its_field(
 def test_who_has_a_session_cannot_guess_the_password_for_ever(
     dora: OwnersBrowser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("payres.html.sign_in.hash_password", None)  # nothing is hashed that will not be stored
+    monkeypatch.setattr("payres.accounts.passwords.hash_password", None)  # nothing is hashed that will not be stored
     wrong = GIVEN | {"current": "wrong"}
     statuses = [dora.send("/settings/password", "change", wrong).status_code for _ in range(MAX_WRONG_PASSWORDS + 1)]
     assert statuses == [401] * MAX_WRONG_PASSWORDS + [429]
@@ -176,7 +177,7 @@ def test_link_ends_with_the_next_with_a_password_and_after_an_hour(payres: Insta
         first, second = link_of(payres, "links"), link_of(payres, "links")
         assert (http.get(first).status_code, http.get(second).status_code) == (404, 200)
         assert sign_in(http, "links").status_code == 303, "the old password is good until then"
-        payres.write(lambda work: wallets.store_password(work, "links", "x"))
+        payres.write(lambda work: owners.store_password(work, "links", "x"))
         assert http.get(second).status_code == 404
         third = link_of(payres, "links")
         payres.clock.advance(3599)

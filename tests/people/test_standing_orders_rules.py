@@ -10,23 +10,26 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from payres.accounts.store import mail
+from payres.accounts.store.mail import ADDRESSES, AddressRecord
 from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.errors import NotFound, WrongState
 from payres.core.protocol.limits import MAX_ORDERS_OF_WALLET
 from payres.core.store import connections
 from payres.core.store.payments import OUTGOING
 from payres.core.store.rows import number
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
-from payres.html.store import mail
-from payres.html.store.mail import ADDRESSES, AddressRecord
 from payres.interledger.quoting import RemoteQuotes
-from payres.operator import assets, invariant_checks, wallets
-from payres.operator.store import standing_orders as store
+from payres.operator import assets, wallets
 from payres.operator.store.restored_rights import end_by_restore
-from payres.operator.store.standing_orders import ORDERS, OrderRecord, RunRecord
+from payres.operator.upkeep import invariant_checks
 from payres.people import standing_orders as rules
-from payres.people.sending import ask_price, find_payee
+from payres.people.payees import find_payee
+from payres.people.sending import ask_price
 from payres.people.standing_orders import OrderWish
+from payres.people.store import standing_orders as store
+from payres.people.store.standing_orders import ORDERS, OrderRecord, RunRecord
 from tests.works import InSteps, Killed, in_steps, savepoint, work_at
 
 NO_REMOTE = cast("RemoteQuotes", None)  # nobody is on another server
@@ -70,7 +73,7 @@ class Books:
             return unit(work)
 
     def wallet(self, path: str = "alice") -> Any:
-        return self.run(lambda work: wallets.require_wallet(work, path))
+        return self.run(lambda work: require_wallet(work, path))
 
     def set_up(self, first: str, every: str = "P1M", times: int | None = None, **given: Any) -> str:
         """A new order of ten dollars to bob, the first of which is due at a time of the day, and its id."""
@@ -240,7 +243,7 @@ def test_clock_that_goes_six_weeks_back_pays_nothing_again(books: Books, every: 
 def told_by_mail(work: Work) -> None:
     """Mail is on, and alice has an address."""
     mail.turn(work, on=True)
-    owner_id = wallets.require_wallet(work, "alice").owner_id
+    owner_id = require_wallet(work, "alice").owner_id
     ADDRESSES.replace(work, AddressRecord(owner_id, "alice@mail.example", work.now, "en", "UTC"))
 
 

@@ -13,12 +13,13 @@ from payres.core.protocol.event_types import PacketEvent, RefundEvent
 from payres.core.protocol.limits import MAX_WEBHOOKS_OF_WALLET
 from payres.core.protocol.wire import Amount
 from payres.core.store import events
-from payres.core.store.server import AUDIT
+from payres.core.store.audit import AUDIT
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.operator import deliveries as operator_deliveries
 from payres.operator import due_work, wallets, webhooks
 from payres.operator.webhooks import WEBHOOK
-from payres.webhooks import deliveries
+from payres.webhooks import deliveries, rules
 from payres.webhooks.store import webhooks as store
 from tests.helpers import receiver_of, wait_until
 from tests.http_server import reply, serving
@@ -88,7 +89,7 @@ def test_it_gets_the_wallets_events_and_no_others(
     instance: Instance, browser: OwnersBrowser, endpoint: Endpoint
 ) -> None:
     _, secret = add(browser, endpoint.url)
-    wallet = instance.read(lambda work: wallets.require_wallet(work, browser.path))
+    wallet = instance.read(lambda work: require_wallet(work, browser.path))
     packet = PacketEvent(id="p", peer="bank", outgoing_payment="o", amount=ONE)
     deposit(instance, "alice")
     instance.write(lambda work: work.emit("peer.packet_unresolved", "p", packet, wallet.id))
@@ -109,7 +110,7 @@ def test_what_is_the_operators_alone_is_left_out(
     instance: Instance, browser: OwnersBrowser, endpoint: Endpoint
 ) -> None:
     own, operators = Endpoint(), endpoint
-    wallet = instance.read(lambda work: wallets.require_wallet(work, browser.path))
+    wallet = instance.read(lambda work: require_wallet(work, browser.path))
     refund = RefundEvent(id="r", incoming_payment="i", outgoing_payment="o", amount=ONE, returned=ONE, reference="x")
     with own.running():
         add(browser, own.url)
@@ -203,7 +204,7 @@ def test_silent_webhooks_of_others_delay_no_event(
         def unit(work: Work) -> None:
             for name in names:
                 for number in range(MAX_WEBHOOKS_OF_WALLET):
-                    webhooks.add_of_wallet(work, wallets.require_wallet(work, name), f"https://h.example/{number}")
+                    rules.add_of_wallet(work, require_wallet(work, name), f"https://h.example/{number}")
             url = f"http://127.0.0.1:{port}/"
             work.execute("UPDATE webhook SET url = ? WHERE url LIKE 'https://h.example/%'", (url,))
 

@@ -8,7 +8,10 @@ import httpx2
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from payres.client import AsyncClient, Grant, OpenPaymentsError, PendingGrant, access, errors
+from payres.client import Grant, access, errors
+from payres.client.clients import AsyncClient
+from payres.client.errors import OpenPaymentsError
+from payres.client.grants import PendingGrant
 from payres.client.resources import IncomingPayment, Quote
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, HOUR, SECOND

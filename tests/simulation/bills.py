@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from payres.core.grants import requests
+from payres.core.grants import consent
 from payres.core.grants.clients import own_client
 from payres.core.payments.incoming import add, complete, unpaid
 from payres.core.protocol.clock import SECOND
@@ -50,7 +50,7 @@ async def ask_for(town: Town, wallet: Wallet, cents: int | None, seconds: int = 
 async def decided(payer: Wallet, id: str, nonce: str, consents: bool) -> str | None:
     """Decides on a grant as its owner. Where the browser goes, if it goes anywhere."""
     return await payer.server.write(
-        lambda work: requests.decide(work, requests.find_pending(work, id, nonce), consents, "owner")
+        lambda work: consent.decide(work, consent.find_pending(work, id, nonce), consents, "owner")
     )
 
 

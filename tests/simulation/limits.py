@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from payres.client import OpenPaymentsError
+from payres.client.errors import OpenPaymentsError
 from tests.simulation.apps import Allowance, App, Limit, amount_of
 from tests.simulation.periods import PERIODS
 from tests.simulation.town import Town, moment_of

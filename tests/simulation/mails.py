@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from email import message_from_bytes, policy
 from typing import Any, Final, NamedTuple
 
+from payres.accounts.notices import ask, confirm
+from payres.accounts.store import mail
 from payres.core.protocol.amounts import parse_decimal
 from payres.core.store.events import last_sequence
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.html.language import Language
-from payres.html.notices import ask, confirm
-from payres.html.store import mail
-from payres.operator.wallets import require_wallet
 from tests.simulation.resident import Resident
 from tests.simulation.town import MAIL_HOST, Town, Wallet
 from tests.simulation.world import Violation, until

@@ -13,10 +13,10 @@ from typing import Any, Final
 import httpx2
 import msgspec
 
+from payres.accounts.sessions import Browser, open_session
 from payres.core.protocol.amounts import Asset, format_decimal, parse_decimal
 from payres.core.protocol.urls import ADMIN_API
 from payres.core.store.work import Work
-from payres.html.sign_in import Browser, open_session
 from payres.operator import movements
 from payres.operator.api_keys import SCOPES, create_api_key
 from payres.operator.operators import make_link, require_operator

@@ -11,7 +11,7 @@ from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord
 from payres.core.store.work import Work
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
-from payres.operator import invariant_checks
+from payres.operator.upkeep import invariant_checks
 from tests.simulation.apps import App, Asked
 from tests.simulation.bills import closed, ended
 from tests.simulation.currencies import GRAINS, LOWEST

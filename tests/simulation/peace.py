@@ -10,10 +10,10 @@ from payres.core.store.agenda import DueKind
 from payres.core.store.rows import number
 from payres.core.store.work import Work
 from payres.interledger.store import packets
-from payres.interledger.store.checkouts import STEPS
 from payres.operator.store import due_work
 from payres.operator.store.due_work import DUE_KINDS
-from payres.operator.store.standing_orders import TRIES, WINDOWS
+from payres.people.store.checkouts import STEPS
+from payres.people.store.standing_orders import TRIES, WINDOWS
 from payres.webhooks.deliveries import is_all_sent
 from tests.simulation.town import Town
 from tests.simulation.world import Violation

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from payres.core.process.settings import Settings
 from payres.core.store.connections import require_complete
-from payres.core.store.server import LostCommits, Position
+from payres.core.store.runs import LostCommits, Position
 from payres.core.store.work import Environment, Work
-from payres.operator import backups, restored_rights
+from payres.operator.upkeep import backups, restored_rights
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:

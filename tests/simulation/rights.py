@@ -9,15 +9,17 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from payres.accounts import owners, second_factors, sessions
+from payres.accounts.passkeys import remove_passkey
+from payres.accounts.store.passkeys import PASSKEYS, PasskeyRecord
+from payres.accounts.store.sessions import OF_OWNERS, OwnerRecord, delete_session, owner_at
 from payres.core.protocol.errors import require
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.signatures.jwk import jwk_from_public_bytes
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
-from payres.html import second_factors, sign_in
-from payres.html.passkeys import remove_passkey
-from payres.html.store.passkeys import PASSKEYS, PasskeyRecord
-from payres.html.store.sessions import OF_OWNERS, OwnerRecord, delete_session, owner_at
-from payres.operator import api_keys, keys, wallets, webhooks
+from payres.operator import api_keys, keys, wallets
+from payres.webhooks import rules
 from tests.simulation.resident import Resident
 from tests.simulation.town import Town
 from tests.simulation.world import Violation
@@ -50,12 +52,14 @@ def _owner(work: Work, path: str) -> OwnerRecord:
 
 
 def _session(work: Work, path: str) -> bytes:
-    return hash_secret(sign_in.open_session(work, OF_OWNERS, _owner(work, path), sign_in.Browser(), "password").session)
+    return hash_secret(
+        sessions.open_session(work, OF_OWNERS, _owner(work, path), sessions.Browser(), "password").session
+    )
 
 
 def _password(work: Work, path: str) -> str:
     hashed = f"$argon2id${work.new_id()}"
-    wallets.store_password(work, path, hashed)
+    owners.store_password(work, path, hashed)
     return hashed
 
 
@@ -91,7 +95,7 @@ def _link(work: Work, path: str) -> bytes:
 
 
 def _webhook(work: Work, path: str) -> str:
-    return webhooks.add_of_wallet(work, wallets.require_wallet(work, path), f"http://hooks.test/{path}").webhook.id
+    return rules.add_of_wallet(work, require_wallet(work, path), f"http://hooks.test/{path}").webhook.id
 
 
 KINDS: Final[Mapping[str, Kind]] = {
@@ -130,7 +134,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     "webhook": Kind(
         *(_webhook, "webhook r ON r.wallet_address_id = w.id WHERE r.id = ? AND r.state <> 'disabled'"),
-        lambda work, _, mark: webhooks.begin_removal(work, mark),
+        lambda work, _, mark: rules.begin_removal(work, mark),
     ),
 }
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from payres.html.html import load_templates
-from payres.operator import api
+from payres.operator.declared import api
 from payres.operator.pages import serving as operators_pages
 from payres.people import serving as pages
 from tests.simulation.scenario import Outcome, Task, run_seed
@@ -81,7 +81,7 @@ def _load() -> None:
     """Loads what servers load late, which each seed would do anew."""
     for routes in (api.admin_routes, operators_pages.page_routes, pages.page_routes, new_database):
         routes()
-    load_templates("html", "operator", "people")
+    load_templates("html", "accounts", "people", "operator")
 
 
 def _run(task: Task, folder: Path, progress: Progress, answer: Connection) -> None:

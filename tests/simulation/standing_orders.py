@@ -13,9 +13,10 @@ from payres.core.protocol.clock import DAY, SECOND
 from payres.core.store.payments import INCOMING, OUTGOING, OutgoingRecord
 from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
-from payres.operator.store.standing_orders import ORDERS, RUNS, OrderRecord, RunRecord
+from payres.people import payees as payees_of
 from payres.people import sending
 from payres.people import standing_orders as rules
+from payres.people.store.standing_orders import ORDERS, RUNS, OrderRecord, RunRecord
 from tests.simulation.currencies import minor
 from tests.simulation.foreign import Abroad
 from tests.simulation.periods import PERIODS, Period
@@ -84,7 +85,7 @@ class Planner(Resident):
             database, quotes = server.context.database, server.interledger.quotes
             payer = await database.read(lambda work: find_wallet(work, self._wallet.path))
             assert payer is not None
-            found = await sending.find_payee(database, quotes, payer, payee.url)
+            found = await payees_of.find_payee(database, quotes, payer, payee.url)
             windows = rules.windows_of(rules.wall_time(first, UTC), every, None)
             draft = rules.draft_of(plan, found, windows, UTC)
             quote = await sending.ask_price(database, quotes, payer, found, draft, value, is_plan=True)

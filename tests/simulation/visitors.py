@@ -11,7 +11,7 @@ import msgspec
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.payments import INCOMING
-from payres.interledger.store.checkouts import CHECKOUTS, CheckoutRecord
+from payres.people.store.checkouts import CHECKOUTS, CheckoutRecord
 from tests.simulation.bills import ask_for, decided
 from tests.simulation.foreign import Abroad
 from tests.simulation.resident import Caller

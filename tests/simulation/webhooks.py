@@ -14,9 +14,10 @@ from payres.client.errors import WebhookRejected
 from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.identifiers import EVENT_ID, moment_of
 from payres.core.store.events import EventRecord, events_after, last_sequence
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.operator import webhooks
-from payres.operator.wallets import require_wallet
+from payres.webhooks import rules
 from tests.simulation.peace import come_to_rest
 from tests.simulation.resident import Resident, listening
 from tests.simulation.server import Server
@@ -74,7 +75,7 @@ class Hooks(Resident):
 
         def make(work: Work) -> Hook:
             found = wallet and require_wallet(work, wallet.path)
-            added = webhooks.add_of_wallet(work, found, url) if found else webhooks.add(work, url)
+            added = rules.add_of_wallet(work, found, url) if found else webhooks.add(work, url)
             return Hook(server, wallet, added.secret, last_sequence(work))
 
         self.hooks.append(await server.write(make))

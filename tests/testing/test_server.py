@@ -13,7 +13,7 @@ from payres.core.http.responses import CutShort
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import SystemClock
 from payres.core.protocol.errors import Unavailable
-from payres.operator.streams import Stream
+from payres.html.streams import Stream
 from payres.testing.server import SandboxServer
 
 SCOPE: Scope = {

@@ -29,10 +29,9 @@ from payres.core.protocol.limits import (
     MAX_WEBHOOKS,
     ROTATION_HOURS,
 )
-from payres.core.store import events, server
-from payres.core.store.work import Work
+from payres.core.store import audit, events
+from payres.core.store.work import ROWS_AT_ONCE, Work
 from payres.operator import wallets, webhooks
-from payres.operator.declarations import ROWS_AT_ONCE
 from payres.operator.deliveries import (
     ATTEMPTS,
     DELIVERY,
@@ -45,7 +44,7 @@ from payres.operator.deliveries import (
 )
 from payres.operator.webhooks import WEBHOOK
 from payres.testing.clock import MovableClock
-from payres.webhooks import deliveries
+from payres.webhooks import deliveries, rules
 from payres.webhooks.deliveries import RETRY_PAUSES, Queue
 from payres.webhooks.sender import Attempt, Sender, WebhookTarget, signed_headers
 from payres.webhooks.store import webhooks as store
@@ -57,7 +56,7 @@ from tests.webhooks.endpoint import Endpoint, Received, answering
 from tests.works import NOW, InSteps, Killed, in_steps, savepoint, work_at
 
 URL = "https://shop.example/hook"
-AddEndpoint = Callable[..., tuple[Endpoint, webhooks.Added]]
+AddEndpoint = Callable[..., tuple[Endpoint, rules.Added]]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -81,7 +80,7 @@ def add(instance: Instance) -> Iterator[AddEndpoint]:
     """Adds endpoints to the instance, which are removed in the end."""
     with ExitStack() as stack:
 
-        def added(*patterns: str, to: Instance = instance) -> tuple[Endpoint, webhooks.Added]:
+        def added(*patterns: str, to: Instance = instance) -> tuple[Endpoint, rules.Added]:
             endpoint = stack.enter_context(Endpoint().running())
             made = to.write(lambda work: webhooks.add(work, endpoint.url, events=patterns, private=True))
             return endpoint, made
@@ -104,15 +103,15 @@ def states(instance: Instance) -> list[tuple[str, int]]:
     ]
 
 
-def settled(instance: Instance, added: webhooks.Added) -> None:
+def settled(instance: Instance, added: rules.Added) -> None:
     """Waits until all events were sent for the first time."""
 
     wait_until(lambda: cursor_of(instance, added) >= instance.read(events.last_sequence))
 
 
-def cursor_of(instance: Instance, added: webhooks.Added) -> int:
+def cursor_of(instance: Instance, added: rules.Added) -> int:
     """The last event up to which each was attempted once, or is not wanted."""
-    return instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id)).cursor
+    return instance.read(lambda work: rules.require_webhook(work, added.webhook.id)).cursor
 
 
 def test_event_is_sent_as_standard_webhooks_says(instance: Instance, add: AddEndpoint) -> None:
@@ -249,14 +248,14 @@ def test_wallets_take_turns_and_a_restart_sends_nothing_twice(tx: Work) -> None:
     [other], [of_none], later = emit(tx, bob), emit(tx, None), emit(tx, bob, 2)
     queue = Queue()
     assert send_round(tx, webhook, queue, 4) == [storm[0], other, of_none, storm[1]]
-    found = webhooks.require_webhook(tx, webhook.id)
+    found = rules.require_webhook(tx, webhook.id)
     assert (found.cursor, turns_of(tx)) == (storm[1], [(0, of_none), (bob, other)])
     assert WEBHOOK.show(tx, found).behind == len(storm) - 2 + len(later)
     stored = [events.OUTBOX.by_id(tx, sequence) for sequence in (storm[1], storm[2], other, later[0])]
     assert [deliveries_of(tx, one)[0].state for one in stored] == ["delivered", "pending"] * 2
     assert send_round(tx, webhook, Queue(), 4) == [storm[2], later[0], storm[3], later[1]], "after a restart"
     assert send_round(tx, webhook, Queue(), 10) == storm[4:]
-    assert webhooks.require_webhook(tx, webhook.id).cursor == later[1]
+    assert rules.require_webhook(tx, webhook.id).cursor == later[1]
     assert turns_of(tx) == []
     assert deliveries.is_all_sent(tx)
 
@@ -267,7 +266,7 @@ def test_events_that_a_round_could_not_begin_to_send_come_next(tx: Work) -> None
     queue, failed = Queue(), Attempt(NOW, 500, "no")
     assert send_round(tx, webhook, queue, 4, failed) == [storm[0], other, storm[1], storm[2]]
     assert [(one.sequence, one.attempts) for one in store.DELIVERIES.list(tx, "")] == [(storm[0], 1)]
-    assert (webhooks.require_webhook(tx, webhook.id).cursor, turns_of(tx)) == (storm[0], [])
+    assert (rules.require_webhook(tx, webhook.id).cursor, turns_of(tx)) == (storm[0], [])
     assert send_round(tx, webhook, queue, 4) == [other, *storm[1:]]
 
 
@@ -473,7 +472,7 @@ def test_endpoint_that_is_gone_gets_nothing_more_and_others_get_an_event(instanc
     assert states(instance) == [("failed", 1)]
     deposit(instance)
     other.answer = answering(200)
-    assert instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id)).state == "disabled"
+    assert instance.read(lambda work: rules.require_webhook(work, added.webhook.id)).state == "disabled"
     gone.answer = answering(200)
     record_test(instance.write, added.webhook.id)
     gone.wait_for(2)
@@ -481,8 +480,8 @@ def test_endpoint_that_is_gone_gets_nothing_more_and_others_get_an_event(instanc
 
 def record_test(write: Callable[..., Any], webhook_id: str) -> None:
     """A test that succeeds, as if it had been sent."""
-    event, _ = write(partial(webhooks.make_test, id=webhook_id))
-    write(partial(webhooks.record_test, id=webhook_id, event=event, attempt=Attempt(NOW, 200, None)))
+    event, _ = write(partial(rules.make_test, id=webhook_id))
+    write(partial(rules.record_test, id=webhook_id, event=event, attempt=Attempt(NOW, 200, None)))
 
 
 def test_events_wait_for_a_webhook_that_is_paused(instance: Instance, add: AddEndpoint) -> None:
@@ -541,7 +540,7 @@ def test_webhook_has_a_name_and_other_events_from_a_change_on(tx: Work) -> None:
             webhooks.change(tx, webhook.id, **wrong)
     with pytest.raises(DomainError, match="printable"):
         webhooks.add(tx, URL, name="x" * 201)
-    entries = [one.details for one in server.AUDIT.list(tx, "") if one.action == "webhook.change"]
+    entries = [one.details for one in audit.AUDIT.list(tx, "") if one.action == "webhook.change"]
     assert entries == [{"name": "Books", "events": "wallet.*,grant.*"}, {"name": ""}, {"events": "*"}]
 
 
@@ -572,13 +571,13 @@ def test_last_attempts_are_kept_with_what_was_answered(tx: Work) -> None:
     later = work_at(tx, NOW + 6 * SECOND)
     send_round(later, other, Queue(), 2, Attempt(later.now, 200, None), Attempt(later.now, 200, None))
     assert [(one.sequence, one.attempt) for one in shown(other.id)] == [(sent[1], 1), (sent[0], 2), (sent[0], 1)]
-    event, _ = webhooks.make_test(tx, webhook.id)
-    webhooks.record_test(tx, webhook.id, event, Attempt(NOW, None, "No answer"))
+    event, _ = rules.make_test(tx, webhook.id)
+    rules.record_test(tx, webhook.id, event, Attempt(NOW, None, "No answer"))
     assert [one.type for one in shown(webhook.id)] == ["webhook.test"] + ["wallet.deposited"] * (MAX_KEPT_ATTEMPTS - 1)
     in_steps(webhooks.remove, tx, webhook.id)
     assert store.list_attempts(tx, webhook.id) == []
     with pytest.raises(DomainError, match="no webhook"):
-        webhooks.record_test(tx, webhook.id, event, Attempt(NOW, 200, None))
+        rules.record_test(tx, webhook.id, event, Attempt(NOW, 200, None))
 
 
 async def test_no_more_of_an_answer_is_kept_than_its_beginning() -> None:
@@ -605,7 +604,7 @@ def test_two_secrets_sign_for_a_day_after_a_rotation(instance: Instance, add: Ad
 
 def test_secret_is_stored_encrypted_and_not_shown(instance: Instance, add: AddEndpoint) -> None:
     _, added = add()
-    found = instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id))
+    found = instance.read(lambda work: rules.require_webhook(work, added.webhook.id))
     assert added.secret.encode() not in found.secret
     assert added.secret not in repr(WebhookTarget(found, (added.secret,)))
 
@@ -738,7 +737,7 @@ def test_replay_and_removal_are_short_units_that_can_be_repeated(tx: Work, actio
         answer = in_steps(operation, units)
         assert len(units.changed) == 3 + (action == "webhook.remove")
         check_all_done(tx, action, answer, webhook_id, other)
-        [entry] = [one for one in server.AUDIT.list(tx, "") if one.action == action]
+        [entry] = [one for one in audit.AUDIT.list(tx, "") if one.action == action]
         assert entry.details == ACTIONS[action]
         assert max(units.changed) <= ROWS_AT_ONCE + 3
         tx.execute("ROLLBACK TO part")

@@ -27,11 +27,11 @@ from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.identifiers import new_secret
 from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds
-from payres.core.store import server
+from payres.core.store import runs as server
 from payres.core.store.connections import server_lock
 from payres.core.store.database import Database, OwnedConnection
 from payres.core.store.events import Changes, Release, poll_events, purge_events
-from payres.core.store.server import ensure_secret, existing_secret
+from payres.core.store.server_secrets import ensure_secret, existing_secret
 from payres.core.store.work import Environment, Transaction
 
 Background = Coroutine[Any, Any, None]

@@ -3,7 +3,7 @@
 Every function runs in the caller's transaction, checks the accounts before and after, and stores the cause of the
 movement: `store.accounts.change_account` checks and changes an account in one statement, `in_order` checks it again. No
 account falls below its floor: zero, or for a peer minus its credit limit; the external account has none. At any moment
-the balances of all accounts of an asset sum to zero, which `payres.operator.invariant_checks` checks.
+the balances of all accounts of an asset sum to zero, which `payres.operator.upkeep.invariant_checks` checks.
 """
 
 import sqlite3

@@ -20,7 +20,7 @@ from payres.core.store.migrations import (
     migrate,
     require_payres,
 )
-from payres.core.store.server import check_complete, has_log
+from payres.core.store.runs import check_complete, has_log
 from payres.core.store.work import FileGone
 
 BUSY_TIMEOUT_SECONDS: Final = 4  # keeps responses below 5 s even then (Specification 9.1)

@@ -32,7 +32,7 @@ from payres.core.store.connections import (
     connect_writer,
 )
 from payres.core.store.migrations import UnusableDatabase
-from payres.core.store.server import HighWaterMark, Position
+from payres.core.store.runs import HighWaterMark, Position
 from payres.core.store.transactions import (
     NOT_READ,
     Raised,

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from payres.core.protocol.errors import Unavailable
 from payres.core.store.connections import Presence
-from payres.core.store.server import HighWaterMark, Position
+from payres.core.store.runs import HighWaterMark, Position
 from payres.core.store.work import Environment, FailStop, Failures, Transaction, Work, damage
 
 Unit = Callable[[Work], Any]

@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 
 from payres.core.protocol.amounts import Asset, Fee
-from payres.core.protocol.errors import InvalidRequest
+from payres.core.protocol.errors import InvalidRequest, require
+from payres.core.protocol.urls import require_wallet_path
 from payres.core.protocol.visible import visible_name
+from payres.core.store import wallets
 from payres.core.store.rows import R, Table, number
 from payres.core.store.work import Transaction, Work
 
@@ -132,3 +134,9 @@ def last_key(tx: Transaction, wallet_id: int, kid: str) -> KeyRecord | None:
 def list_keys(tx: Transaction, wallet_id: int, revoked: bool = False) -> Sequence[KeyRecord]:
     """The valid keys, oldest first; with `revoked`, the revoked ones too."""
     return KEYS.list(tx, "WHERE wallet_address_id = ? AND (revoked_at IS NULL OR ?) ORDER BY id", wallet_id, revoked)
+
+
+def require_wallet(work: Work, wallet: str) -> WalletRecord:
+    """The wallet at a path, active or not. Raises NotFound, InvalidRequest for an invalid path."""
+    clean = require_wallet_path(wallet)
+    return require(wallets.find_wallet(work, clean), f"There is no wallet {clean}", "`payres wallet list` shows all")

@@ -151,6 +151,10 @@ class Work:
             self.changed.append(subject)
 
 
+# The most rows that one unit changes. What changes more takes several units, and others run in between.
+ROWS_AT_ONCE: Final = 256
+
+
 class Units(Protocol):
     """Runs the units of work of an operation that takes several, each in a transaction of its own.
 

@@ -5,7 +5,7 @@ from typing import Final, Literal
 import msgspec
 
 from payres.core.protocol.clock import DAY
-from payres.core.store import server
+from payres.core.store import server_secrets
 from payres.core.store.agenda import DueKind
 from payres.core.store.rows import Table
 from payres.core.store.work import Transaction
@@ -50,14 +50,14 @@ def note_bill(tx: Transaction, payment_id: str, url: str, now: int) -> None:
 def note_grant(tx: Transaction, id: str, url: str, token: str, now: int, due_at: int) -> None:
     """Notes a grant, which is cancelled at `due_at` by its continuation, unless that is made due earlier; or its new
     token."""
-    encrypted = server.encrypt(tx, SECRET, token)
+    encrypted = server_secrets.encrypt(tx, SECRET, token)
     if not tx.execute("UPDATE made_elsewhere SET token = ? WHERE id = ?", (encrypted, id)).rowcount:
         ELSEWHERE.insert(tx, MadeRecord(id, "grant", url, now, encrypted, due_at))
 
 
 def token_of(tx: Transaction, record: MadeRecord) -> str:
     """The token that continues a grant."""
-    return "" if record.token is None else server.decrypt(tx, SECRET, record.token)
+    return "" if record.token is None else server_secrets.decrypt(tx, SECRET, record.token)
 
 
 def make_due(tx: Transaction, id: str, now: int) -> None:

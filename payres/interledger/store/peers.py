@@ -7,7 +7,7 @@ import msgspec
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.visible import visible_line
-from payres.core.store import server
+from payres.core.store import server_secrets
 from payres.core.store.retention import Rule
 from payres.core.store.rows import Table, find_number, insert_row, number
 from payres.core.store.work import Transaction
@@ -149,7 +149,7 @@ def set_repeats_answers(tx: Transaction, peer_id: int, repeats: bool) -> None:
 
 def outgoing_token(tx: Transaction, peer: PeerRecord) -> str:
     """The decrypted token that we send to the peer."""
-    return server.decrypt(tx, TOKENS_SECRET, peer.outgoing_token)
+    return server_secrets.decrypt(tx, TOKENS_SECRET, peer.outgoing_token)
 
 
 def find_request(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes | None, bytes] | None:

@@ -7,6 +7,8 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
+from payres.accounts.guesses import SignInGuard
+from payres.accounts.store.sessions import OF_OWNERS, count_sessions, last_sign_ins, open_sessions, owner_of
 from payres.core.protocol.amounts import Fee, fee_on
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.urls import ADMIN_ROOT
@@ -15,18 +17,16 @@ from payres.core.protocol.wire import encode
 from payres.core.store.events import find_event
 from payres.core.store.payments import INCOMING
 from payres.core.store.rows import PageQuery
-from payres.core.store.wallets import find_with_wallet
+from payres.core.store.wallets import find_with_wallet, require_wallet
 from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.sentences import limit_words
-from payres.html.sign_in import SignInGuard
-from payres.html.store.sessions import OF_OWNERS, count_sessions, last_sign_ins, open_sessions, owner_of
 from payres.operator import assets, audit, deliveries, keys, operators, payments, peers, wallets
-from payres.operator.api import all_operations
 from payres.operator.assets import ASSET
-from payres.operator.declarations import operation_of
+from payres.operator.declared.api import all_operations
+from payres.operator.declared.declarations import operation_of
+from payres.operator.declared.shapes import Cell, Column, Shape, facts_of, make_table, path_of
 from payres.operator.deliveries import ATTEMPTS
-from payres.operator.doctor import lacking_rates, some
 from payres.operator.exports import export_statement
 from payres.operator.grants import GRANT, sees, spending_under
 from payres.operator.movements import MOVEMENT, Movement, own_reference, undoable_until
@@ -35,13 +35,13 @@ from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.payment_history import HISTORY, show_payment, story_of
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER
-from payres.operator.shapes import Cell, Column, Shape, facts_of, make_table, path_of
-from payres.operator.store.entries import MOVEMENTS
 from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.store.status import ledger_sums
 from payres.operator.unresolved_packets import list_unresolved, list_unresolved_payments, to_compare
+from payres.operator.upkeep.doctor import lacking_rates, some
 from payres.operator.wallets import WALLET
 from payres.operator.webhooks import WEBHOOK
+from payres.people.store.movements import MOVEMENTS
 from payres.webhooks.sender import event_view
 
 FEW: Final = PageQuery(10, None, "older")
@@ -79,7 +79,7 @@ def _listed(work: Work, rule: Any, **given: Any) -> Any:
 
 def _of_wallet(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     path = visit.segments["wallet"]
-    owner, own_keys = wallets.require_wallet(work, path), _listed(work, keys.list_keys, wallet=path)
+    owner, own_keys = require_wallet(work, path), _listed(work, keys.list_keys, wallet=path)
     moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path, used=True)]
     moved += _listed(work, wallets.list_movements, page=FEW, wallet=path)
     newest = sorted(moved, key=lambda one: one.created_at, reverse=True)[: FEW.count]

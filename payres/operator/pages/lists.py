@@ -10,19 +10,14 @@ from starlette.responses import Response
 from payres.core.protocol.limits import DEFAULT_PAGE, MAX_PAGE
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.wire import Page
+from payres.html.exports import Export, attachment, send_export
 from payres.html.html import HEADERS, redirect
-from payres.operator.api import (
-    PAGE_PARAMETERS,
-    all_operations,
-    attachment,
-    operation_parameters,
-    read_filters,
-    send_export,
-)
-from payres.operator.declarations import Operation, operation_of
-from payres.operator.exports import Export, export_payments
+from payres.operator.declared.api import PAGE_PARAMETERS, all_operations, operation_parameters, read_filters
+from payres.operator.declared.declarations import Operation, operation_of
+from payres.operator.declared.shapes import make_table
+from payres.operator.exports import export_payments
 from payres.operator.pages.sign_in import OperatorVisit
-from payres.operator.shapes import make_table
+from payres.operator.services import operator_of
 
 FORMAT: Final = "format"
 LABELS: Final = {
@@ -149,4 +144,5 @@ async def send_file(visit: OperatorVisit, rule: Callable[..., Export]) -> Respon
     request, operation = visit.request, operation_of(rule)
     filters = {name: value for name, value in read_filters(request, operation).items() if value}
     export = rule(**operation_parameters(request, operation, filters))
-    return await send_export(visit, export, visit.operator.actor)
+    slots = operator_of(visit.context).export_slots
+    return await send_export(visit, export, visit.operator.actor, slots)

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from payres.accounts.second_factors import factors_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.clock import parse_time
 from payres.core.protocol.errors import DomainError, InvalidAmount, InvalidRequest, NotFound, SignInFailed, WrongState
@@ -16,21 +17,20 @@ from payres.core.protocol.identifiers import hash_secret, new_id
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import visible_text
 from payres.core.store.work import Work
+from payres.html.forms import Form
 from payres.html.html import language_of, operators_language, redirect
 from payres.html.language import typed_decimal
 from payres.html.meanwhile import WAS, ChangedMeanwhile, check_unchanged, plain_lines, sides_of
-from payres.html.second_factors import factors_of
 from payres.html.sentences import ended
-from payres.html.visits import Form
 from payres.operator.audit import AuditEntry, told, who_moved, who_set
-from payres.operator.declarations import OF_PEOPLE, LookOver, Operation, OperationForm
-from payres.operator.etags import Conditions, thing_of
-from payres.operator.inputs import MAX_NAME_LENGTH, Input
+from payres.operator.declared.declarations import OF_PEOPLE, LookOver, Operation, OperationForm
+from payres.operator.declared.etags import Conditions, thing_of
+from payres.operator.declared.inputs import MAX_NAME_LENGTH, Input
+from payres.operator.declared.shapes import Cell, Fact, facts_of, members_of, path_of
 from payres.operator.movements import MOVEMENT, MadeBefore, own_reference, page_of_account
 from payres.operator.pages.lists import Field
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit
 from payres.operator.services import operator_of
-from payres.operator.shapes import Cell, Fact, facts_of, members_of, path_of
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, is_used, use_form
 
 # Labels of fields that are no English words.

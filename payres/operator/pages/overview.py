@@ -18,16 +18,17 @@ from payres.core.store.work import Work
 from payres.html.html import operators_language
 from payres.html.language import Language
 from payres.html.sentences import ended
-from payres.operator import audit, doctor
-from payres.operator.api import all_operations
-from payres.operator.declarations import operation_of
-from payres.operator.inputs import MAX_NAME_LENGTH
+from payres.operator import audit
+from payres.operator.declared.api import all_operations
+from payres.operator.declared.declarations import operation_of
+from payres.operator.declared.inputs import MAX_NAME_LENGTH
+from payres.operator.declared.shapes import Cell, CellKind, Column, facts_of, format_size, make_table, path_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.search import SEARCHED, search
 from payres.operator.services import operator_of
-from payres.operator.shapes import Cell, CellKind, Column, facts_of, format_size, make_table, path_of
-from payres.operator.status import KINDS, STATUS, Status, read_status
-from payres.operator.volume import DAYS, Volume
+from payres.operator.upkeep import doctor
+from payres.operator.upkeep.status import KINDS, STATUS, Status, read_status
+from payres.operator.upkeep.volume import DAYS, Volume
 
 # Facts that the page shows elsewhere, as balances and findings.
 SAID: Final = {*KINDS.values(), "Not delivered", "Unresolved", "Ledger", "Last backup", "Free on the disk"}

@@ -12,21 +12,22 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.accounts.factor_pages import FactorPages
+from payres.accounts.passkey_pages import PasskeyPages
+from payres.accounts.visits import Place, choose_zone
 from payres.core.http.routing import Handler, Route
 from payres.core.protocol.errors import InvalidRequest, NotFound, nothing_here
 from payres.core.protocol.urls import ADMIN_API, ADMIN_ROOT
-from payres.html.factor_pages import FactorPages
+from payres.html.forms import Form
 from payres.html.html import load_templates, redirect, serve_page
-from payres.html.passkey_pages import PasskeyPages
-from payres.html.visits import Form, Place, choose_zone
-from payres.operator.api import all_operations
+from payres.operator.declared.api import all_operations
+from payres.operator.declared.shapes import Shape
 from payres.operator.exports import export_ledger, export_payments, export_statement
 from payres.operator.pages import overview, server
 from payres.operator.pages.details import thing_pages
 from payres.operator.pages.lists import exports_page, send_file, show_list
 from payres.operator.pages.operations import Done, OperationPage, say
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit, Page, may_only_look
-from payres.operator.shapes import Shape
 
 
 class PageConvertor(StringConvertor):
@@ -55,7 +56,7 @@ PAGES: Final[Mapping[str, Callable[..., Any]]] = {
 
 def page_routes() -> Sequence[Route]:
     """The routes of the operator's pages. Takes long, because it also loads the templates of every page."""
-    load_templates("html", "operator")
+    load_templates("html", "accounts", "operator")
     pages = {**admin_pages(), f"{ADMIN_ROOT}/{{path:page}}": _find_nothing}.items()
     return [Route(path, {"GET": _handler(page)}, is_json=False, takes_all=True) for path, page in pages]
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from payres.accounts.store import mail
 from payres.core.protocol.clock import MINUTE
 from payres.core.store.agenda import DueKind, forget_fault
 from payres.core.store.work import Transaction, Work
-from payres.html.store import mail
-from payres.interledger.store import checkouts, elsewhere
-from payres.operator.store import standing_orders
+from payres.interledger.store import elsewhere
+from payres.people.store import checkouts, standing_orders
 from payres.webhooks.store import webhooks
 
 MOST: Final = 1000  # rows of a kind

@@ -5,12 +5,12 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from payres.accounts.store.second_factors import delete_factors
+from payres.accounts.store.sessions import BROWSER_LIFETIME, Kind, count_sessions
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, lasting
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table, find_number, insert_row, json_column
 from payres.core.store.work import Transaction
-from payres.html.store.second_factors import delete_factors
-from payres.html.store.sessions import BROWSER_LIFETIME, Kind, count_sessions
 
 
 class OperatorRecord(msgspec.Struct, frozen=True):

@@ -7,7 +7,8 @@ import msgspec
 
 from payres.core.protocol.clock import DAY, HOUR, lasts
 from payres.core.protocol.limits import MAX_KEPT_ATTEMPTS, ROTATION_HOURS
-from payres.core.store import server
+from payres.core.protocol.visible import visible_text
+from payres.core.store import server_secrets
 from payres.core.store.agenda import DueKind
 from payres.core.store.events import EventRecord
 from payres.core.store.rows import Table, find_number, number
@@ -71,6 +72,11 @@ class AttemptRecord(msgspec.Struct, frozen=True):
     status: int | None
     error: str | None
     answer: bytes
+
+    @property
+    def shown_answer(self) -> str:
+        """The answer as text, safe to show."""
+        return "\n".join(map(visible_text, self.answer.decode(errors="replace").splitlines()))
 
 
 class Waiting(NamedTuple):
@@ -248,7 +254,7 @@ def signing_secrets(tx: Transaction, webhook: WebhookRecord, now: int) -> Sequen
     found, until = [webhook.secret], webhook.previous_until
     if webhook.previous_secret is not None and until is not None and lasts(until, now, ROTATION_HOURS * HOUR):
         found.append(webhook.previous_secret)
-    return [server.decrypt(tx, WEBHOOK_SECRETS, one) for one in found]
+    return [server_secrets.decrypt(tx, WEBHOOK_SECRETS, one) for one in found]
 
 
 def due_deliveries(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.core.grants.requests import finish_url
+from payres.core.grants.consent import finish_url
 from payres.core.protocol.gnap import interaction_hash
 
 

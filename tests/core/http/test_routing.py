@@ -14,8 +14,8 @@ from payres.core.http import routing
 from payres.core.http.responses import PREFLIGHT
 from payres.core.http.routing import ROUTES, LateRoutes, Route, Router
 from payres.core.protocol.urls import ADMIN_ROOT, CLOSED, PAGE_ROOTS, PAGES, RESERVED_SEGMENTS, SIGNED_SEGMENTS
+from payres.operator.admin_hosts import AdminHosts
 from payres.operator.pages.serving import page_routes as admin_page_routes
-from payres.operator.services import AdminHosts
 from payres.people import consent
 from payres.people.serving import page_routes
 from tests.helpers import TIMEOUT

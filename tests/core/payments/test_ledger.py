@@ -17,7 +17,7 @@ from payres.core.store.clients import ensure_client
 from payres.core.store.connections import connect_writer
 from payres.core.store.payments import IncomingRecord
 from payres.core.store.work import Transaction, Work
-from payres.operator import invariant_checks
+from payres.operator.upkeep import invariant_checks
 from tests.helpers import examples
 from tests.works import savepoint, sending_payment, work_at
 

@@ -37,8 +37,9 @@ from payres.core.store.grants import GRANTS, GrantRecord
 from payres.core.store.payments import OUTGOING, OutgoingRecord
 from payres.core.store.work import Transaction, Work
 from payres.interledger.settlement import end_remote
-from payres.operator import invariant_checks, wallets
+from payres.operator import wallets
 from payres.operator.assets import deposit_liquidity, set_fee, set_rate
+from payres.operator.upkeep import invariant_checks
 from payres.testing.clock import MovableClock
 from tests.helpers import Json, examples, last_segment
 from tests.works import caller_of, offer_elsewhere, savepoint, work_at

@@ -14,8 +14,8 @@ import pytest
 
 from payres.core.payments import ledger
 from payres.core.store.accounts import ACCOUNTS
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
-from payres.operator import wallets
 from payres.operator.assets import deposit_liquidity, set_rate, withdraw_liquidity
 from tests.helpers import Json, amount, receiver_of, refusal, usd
 from tests.instance import Instance
@@ -57,7 +57,7 @@ class Spender:
         made = client.get(f"/outgoing-payments?wallet-address={self.address}", token).json()["result"]
 
         def free(tx: Work) -> int:
-            return ledger.free_balance(ACCOUNTS.by_id(tx, wallets.require_wallet(tx, self.path).account_id))
+            return ledger.free_balance(ACCOUNTS.by_id(tx, require_wallet(tx, self.path).account_id))
 
         return spent, made, self.instance.read(free)
 

@@ -17,10 +17,10 @@ from payres.core.protocol.limits import MAX_WAITING_UNITS
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.connections import Presence
 from payres.core.store.database import Database
-from payres.core.store.server import decrypt, encrypt
+from payres.core.store.server_secrets import decrypt, encrypt
 from payres.core.store.transactions import run_reads, run_units
 from payres.core.store.work import Damaged, Environment, FailStop, Transaction
-from payres.operator.services import Readiness
+from payres.operator.upkeep.readiness import Readiness
 
 Unit = Callable[[Transaction], Any]
 

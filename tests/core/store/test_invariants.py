@@ -15,9 +15,10 @@ from payres.core.store.work import Transaction, Work
 from payres.interledger import settlement
 from payres.interledger.store.packets import PacketRecord
 from payres.interledger.store.peers import PeerRecord
-from payres.operator import assets, invariant_checks, wallets
+from payres.operator import assets, wallets
 from payres.operator.peers import change_peer
 from payres.operator.store.invariants import LEDGER_INVARIANTS, Invariant, breaches, examined, sums_to
+from payres.operator.upkeep import invariant_checks
 from tests.works import add_usd_peer, sending_payment, work_at
 
 FIGURES = st.integers(min_value=-(2**63), max_value=2**63 - 1)

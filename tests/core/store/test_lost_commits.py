@@ -12,16 +12,16 @@ import pytest
 
 from payres.cli.session import Session
 from payres.core.process.settings import Settings
-from payres.core.store import server
+from payres.core.store import runs as server
 from payres.core.store.connections import Presence, connect_writer, server_lock
 from payres.core.store.copies import side_file
 from payres.core.store.database import Database
 from payres.core.store.rows import number
-from payres.core.store.server import HighWaterMark, LostCommits
+from payres.core.store.runs import HighWaterMark, LostCommits
 from payres.core.store.transactions import run_units
 from payres.core.store.work import Environment, Work
 from payres.operator import wallets
-from payres.operator.backups import make_backup, restore_backup
+from payres.operator.upkeep.backups import make_backup, restore_backup
 from tests.versions import make_up, plain
 from tests.works import NOW
 

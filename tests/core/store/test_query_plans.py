@@ -12,18 +12,19 @@ from typing import Any, Literal, get_args
 import msgspec
 import pytest
 
+from payres.accounts.store import mail, sessions
 from payres.core.protocol.amounts import Asset
-from payres.core.store import agenda, clients, events, grants, payments, retention, server, wallets
+from payres.core.store import agenda, audit, clients, events, grants, payments, retention, wallets
 from payres.core.store.accounts import AccountRecord, Cause, RateRecord
 from payres.core.store.migrations import schema
 from payres.core.store.retention import Rule
 from payres.core.store.rows import PageQuery, Table, first_row_from, page_of_wallet, select_page
 from payres.core.store.work import Transaction
-from payres.html.store import mail, sessions
-from payres.interledger.store import checkouts, packets, peers
-from payres.operator.store import all_grants, all_payments, due_work, entries, operators, search, standing_orders
+from payres.interledger.store import packets, peers
+from payres.operator.store import all_payments, due_work, entries, operators, search
+from payres.operator.store import grants as all_grants
 from payres.operator.store.all_payments import PaymentRecord
-from payres.people.store import activity
+from payres.people.store import activity, checkouts, standing_orders
 from payres.webhooks.store import webhooks
 from tests.works import standing_order
 
@@ -31,10 +32,10 @@ Query = Callable[[Transaction], object]
 WITH_QUERIES = {
     "core": ("accounts", "clients", "events", "grants", "payments", "wallets"),
     "interledger": ("packets", "peers"),
-    "html": ("mail", "passkeys", "second_factors", "sessions"),
+    "accounts": ("mail", "passkeys", "second_factors", "sessions"),
     "webhooks": ("webhooks",),
-    "operator": ("all_grants", "entries", "operators", "refunds", "search", "standing_orders"),
-    "people": ("activity",),
+    "operator": ("grants", "entries", "operators", "search"),
+    "people": ("activity", "apps", "movements", "refunds", "standing_orders", "transfers"),
 }
 MODULES = [import_module(f"payres.{part}.store.{name}") for part, names in WITH_QUERIES.items() for name in names]
 NEWEST = PageQuery(5)
@@ -158,7 +159,7 @@ SEARCHES: dict[str, Query] = {
     for name, table, conditions in (
         ("payments", all_payments.PAYMENTS, [search.contains(["p.id", "p.receiver"], ["1"]), search.worth(1, 1)]),
         ("grants", search.GRANTS_OF_CLIENTS, [search.contains(["c.identity"], ["1", "2"]), search.of_wallets([1])]),
-        ("changes", server.AUDIT, [search.contains(["object", "details"], ["1"])]),
+        ("changes", audit.AUDIT, [search.contains(["object", "details"], ["1"])]),
     )
 }
 ASKED_FOR = asked_for()
@@ -173,7 +174,7 @@ QUERIES: dict[str, Query] = (
     }
     | {f"page of {table.source}": call(select_page, table, NEWEST) for table in (operators.API_KEYS, wallets.WALLETS)}
     | {
-        "page of the audit log": call(select_page, server.AUDIT, PageQuery(5, "1", "newer")),
+        "page of the audit log": call(select_page, audit.AUDIT, PageQuery(5, "1", "newer")),
         "clients.find_response, of an API key": call(clients.find_response, None, "1", "key"),
         "checkouts.change_checkout": call(
             checkouts.change_checkout, checkouts.CheckoutRecord(b"1", "1", b"1", "payer", 1, "asked", 1), "failed", 1

@@ -9,6 +9,7 @@ import httpx2
 import msgspec
 import pytest
 
+from payres.accounts.store import sessions
 from payres.core.grants import clients
 from payres.core.grants.access import Caller
 from payres.core.grants.requests import continue_grant, request_grant
@@ -39,12 +40,12 @@ from payres.core.store.retention import (
     Rule,
     purge,
 )
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import INSERT_EVENT, Environment, Transaction, Work
-from payres.html.store import sessions
-from payres.interledger.store.checkouts import CHECKOUTS, CheckoutRecord, end_page, insert_checkout
 from payres.operator import grants as operator_grants
 from payres.operator import wallets
 from payres.operator.store import operators
+from payres.people.store.checkouts import CHECKOUTS, CheckoutRecord, end_page, insert_checkout
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT, Json, client_with_key, last_segment, usd
 from tests.instance import Instance
@@ -328,7 +329,7 @@ def test_empty_payment_without_an_amount_goes_seven_days_after_it_expired(tx: Tr
 @pytest.mark.parametrize("kept", ["has an amount", "was paid", "was paid after", "was completed", "not noticed"])
 def test_other_incoming_payments_stay(tx: Transaction, kept: str) -> None:
     payment_id = empty(tx, START, amount=100 if kept == "has an amount" else None)
-    wallet = wallets.require_wallet(work_at(tx, START), "alice")
+    wallet = require_wallet(work_at(tx, START), "alice")
     if kept == "was paid":
         incoming.credit(work_at(tx, START), wallet, INCOMING.by_id(tx, payment_id), 5)
     if kept == "was completed":

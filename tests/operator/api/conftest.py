@@ -6,8 +6,8 @@ import httpx2
 import pytest
 
 from payres.openapi.documents import as_text
-from payres.operator.api import admin_document
 from payres.operator.api_keys import SCOPES, create_api_key
+from payres.operator.declared.api import admin_document
 from tests.helpers import TIMEOUT, Json
 from tests.instance import Instance
 from tests.openapi.documents import BASE_URL, check_documented

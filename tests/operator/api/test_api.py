@@ -5,9 +5,9 @@ import httpx2
 import pytest
 
 from payres.core.protocol.clock import MINUTE, SECOND
-from payres.operator.api import admin_endpoints
 from payres.operator.api_keys import SCOPES, revoke_api_key
-from payres.operator.declarations import Operation
+from payres.operator.declared.api import admin_endpoints
+from payres.operator.declared.declarations import Operation
 from payres.operator.store.operators import API_KEYS
 from tests.helpers import Json
 from tests.instance import Instance, run_instance

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from payres.accounts.passwords import verify_password
+from payres.accounts.store.sessions import owner_at
 from payres.core.protocol.amounts import MAX_DECIMAL_LENGTH, MAX_RATE_LENGTH
-from payres.html.sign_in import verify_password
-from payres.html.store.sessions import owner_at
-from payres.operator import api as serving
 from payres.operator.api_keys import revoke_api_key
+from payres.operator.declared import api as serving
 from tests.helpers import Json, new_jwk
 from tests.instance import Instance, run_instance
 from tests.operator.api.conftest import BASE, Program

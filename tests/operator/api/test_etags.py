@@ -8,9 +8,9 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from payres.operator.api import admin_endpoints
-from payres.operator.declarations import Operation
-from payres.operator.etags import is_shown, thing_of, things
+from payres.operator.declared.api import admin_endpoints
+from payres.operator.declared.declarations import Operation
+from payres.operator.declared.etags import is_shown, thing_of, things
 from tests.helpers import usd
 from tests.instance import Instance
 from tests.operator.api.conftest import Program

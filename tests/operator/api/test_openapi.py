@@ -7,8 +7,8 @@ import requests
 import schemathesis
 from schemathesis.config import SchemathesisConfig
 
-from payres.operator.api import admin_endpoints
 from payres.operator.api_keys import SCOPES
+from payres.operator.declared.api import admin_endpoints
 from tests.instance import Instance
 from tests.openapi.test_schemathesis import run
 from tests.operator.api.conftest import BASE, DOCUMENT, Program

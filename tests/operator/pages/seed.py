@@ -8,12 +8,12 @@ from payres.core.protocol.amounts import Asset, ProbedPath, Terms
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store import clients, events
 from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.interledger import settlement
 from payres.interledger.settlement import end_remote
 from payres.interledger.store.packets import PacketRecord
 from payres.operator import api_keys, assets, keys, wallets, webhooks
-from payres.operator.wallets import require_wallet
 from payres.webhooks.deliveries import ToSend, note_attempts
 from payres.webhooks.sender import Attempt
 from payres.webhooks.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord

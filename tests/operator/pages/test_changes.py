@@ -13,8 +13,8 @@ from payres.core.store.work import Work
 from payres.interledger.node import node_of
 from payres.operator import api_keys, due_work, keys, wallets
 from payres.operator.store.operators import API_KEYS
-from payres.operator.store.refunds import refunds_of
 from payres.operator.wallets import deposit
+from payres.people.store.refunds import refunds_of
 from tests.helpers import TIMEOUT, last_segment, sign_in_token, usd, wait_until
 from tests.instance import Instance
 from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of

@@ -11,9 +11,10 @@ from payres.core.payments.quotes import rate_between
 from payres.core.store import accounts
 from payres.core.store.accounts import RateRecord
 from payres.core.store.work import Work
-from payres.operator import assets, look_overs, peers, wallets, webhooks
-from payres.operator.declarations import LookOver
-from payres.operator.shapes import facts_of
+from payres.operator import assets, peers, wallets, webhooks
+from payres.operator.declared import look_overs
+from payres.operator.declared.declarations import LookOver
+from payres.operator.declared.shapes import facts_of
 from tests.instance import Instance
 from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
 

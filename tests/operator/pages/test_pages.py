@@ -10,24 +10,25 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
+from payres.accounts.visits import Place
 from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import DAY, format_time, parse_time
 from payres.core.protocol.identifiers import new_id
 from payres.core.store.work import Work
+from payres.html.exports import as_csv
 from payres.html.language import Language
-from payres.html.visits import Place
-from payres.operator.api import all_operations
 from payres.operator.assets import set_fee
 from payres.operator.audit import ENTRY, AuditEntry, told
-from payres.operator.backups import Backup, record_backup
-from payres.operator.inputs import Input
+from payres.operator.declared.api import all_operations
+from payres.operator.declared.inputs import Input
+from payres.operator.declared.shapes import Cell, Column, make_table
 from payres.operator.pages.operations import OperationPage
 from payres.operator.pages.overview import pair_chart
 from payres.operator.pages.serving import admin_pages
 from payres.operator.payments import PAYMENT
-from payres.operator.shapes import Cell, Column, as_csv, make_table
 from payres.operator.store.status import note_missing_rates
-from payres.operator.volume import DAYS, Volume
+from payres.operator.upkeep.backups import Backup, record_backup
+from payres.operator.upkeep.volume import DAYS, Volume
 from payres.operator.wallets import WALLET, create_wallet, deposit, rename
 from tests.helpers import last_segment
 from tests.instance import Instance, run_instance

@@ -8,7 +8,7 @@ from typing import Final
 import httpx2
 import pytest
 
-from payres.html.visits import Place
+from payres.accounts.visits import Place
 from payres.operator.pages.operations import OperationPage
 from payres.operator.pages.serving import admin_pages
 from tests.instance import Instance

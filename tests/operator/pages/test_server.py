@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from payres.core.store.migrations import require_payres
-from payres.operator.long_work import LongWork
+from payres.operator.declared.long_work import LongWork
 from payres.operator.services import operator_of
 from payres.operator.store.operators import find_operator
 from tests.helpers import wait_until

@@ -1,0 +1,1 @@
+"""Who somebody is: passwords, sessions, links, second steps, notices and mail, of owners and operators."""

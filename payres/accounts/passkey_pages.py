@@ -1,0 +1,139 @@
+"""The pages on which owners and operators add a passkey, name it and remove it."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from starlette.responses import Response
+
+from payres.accounts.cookies import SCRIPT, browser_of
+from payres.accounts.factor_pages import FactorPages
+from payres.accounts.passkeys import (
+    PasskeySecret,
+    add_passkey,
+    load_fido2,
+    options_to_add,
+    own_passkey,
+    remove_passkey,
+    rename_passkey,
+    takes_passkeys,
+)
+from payres.accounts.second_factors import has_factor
+from payres.accounts.sessions import SignedIn, start_over
+from payres.accounts.store.passkeys import passkeys_of
+from payres.accounts.visits import Place, seen_of
+from payres.core.http.error_answers import note_error
+from payres.core.http.routing import load_in_thread
+from payres.core.protocol.errors import DomainError
+from payres.core.store.work import Work
+from payres.html.forms import Form
+from payres.html.html import brand_of, language_of, redirect
+from payres.html.meanwhile import ChangedMeanwhile, filled, save_unchanged, sides_of
+from payres.html.sentences import problem_of
+
+
+class PasskeyPages(NamedTuple):
+    """The pages of one kind of account, beside those of its other factors."""
+
+    factors: FactorPages
+
+    @property
+    def path(self) -> str:
+        return f"{self.factors.path}/passkeys"
+
+    def places(self) -> dict[str, Place]:
+        """The pages by their paths."""
+        new, one = {"prove": self.prove, "add": self.add}, {"rename": self.rename, "remove": self.remove}
+        return {
+            self.path: Place(self.show_all),
+            f"{self.path}/new": Place(self.show_new, new, asks=True),
+            f"{self.path}/{{passkey}}": Place(self.show, one),
+        }
+
+    async def show_all(self, visit: Any) -> Response:
+        """All passkeys of the account."""
+        found = await visit.read(lambda work: passkeys_of(work, self.factors.kind, visit.account.id))
+        response: Response = visit.show("passkeys.html", passkeys=found, path=self.path)
+        return response
+
+    async def show_new(
+        self, visit: Any, error: DomainError | None = None, field: str = "", is_proved: bool = False
+    ) -> Response:
+        """The form for a new passkey; first one for the password, if that is all that the account has."""
+        kind, account, secret = self.factors.kind, visit.account, visit.context.part(PasskeySecret)
+        brand, is_here = brand_of(visit.context.settings).name, takes_passkeys(visit.request)
+
+        def unit(work: Work) -> str | None:
+            if not is_here or not (is_proved or has_factor(work, kind, account.id)):
+                return None
+            return options_to_add(work, kind, account, secret, visit.session, brand)
+
+        options = await visit.read(unit)
+        problems = {field: problem_of(language_of(visit.request), error)} if error else {}
+        values = {"one": None, "options": options, "is_here": is_here, "problems": problems}
+        values |= {"script": SCRIPT if options else "", "path": self.path}
+        response: Response = visit.show("passkey.html", error.status if error else 200, **values)
+        return response
+
+    async def prove(self, visit: Any, form: Form) -> Response:
+        """The form for a new passkey, for who gives the password."""
+        error = await self.factors.wrong_password(visit, form)
+        return await self.show_new(visit, error, "password", is_proved=error is None)
+
+    async def add(self, visit: Any, form: Form) -> Response:
+        """Adds the passkey that the browser made; shows recovery codes if there are none. The first second factor ends
+        all other sessions, and browsers that know the password alone."""
+        kind, account, secret = self.factors.kind, visit.account, visit.context.part(PasskeySecret)
+        name, answer = form.get("name", ""), form.get("answer", "")
+        browser, seen = browser_of(visit.request, self.factors.signs.cookies), seen_of(visit.request)
+
+        def unit(work: Work) -> tuple[SignedIn | None, Sequence[str]]:
+            is_first = not has_factor(work, kind, account.id)
+            codes = add_passkey(work, kind, account, name, answer, secret, visit.session)
+            anew = start_over(work, kind, account, browser, seen, lambda: None) if is_first else None
+            return anew, codes
+
+        await load_in_thread(load_fido2)
+        try:
+            anew, codes = await visit.write(unit)
+        except DomainError as error:
+            noted, field = note_error(visit.request, error), "name" if error.details.get("field") == "name" else ""
+            return await self.show_new(visit, noted, field)
+        if anew is not None:
+            return self.factors.signed_in_anew(visit, anew, codes, self.path)
+        return self.factors.render_recovery(visit, codes, self.path) if codes else redirect(self.path)
+
+    async def show(self, visit: Any, changed: ChangedMeanwhile | None = None) -> Response:
+        """One passkey."""
+        kind, named = self.factors.kind, visit.segments["passkey"]
+        found = await visit.read(lambda work: own_passkey(work, kind, visit.account.id, named))
+        if changed:
+            note_error(visit.request, changed)
+        values: dict[str, Any] = {
+            "form": changed.merged({}) if changed else filled({"name": found.name}),
+            "problems": {},
+        }
+        values["rows"] = sides_of(changed, {"name": language_of(visit.request).say("Name")}) if changed else ()
+        response: Response = visit.show(
+            "passkey.html", changed.status if changed else 200, one=found, path=self.path, **values
+        )
+        return response
+
+    async def rename(self, visit: Any, form: Form) -> Response:
+        """Gives it another name."""
+        kind, account, passkey = self.factors.kind, visit.account, visit.segments["passkey"]
+        try:
+            await save_unchanged(
+                visit,
+                form,
+                lambda work: {"name": own_passkey(work, kind, account.id, passkey).name},
+                lambda work: rename_passkey(work, kind, account, passkey, form.get("name", "")),
+            )
+        except ChangedMeanwhile as error:
+            return await self.show(visit, error)
+        return redirect(self.path)
+
+    async def remove(self, visit: Any, form: Form) -> Response:
+        """Removes it."""
+        kind, account, passkey = self.factors.kind, visit.account, visit.segments["passkey"]
+        await visit.write(lambda work: remove_passkey(work, kind, account, passkey))
+        return redirect(self.path)

@@ -1,0 +1,291 @@
+"""Sessions of owners and operators, and the browsers that they are known by; stored as hashes only."""
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from payres.accounts import second_factors
+from payres.accounts.guesses import wrong_password
+from payres.accounts.notices import notify
+from payres.accounts.passwords import Account, Nobody
+from payres.accounts.second_factors import Factors, Refused
+from payres.accounts.store import mail, sessions
+from payres.accounts.store import second_factors as factor_store
+from payres.accounts.store.sessions import (
+    NOWHERE,
+    OF_OWNERS,
+    TRUSTED_LIFETIME,
+    Kind,
+    Seen,
+    SessionRecord,
+)
+from payres.core.protocol.errors import (
+    InsufficientAccess,
+    SignInFailed,
+)
+from payres.core.protocol.identifiers import hash_secret
+from payres.core.store.work import Work
+
+# The secret in a cookie as a regular expression: 256 bits of URL-safe base64, as `new_secret` makes them.
+COOKIE_VALUE: Final = rb"[A-Za-z0-9_-]{43}"
+
+
+class Browser(msgspec.Struct, frozen=True):
+    """The cookies of a browser: a session, secrets by the ids of the accounts that may know the browser, and the secret
+    of a half sign-in."""
+
+    session: str | None = None
+    known: Mapping[int, str] = {}
+    half: str | None = None
+
+
+class SignedIn(msgspec.Struct, frozen=True):
+    """The two secrets that a browser gets at sign-in; `known` is "" if it becomes none that the account knows."""
+
+    account_id: int
+    session: str
+    known: str
+
+
+class HalfSignIn(msgspec.Struct, frozen=True):
+    """A right password that waits for a second factor: its secret, the account, and why a code was not taken."""
+
+    secret: str
+    account: Any
+    factors: Factors
+    refused: str = ""
+
+
+# With what somebody signs in, or tried to.
+SignInWay = Literal["password", "password and code", "recovery code", "passkey", "link", "wrong password", "wrong code"]
+
+
+def find_account(
+    work: Work, kind: Kind, name: str, found: Account | None, browser: Browser
+) -> tuple[Account, bytes | None]:
+    """The account that was found by a name, or Nobody, and the hash of the browser if the account knows that."""
+    if found is None:
+        return Nobody(-int.from_bytes(hashlib.sha256(name.encode("utf-8", "replace")).digest()[:8], "big")), None
+    return found, known_browser(work, kind, found.id, browser)
+
+
+def begin(work: Work, kind: Kind, verified: Account, browser: Browser, seen: Seen) -> SignedIn | HalfSignIn:
+    """Signs in who has given the password of `verified`, or waits for the second factor: an account that has one asks
+    for it in browsers that it does not trust. Raises SignInFailed as open_session does."""
+    _check_unchanged(work, kind, verified)
+    second_factors.remove_if_due(work, kind, verified)
+    if _trusted_until(work, kind, verified.id, browser) or not second_factors.has_factor(work, kind, verified.id):
+        return open_session(work, kind, verified, browser, "password", seen=seen)
+    return _wait(work, kind, verified, browser, seen)
+
+
+def complete(
+    work: Work, kind: Kind, secret: str, code: str, trusts: bool, browser: Browser, seen: Seen
+) -> SignedIn | HalfSignIn:
+    """Signs in who gives the second factor that a half sign-in waits for; the browser is not asked for it again for 30
+    days if the owner `trusts` it. A code that is not taken leaves it half, and a wrong one is counted.
+
+    Raises SignInFailed when it is over.
+    """
+    half = find_half(work, kind, secret)
+    if half is None:
+        raise signed_out()
+    way = second_factors.verify(work, kind, half.account.id, code)
+    if way is None:
+        refused = refused_code(work, kind, half.account.id, code, seen)
+        return replace(half, factors=second_factors.factors_of(work, kind, half.account.id), refused=refused)
+    browser = replace(browser, half=secret)
+    return open_session(work, kind, half.account, browser, way, verified_at=work.now, trusts=trusts, seen=seen)
+
+
+def find_half(work: Work, kind: Kind, secret: str) -> HalfSignIn | None:
+    """The half sign-in with this secret, unless it is over."""
+    found = factor_store.find_half_sign_in(work, kind, hash_secret(secret), work.now)
+    account = found and sessions.account_at(work, kind, *found)
+    return HalfSignIn(secret, account, second_factors.factors_of(work, kind, account.id)) if account else None
+
+
+def open_session(
+    work: Work,
+    kind: Kind,
+    verified: Account,
+    browser: Browser,
+    way: SignInWay | None = None,
+    *,
+    verified_at: int | None = None,
+    trusts: bool = False,
+    seen: Seen = NOWHERE,
+) -> SignedIn:
+    """A session for who has proved to be `verified`, with a second factor at `verified_at`. `way` is noted as that of a
+    sign-in.
+
+    The account knows the browser from now on, an owner's not by a link, which whoever runs the server can make; it asks
+    for a second factor there again unless the owner `trusts` it. The session replaces the browser's old one, which
+    ends, and its half sign-in. All secrets are new, to prevent session fixation.
+
+    Raises SignInFailed if the password was changed, or the account removed, while it was being checked.
+    """
+    _check_unchanged(work, kind, verified)
+    is_new = way is not None and known_browser(work, kind, verified.id, browser) is None
+    # Who has changed the password in this unit is told of that alone.
+    if is_new and kind is OF_OWNERS and verified.unlocked_at != work.now:
+        notify(work, verified.id, "new_browser", browser=seen.browser or "")
+    if browser.session is not None:
+        close_session(work, kind, browser.session)
+    known = ""
+    if way != "link" or kind is not OF_OWNERS:
+        trusted_until = _trusted_until(work, kind, verified.id, browser)
+        if trusts or not second_factors.has_factor(work, kind, verified.id):
+            trusted_until = work.now + TRUSTED_LIFETIME
+        if verified.id in browser.known:
+            sessions.delete_browser(work, kind, hash_secret(browser.known[verified.id]), verified.id)
+        known = work.new_secret()
+        sessions.insert_browser(work, kind, hash_secret(known), verified.id, work.now, trusted_until)
+    session = work.new_secret()
+    id_hash, wallet_id = hash_secret(session), verified.wallet_id
+    sessions.insert_session(work, kind, id_hash, verified.id, work.now, wallet_id, verified_at, seen)
+    if way is not None:
+        noted(work, kind, verified.id, way, seen)
+    if browser.half is not None:
+        factor_store.delete_half_sign_in(work, kind, hash_secret(browser.half), verified.id)
+        mail.withdraw(work, _alarm_of(browser.half, kind, verified.id))
+    return SignedIn(verified.id, session, known)
+
+
+def start_over(
+    work: Work, kind: Kind, account: Account, browser: Browser, seen: Seen, change: Callable[[], object]
+) -> SignedIn:
+    """Makes a change of what one signs in with, ends every session of the account, and forgets every browser but this
+    one; returns a new session for it, in which a second factor counts as given when it did before."""
+    found = None if browser.session is None else find_session(work, kind, browser.session)
+    is_trusted = _trusted_until(work, kind, account.id, browser) is not None
+    change()
+    sessions.end_access(work, kind, account.id)
+    changed = sessions.account_at(work, kind, account.id, account.wallet_id)
+    verified_at = found.verified_at if found else None
+    return open_session(work, kind, changed, browser, verified_at=verified_at, trusts=is_trusted, seen=seen)
+
+
+def noted(work: Work, kind: Kind, account_id: int, way: SignInWay, seen: Seen) -> None:
+    """Notes a sign-in of an account, or one that failed, for the owner to look at."""
+    sessions.insert_sign_in(work, kind, account_id, way, work.now, seen)
+
+
+def _check_unchanged(work: Work, kind: Kind, verified: Account) -> None:
+    account = kind.accounts.get(work, verified.id)
+    if account is None or account.password_hash != verified.password_hash:
+        raise wrong_password(kind.noun)
+
+
+def _alarm_of(half: str, kind: Kind, account_id: int) -> str:
+    """What the key of the mail about a half sign-in begins with: who completes just that one withdraws it."""
+    return f"half:{hash_secret(half).hex()}:{kind.noun}:{account_id}"
+
+
+def _wait(work: Work, kind: Kind, account: Account, browser: Browser, seen: Seen) -> HalfSignIn:
+    """A half sign-in, for which the browser's session ends; the browser's own if it waits for the same account, so that
+    there is one alarm."""
+    if browser.session is not None:
+        close_session(work, kind, browser.session)
+    half = None if browser.half is None else find_half(work, kind, browser.half)
+    if half is not None and (half.account.id, half.account.wallet_id) == (account.id, account.wallet_id):
+        return half
+    secret = work.new_secret()
+    factor_store.insert_half_sign_in(work, kind, hash_secret(secret), account.id, account.wallet_id, work.now)
+    if kind is OF_OWNERS:  # who has only the password gets no further: the owner should know
+        key, send_at = f"{_alarm_of(secret, kind, account.id)}:mail", work.now + factor_store.HALF_LIFETIME
+        notify(work, account.id, "half_sign_in", key=key, send_at=send_at)
+    return HalfSignIn(secret, account, second_factors.factors_of(work, kind, account.id))
+
+
+def is_stale(work: Work, kind: Kind, session: str) -> bool:
+    """Whether a second factor must be given before what needs a fresh one. Raises SignInFailed without a session."""
+    found = _require_session(work, kind, session)
+    has_factor = second_factors.has_factor(work, kind, found.account_id)
+    return has_factor and not second_factors.is_fresh(found.verified_at, work.now)
+
+
+def verify(work: Work, kind: Kind, session: str, code: str, seen: Seen) -> str:
+    """Why the code is not taken; "" if it is, and then the second factor counts as given in the session. A wrong one is
+    counted, so a unit must not raise after it. A second click needs none. Raises SignInFailed without a session."""
+    found = _require_session(work, kind, session)
+    if is_stale(work, kind, session):
+        if second_factors.verify(work, kind, found.account_id, code) is None:
+            return refused_code(work, kind, found.account_id, code, seen)
+        verified_now(work, kind, session)
+    return ""
+
+
+def refused_code(work: Work, kind: Kind, account_id: int, code: str, seen: Seen) -> Refused:
+    """Why a code was not taken; a wrong one is noted."""
+    why = second_factors.why_refused(work, kind, account_id, code)
+    if why == "wrong code":
+        noted(work, kind, account_id, why, seen)
+    return why
+
+
+def verified_now(work: Work, kind: Kind, session: str) -> None:
+    """Notes that a second factor was given in the session just now."""
+    sessions.verify_session(work, kind, hash_secret(session), work.now)
+
+
+def _require_session(work: Work, kind: Kind, session: str) -> SessionRecord:
+    found = find_session(work, kind, session)
+    if found is None:
+        raise signed_out()
+    return found
+
+
+def find_session(work: Work, kind: Kind, session: str) -> SessionRecord | None:
+    """The session of a browser, unless it has ended."""
+    return sessions.find_session(work, kind, hash_secret(session), work.now)
+
+
+def account_of_session(work: Work, kind: Kind, session: str) -> Any:
+    """The account that is signed in. Raises SignInFailed for a session that has ended."""
+    return kind.accounts.by_id(work, _require_session(work, kind, session).account_id)
+
+
+def close_session(work: Work, kind: Kind, session: str) -> None:
+    """Signs the browser out. It stays known."""
+    sessions.delete_session(work, kind, hash_secret(session))
+
+
+def signed_out() -> SignInFailed:
+    """The error for who is not signed in any more."""
+    return SignInFailed("You are signed out by now, so nothing was done. Sign in again", reason="signed_out")
+
+
+def known_browser(work: Work, kind: Kind, account_id: int, browser: Browser) -> bytes | None:
+    """The hash of the browser's secret for the account, None unless that knows the browser."""
+    known = hash_secret(browser.known[account_id]) if account_id in browser.known else None
+    return known if known and sessions.knows_browser(work, kind, known, account_id, work.now) else None
+
+
+def _trusted_until(work: Work, kind: Kind, account_id: int, browser: Browser) -> int | None:
+    """Until when the account asks for no second factor in the browser; None if it does."""
+    secret = browser.known.get(account_id)
+    return None if secret is None else sessions.trusted_until(work, kind, hash_secret(secret), account_id, work.now)
+
+
+def csrf_token(session: str) -> str:
+    """The CSRF token of a session."""
+    return keyed(session, "csrf")
+
+
+def check_csrf(session: str, token: str) -> None:
+    """Raises InsufficientAccess if the token is not of this session; what follows a period in it is not checked."""
+    if not hmac.compare_digest(csrf_token(session).encode(), token.partition(".")[0].encode()):
+        raise InsufficientAccess(
+            "This form belongs to an earlier visit, or your browser takes no cookies. Nothing was done; try again",
+            reason="csrf",
+        )
+
+
+def keyed(session: str, purpose: str, content: bytes = b"") -> str:
+    """A digest that only the holder of the session can compute."""
+    return hmac.new(session.encode(), purpose.encode() + b"\n" + content, hashlib.sha256).hexdigest()

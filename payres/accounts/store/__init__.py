@@ -1,0 +1,1 @@
+"""SQL of accounts: sessions, second factors, passkeys, mail."""

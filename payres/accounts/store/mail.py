@@ -1,0 +1,179 @@
+"""SQL of notices by mail: where an owner's go, which are wanted, and the mails that wait or were sent.
+
+`mail_cursor` has a row while the server sends mail. Without it nothing is stored, and no event is kept for owners.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from payres.core.protocol.clock import DAY, HOUR, lasting
+from payres.core.store import server_secrets
+from payres.core.store.agenda import DueKind
+from payres.core.store.events import OUTBOX, EventRecord, last_sequence
+from payres.core.store.retention import Rule, purge
+from payres.core.store.rows import Table, find_number, insert_row, json_column, number
+from payres.core.store.work import Transaction, Work
+
+SECRET: Final = "mail"  # noqa: S105 - the name of the secret that signs links to end notices
+MailRate = Literal["off", "hour", "once"]
+KEPT: Final = Rule("mail", "created_at", "id", after=30 * DAY)
+DUE: Final = DueKind(
+    name="mail",
+    table="mail",
+    due="send_at",
+    key=("id",),
+    party="mail.owner_id",
+    at_once=4,
+    of_party=1,
+    longest=DAY,
+)
+TYPES: Final = (
+    *("incoming_payment.partial_payment_received", "incoming_payment.completed"),
+    *("wallet.deposited", "outgoing_payment.failed"),
+)
+REFUND: Final = "refund.completed"  # of the wallet that sends back, while its owner is told by the refund itself
+
+
+class AddressRecord(msgspec.Struct, frozen=True):
+    """A row of `mail_address`; email is None until the first is confirmed. It is told of events after after_event."""
+
+    owner_id: int
+    email: str | None
+    confirmed_at: int | None
+    language: str
+    time_zone: str
+    pending: str | None = None
+    code_hash: bytes | None = None
+    code_until: int | None = None
+    wrong: int = 0
+    after_event: int = 0
+
+
+class MailRecord(msgspec.Struct, frozen=True):
+    """A row of `mail`."""
+
+    id: str
+    owner_id: int
+    kind: str
+    key: str
+    address: str
+    data: dict[str, Any]
+    language: str
+    created_at: int
+    send_at: int | None
+    attempts: int = 0
+    sent_at: int | None = None
+    last_error: str | None = None
+
+
+ADDRESSES = Table(AddressRecord, "mail_address")
+MAILS = Table(MailRecord, "mail", data=json_column("data"))
+
+
+def cursor(tx: Transaction) -> int | None:
+    """The last event that owners were told of; None while the server sends no mail."""
+    return find_number(tx, "SELECT sequence FROM mail_cursor WHERE id = 1")
+
+
+def turn(tx: Transaction, on: bool) -> None:
+    """Begins with the next event, or gives up all that waits: what is old by the time that mail is on again, is not
+    told."""
+    if on:
+        server_secrets.ensure_secret(tx, SECRET)
+        set_cursor(tx, last_sequence(tx))
+    else:
+        tx.execute("DELETE FROM mail_cursor")
+        tx.execute("UPDATE mail SET send_at = NULL, last_error = 'mail was turned off' WHERE send_at IS NOT NULL")
+
+
+def events_for_owners(tx: Transaction, after: int, last: int) -> Sequence[EventRecord]:
+    """Those of the events after one, up to the last, that an owner with an address is told of."""
+    of_owners = (
+        "WHERE sequence > ? AND sequence <= ? AND (type = ? OR type IN (?, ?, ?, ?) AND EXISTS (SELECT 1"
+        " FROM wallet_address w JOIN mail_address m ON m.owner_id = w.owner_id"
+        " WHERE w.id = wallet_address_id AND m.email IS NOT NULL)) ORDER BY sequence"
+    )
+    return OUTBOX.list(tx, of_owners, after, last, REFUND, *TYPES)
+
+
+def set_cursor(tx: Transaction, sequence: int) -> None:
+    """Up to this event, owners have been told."""
+    tx.execute("INSERT OR REPLACE INTO mail_cursor (id, sequence) VALUES (1, ?)", (sequence,))
+
+
+def release_events(tx: Transaction, sequences: Sequence[int]) -> Sequence[int]:
+    """Those of these events that owners need not be told of any more."""
+    told = cursor(tx)
+    return [one for one in sequences if told is None or one <= told]
+
+
+def insert_mail(
+    work: Work,
+    address: AddressRecord,
+    kind: str,
+    data: Mapping[str, Any],
+    key: str | None = None,
+    send_at: int | None = None,
+) -> None:
+    """Stores a mail to an owner that is due now, or later, unless there is one with its key; deletes a few old ones."""
+    purge(work, KEPT, work.now)
+    mail_id, due, to = work.new_id(), work.now if send_at is None else send_at, address.email or ""
+    if key is None or not has_key(work, key):
+        made = MailRecord(
+            mail_id, address.owner_id, kind, key or mail_id, to, dict(data), address.language, work.now, due
+        )
+        MAILS.insert(work, made)
+        work.changed.append(DUE.changed)
+
+
+def has_key(tx: Transaction, key: str) -> bool:
+    """Whether a mail about this was stored."""
+    return MAILS.find(tx, "WHERE key = ?", key) is not None
+
+
+def last_with_key(tx: Transaction, prefix: str) -> MailRecord | None:
+    """The mail with the greatest key that begins with this, and a colon."""
+    return MAILS.find(tx, "WHERE key > ? AND key < ? ORDER BY key DESC LIMIT 1", f"{prefix}:", f"{prefix};")
+
+
+def withdraw(tx: Transaction, prefix: str) -> None:
+    """Deletes the mails that wait and whose key begins with this, and a colon."""
+    tx.execute("DELETE FROM mail WHERE key > ? AND key < ? AND send_at IS NOT NULL", (f"{prefix}:", f"{prefix};"))
+
+
+def change_mail(tx: Transaction, mail_id: str, **columns: Any) -> None:
+    """Sets columns of a mail; `data` is an object."""
+    if "data" in columns:
+        columns["data"] = msgspec.json.encode(columns["data"]).decode()
+    MAILS.update(tx, mail_id, **columns)
+
+
+def last_mail(tx: Transaction, owner_id: int) -> MailRecord | None:
+    """The newest mail to an owner that an attempt was made for, other than codes."""
+    return MAILS.find(tx, "WHERE owner_id = ? AND attempts > 0 AND kind <> 'code' ORDER BY id DESC LIMIT 1", owner_id)
+
+
+def count_mails(tx: Transaction, owner_id: int, kind: str, now: int) -> int:
+    """How many mails of a kind an owner has caused in the last hour."""
+    recent, times = lasting("created_at", now - HOUR, HOUR)
+    return number(tx, f"SELECT count(*) FROM mail WHERE owner_id = ? AND kind = ? AND {recent}", owner_id, kind, *times)
+
+
+def waiting(tx: Transaction, now: int) -> tuple[int, str | None]:
+    """How many mails are due, and why the last attempt for one of them has failed."""
+    due = "FROM mail WHERE send_at IS NOT NULL AND (send_at <= ? OR attempts > 0)"
+    error = tx.execute(f"SELECT last_error {due} AND last_error IS NOT NULL ORDER BY send_at DESC LIMIT 1", (now,))
+    return number(tx, f"SELECT count(*) {due}", now), next((text for (text,) in error), None)
+
+
+def rates(tx: Transaction, owner_id: int) -> Mapping[str, MailRate]:
+    """How often an owner wants notices, by kind; at once is the rate of kinds that are not in it."""
+    return dict(tx.execute("SELECT kind, rate FROM mail_choice WHERE owner_id = ?", (owner_id,)).fetchall())
+
+
+def set_rates(tx: Transaction, owner_id: int, wanted: Mapping[str, MailRate]) -> None:
+    for kind, rate in wanted.items():
+        tx.execute("DELETE FROM mail_choice WHERE owner_id = ? AND kind = ?", (owner_id, kind))
+        insert_row(tx, "mail_choice", owner_id=owner_id, kind=kind, rate=rate)

@@ -1,0 +1,1 @@
+"""Checks, backups and what operators see of the server itself."""

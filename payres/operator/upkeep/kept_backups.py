@@ -1,0 +1,235 @@
+"""The backups that the server makes in a folder, on the schedule of the settings or when one is asked for, and keeps.
+
+Files of backups have every secret of the server: only operators who may do everything download them, after their
+password. The API only lists them, since a key would then be worth more than all of its scopes.
+"""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.responses import FileResponse, Response
+
+from payres.core.http.context import Context
+from payres.core.http.requests import ActorRequest
+from payres.core.process.settings import Settings
+from payres.core.process.worker import Worker
+from payres.core.protocol.clock import SECOND, format_time
+from payres.core.protocol.errors import Unavailable, WrongState, require
+from payres.core.protocol.wire import Resource
+from payres.core.store import audit
+from payres.core.store.migrations import UnusableDatabase
+from payres.core.store.work import Work
+from payres.operator.declared.declarations import Listing, OperationForm, operation
+from payres.operator.declared.long_work import LongWork, in_background
+from payres.operator.declared.shapes import Column, Shape, Time, format_size
+from payres.operator.services import operator_of
+from payres.operator.store import status
+from payres.operator.upkeep import backups
+from payres.operator.upkeep.backups import (
+    BROKEN,
+    BackupError,
+    MadeBackup,
+    UnsoundCopy,
+    backup_name,
+    made_in,
+    remove_older,
+)
+
+NONE: Final = "There are no backups in the folder yet"
+SECRETS: Final = (
+    "The file has every secret of this server: money, owners' and operators' passwords as hashes, keys, tokens. Whoever"
+    " has it can put up this server elsewhere. Store it as you would store the keys to a safe."
+)
+RETRY_SECONDS: Final = 3600.0
+LONGEST_PAUSE_SECONDS: Final = 86400.0
+PAUSE_SECONDS: Final = 60.0
+
+log = logging.getLogger("payres.backup")
+
+Write = Callable[[Callable[[Work], None]], Coroutine[Any, Any, None]]
+
+
+@operation("POST /backups backup:write", noun="backups", audits="database.backup")
+async def make(call: ActorRequest) -> MadeBackup:
+    """Make a verified copy of the database in the directory of the setting backup_directory."""
+    return await make_in_folder(call.context, call.write, await call.read(lambda work: work.actor))
+
+
+async def make_in_folder(context: Context, write: Write, actor: str) -> MadeBackup:
+    """Makes a verified backup in `backup_directory`, and records it with `write`. Raises WrongState, Unavailable."""
+    directory = require_folder(context.settings)
+    # One at a time: each reads the whole database.
+    async with context.idempotency_slots.slot("backups", directory):
+        made: MadeBackup = await operator_of(context).long_works.run("backup", actor, partial(_make, context, write))
+        return made
+
+
+def require_folder(settings: Settings) -> str:
+    """The folder for backups. Raises WrongState if there is none."""
+    if not settings.backup_directory:
+        raise WrongState("There is no directory for backups: name one in the setting backup_directory")
+    return settings.backup_directory
+
+
+async def _make(context: Context, write: Write, progress: LongWork) -> MadeBackup:
+    directory, database = context.settings.backup_directory, context.database.path
+    if not await asyncio.to_thread(Path(directory).is_dir):  # to `make_backup`, it would be the name of the file
+        raise WrongState(f"The setting backup_directory names {directory}, which is not a directory")
+    asked = partial(backups.make_backup, overwrite=False, now=context.clock.now(), note=progress.note)
+    try:
+        made = await asyncio.to_thread(asked, Path(database), Path(directory))
+    except (BackupError, UnusableDatabase) as error:
+        raise WrongState(str(error)) from error
+    except (sqlite3.Error, OSError) as error:
+        raise Unavailable(f"The backup could not be made: {error}") from error
+    await write(partial(backups.record_backup, made=made))
+    return backups.shown(database, made)
+
+
+class KeptBackup(Resource, frozen=True, kw_only=True):
+    """`state` is `checked`, or `broken` for a copy whose check found a fault. `actor` made it, as in the audit log."""
+
+    name: str
+    made_at: Time
+    bytes: int
+    state: str
+    actor: str | None
+
+
+def kept_backup(work: Work, file: Path) -> KeptBackup:
+    name, is_broken, made_at = file.name, file.suffix == BROKEN, _made_at(file, work.settings.database)
+    assert made_at is not None
+    return KeptBackup(
+        name=name,
+        made_at=format_time(made_at),
+        bytes=file.stat().st_size,
+        state="broken" if is_broken else "checked",
+        actor=status.maker_of_backup(work, str(file)),
+    )
+
+
+def _made_at(file: Path, database: str) -> int | None:
+    """The time in the name of a backup in microseconds UTC, None if there is no such time: 20261399T000000Z."""
+    stamp = file.name.removesuffix(BROKEN).removesuffix(Path(database).suffix).rpartition("-")[2]
+    try:
+        return int(datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * SECOND
+    except ValueError:
+        return None
+
+
+def require_backup(work: Work, name: str) -> Path:
+    """The file of one of the listed backups. Raises NotFound."""
+    found = next((one for one in list_backups(work) if one.name == name), None)
+    return require(found, f"There is no backup {name} in the folder any more")
+
+
+BACKUP: Final = Shape(
+    kept_backup,
+    Column("File", "name", "code", section="backups"),
+    Column("Made (UTC)", "made_at", "time"),
+    Column("State", "state", "state"),
+    Column("By", lambda one: "the schedule" if one.actor == "server" else (one.actor or "").partition(":")[2]),
+    Column("Size", lambda one: format_size(one.bytes)),
+    read=require_backup,
+    name=lambda one: one.name,
+)
+
+
+@operation("GET /backups backup:write", BACKUP, listing=Listing("backups", NONE), noun="backups")
+def list_backups(work: Work) -> Sequence[Path]:
+    """List the backups in the directory of the setting backup_directory, newest first."""
+    folder, database = work.settings.backup_directory, Path(work.settings.database)
+    found = [one for suffix in ("", BROKEN) for one in made_in(Path(folder), database, suffix)] if folder else []
+    return sorted((one for one in found if _made_at(one, str(database)) is not None), reverse=True)
+
+
+@operation(
+    form=OperationForm(
+        "Make one now",
+        path="/backups/make",
+        back="/backups",
+        done="The backup began",
+        unasked="the copy stays in the folder of the server",
+    ),
+    scope="backup:write",
+    audits="database.backup",
+)
+async def begin_backup(call: ActorRequest) -> None:
+    """Make a verified backup in the folder. You may leave the page."""
+    require_folder(call.context.settings)
+    actor, background = await in_background(call)
+    make = partial(make_in_folder, call.context, background.write, actor)
+    operator_of(call.context).long_works.begin("backup", make)
+
+
+@operation(
+    form=OperationForm(
+        "Download",
+        BACKUP,
+        title="Download a backup",
+        path="/backups/{name}",
+        back="/backups",
+        will=SECRETS,
+    ),
+    scope="backup:write",
+    audits="backup.download",
+)
+async def download(call: ActorRequest, name: str) -> Response:
+    """Download a backup."""
+
+    def unit(work: Work) -> Path:
+        audit.record(work, "backup.download", name)
+        return require_backup(work, name)
+
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return FileResponse(await call.write(unit), headers=headers, media_type="application/vnd.sqlite3", filename=name)
+
+
+async def keep_schedule(context: Context) -> None:
+    """Makes backups as the settings say, until the database is in fail-stop."""
+    retry_seconds = min(context.settings.backup_every, RETRY_SECONDS)
+    await Worker("the scheduled backup", context.database, schedule(context, retry_seconds), retry_seconds).run()
+
+
+def schedule(context: Context, retry_seconds: float) -> Callable[[], Coroutine[Any, Any, float]]:
+    """The step of `make_if_due`. While the verification finds the same fault, tries follow each other more and more
+    rarely, because each copies and reads the whole database."""
+    pauses: dict[str, float] = {}  # after the last fault
+
+    async def step() -> float:
+        try:
+            pause = await make_if_due(context)
+            pauses.clear()
+        except WrongState as error:
+            if not isinstance(error.__cause__, UnsoundCopy):
+                raise
+            fault = error.__cause__.fault
+            pause = min(2 * pauses[fault], LONGEST_PAUSE_SECONDS) if fault in pauses else retry_seconds
+            pauses.clear()
+            pauses[fault] = pause
+            log.warning("%s; next try in %g s", error, pause)
+        return pause
+
+    return step
+
+
+async def make_if_due(context: Context) -> float:
+    """Makes a backup if the newest in the folder is `backup_every` seconds old, and keeps `backup_keep`. Returns the
+    seconds until the next look. Raises WrongState, Unavailable, OSError."""
+    every, now = context.settings.backup_every, context.clock.now()
+    pause = min(every, PAUSE_SECONDS)
+    database, folder = Path(context.database.path), Path(context.settings.backup_directory)
+    found = await asyncio.to_thread(made_in, folder, database)
+    since, until = (backup_name(database, time) for time in (now - every * SECOND, now))
+    if any(since < one.name <= until for one in found):  # one of the future was made while the clock was ahead
+        return pause
+    made = await make_in_folder(context, context.database.write, "server")
+    removed = await asyncio.to_thread(remove_older, Path(made.backup), database, context.settings.backup_keep)
+    log.info("made and verified %s; removed: %d", made.backup, removed)
+    return pause
