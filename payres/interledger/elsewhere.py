@@ -5,7 +5,7 @@ Nothing can be ended too often, because what has ended there is taken for ended 
 
 import logging
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from payres.core.protocol.clock import DAY, HOUR, SECOND, lasts
 from payres.core.remote.connection import FetchFailed
@@ -14,7 +14,6 @@ from payres.core.store.work import Work
 from payres.interledger.remote_receivers import RemoteReceivers
 from payres.interledger.store import elsewhere
 from payres.interledger.store.elsewhere import ELSEWHERE, MadeRecord
-from payres.people.store import checkouts
 
 log = logging.getLogger("payres.elsewhere")
 FIRST_PAUSE: Final = 10 * SECOND  # after an attempt to end something; it doubles with each
@@ -24,9 +23,15 @@ END_FOR: Final = 30 * DAY  # from its beginning
 MANY_ATTEMPTS: Final = 100  # in that time at least: a clock that was far ahead for a while says nothing of days
 
 
-async def end_elsewhere(database: Database, receivers: RemoteReceivers, id: str) -> None:
+class StillNeeded(Protocol):
+    """Filled by the part that makes grants there: whether what has this id is still in use, though its end is due."""
+
+    def __call__(self, work: Work, id: str, now: int) -> bool: ...
+
+
+async def end_elsewhere(database: Database, receivers: RemoteReceivers, needed: StillNeeded | None, id: str) -> None:
     """Ends what is due, or puts that off; what its server refuses again and again is left to expire there."""
-    found = await database.write(partial(_due, id=id))
+    found = await database.write(partial(_due, needed=needed, id=id))
     if found is None:
         return
     record, token = found
@@ -41,14 +46,16 @@ async def end_elsewhere(database: Database, receivers: RemoteReceivers, id: str)
         await database.write(partial(elsewhere.forget, id=id))
 
 
-def _due(work: Work, id: str) -> tuple[MadeRecord, str] | None:
+def _due(work: Work, needed: StillNeeded | None, id: str) -> tuple[MadeRecord, str] | None:
     record = ELSEWHERE.get(work, id)
     if record is None or record.due_at is None:
         return None
     if elsewhere.is_being_paid(work, record.url):  # the end of that payment ends it: its server gave it to both
         elsewhere.forget(work, id)
         return None
-    if checkouts.is_open(work, id, work.now):  # the clock was set back, so that its end seemed to be too far ahead
+    if needed is not None and needed(
+        work, id, work.now
+    ):  # the clock was set back, so that its end seemed to be too far ahead
         elsewhere.make_due(work, id, work.now + HOUR)
         return None
     return record, elsewhere.token_of(work, record)

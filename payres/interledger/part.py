@@ -23,7 +23,7 @@ from payres.core.remote.transport import Bounds
 from payres.core.store.agenda import Agenda
 from payres.core.store.work import Work
 from payres.interledger.carrying import NoReply
-from payres.interledger.elsewhere import end_elsewhere
+from payres.interledger.elsewhere import StillNeeded, end_elsewhere
 from payres.interledger.node import Node, node_of, open_node
 from payres.interledger.packets import result_of
 from payres.interledger.rates import watch_rates
@@ -109,9 +109,8 @@ def _workers(context: Context, opening: Opening) -> Iterator[Background]:
         yield watch_rates(context.database, http, context.clock, settings.rates_url, settings.rates_max_age)
     yield node.unanswered.run()
     yield node.payments.run()
-    yield Agenda(
-        elsewhere.DUE, context.database, context.changes, partial(end_elsewhere, context.database, node.receivers)
-    ).run()
+    end = partial(end_elsewhere, context.database, node.receivers, opening.parts.get(StillNeeded))
+    yield Agenda(elsewhere.DUE, context.database, context.changes, end).run()
     opening.stack.push_async_callback(node.payments.outbound.drain)  # before the workers above stop
 
 

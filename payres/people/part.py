@@ -27,6 +27,7 @@ from payres.core.protocol.urls import PAGE_ROOTS
 from payres.core.store.agenda import Agenda
 from payres.core.store.work import Work
 from payres.html.part import load_module
+from payres.interledger.elsewhere import StillNeeded
 from payres.interledger.node import node_of
 from payres.people.mail import MailWorker
 from payres.people.remote_bills import RemoteBills
@@ -72,6 +73,7 @@ async def _open(opening: Opening) -> None:
     most = MAX_FORMS_OF_OWNER if settings.rate_limit_creations else 0  # as many as they like in a sandbox
     forms = RateLimiter(most, opening.environment.clock, HOUR, most // 2)
     opening.parts[PeopleServices] = PeopleServices(opening.parts[SignInGuard], bills, forms)
+    opening.parts[StillNeeded] = checkouts.is_open
     opening.pages = _Pages()
 
 
