@@ -29,7 +29,9 @@ class StillNeeded(Protocol):
     def __call__(self, work: Work, id: str, now: int) -> bool: ...
 
 
-async def end_elsewhere(database: Database, receivers: RemoteReceivers, needed: StillNeeded | None, id: str) -> None:
+async def end_elsewhere(
+    database: Database, receivers: RemoteReceivers, id: str, needed: StillNeeded | None = None
+) -> None:
     """Ends what is due, or puts that off; what its server refuses again and again is left to expire there."""
     found = await database.write(partial(_due, needed=needed, id=id))
     if found is None:
@@ -53,9 +55,7 @@ def _due(work: Work, needed: StillNeeded | None, id: str) -> tuple[MadeRecord, s
     if elsewhere.is_being_paid(work, record.url):  # the end of that payment ends it: its server gave it to both
         elsewhere.forget(work, id)
         return None
-    if needed is not None and needed(
-        work, id, work.now
-    ):  # the clock was set back, so that its end seemed to be too far ahead
+    if needed is not None and needed(work, id, work.now):  # set back, the clock makes its end seem too far ahead
         elsewhere.make_due(work, id, work.now + HOUR)
         return None
     return record, elsewhere.token_of(work, record)

@@ -109,7 +109,7 @@ def _workers(context: Context, opening: Opening) -> Iterator[Background]:
         yield watch_rates(context.database, http, context.clock, settings.rates_url, settings.rates_max_age)
     yield node.unanswered.run()
     yield node.payments.run()
-    end = partial(end_elsewhere, context.database, node.receivers, opening.parts.get(StillNeeded))
+    end = partial(end_elsewhere, context.database, node.receivers, needed=opening.parts.get(StillNeeded))
     yield Agenda(elsewhere.DUE, context.database, context.changes, end).run()
     opening.stack.push_async_callback(node.payments.outbound.drain)  # before the workers above stop
 
