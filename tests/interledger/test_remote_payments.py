@@ -21,7 +21,7 @@ from payres.core.store.work import Work
 from payres.interledger import quoting, remote_payments, settlement, unanswered
 from payres.interledger.carrying import Link
 from payres.interledger.node import node_of
-from payres.interledger.packets import Unanswered
+from payres.interledger.packets import Code, Reject, Unanswered
 from payres.interledger.remote_payments import LONGEST, MAX_ATTEMPTS, Backoff, delivered_by, next_step
 from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.sending.connection import SendingFailed
@@ -157,6 +157,24 @@ def test_payment_that_shall_send_all_does_so_after_an_interruption_too(
     assert sent(a, created).sent < 1000
     let_time_pass(pair, 22)
     goes_on_to_the_end(pair, created, receiver)
+
+
+def test_payment_of_which_a_part_has_arrived_waits_for_credit(
+    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has not begun is given up soon, as its payer can send less."""
+    created = begin_and_interrupt_after(pair, receiver, 500, monkeypatch)
+    let_time_pass(pair, 22)
+    hurried(pair[0], short_timeout=0)
+    post, refusals = Link.post, iter([Reject(Code.INSUFFICIENT_LIQUIDITY)] * 3)
+
+    async def without_credit(*arguments: Any) -> Any:
+        refusal = next(refusals, None)
+        return (refusal, True) if refusal else await post(*arguments)
+
+    monkeypatch.setattr(Link, "post", only_money(post, without_credit))  # when it asks for its price again
+    goes_on_to_the_end(pair, created, receiver)
+    assert next(refusals, None) is None
 
 
 def test_payment_that_finds_no_slot_to_read_its_receiver_uses_up_no_attempt(

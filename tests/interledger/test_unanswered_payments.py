@@ -394,6 +394,30 @@ def test_rate_that_has_moved_since_the_quote_is_learnt_from_what_arrived(
     assert peer_of(a, "b").balance == -peer_of(b, "a").balance == paid.record.sent <= spent
 
 
+def test_each_unit_that_has_arrived_counts_for_one_of_the_lost_packets(road: Road) -> None:
+    """By the quote these have delivered 92 or more, by the rate of those before 95 or less, and in fact 93 each."""
+    a, b = road.a, road.b
+    set_rate("USD", "EUR", "0.92", a, b)
+    add_liquidity(b, EUR)
+    b.create_wallet("carla", asset="EUR")
+    receiver = bill(b, b.wallet("carla"), 1800, EUR)
+    quote = a.client.create_quote(a.wallet("alice"), receiver)
+    hurried(a, first_round=1, largest_round=2)
+
+    pairs: dict[str, Fate] = {"0.95": "answered", "0.93": "lost after"}
+
+    def fates() -> Iterator[Fate]:
+        yield "answered"  # the price, for which it asks
+        for rate, fate in pairs.items():
+            set_rate("USD", "EUR", rate, b)
+            yield from (fate, fate)
+
+    road.link.script = fates()
+    paid = road.end(a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))
+    assert paid.record.state == "completed"
+    assert paid.record.delivered == received(b, receiver).received >= 1800
+
+
 def test_limit_of_a_grant_counts_what_may_have_arrived(road: Road) -> None:
     """Every answer is lost, and others pay in, so that nothing shows what the payments, a packet each, delivered."""
     a, b = road.a, road.b

@@ -284,6 +284,19 @@ def test_who_gets_in_causes_no_alarm_and_who_does_not_causes_one(payres: Instanc
         assert len(told()) == MAX_NOTICES_OF_KIND, "at most three an hour, beside the one of the new browser"
 
 
+def test_what_waits_for_the_address_before_is_not_added_to(payres: Instance, post: MailServer) -> None:
+    owner_id = with_address(payres, "alice", "before@mail.example")
+    for _ in range(MAX_NOTICES_OF_KIND):  # the last one waits
+        notify(payres, owner_id)
+    with_address(payres, "alice", "after@mail.example")
+    notify(payres, owner_id)
+    payres.clock.advance(3601)
+    [told] = post.wait_for("after@mail.example")
+    assert told["Subject"] == "Your password was changed"
+    post.wait_for("before@mail.example", MAX_NOTICES_OF_KIND)
+    assert "and 1 more" not in "".join(one["Subject"] for one in post.to("before@mail.example"))
+
+
 def test_mail_that_cannot_be_written_stops_no_other_and_is_set_aside(payres: Instance, post: MailServer) -> None:
     lost, fine = with_address(payres, "bob", "bob@mail.example"), with_address(payres, "alice", "a@mail.example")
     notify(payres, lost, "kind that nobody has written")

@@ -428,6 +428,15 @@ def test_setting_up_twice_makes_one_and_a_change_replaces_the_first(books: Books
     assert (books.states(first), books.states(second), books.paid) == ({}, {0: "paid"}, 1)
 
 
+def test_order_that_is_changed_while_it_is_paused_cannot_go_on(books: Books) -> None:
+    paused = books.set_up("2027-01-11T06:00")
+    books.change(rules.pause, paused)
+    books.set_up("2027-01-11T06:00", replaces=paused)
+    books.change(rules.resume, paused)
+    books.until(at("2027-01-11T06:30"))
+    assert (books.order(paused).state, books.paid) == ("cancelled", 1)
+
+
 def test_wallet_has_so_many_orders_and_no_more(books: Books) -> None:
     made = [books.set_up("2027-01-11T06:00") for _ in range(MAX_ORDERS_OF_WALLET)]
     with pytest.raises(WrongState, match="as many"):
