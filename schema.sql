@@ -1258,7 +1258,7 @@ create index standing_order_due on standing_order (next_at) where next_at is not
 -- The windows of standing orders that were due at window_at, each at most once. A paid one has its payment, which may
 -- still fail on its way; a waiting one is tried at retry_at.
 -- rows: one for each standing_order and window
--- kept: for good
+-- kept: for good; unpaid ones that a clock ahead began or gave up too early: until it is right, by forget_runs
 -- times: window_at date; retry_at due, at most 1 day (standing_orders.PAUSES) ahead
 -- restore: ended by restore: payments of standing orders that waited, or fall due before the restore
 create table standing_order_run (

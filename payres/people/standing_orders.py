@@ -33,12 +33,9 @@ from payres.people.sending import KeptWish, Wish, ask_price, confirm_payment, fi
 from payres.people.store import standing_orders as store
 from payres.people.store.standing_orders import ORDERS, RUNS, OrderRecord, OrderState, RunRecord, RunState
 
-LATE: Final = 3 * DAY  # after a window has begun it is no longer paid
 PAUSES: Final = (HOUR, 6 * HOUR, DAY)  # before a run is tried again; the last one repeats
 AT_ONCE: Final = 64  # windows or orders, in one unit
 ALLOWANCE: Final = 10  # of the price, one part in so many that an order may take more if fees and rates change
-# Reasons and codes of errors that do not go away by themselves: the owner must look.
-LASTING: Final = frozenset({"no_wallet", "own_wallet", "other_currency", "no_address", "invalid_request"})
 OVER: Final = marked("This standing order is over. Set up a new one")
 MEANWHILE: Final = marked("A date has passed since you looked this over. Press Change it, and look again")
 TOO_MANY: Final = marked("You have as many standing orders as one wallet can have. End one first")
@@ -217,7 +214,7 @@ def end(work: Work, wallet: WalletRecord, order_id: str) -> None:
 
 
 def reopen(work: Work) -> None:
-    """After the clock was ahead: windows that are still to come are due again, unless they were paid."""
+    """After the clock was ahead: windows that are still to come, or not over, are due again, unless they were paid."""
     for order in store.orders_ahead(work, work.now + CORRECTION, AT_ONCE):
         window = min(store.forget_runs(work, order.id, work.now + CORRECTION), order.next_window)
         ORDERS.update(work, order.id, next_window=window)
@@ -232,7 +229,7 @@ async def try_run(call: Units, remote: RemoteQuotes, order_id: str, window: int)
     run, now = await call.read(lambda work: (store.find_run(work, order_id, window), work.now))
     if run is None or run.state != "waiting":
         return
-    if now > run.window_at + LATE or run.problem == store.GIVEN_UP:  # late if the server was down meanwhile
+    if now > run.window_at + store.LATE or run.problem == store.GIVEN_UP:  # late if the server was down meanwhile
         await call.write(partial(_fail, run=run, failure=run.problem or "late"))
         return
     try:
@@ -287,8 +284,8 @@ def put_off(work: Work, run: RunRecord, failure: str) -> None:
     order, is_open = _open(work, run)
     if not is_open:
         return
-    until = run.window_at + LATE
-    if failure in LASTING:
+    until = run.window_at + store.LATE
+    if failure in store.LASTING:
         ORDERS.update(work, order.id, state="paused", problem=failure, next_at=None)
         _settle(work, _tried(run), "failed", failure)
     elif work.now >= until:
@@ -330,7 +327,8 @@ def begin_window(work: Work, order_id: str) -> None:
             continue
         at = schedule.at(window)
         assert at is not None, "the latest window is not after the last one"
-        problem = "restored" if at < order.not_before else "late" if window < latest or work.now - at > LATE else None
+        is_late = window < latest or work.now - at > store.LATE
+        problem = "restored" if at < order.not_before else "late" if is_late else None
         run = RunRecord(order.id, window, at, "waiting", retry_at=work.now)
         RUNS.insert(work, run)
         if problem:

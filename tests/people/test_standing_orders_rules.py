@@ -465,6 +465,49 @@ def test_dates_that_a_clock_ahead_began_are_due_again_unless_paid(books: Books, 
     assert books.order(order).state == ("active" if times is None else "ended")
 
 
+@pytest.mark.parametrize(
+    ("every", "balance", "ahead", "after"),
+    [
+        ("P1D", "100000.00", {0: "missed", 1: "missed", 2: "missed", 3: "missed", 4: "paid"}, {0: "paid", 4: "paid"}),
+        ("P1M", "100000.00", {0: "missed"}, {0: "paid"}),
+        ("P1D", "9.99", {0: "failed", 1: "missed", 2: "missed", 3: "missed", 4: "waiting"}, {0: "waiting"}),
+        ("P1M", "9.99", {0: "failed"}, {0: "waiting"}),
+    ],
+)
+def test_date_that_a_clock_ahead_gave_up_is_tried_again(
+    books: Books, every: str, balance: str, ahead: Mapping[int, str], after: Mapping[int, str]
+) -> None:
+    order = books.set_up("2027-01-11T06:00", every)
+    if balance == "9.99":
+        books.run(lambda work: wallets.withdraw(work, "alice", "99990.01"))
+        books.until(at("2027-01-11T06:30"))
+    books.now = at("2027-01-15T06:30")
+    books.step()
+    assert books.states(order) == ahead
+    books.now = at("2027-01-11T07:00")
+    books.run(rules.reopen)
+    books.step()
+    assert books.states(order) == after
+    assert not store.orders_ahead(books.connection, books.now, 9)
+
+
+def test_date_that_was_given_up_while_the_clock_was_right_is_not_tried_again(books: Books) -> None:
+    stopped, given_up, gone = (books.set_up("2027-01-11T06:00") for _ in range(3))
+    daily = books.set_up("2027-01-10T13:00", "P1D")
+    books.run(lambda work: wallets.withdraw(work, "alice", "99990.01"))
+    books.until(at("2027-01-11T06:30"))
+    books.change(rules.pause, stopped)
+    books.run(lambda work: store.give_up_run(work, given_up, 0, work.now))
+    books.run(lambda work: wallets.deactivate(work, "bob"))
+    books.until(at("2027-01-11T14:00"))
+    books.run(lambda work: wallets.activate(work, "bob"))
+    for paused in (stopped, gone):
+        books.change(rules.resume, paused)
+    problems = [books.runs(one)[0].problem for one in (stopped, given_up, gone, daily)]
+    assert problems == ["stopped", store.GIVEN_UP, "no_wallet", "wallet"]
+    assert not store.orders_ahead(books.connection, books.now, 9)
+
+
 def test_run_that_is_tried_when_the_next_date_has_come_is_not_paid(books: Books) -> None:
     order = books.set_up("2027-01-11T06:00", "P1D")
     books.now = at("2027-01-11T06:00")

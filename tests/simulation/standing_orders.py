@@ -9,14 +9,14 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from payres.core.protocol.amounts import format_decimal
-from payres.core.protocol.clock import DAY, SECOND
+from payres.core.protocol.clock import CORRECTION, DAY, SECOND
 from payres.core.store.payments import INCOMING, OUTGOING, OutgoingRecord
 from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
 from payres.people import payees as payees_of
 from payres.people import sending
 from payres.people import standing_orders as rules
-from payres.people.store.standing_orders import ORDERS, RUNS, OrderRecord, RunRecord
+from payres.people.store.standing_orders import LASTING, ORDERS, RUNS, OrderRecord, RunRecord
 from tests.simulation.currencies import minor
 from tests.simulation.foreign import Abroad
 from tests.simulation.periods import PERIODS, Period
@@ -163,9 +163,9 @@ def _problems(order: Order, record: OrderRecord, runs: Sequence[RunRecord]) -> I
 def _problems_of_time(order: Order, run: RunRecord) -> Iterator[str]:
     server = order.wallet.server
     over_at = min(order.period.begin(order.first, run.window + 1), run.window_at + LATE)
-    was_ahead = server.may_have_purged(run.window_at)  # then it was over by that clock
-    if run.problem == "late" and over_at > server.now() + SLACK and not was_ahead:
-        yield "has missed a window that is not over"
+    is_given_up = run.state in {"missed", "failed"} and run.problem not in {"stopped", "restored", *LASTING}
+    if is_given_up and over_at > server.now() + CORRECTION + SLACK:
+        yield "has given up a window that is not over"
     paid_at = moment_of(run.outgoing_payment_id) if run.outgoing_payment_id else 0
     if paid_at > over_at + SLACK and not server.was_wrong(paid_at):
         yield "has paid a window that was over"

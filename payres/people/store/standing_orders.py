@@ -66,11 +66,18 @@ class RunRecord(msgspec.Struct, frozen=True):
 GIVEN_UP: Final = "given_up"  # the problem of a run that an operator has given up
 ORDERS: Final = Table(OrderRecord, "standing_order")
 RUNS: Final = Table(RunRecord, "standing_order_run", key="window")
+LATE: Final = 3 * DAY  # after a window has begun it is no longer paid
+# Reasons and codes of errors that do not go away by themselves: the owner must look.
+LASTING: Final = ("no_wallet", "own_wallet", "other_currency", "no_address", "invalid_request")
+_AT_ANY_TIME: Final = (*LASTING, GIVEN_UP, "stopped", "restored")
+# A clock that was ahead has begun windows that are still to come, or given up the last one, which is not over.
 _AHEAD: Final = (
     "FROM standing_order_run r JOIN standing_order o ON o.id = r.order_id"
-    " WHERE r.state <> 'paid' AND r.window_at > {} AND o.state <> 'cancelled'"
+    f" WHERE r.state <> 'paid' AND r.window_at > {{0}} - {LATE} AND o.state <> 'cancelled' AND (r.window_at > {{0}}"
+    f" OR r.state <> 'waiting' AND r.problem NOT IN {_AT_ANY_TIME} AND NOT EXISTS (SELECT 1 FROM standing_order_run n"
+    " WHERE n.order_id = r.order_id AND n.window > r.window AND n.window_at <= {0}))"
 )
-# Windows of orders that begin; a clock that was ahead has begun windows that are still to come.
+# Windows of orders that begin.
 WINDOWS: Final = DueKind(
     name="order",
     table="standing_order",
@@ -147,15 +154,15 @@ def give_up_run(tx: Transaction, order_id: str, window: int, now: int) -> None:
 
 
 def orders_ahead(tx: Transaction, now: int, limit: int) -> Sequence[OrderRecord]:
-    """Orders with unpaid runs of windows that are still to come."""
-    return ORDERS.list(tx, f"WHERE id IN (SELECT o.id {_AHEAD.format('?')} LIMIT ?)", now, limit)
+    """Orders with unpaid runs of windows that are still to come, or that would not be over by now."""
+    return ORDERS.list(tx, f"WHERE id IN (SELECT o.id {_AHEAD.format('?')} LIMIT ?)", *[now] * 3, limit)
 
 
-def forget_runs(tx: Transaction, order_id: str, after: int) -> int:
-    """Deletes the unpaid runs of windows that begin after a time, of which there is one. Returns the first window."""
-    unpaid = "standing_order_run WHERE order_id = ? AND window_at > ? AND state <> 'paid'"
-    first = number(tx, f"SELECT min(window) FROM {unpaid}", order_id, after)
-    tx.execute(f"DELETE FROM {unpaid}", (order_id, after))
+def forget_runs(tx: Transaction, order_id: str, now: int) -> int:
+    """Deletes these runs of an order, of which there is one. Returns the first window."""
+    first = number(tx, f"SELECT min(r.window) {_AHEAD.format('?')} AND o.id = ?", *[now] * 3, order_id)
+    unpaid = "DELETE FROM standing_order_run WHERE order_id = ? AND window >= ? AND state <> 'paid'"
+    tx.execute(unpaid, (order_id, first))
     return first
 
 
