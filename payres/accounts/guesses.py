@@ -1,6 +1,5 @@
 """Wrong passwords: how many are taken, of whom and from where."""
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
@@ -10,6 +9,7 @@ from payres.accounts.store.sessions import (
     OF_OWNERS,
     Kind,
 )
+from payres.core.process.newest import Newest
 from payres.core.process.slots import SlotsBusy
 from payres.core.protocol.clock import MINUTE, SECOND
 from payres.core.protocol.errors import (
@@ -56,7 +56,7 @@ class SignInGuard:
     def __init__(self, gate: PasswordGate, kind: Kind = OF_OWNERS) -> None:
         self._gate = gate
         self._kind = kind
-        self._attempts, self._last = OrderedDict[Key, list[int]](), 0  # when each was made, microseconds UTC
+        self._attempts, self._last = Newest[Key, list[int]](MAX_COUNTED), 0  # when each was made, microseconds UTC
         self._others = password_slots()
 
     async def check_password(self, account: Account, password: str, now: int, guesser: Guesser) -> None:
@@ -102,10 +102,7 @@ class SignInGuard:
                 whose = "from your address" if key[0] == "address" else f"for this {self._kind.noun}"
                 raise _too_many(f"{limits[key]} wrong passwords {whose}", moments[-limits[key]] + WINDOW - now)
         for key, moments in recent.items():
-            self._attempts.pop(key, None)
             self._attempts[key] = [*moments, now]
-        while len(self._attempts) > MAX_COUNTED:
-            self._attempts.popitem(last=False)
         return list(limits)
 
     def _follow(self, now: int) -> None:
@@ -114,7 +111,8 @@ class SignInGuard:
         if 0 <= back <= SECOND:  # requests that wait for one another differ by so much
             return
         if back > 0:
-            self._attempts = OrderedDict((key, [at - back for at in times]) for key, times in self._attempts.items())
+            for times in self._attempts.values():
+                times[:] = [at - back for at in times]
         self._last = now
 
     def _take_back(self, keys: Sequence[Key], now: int) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 from nacl.bindings import crypto_sign, crypto_sign_BYTES, crypto_sign_seed_keypair
 
+from payres.core.process.newest import Newest
 from payres.core.protocol.amounts import Asset, parse_value
 from payres.core.protocol.clock import HOUR, SECOND, Clock, format_time, parse_time
 from payres.core.protocol.gnap import Token
@@ -202,7 +203,7 @@ class RemoteReceivers:
         self._clock = clock
         self._seconds = seconds
         self._identity = identity
-        self._tokens: dict[_Scope, tuple[str, int]] = {}  # with the end of their use, newest last
+        self._tokens = Newest[_Scope, tuple[str, int]](MAX_TOKENS)  # with the end of their use
 
     async def fetch_open(self, url: str, seconds: float | None = None) -> RemoteIncomingPayment:
         """The incoming payment at a URL, which can be paid over Interledger now; `seconds` overrides the limit.
@@ -324,10 +325,7 @@ class RemoteReceivers:
         asked_at = self._clock.now()
         token = await request_token(self._http, self._identity, scope.auth_server, scope.action)
         lifetime = LONGEST if token.expires_in is None else min(token.expires_in * SECOND, LONGEST)
-        self._tokens.pop(scope, None)  # so that the newest comes last
         self._tokens[scope] = token.value, asked_at + lifetime - MARGIN
-        if len(self._tokens) > MAX_TOKENS:
-            del self._tokens[next(iter(self._tokens))]
         return token.value
 
     async def _send(

@@ -17,6 +17,7 @@ from msgspec import field
 
 from payres.accounts.guesses import SignInGuard
 from payres.core.http.context import Context
+from payres.core.process.newest import Newest
 from payres.core.process.slots import Slots
 from payres.core.protocol.limits import MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
 from payres.operator.admin_hosts import AdminHosts
@@ -36,7 +37,7 @@ class OperatorServices(msgspec.Struct, frozen=True):
     # Reads of events, shared by streams at the same position.
     event_reads: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)
     # By session, what a form has done and the next page says.
-    said: dict[str, Any] = field(default_factory=dict)
+    said: Newest[str, Any] = field(default_factory=lambda: Newest(1000))
     # For exports in progress, per API key or operator.
     export_slots: Slots = field(default_factory=lambda: Slots(MAX_EXPORTS, MAX_EXPORTS_OF_CALLER))
 

@@ -11,6 +11,7 @@ from payres.core.grants.limits import Spending
 from payres.core.http.context import Context
 from payres.core.payments.incoming import is_remote, open_receiver
 from payres.core.payments.quotes import unit_rate_between
+from payres.core.process.newest import Newest
 from payres.core.process.rate_limiter import count_for_client
 from payres.core.process.slots import Slots
 from payres.core.process.worker import cancel_all
@@ -50,7 +51,7 @@ class RemoteBills:
     def __init__(self) -> None:
         self._slots = Slots(READS, READS_OF_SERVER)
         self._tasks: dict[str, asyncio.Task[str | None]] = {}
-        self._ended: dict[str, tuple[int, str | None]] = {}  # what bills that are shown have come to, and until when
+        self._ended = Newest[str, tuple[int, str | None]](KEPT)  # until when a shown bill is so
 
     async def read(self, context: Context, grant_id: str, receiver: str, payer: WalletRecord) -> str | None:
         """Reads and stores the bill. Returns why that failed, as `TROUBLES` has it; None for a local bill."""
@@ -61,7 +62,7 @@ class RemoteBills:
             return "unreachable"
         if not self._slots.try_take(host):
             return "busy"
-        self._note(context, grant_id, None)
+        self._ended[grant_id] = context.clock.now() + AGAIN, None
         count_for_client(context.urls.wallet(payer.path), is_key=False)
         task = asyncio.create_task(_read(context, grant_id, receiver))
         self._tasks[grant_id] = task
@@ -81,14 +82,8 @@ class RemoteBills:
         if not lasts(until, context.clock.now(), AGAIN):
             trouble = await self.read(context, grant_id, receiver, payer)
             ended = trouble if trouble is None or trouble in ENDED_TROUBLES else ended
-            self._note(context, grant_id, ended)
+            self._ended[grant_id] = context.clock.now() + AGAIN, ended
         return ended
-
-    def _note(self, context: Context, grant_id: str, ended: str | None) -> None:
-        self._ended.pop(grant_id, None)  # so that the newest comes last
-        self._ended[grant_id] = context.clock.now() + AGAIN, ended
-        if len(self._ended) > KEPT:
-            del self._ended[next(iter(self._ended))]
 
     async def aclose(self) -> None:
         """Ends what is being read."""

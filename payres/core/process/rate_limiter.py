@@ -8,7 +8,6 @@ clients known only by their key, because anyone can make any number of keys.
 """
 
 import ipaddress
-from collections import OrderedDict
 from collections.abc import Hashable
 from contextvars import ContextVar
 from functools import lru_cache
@@ -16,6 +15,7 @@ from typing import Final
 
 from starlette.types import Scope
 
+from payres.core.process.newest import Newest
 from payres.core.protocol.clock import SECOND, Clock
 from payres.core.protocol.errors import TooManyRequests
 from payres.core.protocol.limits import BURST_SECONDS, MAX_COUNTED
@@ -45,18 +45,16 @@ class RateLimiter:
         self._token = period  # times are multiplied by the rate, which avoids rounding
         self._burst = (BURST_SECONDS * rate if burst is None else burst) * period
         self._clock, self._last = clock, 0
-        self._full_at: OrderedDict[Hashable, int] = OrderedDict()
+        self._full_at = Newest[Hashable, int](MAX_COUNTED)
 
     def take(self, key: Hashable) -> int:
         """Takes one token. Returns 0, or if there is none, the microseconds until the next."""
         if not self._rate:
             return 0
         now = self._now()
-        full_at = max(self._full_at.pop(key, 0), now)
+        full_at = max(self._full_at.get(key, 0), now)
         wait = full_at + self._token - now - self._burst
         self._full_at[key] = full_at if wait > 0 else full_at + self._token
-        if len(self._full_at) > MAX_COUNTED:
-            self._full_at.popitem(last=False)
         return -(-wait // self._rate) if wait > 0 else 0
 
     def wait(self, key: Hashable) -> int:

@@ -15,6 +15,7 @@ from threading import Thread
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
+from payres.core.process.newest import Newest
 from payres.core.process.rate_limiter import Requester, requested_by
 from payres.core.process.slots import Slots
 from payres.core.protocol.limits import (
@@ -56,16 +57,13 @@ class RecentFailures:
     """
 
     def __init__(self) -> None:
-        self._until: Final[dict[Hashable, float]] = {}  # by the event loop's clock
+        self._until: Final = Newest[Hashable, float](MAX_FAILED_NAMES)  # by the event loop's clock
 
     def __contains__(self, name: Hashable) -> bool:
         return name in self._until and asyncio.get_running_loop().time() < self._until[name]
 
     def add(self, name: Hashable, seconds: float) -> None:
-        self._until.pop(name, None)  # so that the first is always the oldest
         self._until[name] = asyncio.get_running_loop().time() + seconds
-        if len(self._until) > MAX_FAILED_NAMES:
-            del self._until[next(iter(self._until))]
 
     def discard(self, name: Hashable) -> None:
         self._until.pop(name, None)

@@ -9,7 +9,7 @@ lists all kinds.
 
 import asyncio
 import logging
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from contextvars import Context
 from functools import cache, partial
@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from payres.core.process.newest import Newest
 from payres.core.process.worker import Pause, Worker, cancel_all, retry
 from payres.core.protocol.clock import CORRECTION, DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from payres.core.protocol.errors import Unavailable
@@ -182,14 +183,14 @@ class Agenda(Worker):
         self._correct = correct
         self._running: dict[DueKey, asyncio.Task[None]] = {}
         self._count = Counter[Hashable]()  # of those, by party
-        self._quick: OrderedDict[Hashable, None] = OrderedDict()  # parties whose last step was quick
-        self._turns: OrderedDict[Hashable, None] = OrderedDict()  # parties with something due, the next one first
+        self._quick = Newest[Hashable, None](MOST_PARTIES + PAGE)  # parties whose last step was quick
+        self._turns = Newest[Hashable, None](MOST_PARTIES + PAGE)  # parties with something due, the next one first
         self._after: DueKey = ()  # the last row in which parties were searched
         self._is_passing = False  # the last page was full
         self._pass_began = self._searched_at = self._rests_until = Pause(0)
         self._news = asyncio.Event()
         self._ended: set[DueKey] = set()  # during a search, which may have read them as they were before
-        self._done: OrderedDict[DueKey, int] = OrderedDict()  # when the last ones that were done had been due
+        self._done = Newest[DueKey, int](MOST_PARTIES)  # when the last ones that were done had been due
         self._faults = 0  # of any rows, one after the other
 
     @property
@@ -276,7 +277,7 @@ class Agenda(Worker):
                 if place < len(found) and begun < free and self._may_begin(party):
                     row, begun = found[place], begun + 1
                     self._count[party] += 1
-                    _put(self._turns, party, None)
+                    self._turns[party] = None
                     # In a new context: its requests to other servers count for no client.
                     self._running[row.key] = asyncio.create_task(self._do(row), context=Context())
         return begun
@@ -292,7 +293,7 @@ class Agenda(Worker):
             self._count -= Counter([row.party])
             self._quick.pop(row.party, None)
             if loop.time() - began < QUICK_SECONDS:
-                _put(self._quick, row.party, None)
+                self._quick[row.party] = None
             self.wake()
 
     async def _try(self, row: DueRow) -> None:
@@ -309,7 +310,7 @@ class Agenda(Worker):
             self._faults = 0
             self._rest_for(seconds or 0)
             if seconds is None:
-                _put(self._done, row.key, row.due_at)
+                self._done[row.key] = row.due_at
             if row.faults:
                 await self._write(partial(forget_fault, kind=self.kind, label=row.label))
 
@@ -334,11 +335,3 @@ class Agenda(Worker):
 
     async def _write(self, unit: Callable[[Work], Any]) -> Any:
         return await retry("the agenda", self._database, partial(self._database.write, unit), RETRY_SECONDS)
-
-
-def _put(known: OrderedDict[Any, Any], key: Hashable, value: object) -> None:
-    """Adds it as the last, and forgets the first of too many."""
-    known[key] = value
-    known.move_to_end(key)
-    if len(known) > MOST_PARTIES + PAGE:
-        known.popitem(last=False)

@@ -231,9 +231,10 @@ async def test_name_that_is_found_again_is_good_for_all(lookups: Lookups, monkey
 
 
 async def test_names_that_failed_are_remembered_up_to_a_bound(
-    lookups: Lookups, name_servers: NameServers, monkeypatch: pytest.MonkeyPatch
+    name_servers: NameServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ip_addresses, "MAX_FAILED_NAMES", 2)
+    lookups = Lookups(RecentFailures())
     for name in ("1.none.example", "2.none.example", "3.none.example", "3.none.example", "1.none.example"):
         await fail(lookups, A, name)
     assert name_servers.asked == ["1.none.example", "2.none.example", "3.none.example", "1.none.example"]
