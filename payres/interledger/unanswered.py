@@ -96,7 +96,7 @@ class UnansweredPackets:
         self._slots = Slots(None, ASKED_AT_ONCE, ASKED_AT_ONCE_OF_ONE)
         self._after = ""  # the last packet of the previous page
         self._due: dict[str, int] = {}  # when to examine cases again
-        self._tries = Counter[str]()  # that had no answer, by packet, and by payment those of its receiver
+        self._tries = Counter[tuple[str, int | None]]()  # without an answer, by case and peer; None is for the receiver
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -127,6 +127,8 @@ class UnansweredPackets:
             return None
         self._after = page[-1].id if len(page) == PAGE else ""
         self._due = {case: due for case, due in self._due.items() if abs(due - now) <= LONGEST_WAIT}
+        known = self._due.keys() | self._tasks
+        self._tries = Counter({key: tries for key, tries in self._tries.items() if key[0] in known})
         for packet in page:
             case = packet.outgoing_payment_id or packet.id
             if case in self._tasks or packet.id in self._carrier.awaited:
@@ -162,7 +164,6 @@ class UnansweredPackets:
             outcome, may_change = await self._ask(one)
             if isinstance(outcome, Unanswered) and may_change:
                 return next_look(self._clock.now(), one.expires_at)
-            del self._tries[one.id]
             with suppress(PacketRejected):  # it was given up in the meantime
                 await self._database.write(partial(_end, packet=one, outcome=outcome))
         return None if payment_id is None else await self._ask_receiver(payment_id)
@@ -177,9 +178,11 @@ class UnansweredPackets:
         peer, token = found
         if not peer.repeats_answers or packet.prepare is None:
             return NOT_REPEATED, False
+        key = packet.outgoing_payment_id or packet.id, peer.id
         outcome, repeats = await self._carrier.link.post(peer, token, packet.prepare, packet.id, BOUNDS.seconds)
         if isinstance(outcome, Unanswered):
-            return outcome, not self._is_over(packet.id, packet.expires_at)
+            return outcome, not self._is_over(key, packet.expires_at)
+        del self._tries[key]
         if isinstance(outcome, Fulfill) and fulfills(outcome.fulfillment, decode_prepare(packet.prepare).condition):
             return outcome, False  # the preimage suffices, even if the peer does not repeat answers
         return (Reject(Code.TRANSFER_TIMED_OUT), False) if repeats else (NOT_REPEATED, False)
@@ -193,18 +196,17 @@ class UnansweredPackets:
         if self._clock.now() < (due := standing.expired_at + RECEIVER_MARGIN):
             return due
         received = await self._received(standing)
-        is_over = self._is_over(payment_id, standing.expired_at)
+        is_over = self._is_over((payment_id, None), standing.expired_at)
         message = await self._database.write(partial(_conclude, before=standing, received=received, is_over=is_over))
         if message is not None:
-            del self._tries[payment_id]
             log.warning("%s", message)
             return None
         return next_look(self._clock.now(), standing.expired_at)
 
-    def _is_over(self, case: str, expired_at: int) -> bool:
-        """Counts a try without an answer. Whether it was the last one."""
-        self._tries[case] += 1
-        return self._tries[case] >= LEAST_TRIES and self._clock.now() >= expired_at + GIVE_UP_AFTER
+    def _is_over(self, key: tuple[str, int | None], expired_at: int) -> bool:
+        """Counts a try without an answer, or with a receiver's that may explain nothing. Whether it was the last."""
+        self._tries[key] += 1
+        return self._tries[key] >= LEAST_TRIES and self._clock.now() >= expired_at + GIVE_UP_AFTER
 
     async def _received(self, standing: "Standing") -> int | None:
         """The receiver's received amount; None if it cannot be read or would prove nothing."""

@@ -15,6 +15,7 @@ import pytest
 from payres.core.payments.incoming import PAID_MEANWHILE
 from payres.core.process.slots import Slots
 from payres.core.protocol.amounts import Terms
+from payres.core.protocol.clock import HOUR
 from payres.core.protocol.errors import Unavailable
 from payres.core.remote.connection import FetchFailed
 from payres.core.store.work import Work
@@ -26,6 +27,7 @@ from payres.interledger.remote_payments import LONGEST, MAX_ATTEMPTS, Backoff, d
 from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.sending.connection import SendingFailed
 from payres.interledger.store import packets
+from payres.interledger.unanswered import UNPROVED
 from tests.helpers import TIMEOUT, last_segment, wait_until
 from tests.instance import Instance
 from tests.interledger.network import (
@@ -175,6 +177,31 @@ def test_payment_of_which_a_part_has_arrived_waits_for_credit(
     monkeypatch.setattr(Link, "post", only_money(post, without_credit))  # when it asks for its price again
     goes_on_to_the_end(pair, created, receiver)
     assert next(refusals, None) is None
+
+
+def test_payment_ends_within_two_hours_although_neither_its_peer_nor_its_receiver_answers(
+    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many packets are in flight."""
+    a, _ = pair
+
+    def is_sent() -> bool:
+        return len(a.read(lambda tx: packets.prepared_packets(tx, 20))) == 4
+
+    async def away(*_: object) -> Any:
+        raise FetchFailed("It is away")
+
+    async def unanswered_post(*_: object) -> Any:
+        return Unanswered("It is away"), True
+
+    created = begin_and_interrupt(a, receiver, never, monkeypatch, is_sent)
+    monkeypatch.setattr(RemoteReceivers, "fetch", away)
+    monkeypatch.setattr(Link, "post", unanswered_post)
+    waits, began = Waits(monkeypatch), a.clock.now()
+    node_of(a.context).payments.wake()
+    paid = waits.end(pair, created, 60)
+    assert (paid.record.state, paid.record.failure) == ("failed", UNPROVED)
+    assert HOUR <= a.clock.now() - began <= 2 * HOUR
 
 
 def test_payment_that_finds_no_slot_to_read_its_receiver_uses_up_no_attempt(
