@@ -91,9 +91,9 @@ class RemoteBills:
 
 
 async def _read(context: Context, grant_id: str, receiver: str) -> str | None:
-    sending = await load_module("payres.people.sending")
+    payees = await load_module("payres.people.payees")
     try:
-        payee = await sending.find_remote_bill(node_of(context).quotes, receiver)
+        payee = await payees.find_remote_bill(node_of(context).quotes, receiver)
         record = RemoteBillRecord(
             grant_id=grant_id,
             name=payee.name,
