@@ -114,7 +114,7 @@ def _pay(
         fixed = money(decimal_of(amount), me)
         you = _wallet(op, receiver)
         bill = _Bill(op, you, metadata, 2 * timeout)
-        ending.callback(bill.complete)
+        ending.push(bill.end)
         receiver = bill.url
     quoting = op.grant.obtain(me, access.quote("create", identifier=me.id))
     quote = op.quote.create(me, quoting, receiver=receiver, debit_amount=fixed)
@@ -125,28 +125,20 @@ def _pay(
     tell(f"The owner decides at {pending.redirect}")
     grant = op.grant.wait(pending, timeout)
     if bill is not None:
-        bill.is_paid = True
-    try:
-        with _in_sentences(AnswerLost, InvalidAnswer):
-            payment = op.outgoing_payment.create(me, grant, quote_id=quote.id, metadata=metadata)
-    except click.ClickException as error:
-        if bill is not None:
-            bill.is_paid = isinstance(error, MaybeSent)
-        raise
+        bill.may_be_paid = True
+    with _in_sentences(AnswerLost, InvalidAnswer):
+        payment = op.outgoing_payment.create(me, grant, quote_id=quote.id, metadata=metadata)
     tell(f"The payment is {payment.id}")
-    with _in_sentences(OpenPaymentsError):
-        payment = op.outgoing_payment.wait(payment.id, grant, timeout=timeout, received_before=received)
-    if bill is not None:
-        bill.is_paid = False
-    return payment
+    with _in_sentences(OpenPaymentsError, ValueError):
+        return op.outgoing_payment.wait(payment.id, grant, timeout=timeout, received_before=received)
 
 
 class _Bill:
-    """An incoming payment for one payment. It is completed unless that `is_paid` and may go on, and expires half an
+    """An incoming payment for one payment. The `end` completes it, unless it `may_be_paid` later. It expires half an
     hour after so many seconds. A server that does not grant `complete`, or takes no such expiry, is asked without."""
 
     def __init__(self, op: Client, you: WalletAddress, metadata: Mapping[str, str] | None, seconds: int) -> None:
-        self._op, self.is_paid = op, False
+        self._op, self.may_be_paid = op, False
         until = datetime.now(UTC) + timedelta(seconds=seconds, minutes=30)
         try:
             self._grant = op.grant.obtain(you, access.incoming_payment("create", "complete", identifier=you.id))
@@ -157,8 +149,9 @@ class _Bill:
         except BadRequest:
             self.url = op.incoming_payment.create(you, self._grant, metadata=metadata).id
 
-    def complete(self) -> None:
-        if not self.is_paid:
+    def end(self, _: object, error: BaseException | None, __: object) -> None:
+        is_refused = isinstance(error, click.ClickException) and not isinstance(error, MaybeSent)
+        if error is None or is_refused or not self.may_be_paid:
             _try(self._op.incoming_payment.complete, self.url, self._grant)
 
 
@@ -279,7 +272,7 @@ def _wallet(op: Client, address: str) -> WalletAddress:
 
 
 @contextmanager
-def _in_sentences(*unknown: type[OpenPaymentsError]) -> Iterator[None]:
+def _in_sentences(*unknown: type[Exception]) -> Iterator[None]:
     """Turns an error of the client into one sentence; `unknown` are the errors after which money may have been sent."""
     try:
         yield
