@@ -30,6 +30,7 @@ from payres.core.grants.limits import Spending, spending_of
 from payres.core.grants.requests import check_active
 from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error
+from payres.core.payments.incoming import is_remote
 from payres.core.protocol import visible
 from payres.core.protocol.amounts import MAX_VALUE, Asset, parse_value
 from payres.core.protocol.clock import DAY, SECOND
@@ -453,20 +454,21 @@ async def _show_request(
     """The request and the decision form; `refused` is an invalid limit, and `problem` says why if it is not one."""
     context, language = context_of(request), html.language_of(request)
     own, spending = context.urls.wallet(found.wallet.path), spending_of(found.grant.access)
-    host, silent = "", None
-    if spending and spending.receiver:
-        host, bills = visible.visible_url(spending.receiver).host, people_of(context).remote_bills
-        read = bills.read if found.bill is None else bills.read_again
-        silent = await read(context, found.grant.id, spending.receiver, found.wallet)
-        found = await _find(request)
+    receiver, silent, bills = spending and spending.receiver, None, people_of(context).remote_bills
+    if receiver and is_remote(context.urls, receiver):
+        if found.bill is not None:
+            silent = await bills.read_again(context, found.grant.id, receiver, found.wallet)
+        else:
+            silent = await bills.read(context, found.grant.id, receiver, found.wallet)
+            found = await _find(request)
 
     def unit(work: Work) -> tuple[Surroundings, Budgets, int | None, str | None]:
         around = surroundings(work, found)
-        trouble = trouble_here(work, spending.receiver) if around.bill and spending and spending.receiver else silent
+        trouble = trouble_here(work, receiver) if around.bill and receiver else silent
         return around, budgets(work, found.wallet), stated_price(work, found.bill, spending, found.wallet), trouble
 
     around, running, price, trouble = await context.database.examine(unit)
-    finish = found.interaction.finish_uri
+    finish, shown = found.interaction.finish_uri, visible.visible_url(receiver) if receiver else None
     values: dict[str, object] = {
         "spending": spending,
         "most": limit_words(language, spending) if spending else None,
@@ -478,11 +480,11 @@ async def _show_request(
         "around": around,
         "running": running,
         "bill_note": visible.note_of(around.bill.metadata if around.bill else None),
-        "receiver": visible.visible_url(spending.receiver) if spending and spending.receiver else None,
+        "receiver": shown,
         "elsewhere": found.bill,
         "price": price,
         "is_exchanged": price is not None and found.bill is not None and found.bill.asset != found.wallet.asset,
-        "trouble": language.say(TROUBLES.get(trouble, UNREAD_TROUBLE), host=host) if trouble else None,
+        "trouble": language.say(TROUBLES.get(trouble, UNREAD_TROUBLE), host=shown and shown.host) if trouble else None,
         "is_over": trouble in ENDED_TROUBLES,
         "asks_for_itself": spending is not None and asks_for_itself(found.client.identity, spending.receiver),
         "limit": None

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from payres.core.grants.limits import Spending
 from payres.core.http.context import Context
-from payres.core.payments.incoming import is_remote, open_receiver
+from payres.core.payments.incoming import open_receiver
 from payres.core.payments.quotes import unit_rate_between
 from payres.core.process.newest import Newest
 from payres.core.process.rate_limiter import count_for_client
@@ -54,10 +54,8 @@ class RemoteBills:
         self._ended = Newest[str, tuple[int, str | None]](KEPT)  # until when a shown bill is so
 
     async def read(self, context: Context, grant_id: str, receiver: str, payer: WalletRecord) -> str | None:
-        """Reads and stores the bill. Returns why that failed, as `TROUBLES` has it; None for a local bill."""
+        """Reads and stores the bill. Returns why that failed, as `TROUBLES` has it."""
         host = urlsplit(receiver).netloc
-        if not is_remote(context.urls, receiver):
-            return None
         if grant_id in self._tasks:
             return "unreachable"
         if not self._slots.try_take(host):
