@@ -65,14 +65,15 @@ def _gather_notice(work: Work, address: AddressRecord, kind: str, item: dict[str
     if last is not None and any(one["key"] == item["key"] for one in last.data["items"]):
         return
     if last is not None and lasts(last.send_at or 0, work.now, HOUR) and last.address == address.email:
-        _add(work, last, item)
+        add_item(work, last, item)
     else:
         number = 0 if last is None else int(last.key.rpartition(":")[2]) + 1
         data = {"items": [item], "more": False}
         mail.insert_mail(work, address, kind, data, f"{prefix}:{number:020}", work.now + HOUR)
 
 
-def _add(work: Work, waiting: MailRecord, item: Any) -> None:
+def add_item(work: Work, waiting: MailRecord, item: Any) -> None:
+    """Adds to a mail that waits, unless that tells it already."""
     items = [*waiting.data["items"], item]
     if item not in waiting.data["items"]:
         more = waiting.data["more"] or len(items) > MOST_ITEMS
@@ -98,7 +99,7 @@ def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str, even
     last = mail.last_with_key(work, prefix)
     is_waiting = last is not None and last.send_at is not None
     if last is not None and is_waiting and last.address == address.email and "until" not in last.data:
-        _add(work, last, item)
+        add_item(work, last, item)
         return
     since, after, send_at = address.confirmed_at, 0, work.now + (HOUR if rate == "hour" else 0)
     if last is not None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 import msgspec
 
-from payres.accounts.notices import GATHERED, gather
+from payres.accounts.notices import GATHERED, MOST_ITEMS, add_item, gather
 from payres.accounts.store import mail
 from payres.accounts.store.mail import MAILS, MailRecord
 from payres.core.http.context import Context
@@ -33,6 +33,7 @@ from payres.core.store.events import EventRecord, last_sequence
 from payres.core.store.payments import OUTGOING, REFUNDS
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
+from payres.people.store.activity import receiving_between
 
 if TYPE_CHECKING:  # loaded with the first mail
     import smtplib
@@ -238,8 +239,23 @@ def close(work: Work, record: MailRecord, until: Mapping[str, int]) -> bool:
     found = MAILS.get(work, record.id)
     if found is None or found.send_at is None or found.data != record.data:
         return False
+    # The next mail begins where this one ends, so this one also tells what has come of which no event was read yet.
+    missing = _untold(work, record, until)
+    if missing is not None:
+        add_item(work, found, missing)
+        return False
     mail.change_mail(work, record.id, data={**until, **record.data})
     return True
+
+
+def _untold(work: Work, record: MailRecord, until: Mapping[str, int]) -> str | None:
+    """An incoming payment that the mail's wallet got money for, and the mail would leave out."""
+    data = {**until, **record.data}
+    if record.kind != "money" or data["more"]:
+        return None
+    wallet = WALLETS.by_id(work, data["wallet"])
+    of = wallet.id, wallet.account_id, data["since"], data.get("after", 0), data["upto"]
+    return next((one for one in receiving_between(work, *of, MOST_ITEMS + 1) if one not in data["items"]), None)
 
 
 def tell_of_events(work: Work) -> None:

@@ -147,6 +147,21 @@ def test_clock_that_was_ahead_delays_no_notice_by_more_than_the_usual_hour(payre
     assert told == [*(f"Money arrived: USD {amount}.00 from Bob" for amount in (5, 6)), "2 payments have arrived"]
 
 
+def test_money_of_which_no_event_was_read_yet_is_told_with_the_rest(payres: Instance, post: MailServer) -> None:
+    to = "alice@mail.example"
+    with_address(payres, "alice", to)
+    pay(payres, "bob", receiver_of(payres, 500, "alice"))
+    wait_until(partial(has_sent, payres, 1))
+    for value in (100, 200):
+        pay(payres, "bob", receiver_of(payres, value, "alice"))
+    wait_until(lambda: seen_all(payres))
+    waiting = mails(payres)[-1]
+    early = waiting.data | {"items": waiting.data["items"][:1]}
+    payres.write(lambda work: mail.change_mail(work, waiting.id, data=early))
+    payres.clock.advance(3601)
+    assert text_of(post.wait_for(to, 2)[1]).startswith("USD 1.00 from Bob\nUSD 2.00 from Bob\n\nWallet: alice\n")
+
+
 def test_hourly_waits_for_the_hour_and_never_is_never(payres: Instance, post: MailServer) -> None:
     rates: dict[str, mail.MailRate] = {"hourly": "hour", "never": "off"}
     for path, rate in rates.items():

@@ -117,6 +117,18 @@ def received_between(
     return sum(amount for (amount,) in found)
 
 
+def receiving_between(
+    tx: Transaction, wallet_id: int, account_id: int, since: int, after: int, upto: int, rows: int
+) -> Sequence[str]:
+    """The newest incoming payments of a wallet for which `received_between` finds something."""
+    found = (
+        "SELECT i.id FROM transfer t JOIN incoming_payment i ON i.id = t.incoming_payment_id"
+        " WHERE i.wallet_address_id = ? AND t.credit_account_id = ? AND t.id > ? AND t.id <= ?"
+        " AND (? > 0 OR t.created_at > ?) GROUP BY i.id ORDER BY max(t.id) DESC LIMIT ?"
+    )
+    return [id for (id,) in tx.execute(found, (wallet_id, account_id, after, upto, after, since, rows))]
+
+
 def open_requests(tx: Transaction, client_id: int, wallet_id: int, now: int, rows: int) -> Sequence[str]:
     """The ids of a client's newest incoming payments that accept money. Only its newest 10,000 are searched."""
     newest = (
