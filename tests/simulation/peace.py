@@ -2,14 +2,13 @@
 each kind: nothing that is due waits, and nothing waits longer than its pauses, whatever clocks did."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from payres.core.protocol.clock import DAY, HOUR, LATEST, MINUTE
 from payres.core.store.agenda import DueKind
 from payres.core.store.rows import number
 from payres.core.store.work import Work
-from payres.interledger.store import packets
 from payres.operator.store import due_work
 from payres.operator.store.due_work import DUE_KINDS
 from payres.people.store.checkouts import STEPS
@@ -22,8 +21,13 @@ PEACE_SECONDS: Final = 3 * 3600.0  # after which nothing may be under way, with 
 LONG_WAITS: Final = 4  # more: after many failures, what was made elsewhere waits for hours
 REST_SECONDS: Final = 5.0
 SENDING: Final = "SELECT count(*) FROM outgoing_payment WHERE state = 'sending'"
-ENDING: Final = "SELECT count(*) FROM made_elsewhere WHERE kind = 'incoming-payment'"
-PAYING: Final = "SELECT count(*) FROM checkout WHERE state IN ('returned', 'made') AND changed_at > ?"
+UNDER_WAY: Final[Mapping[str, str]] = {
+    "payments": SENDING,
+    "packets": "SELECT count(*) FROM packet WHERE state = 'prepared'",
+    # A payer's server that was restored may have forgotten a payment: its page asks for it until the row is purged.
+    "payment pages": "SELECT count(*) FROM checkout WHERE state IN ('returned', 'made') AND changed_at > :restored_at",
+    "bills": "SELECT count(*) FROM made_elsewhere WHERE kind = 'incoming-payment'",
+}
 DELIVERING: Final = "SELECT count(*) FROM delivery WHERE state = 'pending'"
 LATER: Final = (
     "SELECT coalesce(max(due), 0) FROM (SELECT due_at AS due FROM checkout UNION ALL SELECT next_at FROM delivery"
@@ -61,12 +65,11 @@ async def come_to_rest(town: Town, *, with_events: bool = False) -> None:
 async def _under_way(town: Town, with_events: bool) -> str:
     """What has still to come to an end, in words."""
 
-    # A payer's server that was restored may have forgotten a payment: its page asks for it until the row is purged.
     restored_at = max((loss.until for server in town.servers for loss in server.archive.losses), default=0)
 
     def busy(work: Work) -> str:
-        found = {"payments": number(work, SENDING), "packets": len(packets.prepared_packets(work, 100))}
-        found |= {"payment pages": number(work, PAYING, restored_at), "bills": number(work, ENDING)}
+        about = {"restored_at": restored_at}
+        found = {what: work.execute(sql, about).fetchone()[0] for what, sql in UNDER_WAY.items()}
         found["standing orders"] = _due(work, WINDOWS) + _due(work, TRIES)
         found["events"] = with_events and (not is_all_sent(work) or number(work, DELIVERING))
         return ", ".join(f"{count} {what}" for what, count in found.items() if count)
@@ -93,12 +96,12 @@ async def on_time(town: Town) -> None:
     if unknown := DUE_KINDS.keys() ^ PAUSES.keys():
         raise Violation(f"due work of which nobody has said how long it may wait: {sorted(unknown)}")
     end = town.world.now + WAITS
-    while due := [one for server in town.servers for one in await server.read(_all_due)]:
+    while due := [one for server in town.servers for one in await server.read(_waits) if one[2] <= 0]:
         if town.world.now > end:
             raise Violation(f"due work still waits after {WAITS:.0f} s of peace: {due[:3]}")
         await asyncio.sleep(5)
     for server in town.servers:
-        if late := [*await server.read(_late)]:
+        if late := [one for one in await server.read(_waits) if PAUSES[one[0]] + MINUTE < one[2]]:
             raise Violation(f"due work of {server.name} waits longer than its pauses: {late[:3]}")
         if raised := await server.rows("SELECT * FROM fault"):
             raise Violation(f"due work of {server.name} has raised: {raised[0]}")
@@ -107,17 +110,11 @@ async def on_time(town: Town) -> None:
             town.world.counts[f"due work: {name}"] += has_some
 
 
-def _all_due(work: Work) -> list[Any]:
-    return [one for one in _times(work) if one[2] <= work.now]
-
-
-def _late(work: Work) -> list[Any]:
-    return [one for one in _times(work) if work.now + PAUSES[one[0]] + MINUTE < one[2] < LATEST]  # which is never
-
-
-def _times(work: Work) -> Iterator[tuple[str, str, int]]:
-    """The kind, the key and the due time of each row that is due now or later."""
+def _waits(work: Work) -> list[tuple[str, str, int]]:
+    """The kind and the key of each row that will be due, and the microseconds until then."""
+    found = list[tuple[str, str, int]]()
     for name, (kind, *_) in DUE_KINDS.items():
         label, due = kind.label or f"{kind.table}.{kind.key[0]}", f"{kind.table}.{kind.due}"
-        sql = f"SELECT ?, {label}, {due} FROM {kind.source or kind.table} WHERE {due} NOTNULL AND {kind.where}"
-        yield from work.execute(sql, (name,))
+        sql = f"SELECT ?, {label}, {due} - ? FROM {kind.source or kind.table} WHERE {due} < ? AND {kind.where}"
+        found += work.execute(sql, (name, work.now, LATEST))
+    return found

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from payres.core.protocol.amounts import format_decimal
-from payres.core.store.wallets import find_wallet
+from payres.core.store.wallets import require_wallet
 from payres.people import payees, sending
 from tests.simulation import payers, rights
 from tests.simulation.apps import APPS, App
@@ -16,7 +16,6 @@ from tests.simulation.foreign_people import Foreigners
 from tests.simulation.mails import Post
 from tests.simulation.operators import Operator
 from tests.simulation.resident import Resident
-from tests.simulation.server import REFUSED
 from tests.simulation.standing_orders import Planner
 from tests.simulation.town import BALANCES, Bill, Sent, Town, Wallet
 from tests.simulation.visitors import Visitor
@@ -40,22 +39,18 @@ class Owner(Resident):
         self._wallet, self._shared = wallet, shared
 
     async def act(self) -> None:
-        try:
-            await self._send()
-        except REFUSED as refused:
-            self.world.counts[f"refused: {type(refused).__name__}"] += 1
-
-    async def _send(self) -> None:
         draws, payee = self.draws, self.draws.choice([one for one in self.town.wallets if one is not self._wallet])
         value = draws.randint(1, PACKETS_AT_MOST * 10)
         if self.town.balance == BALANCES[-1] and draws.random() < 0.3:
-            await self._spend_twice(sending.Wish(to=payee.url, fixed="send"), draws.randint(400, 850))
+            wish, most = sending.Wish(to=payee.url, fixed="send"), draws.randint(400, 850)
+            await asyncio.gather(*(pay(self.town, self._wallet, wish, most) for _ in range(2)))
         elif self.town.foreign is not None and draws.random() < 0.4:
             await self._pay_abroad(value)
         elif draws.random() < (0.6 if self.town.servers[0].is_forgetful else 0.15):
             await self._give(value)
         elif draws.random() < 0.65:
-            bill = self._bill_of_another()
+            shared = [one for one in self._shared[-4:] if one.wallet is not self._wallet]
+            bill = draws.choice(shared) if shared and draws.random() < 0.4 else None
             if bill is None:
                 bill = await ask_for(self.town, payee, value, draws.choice(BILL_SECONDS))
                 self._shared.append(bill)
@@ -68,22 +63,12 @@ class Owner(Resident):
             wish = sending.Wish(to=payee.url, fixed=draws.choice(("send", "receive")))
             await pay(self.town, self._wallet, wish, value)
 
-    async def _spend_twice(self, wish: sending.Wish, value: int) -> None:
-        both = (pay(self.town, self._wallet, wish, value) for _ in range(2))
-        made = await asyncio.gather(*both, return_exceptions=True)
-        if failed := [one for one in made if one is not None]:
-            raise failed[0]
-
     async def _pay_abroad(self, value: int) -> None:
         draws, payee = self.draws, self.draws.choice(self.town.abroad)
         wish = sending.Wish(to=payee.url, fixed=draws.choice(("send", "receive")))
         if draws.random() < 0.5:
             wish = sending.Wish(to=payee.server.ask_for(payee, minor(value, payee.asset)).shown["id"])
         await pay(self.town, self._wallet, wish, None if wish.to != payee.url else value, draws.choice(PAUSES))
-
-    def _bill_of_another(self) -> Bill | None:
-        shared = [one for one in self._shared[-4:] if one.wallet is not self._wallet]
-        return self.draws.choice(shared) if shared and self.draws.random() < 0.4 else None
 
     async def _close(self, bill: Bill) -> None:
         """Its payee completes it, perhaps while packets for it are under way."""
@@ -107,8 +92,7 @@ async def pay(town: Town, wallet: Wallet, wish: sending.Wish, cents: int | None,
 
     async def send() -> tuple[str, tuple[int, int]]:
         database, node = server.context.database, server.interledger
-        payer = await database.read(lambda work: find_wallet(work, wallet.path))
-        assert payer is not None
+        payer = await database.read(lambda work: require_wallet(work, wallet.path))
         payee = await payees.find_payee(database, node.quotes, payer, wish.to)
         asset = payer.asset if wish.fixed == "send" else payee.asset
         value = None if cents is None else minor(cents, asset)

@@ -1,7 +1,6 @@
 """What all who live in a town have in common: draws of their own, pauses, and for some a machine that speaks HTTP."""
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import httpx2
@@ -33,20 +32,18 @@ class Resident:
         await self.spend(seconds)
 
     async def spend(self, seconds: float) -> None:
-        await self.repeat(self.act, seconds)
+        async for _ in moments(self.world, self.draws, self.pause, seconds):
+            await self.try_to(self.act())
 
     async def act(self) -> None:
         """Does one thing."""
 
-    async def repeat(self, act: Callable[[], Awaitable[object]], seconds: float) -> None:
-        """Does something again and again, whatever is refused."""
-        async for _ in moments(self.world, self.draws, self.pause, seconds):
-            await self.try_to(act())
-
     async def try_to(self, do: Awaitable[object]) -> None:
         """Whatever is refused."""
-        with suppress(*self.refusals):
+        try:
             await do
+        except self.refusals as refused:
+            self.world.counts[f"refused: {type(refused).__name__}"] += 1
 
 
 class Caller(Resident):

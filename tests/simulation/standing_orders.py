@@ -1,8 +1,6 @@
 """Owners with standing orders, which the servers pay as days are skipped; and their oracle."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
@@ -10,8 +8,8 @@ import msgspec
 
 from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.clock import CORRECTION, DAY, SECOND
-from payres.core.store.payments import INCOMING, OUTGOING, OutgoingRecord
-from payres.core.store.wallets import find_wallet
+from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.people import payees as payees_of
 from payres.people import sending
@@ -31,6 +29,9 @@ CHANGES: Final = ("pause", "pause", "resume", "end")
 UTC: Final = ZoneInfo("UTC")
 SLACK: Final = 30 * SECOND  # a clock may have been put back since a window began, and a server looks every five seconds
 NOTED: Final = "SELECT count(*) FROM outgoing_payment WHERE metadata = ?"
+PAYEE: Final = (
+    "SELECT w.path FROM incoming_payment i JOIN wallet_address w ON w.id = i.wallet_address_id WHERE i.id = ?"
+)
 
 
 class Order(msgspec.Struct):
@@ -76,23 +77,20 @@ class Planner(Resident):
         asset = self._wallet.asset if fixed == "send" else payee.asset
         value, every = minor(draws.randint(1, MOST), asset), draws.choice(EVERY)
         begins = draws.choice((draws.uniform(3, 12), draws.uniform(3, 12), DAY / SECOND + draws.uniform(60, 130)))
-        note = f"order {self._number} of {self._wallet.path} at {server.name}"
-        amount = format_decimal(value, asset)
+        note, amount = f"order {self._number} of {self._wallet.path} at {server.name}", format_decimal(value, asset)
         plan = rules.OrderWish(to=payee.url, amount=amount, fixed=fixed, note=note, every=every)
         first = (server.now() // SECOND + round(begins)) * SECOND
 
         async def make() -> str:
             database, quotes = server.context.database, server.interledger.quotes
-            payer = await database.read(lambda work: find_wallet(work, self._wallet.path))
-            assert payer is not None
+            payer = await database.read(lambda work: require_wallet(work, self._wallet.path))
             found = await payees_of.find_payee(database, quotes, payer, payee.url)
             windows = rules.windows_of(rules.wall_time(first, UTC), every, None)
             draft = rules.draft_of(plan, found, windows, UTC)
             quote = await sending.ask_price(database, quotes, payer, found, draft, value, is_plan=True)
             return await database.write(lambda work: rules.set_up(work, payer, quote))
 
-        made = await server.ask(make)
-        order = Order(self._wallet, payee, made, value, fixed, first, PERIODS[every], note)
+        order = Order(self._wallet, payee, await server.ask(make), value, fixed, first, PERIODS[every], note)
         self._mine.append(order)
         self.town.orders.append(order)
         self.town.world.counts["standing orders"] += 1
@@ -102,9 +100,7 @@ class Planner(Resident):
         order.is_plain, order.stopped_at = False, None
 
         def change(work: Work) -> None:
-            wallet = find_wallet(work, self._wallet.path)
-            assert wallet is not None
-            getattr(rules, name)(work, wallet, order.id)
+            getattr(rules, name)(work, require_wallet(work, self._wallet.path), order.id)
 
         await self._wallet.server.write(change)
         order.stopped_at = None if name == "resume" else self.town.world.microseconds
@@ -134,60 +130,47 @@ async def _check(town: Town, order: Order) -> None:
         raise Violation(f"the standing order {order.note} was acknowledged and is gone")
     if not len({one.id for one in paid}) == len(paid) == noted:
         raise Violation(f"the standing order {order.note} has {len(paid)} runs that are paid, and {noted} payments")
-    problem = next(_problems(order, record, runs), "")
-    if problem:
-        raise Violation(f"the standing order {order.note} {problem}: {record}, {runs}")
-    for run, payment in zip([one for one in runs if one.outgoing_payment_id], paid, strict=True):
-        town.world.counts[f"standing orders {payment.state}"] += 1
-        if wrong := await _wrong(town, order, payment):
-            raise Violation(f"the payment of {order.note} for {run}: {wrong}: {payment}")
-    town.world.counts.update(Counter(f"standing orders: run {one.state}" for one in runs))
-
-
-def _problems(order: Order, record: OrderRecord, runs: Sequence[RunRecord]) -> Iterator[str]:
-    windows = order.period.number(order.first, order.wallet.server.now() - SLACK) + 1
-    if order.is_plain and record.state == "active" and len(runs) < windows:
-        yield f"has had {windows} windows"
-    if order.is_plain and record.state not in {"active", "paused"}:
-        yield f"is {record.state}"
+    windows = order.period.number(order.first, server.now() - SLACK) + 1
+    is_short = record.state == "active" and len(runs) < windows
+    if order.is_plain and (is_short or record.state not in {"active", "paused"}):
+        raise Violation(f"the standing order {order.note} has had {windows} windows: {record}, {runs}")
     for run in runs:
-        if (run.state == "paid") != (run.outgoing_payment_id is not None):
-            yield "has a run that is paid without a payment"
-        if run.state != "paid" and not run.problem:
-            yield "has a run that is not paid and does not say why"
-        if run.window_at != order.period.begin(order.first, run.window):
-            yield "has a run at another time"
-        yield from _problems_of_time(order, run)
+        if problem := _problem(order, run):
+            raise Violation(f"a run of the standing order {order.note} {problem}: {record}, {runs}")
+        town.world.counts[f"standing orders: run {run.state}"] += 1
+    for payment in paid:
+        town.world.counts[f"standing orders {payment.state}"] += 1
+        if not await _is_right(town, order, payment):
+            raise Violation(f"the standing order {order.note} of {order.value} to {order.payee.url} paid {payment}")
 
 
-def _problems_of_time(order: Order, run: RunRecord) -> Iterator[str]:
-    server = order.wallet.server
+def _problem(order: Order, run: RunRecord) -> str:
+    """What is wrong with a run; empty if nothing is."""
+    server, begins = order.wallet.server, order.period.begin(order.first, run.window)
     over_at = min(order.period.begin(order.first, run.window + 1), run.window_at + LATE)
     is_given_up = run.state in {"missed", "failed"} and run.problem not in {"stopped", "restored", *LASTING}
-    if is_given_up and over_at > server.now() + CORRECTION + SLACK:
-        yield "has given up a window that is not over"
     paid_at = moment_of(run.outgoing_payment_id) if run.outgoing_payment_id else 0
-    if paid_at > over_at + SLACK and not server.was_wrong(paid_at):
-        yield "has paid a window that was over"
-    if order.stopped_at is not None and paid_at > order.stopped_at and not server.has_lost(order.stopped_at):
-        yield "was paid after it was stopped"
+    stopped_at = order.stopped_at if order.stopped_at and not server.has_lost(order.stopped_at) else paid_at
+    problems = {
+        "is paid without a payment": (run.state == "paid") != bool(paid_at),
+        "is not paid and does not say why": run.state != "paid" and not run.problem,
+        "is at another time": run.window_at != begins,
+        "is given up and not over": is_given_up and over_at > server.now() + CORRECTION + SLACK,
+        "has paid a window that was over": paid_at > over_at + SLACK and not server.was_wrong(paid_at),
+        "was paid after it was stopped": paid_at > stopped_at,
+    }
+    return next((text for text, is_so in problems.items() if is_so), "")
 
 
-async def _wrong(town: Town, order: Order, payment: OutgoingRecord) -> str:
-    terms = payment.terms
+async def _is_right(town: Town, order: Order, payment: OutgoingRecord) -> bool:
+    """Whether a payment has the amount and the payee of its order."""
+    payee, terms = order.payee, payment.terms
+    start, _, id = terms.receiver.rpartition("/")
     if (terms.debit if order.fixed == "send" else terms.receive) != order.value:
-        return f"not {order.value}"
-    payee = order.payee
-    if not terms.receiver.startswith(f"{payee.server.base_url}/incoming-payments/"):
-        return "another server"
-    id = terms.receiver.rpartition("/")[2]
+        return False
+    if start != f"{payee.server.base_url}/incoming-payments":
+        return False
     if isinstance(payee, Abroad):
-        return "" if payee.server.bills[id].payee == payee.account else "another payee"
-
-    def is_right(work: Work) -> bool | None:
-        made, wallet = INCOMING.get(work, id), find_wallet(work, payee.path)
-        return None if made is None or wallet is None else made.wallet_address_id == wallet.id
-
-    found = await payee.server.read(is_right)
-    is_known = found is not None or not town.may_be_lost(payee.server, id)
-    return "another payee" if is_known and not found else ""
+        return payee.server.bills[id].payee == payee.account
+    found = await payee.server.rows(PAYEE, id)
+    return found == [(payee.path,)] or (not found and town.may_be_lost(payee.server, id))
