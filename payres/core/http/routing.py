@@ -5,7 +5,7 @@ import re
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -64,6 +64,9 @@ class Route(routing.Route):
         self.path = path.replace(":secret}", "}")
         self.secret_at = next((at for at, segment in enumerate(path.split("/")) if ":secret}" in segment), 0)
         self._takes_any = "{path:" in path
+        before, variable, _ = path.partition("{")
+        self.paths = () if variable else (path,)
+        self.beginnings = (before[: before.rindex("/") + 1],) if variable else ()
         self.path_regex = re.compile(self.path_regex.pattern.removesuffix("$") + r"\Z")  # `$` ignores a final newline
         self.handlers = {**handlers, "HEAD": handlers["GET"]} if "GET" in handlers else handlers
         self.is_json = is_json
@@ -119,17 +122,47 @@ class LateRoutes(msgspec.Struct, frozen=True):
     let_in: Callable[[Request], bool] = lambda _: True
 
 
+class RouteTable(Generic[M]):
+    """Finds what answers a path: a literal path, else of the routes that begin like it the one with the longest
+    beginning before its first variable; of several with the same beginning the first that matches."""
+
+    def __init__(self, routes: Sequence[M]) -> None:
+        self._literal: dict[str, M] = {}
+        self._beginnings: dict[str, list[M]] = {}
+        for route in routes:
+            for path in route.paths:
+                self._literal.setdefault(path, route)
+            for beginning in route.beginnings:
+                self._beginnings.setdefault(beginning, []).append(route)
+        self._deepest = max((one.count("/") for one in self._beginnings), default=0)
+
+    def find(self, path: str) -> tuple[M | None, Mapping[str, str]]:
+        """What answers the path, and the path's parameters."""
+        if (literal := self._literal.get(path)) is not None:
+            return literal, {}
+        ends, end = list[int](), path.find("/")
+        while end >= 0 and len(ends) < self._deepest:
+            ends.append(end + 1)
+            end = path.find("/", end + 1)
+        for end in reversed(ends):
+            for route in self._beginnings.get(path[:end], ()):
+                if (found := route.match(path)) is not None:
+                    return route, found
+        return None, {}
+
+
 class _Late:
     """Late routes, and those that were loaded."""
 
     def __init__(self, wanted: LateRoutes) -> None:
         self._wanted = wanted
-        self._beginnings = tuple(f"{path}/" for path in wanted.paths)
-        self._routes: Sequence[Route] = ()
+        self.paths = wanted.paths
+        self.beginnings = tuple(f"{path}/" for path in wanted.paths)
+        self._routes: RouteTable[Route] | None = None
         self._loading = asyncio.Lock()
 
     def match(self, path: str) -> Mapping[str, str] | None:
-        return {} if path in self._wanted.paths or path.startswith(self._beginnings) else None
+        return {} if path.startswith(self.beginnings) else None
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Matches the path as sent, because wallet paths may contain slashes, which are escaped here."""
@@ -137,31 +170,19 @@ class _Late:
             await _refuse_all(scope, receive, send)
             return
         async with self._loading:
-            self._routes = self._routes or await load_in_thread(self._wanted.load)
-        route, found = _first(self._routes, scope["raw_path"].decode("latin-1").removesuffix("/"))
+            self._routes = self._routes or RouteTable(await load_in_thread(self._wanted.load))
+        route, found = self._routes.find(scope["raw_path"].decode("latin-1").removesuffix("/"))
         scope["path_params"] = {name: unquote(text) for name, text in found.items()}
         await (_refuse_all if route is None else route.handle)(scope, receive, send)
 
 
 class Router(routing.Router):
-    """Accepts a trailing slash on every path and never redirects, because signatures cover the path as sent. Routes
-    without parameters are found by a look-up; the others are tried in order, the most frequent first."""
+    """Accepts a trailing slash on every path and never redirects, because signatures cover the path as sent."""
 
     def __init__(self, routes: Sequence[Route] = (), late: Sequence[LateRoutes] = ()) -> None:
-        """With the routes of parts. Those of wallets come last, because a wallet may have almost any path."""
+        """With the routes of parts. Those of wallets are matched last, because a wallet may have almost any path."""
         super().__init__()
-        known = [*RESOURCE_ROUTES, *routes]
-        self._by_path = {route.path: route for route in known if "{" not in route.path}
-        self._tried: Sequence[Route | _Late] = [
-            *(route for route in known if "{" in route.path),
-            *map(_Late, late),
-            *WALLET_ROUTES,
-        ]
-
-    def find(self, path: str) -> tuple[Route | _Late | None, Mapping[str, str]]:
-        """What answers a path, which has no trailing slash, and the path's parameters."""
-        route = self._by_path.get(path)
-        return _first(self._tried, path) if route is None else (route, {})
+        self.find = RouteTable[Route | _Late]([*RESOURCE_ROUTES, *routes, *map(_Late, late), *WALLET_ROUTES]).find
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request."""
@@ -174,15 +195,6 @@ class Router(routing.Router):
             path = scope["path"] = path[:-1]
         route, scope["path_params"] = self.find(path)
         await (_refuse_all if route is None else route.handle)(scope, receive, send)
-
-
-def _first(routes: Sequence[M], path: str) -> tuple[M | None, Mapping[str, str]]:
-    """The first route that a path matches, and the path's parameters."""
-    for route in routes:
-        found = route.match(path)
-        if found is not None:
-            return route, found
-    return None, {}
 
 
 async def load_in_thread(load: Callable[[], T]) -> T:

@@ -1,8 +1,10 @@
 """What is said of paths beside the routes, against the routes."""
 
 import asyncio
+import re
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,10 @@ from starlette.types import Receive, Scope, Send
 from payres.application import PARTS
 from payres.core.http import routing
 from payres.core.http.responses import PREFLIGHT
-from payres.core.http.routing import ROUTES, LateRoutes, Route, Router
+from payres.core.http.routing import ROUTES, LateRoutes, Route, Router, RouteTable
 from payres.core.protocol.urls import ADMIN_ROOT, CLOSED, PAGE_ROOTS, PAGES, RESERVED_SEGMENTS, SIGNED_SEGMENTS
 from payres.operator.admin_hosts import AdminHosts
+from payres.operator.declared.api import admin_routes
 from payres.operator.pages.serving import page_routes as admin_page_routes
 from payres.people import consent
 from payres.people.serving import page_routes
@@ -156,3 +159,32 @@ def test_router_tells_the_route_of_a_path() -> None:
     assert late is not None
     assert not isinstance(late, Route)
     assert router.find("/pay/1") == (None, {})
+
+
+@pytest.mark.parametrize(
+    "routes",
+    [
+        [*admin_routes(), *admin_page_routes()],
+        page_routes(),
+        [*ROUTES, *(one for part in PARTS for one in part.routes)],
+    ],
+    ids=["operator", "people", "core"],
+)
+def test_a_look_up_finds_the_first_route_that_matches(routes: Sequence[Route], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And tries few of them: not each path has a segment of its own, so some share their beginning."""
+    in_order = sorted(routes, key=lambda one: one.path.startswith("/{"))  # those of wallets come last
+    table, match, tried = RouteTable(in_order), Route.match, list[str]()
+
+    def counted(one: Route, path: str) -> Mapping[str, str] | None:
+        tried.append(one.path)
+        return match(one, path)
+
+    filled = {re.sub("{[^}]*}", text, one.path) for one in routes for text in ("x", "new", "list", "a%2Fb", "usd")}
+    paths = {path + more for path in filled for more in ("", "/y", "/y/z", "y")} | {path[:-1] for path in filled}
+    monkeypatch.setattr(Route, "match", counted)
+    for path in paths:
+        tried.clear()
+        route, found = table.find(path)
+        assert len(tried) <= 20
+        first = next((one for one in in_order if match(one, path) is not None), None)
+        assert (route, found) == (first, (first and match(first, path)) or {})
