@@ -180,7 +180,7 @@ def one_trust() -> Iterator[None]:
 def ready_made() -> Iterator[Callable[..., None]]:
     """Copies the schema into each new database from one in memory: running schema.sql takes ten times as long.
 
-    Gives what runs it, as `tests/store` does.
+    Gives what runs it, as `tests/core/store` does.
     """
     prepare, lock = connections._prepare_writer, Lock()
     with closing(connections.connect_writer(":memory:")) as made, pytest.MonkeyPatch.context() as patch:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
@@ -84,6 +85,12 @@ HEADINGS = {
 CREATED = re.compile(r'^create table "?(\w+)', re.MULTILINE)
 # A table in a statement, which has its keywords in capitals, and in the head of invariants.sql.
 TABLE = re.compile(r"(?:\b(?:FROM|JOIN|INTO|UPDATE)|-- rows: [\w ]+ =)\s+\"?(\w+)")
+# In docstrings and comments: files and folders, and modules with what is in them. Addresses are neither.
+PROSE = re.compile(r'"""(.*?)"""|(?:^|[ \t])# ([^\n]+)', re.MULTILINE | re.DOTALL)
+ADDRESS = re.compile(r"\S+://\S+")
+PATH = re.compile(r"(?<![\w./:@<{-])(?:[\w-]+/)*[\w.-]+")
+ENDINGS = (".py", ".sql", ".md", ".html", ".css", ".mjs")
+DOTTED = re.compile(r"(?<![\w./@-])[a-z_]+(?:\.\w+)+")
 TRANSACTION = re.compile(r"\s*(begin|commit|rollback|savepoint|release)(\s+(to\s+)?\w+)?\s*", re.IGNORECASE)
 
 
@@ -347,3 +354,34 @@ def test_no_two_migrations_have_one_number() -> None:
     """One of them would not be made."""
     numbers = [path.name[:4] for path in (ROOT / "payres" / "core" / "store" / "migrations").glob("*.sql")]
     assert len(numbers) == len({*numbers})
+
+
+def test_files_and_modules_in_docstrings_and_comments_exist() -> None:
+    """They move, and nobody reads again what speaks of them."""
+    names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in names if name.endswith(".py")}
+    whole = {parent for name in names for parent in (name, *map(str, Path(name).parents))}
+    paths = {"/".join(Path(one).parts[first:]) for one in whole for first in range(len(Path(one).parts))}
+    folders = {part for name in texts for part in Path(name).parts[:-1]}
+
+    def is_there(name: str) -> bool:
+        """Whether it is a module, or a name in one."""
+        source, member = name.replace(".", "/"), name.rpartition(".")[2]
+        where = source.rpartition("/")[0]
+        inside = [
+            text for path, text in texts.items() if f"/{path}".endswith((f"/{where}.py", f"/{where}/__init__.py"))
+        ]
+        return {source, f"{source}.py"} & paths != set() or any(re.search(rf"\b{member}\b", text) for text in inside)
+
+    missing = []
+    for module in [path for path in texts if path.startswith(("payres/", "tests/"))]:
+        said = ADDRESS.sub("", "\n".join(one for pair in PROSE.findall(texts[module]) for one in pair))
+        named = {one.strip("./") for one in PATH.findall(said) if "/" in one or one.strip(".").endswith(ENDINGS)}
+        missing += [
+            f"{module} {one}" for one in named - paths if one.endswith(ENDINGS) or one.partition("/")[0] in folders
+        ]
+        dotted = {
+            one for one in DOTTED.findall(said) if module.startswith("payres/") and one.partition(".")[0] in folders
+        }
+        missing += [f"{module} {one}" for one in dotted - paths if not is_there(one)]
+    assert not missing, "\n".join(missing)

@@ -107,7 +107,7 @@ def set_signed_out(request: Request, response: Response, cookies: Cookies = OWNE
 def _cookies(request: Request) -> dict[str, str]:
     """Our cookies by their names without the prefix.
 
-    Not parsed by http.cookies, which before Python 3.11.10 takes seconds for some thousand escaped quotes.
+    Not parsed by Python's SimpleCookie, which before Python 3.11.10 takes seconds for some thousand escaped quotes.
     """
     lines = [value for name, value in request.scope["headers"] if name == b"cookie"]
     pairs = _pattern(_is_secure(request)).findall(b";".join(lines))

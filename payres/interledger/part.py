@@ -80,7 +80,7 @@ async def _reply(context: Context, request: Request, request_id: str | None) -> 
     raise OutcomeUnknown(sentence)
 
 
-log = logging.getLogger("payres.operator")
+log = logging.getLogger("payres.interledger")
 
 
 async def _open(opening: Opening) -> None:

@@ -1,6 +1,6 @@
 """OpenAPI 3.1 documents, generated from operations and structs.
 
-There are three: `openapi_of_resources.py` for the Open Payments endpoints, `payres/operator/declared/api.py` for the
+There are three: `payres/openapi/resources.py` for the Open Payments endpoints, `payres/operator/declared/api.py` for the
 operator's API, and `payres/testing/openapi.py` for the control API of a sandbox.
 """
 

@@ -1,4 +1,4 @@
-"""The audit log, as operators read it. Changes are written by `payres.core.store.runs`."""
+"""The audit log, as operators read it. Changes are written by `payres.core.store.audit`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final

@@ -1,12 +1,4 @@
-"""Access to the operator's API: only from this machine, unless the setting `admin_hosts` allows more.
-
-To everyone else the API does not exist. A request must pass two checks:
-
-- Its source address. A proxy on this machine must not expose the API to its clients: a forwarded request does not count
-  as local, whatever address it names, and passes only by an address or network in the setting.
-- Its host name, so that a page in the operator's browser cannot reach the API by a name that resolves to this
-  machine (DNS rebinding).
-"""
+"""The services of the operator's part, which its requests find in the context."""
 
 import asyncio
 from collections.abc import Hashable

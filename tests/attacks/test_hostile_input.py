@@ -51,7 +51,7 @@ CREATE = {"type": "incoming-payment", "actions": ["create", "read"]}
 # Bodies
 
 
-# Besides those of specification/test_errors and test_incoming_payments.
+# Besides those of tests/specification/test_errors.py and test_incoming_payments.
 BODIES = {
     "deep arrays, closed": b"[" * 30_000 + b"]" * 30_000,
     "deep and unknown": b'{"walletAddress":"%b","unknown":' + b"[" * 20_000 + b"]" * 20_000 + b"}",

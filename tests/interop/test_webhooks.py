@@ -1,4 +1,5 @@
-"""The official library for receivers of webhooks, of npm, accepts ours; `tests/events` tries that of PyPI."""
+"""The official library for receivers of webhooks, of npm, accepts ours; `tests/webhooks/test_webhooks.py` tries
+that of PyPI."""
 
 from typing import Any
 

@@ -21,7 +21,7 @@ MAX_ASSET_CODE_LENGTH: Final = 32
 AssetCode = Annotated[str, Meta(min_length=1, max_length=MAX_ASSET_CODE_LENGTH)]
 Scale = Annotated[int, Meta(ge=0, le=255)]
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
-# The formats are for the OpenAPI documents alone; `http.openapi` knows those of most members by their names.
+# The formats are for the OpenAPI documents alone; `openapi.documents` knows those of most members by their names.
 URI = Meta(extra_json_schema={"format": "uri"})
 Url = Annotated[str, URI]
 UrlText = Annotated[Text, URI]

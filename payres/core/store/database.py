@@ -4,8 +4,8 @@ Units that take microseconds run on the event loop's thread, because a switch to
 for a lock, or for the disk to confirm a commit, happens on the connection's thread.
 
 A unit of work is a plain function over one open transaction. Units for the writer queue up; all that are waiting run in
-one SQLite transaction and share one durable commit. No caller gets a result before that commit. `lanes`
-has the queues and threads, `transactions` the transactions.
+one SQLite transaction and share one durable commit. No caller gets a result before that commit. Lanes have the queues
+and threads; `transactions.py` has the transactions.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
 """SQL of grants: their interactions, what they have spent, and their access tokens. What owners and operators see of
-them is in `operator/store/all_grants.py`."""
+them is in `operator/store/grants.py`."""
 
 from collections.abc import Sequence
 from typing import Final, Literal

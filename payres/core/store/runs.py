@@ -1,4 +1,4 @@
-"""SQL of the server's own records: its runs and the commits that it lost, its secrets, and the audit log.
+"""SQL of the server's runs, and the commits that are missing after a kill.
 
 After a kill the newest commits are only in the log. If that is gone, SQLite opens the database without a word. So each
 run of the server has a token, in its row and in the lock file; the lock file also has the position that its commits
@@ -7,8 +7,6 @@ synced, so a power cut can leave an older position, never one that the log does 
 
 A log may be gone rightfully: a command or another program that had the database open has applied it. Then the database
 has the position. Whoever opens a database without its server, and finds nothing missing, removes the token of the run.
-
-Each operator rule that changes something writes its entry in the same transaction, so commands and endpoints need not.
 """
 
 import fcntl
@@ -34,7 +32,7 @@ UPDATE server_run SET killed_after = max(
 
 
 def begin(tx: Transaction, token: str | None) -> bool:
-    """Starts a run, with a token for `payres.core.store.runs`. Whether the last one was killed."""
+    """Starts a run, with the token of its lock file. Whether the last one was killed."""
     was_killed = note_kill(tx)
     if not was_killed:
         tx.execute("INSERT INTO server_run DEFAULT VALUES")

@@ -111,7 +111,7 @@ class Work:
 
     It is created when the unit runs, so `now` (microseconds UTC) is the one time for all its decisions. `actor` is the
     name for the audit log, which has `recorded` rows of this unit. `warn` shows a warning to the user of a command.
-    `changed` collects the keys that `events.changes` wakes after the commit.
+    `changed` collects the keys that `events.Changes` wakes after the commit.
     """
 
     __slots__ = ("actor", "changed", "execute", "executemany", "metrics", "now", "recorded", "settings", "urls", "warn")

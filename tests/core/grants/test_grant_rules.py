@@ -1,6 +1,6 @@
 """The rules of grants over HTTP: requests, continuation in every state, cancelling, tokens and their time.
 
-Consent with its redirects is in tests/routes/test_consent.py, what may be asked for is in
+Consent with its redirects is in tests/people/test_consent.py, what may be asked for is in
 tests/core/grants/test_requests.py, and what a grant then permits in tests/core/http/test_access_matrix.py.
 """
 
