@@ -1,7 +1,7 @@
 """OpenAPI 3.1 documents, generated from operations and structs.
 
-There are three: `payres/openapi/resources.py` for the Open Payments endpoints, `payres/operator/declared/api.py` for the
-operator's API, and `payres/testing/openapi.py` for the control API of a sandbox.
+There are three: of the endpoints of Open Payments (`payres/openapi/resources.py`), of the operator's API
+(`payres/operator/declared/api.py`), and of the control API of a sandbox (`payres/testing/openapi.py`).
 """
 
 import json
