@@ -76,7 +76,7 @@ class Foreign(Node):
     from its peers and to them; `lied` are bills whose payer was told another amount than had arrived."""
 
     name = ilp = "foreign"
-    is_forgetful = is_foreign = True
+    is_foreign = True
 
     def __init__(self, world: World) -> None:
         super().__init__(world, self.name, "10.0.8.1")

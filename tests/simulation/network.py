@@ -232,13 +232,12 @@ class Network:
         client, server = stream.client.loop.node, stream.server.loop.node
         if not self.shares or client.is_careful:
             return ""
-        part = ABROAD if client.is_foreign or server.is_foreign else 1
-        shares = {kind: share * part for kind, share in self.shares.items()}
+        is_abroad = client.is_foreign or server.is_foreign
+        shares = {kind: share * (ABROAD if is_abroad else 1) for kind, share in self.shares.items()}
         if GIVES_TOKEN.match(head) and not server.is_foreign:
             shares["lost answer"] += TOKEN_LOST
         fate, number = self.world.drawn(f"{client.name}>{server.name}", shares)
-        numbers_nothing = server.is_forgetful or client.is_foreign
-        if not fate or (fate == "repeated" and numbers_nothing):  # docs/peering.md: such proxies are not covered
+        if not fate or (fate == "repeated" and is_abroad):  # docs/peering.md: such proxies are not covered
             return ""
         stream.dice = self.world.dice(number)
         return fate if self.world.happens(fate, number) else ""

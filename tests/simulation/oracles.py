@@ -14,9 +14,9 @@ from payres.interledger.store.peers import PeerRecord
 from payres.operator.upkeep import invariant_checks
 from tests.simulation.apps import App, Asked
 from tests.simulation.bills import closed, ended
-from tests.simulation.currencies import GRAINS, LOWEST
-from tests.simulation.foreign_oracles import came_from_abroad, foreign_books, owed_abroad
-from tests.simulation.hops import carried, differing, promised
+from tests.simulation.currencies import GRAINS
+from tests.simulation.foreign_oracles import foreign_books, owed_abroad
+from tests.simulation.hops import carried
 from tests.simulation.limits import limited, spendable, usable
 from tests.simulation.mails import mailed
 from tests.simulation.operators import credited, moved, overwritten, refunded
@@ -29,7 +29,7 @@ from tests.simulation.server import Server
 from tests.simulation.standing_orders import kept_orders
 from tests.simulation.told import told
 from tests.simulation.town import Town, moment_of
-from tests.simulation.unresolved import mistaken, resolved
+from tests.simulation.unresolved import resolved
 from tests.simulation.visitors import paid_pages
 from tests.simulation.webhooks import all_taken
 from tests.simulation.world import Violation
@@ -45,13 +45,6 @@ SETTLED: Final = (
     "SELECT coalesce(sum(iif(d.kind = 'external', t.amount, -t.amount)), 0) FROM movement m"
     " JOIN transfer t ON t.id = m.transfer_id JOIN account d ON d.id = t.debit_account_id"
     " JOIN peer p ON p.account_id = m.account_id WHERE p.ilp_address = ?"
-)
-# With the packets of which the answer may have come late: of payments that took long.
-CHARGED: Final = (
-    "SELECT o.receiver, o.delivered, s.code, o.receive_code, iif(o.ended_at - o.created_at < 3000000, 0,"
-    " (SELECT count(*) FROM packet k WHERE k.outgoing_payment_id = o.id AND k.state = 'fulfilled')), o.estimated"
-    " FROM outgoing_payment o JOIN wallet_address w ON w.id = o.wallet_address_id"
-    " JOIN account a ON a.id = w.account_id JOIN asset s ON s.id = a.asset_id"
 )
 KEPT: Final = 7 * DAY  # microseconds that a bill is kept at least
 ROUNDED: Final = 2  # cents by which a packet may deliver something else than the rate says
@@ -80,7 +73,7 @@ async def mirrors(town: Town, *, is_resolved: bool = False) -> None:
         if not is_resolved:
             doubt += sum(loss.bounds[b.name] for a, b in ((one, other), (other, one)) for loss in a.archive.unsettled)
         if abs(gap - town.missing[one, other]) > (0 if is_resolved else doubt):
-            raise Violation(f"books of peers: {books}; {await differing(one, other)}")
+            raise Violation(f"books of peers: {books}")
 
 
 async def restored(town: Town) -> None:
@@ -112,7 +105,7 @@ async def money(town: Town) -> None:
         for code, scale, balance in await server.rows(SUMS):
             sums[Asset(code, scale)] += balance
     for one, other in town.links:
-        sums[town.currency_of(one, other)] += town.missing[one, other] + sum((await _mistaken(one, other)).values())
+        sums[town.currency_of(one, other)] += town.missing[one, other]
     sums[town.assets[0]] -= await brought(town)
     sums.update(await owed_abroad(town))
     for asset, given in town.given.items():
@@ -136,32 +129,6 @@ async def bills(town: Town) -> None:
             raise Violation(f"{bill.url} is paid, and stays open")
 
 
-async def payments(town: Town) -> None:
-    """5. Each incoming payment got what its payers were charged for it."""
-    charged, less, more = await _charged(town)
-    for receiver, amounts in town.resolved.items():  # the payers have this back
-        charged[receiver] += sum(amount for amount, _ in amounts)
-        slack = sum(math.ceil(amount / LOWEST) - amount + grain for amount, grain in amounts)
-        less[receiver] += slack
-        more[receiver] += slack
-    for link in town.links:
-        for receiver, amount in (await _mistaken(*link)).items():
-            more[receiver] += math.ceil(amount / LOWEST)
-    for receiver, least, most in came_from_abroad(town):
-        charged[receiver] += least
-        less[receiver] += most - least
-    for bill in town.bills:
-        charged.setdefault(bill.url, 0)
-    for receiver, delivered in charged.items():
-        record = await _received(town, receiver)
-        received = record.received if record else 0
-        town.world.note("paid", receiver, received)
-        is_right = received - less[receiver] <= delivered <= received + more[receiver]
-        if not is_right and not town.is_disturbed(receiver.rpartition("/")[2]):
-            allowed = f"{less[receiver]} less or {more[receiver]} more"
-            raise Violation(f"{receiver}: delivered {delivered}, got {received}, allowed are {allowed}")
-
-
 def _most(value: int, grain: int) -> int:
     """What a bill may get: payres takes a last packet that a sender's rounding made larger than what is missing."""
     return value + max(math.ceil(value / OVERPAID), ROUNDED * grain)
@@ -181,18 +148,14 @@ async def rows(town: Town) -> None:
 
 
 async def _compared(one: Server, other: Server) -> tuple[int, int, str]:
-    """By how much the books of two peers differ, but for what was paid outside, and is known to be mistaken; what is
-    unresolved; and both in words."""
+    """By how much the books of two peers differ, but for what was paid outside; what is unresolved; and both in
+    words."""
     (here, doubt), (there, doubt_there) = await _standing(one, other), await _standing(other, one)
     [(paid,)] = await one.rows(SETTLED, f"test.{other.name}")
     [(paid_there,)] = await other.rows(SETTLED, f"test.{one.name}")
-    wrong, settled = sum((await _mistaken(one, other)).values()), paid + paid_there
+    settled = paid + paid_there
     books = f"{one.name} {here.balance} (unresolved {doubt}), {other.name} {there.balance} ({doubt_there})"
-    return here.balance + there.balance - settled - wrong, doubt + doubt_there, f"{books}, settled {settled}"
-
-
-async def _mistaken(one: Server, other: Server) -> dict[str, int]:
-    return {**await mistaken(one, other), **await mistaken(other, one)}
+    return here.balance + there.balance - settled, doubt + doubt_there, f"{books}, settled {settled}"
 
 
 async def _standing(server: Server, other: Server) -> tuple[PeerRecord, int]:
@@ -208,26 +171,6 @@ async def _standing(server: Server, other: Server) -> tuple[PeerRecord, int]:
 async def _received(town: Town, receiver: str) -> IncomingRecord | None:
     server = next(one for one in town.servers if receiver.startswith(f"{one.base_url}/"))
     return await server.read(lambda work: INCOMING.get(work, receiver.rpartition("/")[2]))
-
-
-async def _charged(town: Town) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """What payers have sent to each receiver, in its asset, and how much less or more it may be than what arrived.
-
-    payres estimates what a packet has delivered if it learns only from a repeated answer that it did, and knows the
-    amount exactly where no currency changes. It asks the receiver, which knows if it is less, but for what other
-    payments bring.
-    """
-    sums, less, more, unsure = Counter[str](), Counter[str](), Counter[str](), set[str]()
-    for server in town.servers:
-        rows = [row for row in await server.rows(CHARGED) if not town.is_abroad(row[0])]
-        for receiver, delivered, *codes, late, estimated in rows:
-            if estimated or receiver in sums:
-                unsure.add(receiver)
-            sums[receiver] += delivered
-            is_exact = len({*codes, *(asset.code for asset in town.currencies.values())}) == 1
-            less[receiver] += 0 if is_exact else late * ROUNDED * GRAINS[codes[1]]
-            more[receiver] += late * ROUNDED * GRAINS[codes[1]]
-    return sums, less, Counter({receiver: more[receiver] for receiver in unsure})
 
 
 def _rows(work: Work) -> Iterator[str]:
@@ -288,10 +231,10 @@ def _made(work: Work) -> Mapping[str, Sequence[tuple[Any, ...]]]:
 
 
 # In this order: what comes first pays once more, or compares books and notes what a later one counts by.
-FIRST: Final[tuple[Oracle, ...]] = (disturbed, on_time, usable, spendable, limited, kept, ledgers, mirrors, carried)
+FIRST: Final[tuple[Oracle, ...]] = (disturbed, on_time, usable, spendable, limited, kept, ledgers, mirrors)
 BOOKS: Final[tuple[Oracle, ...]] = (
     *(rightful, overwritten, meant, resolved, foreign_books, restored, equal_books, holds),
-    *(moved, refunded, credited, priced, money, bills, promised, payments),
+    *(moved, refunded, credited, priced, money, bills, carried),
 )
 LAST: Final = (acknowledged, closed, ended, kept_orders, paid_pages, mailed, told, all_taken, loops, rows)
 ALL: Final[tuple[Oracle, ...]] = (*FIRST, *BOOKS, *LAST)

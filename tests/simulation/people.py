@@ -46,7 +46,7 @@ class Owner(Resident):
             await asyncio.gather(*(pay(self.town, self._wallet, wish, most) for _ in range(2)))
         elif self.town.foreign is not None and draws.random() < 0.4:
             await self._pay_abroad(value)
-        elif draws.random() < (0.6 if self.town.servers[0].is_forgetful else 0.15):
+        elif draws.random() < 0.15:
             await self._give(value)
         elif draws.random() < 0.65:
             shared = [one for one in self._shared[-4:] if one.wallet is not self._wallet]
@@ -81,8 +81,7 @@ class Owner(Resident):
         open_bills = [one for one in self.town.bills[-8:] if one.value is None and one.wallet in others]
         bill = self.draws.choice([*open_bills[-2:], None])
         if bill is None:
-            forgetful = [one for one in others if one.server.is_forgetful]
-            bill = await ask_for(self.town, self.draws.choice(forgetful or others), None)
+            bill = await ask_for(self.town, self.draws.choice(others), None)
         await pay(self.town, self._wallet, sending.Wish(to=bill.url, fixed="send"), value)
 
 
@@ -114,7 +113,7 @@ def move_in(town: Town) -> list[Resident]:
     town.operators = [Operator(town, server) for server in town.servers]
     town.hooks, town.post = Hooks(town), Post(town)
     is_restored, draw = town.servers[-1].keeps_backups, town.world.draw
-    if not town.servers[0].is_forgetful and (is_restored or draw("payer") < payers.HAVE_ONE):
+    if is_restored or draw("payer") < payers.HAVE_ONE:
         town.payer = payers.Payer(town)
     if is_restored or draw("keepers") < rights.HAVE_ONE:
         town.keepers = rights.Keepers(town)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
-from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 from uvicorn.server import ServerState
 
@@ -33,7 +32,6 @@ T = TypeVar("T")
 RESTART_SECONDS: Final = 1.0  # until what supervises servers starts one again that ended by itself
 START_SECONDS: Final = 300.0
 OPERATORS: Final = "10.0.1."  # the network of their machines
-UNUSED: Final = {"check_ledger_on_start": False}
 
 
 @cache
@@ -49,7 +47,7 @@ class ServerDied(Exception):
 
 
 class Server(Node):
-    """Is started again after each end. `neighbours` are its peers. If it `is_forgetful`, it repeats no answers."""
+    """Is started again after each end. `neighbours` are its peers."""
 
     def __init__(self, world: World, name: str, number: int, folder: Path, **settings: Any) -> None:
         super().__init__(world, name, f"10.0.0.{number}")
@@ -161,7 +159,7 @@ class Server(Node):
     async def _serve(self) -> None:
         settings = self._settings_on(self.disk.path)
         app = create_app(settings, self, connection=InlineConnection)
-        config = Config(forgetful(app) if self.is_forgetful else app, lifespan="off", **settings_of())
+        config = Config(app, lifespan="off", **settings_of())
         config.load()
         state = ServerState()
         async with app.router.lifespan_context(app):
@@ -210,16 +208,6 @@ class Server(Node):
             self.archive.restore(self, path, self._settings_on(path), is_copy=is_copy)
         self.disk = Disk(self.world, path, self.name, lambda: self.kill(RESTART_SECONDS))
         self.disk.shares = self._shares
-
-
-def forgetful(app: ASGIApp) -> ASGIApp:
-    """An application that knows no Request-Ids, so that it takes the same packet twice, as others than payres do."""
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = [one for one in scope["headers"] if one[0] != b"request-id"]
-        await app({**scope, "headers": headers}, receive, send)
-
-    return answer
 
 
 REFUSED: Final = (DomainError, ServerDied)  # what a caller from outside has to expect of any server

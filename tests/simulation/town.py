@@ -38,7 +38,8 @@ OWNERS: Final = 2  # wallets of each server
 MAIL_HOST: Final = "mail.test"
 MAILING: Final = {"smtp_host": MAIL_HOST, "smtp_security": "none", "mail_from": "bank@mail.test"}
 MAIL: Final = 0.2  # of the servers send mail
-FOREIGN: Final = 0.4  # of the towns have a server that is not payres
+BACKUPS: Final = 0.12  # of the towns have a server that is restored
+FOREIGN: Final = 0.4  # of the others have a server that is not payres
 PACKETS: Final = (5, 20, 100)  # the largest packet that a server takes
 EXCHANGED: Final = (100, 150)  # the same where currencies change: what is rounded of less costs more than payers take
 
@@ -110,20 +111,16 @@ class Town:
         self.world = world
         self.draws = draws = world.dice("town")
         names, shape = "abcde"[: draws.choice((2, 3, 3, 3, 4, 5))], draws.choice(("line", "star", "ring"))
-        forgets = draws.random() < 0.2
-        if forgets:  # nobody passes packets on to it: of these no sender would learn what became of them
-            names, shape = names[:3], "ring"
         self.servers = [
             Server(world, name, number + 1, folder, **(MAILING if world.draw(f"mail {name}") < MAIL else {}))
             for number, name in enumerate(names)
         ]
-        self.servers[0].is_forgetful = forgets
-        self.servers[-1].keeps_backups = not forgets and draws.random() < 0.12
-        is_plain = not (forgets or self.servers[-1].keeps_backups)
-        self.foreign = Foreign(world) if is_plain and world.dice("abroad").random() < FOREIGN else None
+        self.servers[-1].keeps_backups = draws.random() < BACKUPS
+        has_foreign = not self.servers[-1].keeps_backups and world.dice("abroad").random() < FOREIGN
+        self.foreign = Foreign(world) if has_foreign else None
         self.links: list[tuple[Server, Server]] = _links(shape, self.servers)
         currencies = world.dice("currencies")
-        self.assets: tuple[Asset, ...] = world.dice("assets").choice(TOWNS[: 1 if forgets else None])  # see `mistaken`
+        self.assets: tuple[Asset, ...] = world.dice("assets").choice(TOWNS)
         self.pairs = [  # of which operators set rates
             (one.code, other.code) if currencies.random() < 0.5 else (other.code, one.code)
             for one, other in combinations(self.assets, 2)
@@ -157,7 +154,9 @@ class Town:
         self.refunds: list[Refund] = []
         self.disturbed: set[str] = set()  # bills and payments, by restores
         self.missing: Counter[tuple[Server, Server]] = Counter()  # by which books of peers differ since a restore
-        self.resolved: dict[str, list[tuple[int, int]]] = {}  # what packets that arrived brought about, by receiver
+        self.resolved: set[str] = (
+            set()
+        )  # packets that had arrived, and were resolved so: their payer has the money back
 
     @property
     def abroad(self) -> list[Abroad]:

@@ -41,8 +41,7 @@ class Node:
     """A machine: its clock, and what accepts connections. A server's loop is another one after each start."""
 
     is_careful = False  # whether the network leaves its requests alone
-    is_forgetful = False  # whether it does twice what is asked twice
-    is_foreign = False  # whether it gives its packets no numbers
+    is_foreign = False  # whether it does twice what is asked twice, and gives its packets no numbers
 
     def __init__(self, world: "World", name: str, address: str) -> None:
         self.world, self.name, self.address = world, name, address
