@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from tests.simulation import switches  # isort: skip  # before payres, which binds some names of what it switches
@@ -19,7 +18,7 @@ from tests.simulation.fault import Fault
 from tests.simulation.planted import TOP, at_least_one
 from tests.simulation.runs import CORES, run_all, run_one
 from tests.simulation.scenario import Outcome, Task
-from tests.simulation.shrinking import Shrinking
+from tests.simulation.shrinking import shrink
 
 assert switches.world is None
 
@@ -44,17 +43,6 @@ def main(arguments: Sequence[str]) -> int:
     count = options.seeds or (SEEDS if options.seed is None else 1)
     if options.log is not None and count > 1:
         parser.error("--log is for one seed")
-    try:
-        if options.log is not None:
-            Path(options.log).touch()
-        return _run(options, first, count)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        parser.error(str(error))
-
-
-def _run(options: argparse.Namespace, first: int, count: int) -> int:
     only = None if options.only is None else tuple(filter(None, options.only.split("|")))
     tasks = (Task(seed, options.days, only, options.log) for seed in range(first, first + count))
     began, outcomes = time.monotonic(), list[Outcome]()
@@ -89,6 +77,7 @@ def _summarize(outcomes: Sequence[Outcome], seconds: float) -> None:
 def _report(outcome: Outcome) -> None:
     """Says how to have a violation again, and shrinks it."""
     task, said = outcome.task._replace(log=None), outcome.violation
+    left: Sequence[Fault] = outcome.faults
 
     def fails(choices: Sequence[Sequence[Fault]]) -> Sequence[Sequence[Fault] | None]:
         nonlocal said
@@ -98,14 +87,16 @@ def _report(outcome: Outcome) -> None:
         said = next((one.violation for one in same if one), said)
         return [one.faults if one else None for one in same]
 
-    print(f"at {_commit()}; the same again:\n  {_command(task)}")
+    described = ["git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(described, cwd=TOP, capture_output=True, text=True, check=False).stdout.strip()
+    print(f"at {commit or 'an unknown commit'}; the same again:\n  {_command(task)}")
     print(f"{len(outcome.faults)} faults; looking for those that matter ...", flush=True)
-    shrinking = Shrinking(outcome.faults, fails, at_once=CORES)
     try:
-        shrinking.shrink()
+        for fewer in shrink(outcome.faults, fails, at_once=CORES):
+            left = fewer
     finally:
-        print("\n".join(map(str, shrinking.left)) or "It needs no fault.")
-        print(f"With these alone: {said}\n  {_command(task, shrinking.left)}", flush=True)
+        print("\n".join(map(str, left)) or "It needs no fault.")
+        print(f"With these alone: {said}\n  {_command(task, left)}", flush=True)
 
 
 def _kind(outcome: Outcome) -> str:
@@ -118,13 +109,6 @@ def _command(task: Task, faults: Sequence[Fault] | None = None) -> str:
     only = () if faults is None else ("--only", "|".join(fault.id for fault in faults))
     about = ("--seed", str(task.seed), "--days", str(task.days), *only)
     return shlex.join([sys.executable, "-m", "tests.simulation", *about])
-
-
-def _commit() -> str:
-    try:
-        return subprocess.check_output(["git", "describe", "--always", "--dirty"], cwd=TOP, text=True).strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "an unknown commit"
 
 
 if __name__ == "__main__":

@@ -6,9 +6,7 @@ completed or has expired, which comes late.
 
 import asyncio
 import json
-from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Coroutine, Mapping
-from hashlib import sha256
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -18,30 +16,21 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from payres.core.protocol.amounts import Asset
-from payres.core.protocol.clock import format_time, parse_time
+from payres.core.protocol.clock import DAY, SECOND, format_time, parse_time
+from payres.core.protocol.gnap import interaction_hash
+from payres.core.protocol.identifiers import base64url
 from payres.interledger import packets
 from payres.interledger.packets import Fulfill, Prepare, Reject
 from payres.interledger.stream import ConnectionClose, PacketType
+from tests.simulation import foreign_book
 from tests.simulation.currencies import converted
-from tests.simulation.foreign_book import (
-    Account,
-    Bill,
-    Book,
-    Grant,
-    Json,
-    Link,
-    Payment,
-    Posted,
-    Taken,
-    amount_of,
-)
-from tests.simulation.foreign_payer import Payer
+from tests.simulation.foreign_book import Account, Bill, Grant, Json, Link, Payment, Taken, amount_of
+from tests.simulation.foreign_payer import PATIENCE, Payer
 from tests.simulation.resident import http_client, listening
 from tests.simulation.world import Node, World
 
-SECOND: Final = 1_000_000
-MONTH: Final = 30 * 86_400 * SECOND
-LIFE, WAIT, PATIENCE = 600, 5, 5  # seconds of a token, until a grant may be continued, until an answer is lost
+MONTH: Final = 30 * DAY
+LIFE, WAIT = 600, 5  # seconds of a token, and until a grant may be continued
 CLOSES: Final = (0, 0, 2, 20)  # seconds until a bill that has its amount is closed
 LIFETIME: Final = 20 * SECOND  # of a packet of payres
 PROMPT: Final = 3 * SECOND  # of it; what is taken later is late
@@ -82,10 +71,10 @@ class Foreign(Node):
         super().__init__(world, self.name, "10.0.8.1")
         self.base_url, self.ilp = f"http://{self.name}.test", f"test.{self.name}"
         self.draws = world.dice(self.name)
-        self.book, self.links, self.wallets = Book(), dict[str, Link](), dict[str, Abroad]()
+        self.book, self.links, self.wallets = foreign_book.Book(), dict[str, Link](), dict[str, Abroad]()
         self.bills, self.payments, self.grants = dict[str, Bill](), dict[str, Payment](), dict[str, Grant]()
         self.tokens: dict[str, tuple[str, Grant, int]] = {}  # with what it is managed by, and its end
-        self.taken, self.posted, self.lied = dict[str, Taken](), list[Posted](), set[str]()
+        self.taken, self.posted, self.lied = dict[str, Taken](), list[foreign_book.Posted](), set[str]()
         self.doomed: set[str] = set()  # the ILP addresses of bills of which the next packet is lost
         self.lies, self.completes = self.draws.random() < 0.5, self.draws.random() < 0.7
         self.payer = Payer(self)
@@ -94,15 +83,9 @@ class Foreign(Node):
 
     def begin(self) -> None:
         self.http = http_client(PATIENCE)
-        self.protocol, self.payer.running = self._protocol, set()
+        self.payer.begin()
+        self.protocol = self._protocol
         self.boot().spawn(self._work())
-
-    def kill(self, down: float) -> None:
-        if self.is_up and self.loop is not None:
-            self.die()
-            self.protocol = None
-            self.world.network.die(self.loop)
-            self.world.at(self.world.now + down, self.begin)
 
     def start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         assert self.loop is not None
@@ -139,8 +122,7 @@ class Foreign(Node):
         """The page to which the browser goes back after its owner has decided."""
         grant = self.grants[id]
         grant.state, grant.reference = "approved" if consents else "denied", self.new_id()
-        text = f"{grant.finish['nonce']}\n{nonce}\n{grant.reference}\n{self.base_url}/"
-        digest = b64encode(sha256(text.encode()).digest()).decode()
+        digest = interaction_hash(grant.finish["nonce"], nonce, grant.reference, f"{self.base_url}/")
         query = {"hash": digest, "interact_ref": grant.reference} if consents else {"result": "grant_rejected"}
         return f"{grant.finish['uri']}?{urlencode(query)}"
 
@@ -307,8 +289,8 @@ class Foreign(Node):
         return self._shown_payment(payment)
 
     def _shown_bill(self, bill: Bill) -> Json:
-        secret = urlsafe_b64encode(bill.secret).decode().rstrip("=")
-        method = {"type": "ilp", "ilpAddress": f"{self.ilp}.{bill.account.name}", "sharedSecret": secret}
+        address, secret = f"{self.ilp}.{bill.account.name}", base64url(bill.secret)
+        method = {"type": "ilp", "ilpAddress": address, "sharedSecret": secret}
         received, methods = amount_of(bill.received, bill.account.asset), [method] if bill.state == "open" else []
         return bill.shown | {"completed": bill.state == "completed", "receivedAmount": received, "methods": methods}
 

@@ -65,13 +65,12 @@ class Taken(NamedTuple):
 
 
 class Posted(msgspec.Struct):
-    """A packet that left for a bill, or for a wallet by SPSP, with what may arrive at most. It `is_known` what became
-    of it if it was answered; what is not true in it is a `lie`."""
+    """A packet that left for a bill. It `is_known` what became of it if it was answered; what is not true in it is a
+    `lie`."""
 
     link: str
     receiver: str
     amount: int
-    most: int
     lie: str
     is_known: bool = False
     arrived: int | None = None

@@ -1,7 +1,6 @@
 """What must hold between the book of the foreign server and those of payres, within what each can know."""
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Final
 
 from payres.core.protocol.amounts import Asset
@@ -62,8 +61,7 @@ async def _check_arrived(foreign: Foreign, server: Server) -> None:
     known, unknown = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
     for one in foreign.posted:
         if one.link == server.name and not one.lie and (one.arrived is not None or not one.is_known):
-            id = one.receiver.rpartition("/")[2] if "/incoming-payments/" in one.receiver else ""
-            (unknown if one.arrived is None else known)[id, one.amount] += 1
+            (unknown if one.arrived is None else known)[one.receiver.rpartition("/")[2], one.amount] += 1
     arrived = Counter((id, amount) for id, amount in await server.rows(ARRIVED, foreign.ilp))
     if (lost := known - arrived) or (more := arrived - known - unknown):
         raise Violation(f"paid from abroad at {server.name}: not there {lost}, never sent {more if not lost else {}}")
@@ -82,11 +80,3 @@ async def owed_abroad(town: Town) -> Counter[Asset]:
         asset = town.currencies[frozenset((server.name, "foreign"))]
         owed[asset] += (await server.rows(OWED, "test.foreign"))[0][0]
     return owed
-
-
-def came_from_abroad(town: Town, *, by_spsp: bool = False) -> Iterator[tuple[str, int, int]]:
-    """The least and the most that may have arrived of each packet from abroad, for bills or by SPSP for wallets."""
-    for one in town.foreign.posted if town.foreign else ():
-        is_meant = by_spsp != ("/incoming-payments/" in one.receiver) and not one.lie
-        if is_meant and (one.arrived is not None or not one.is_known):
-            yield one.receiver, one.arrived or 0, one.most if one.arrived is None else one.arrived

@@ -1,4 +1,4 @@
-"""How the foreign server pays: it asks as a client of Open Payments or by SPSP, and sends over STREAM.
+"""How the foreign server pays: it asks as a client of Open Payments, and sends over STREAM.
 
 A packet without an answer counts as not sent, and its amount is sent again. It delivers what it promised and no more,
 and promises 99 of 100.
@@ -6,7 +6,6 @@ and promises 99 of 100.
 
 import asyncio
 import os
-from base64 import b64decode, urlsafe_b64decode
 from fractions import Fraction
 from hashlib import sha256
 from itertools import count
@@ -17,17 +16,21 @@ import httpx2
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from payres.client import AsyncClient, OpenPaymentsError, access
+from payres.core.protocol.amounts import Asset
+from payres.core.protocol.clock import SECOND
+from payres.core.protocol.identifiers import base64url_decoded
 from payres.core.signatures.jwk import jwk_from_public_bytes
-from payres.core.signatures.sign import Message, sign
 from payres.interledger import packets
 from payres.interledger.packets import Fulfill, Prepare, Reject
 from payres.interledger.stream import PacketType, SharedSecret, StreamPacket
 from tests.simulation.currencies import converted
-from tests.simulation.foreign_book import Account, Json, Link, Payment, Posted, amount_of
+from tests.simulation.foreign_book import Account, Link, Payment, Posted, amount_of
 
 if TYPE_CHECKING:
     from tests.simulation.foreign import Abroad, Foreign
 
+PATIENCE: Final = 5  # seconds until an answer is lost
 SLIPPAGE: Final = Fraction(99, 100)
 PROBE: Final = 10**9
 AT_ONCE: Final = 3  # packets
@@ -46,19 +49,27 @@ class Unpayable(Exception):
 
 
 class Receiver(NamedTuple):
-    """`missing` is None if it takes any amount; `code` is "" if only its server knows."""
+    """A bill; `missing` is None if it takes any amount."""
 
     address: str
     secret: SharedSecret
-    asset: Json
+    asset: Asset
     missing: int | None
 
 
 class Payer:
     def __init__(self, server: "Foreign") -> None:
-        self._server, self.running = server, set[str]()
+        self._server, self._running = server, set[str]()
         self._key = Ed25519PrivateKey.from_private_bytes(server.draws.randbytes(32))
         self.jwk = msgspec.to_builtins(jwk_from_public_bytes(server.name, self._key.public_key().public_bytes_raw()))
+        self._client: AsyncClient
+
+    def begin(self) -> None:
+        """In a new process."""
+        about = f"{self._server.base_url}/.well-known/pay", self._key, self._server.name
+        http: dict[str, Any] = {"transport": httpx2.AsyncHTTPTransport(verify=False), "timeout": PATIENCE}
+        self._client = AsyncClient(*about, max_retries=0, clock=self._server, **http)
+        self._running = set()
 
     @property
     def is_busy(self) -> bool:
@@ -68,40 +79,6 @@ class Payer:
         """What each payment for a bill has delivered."""
         made = (one for one in self._server.payments.values() if one.state != "quoted")
         return [one.delivered for one in made if one.shown["receiver"] == url]
-
-    async def _ask(self, method: str, url: str, body: Json | None = None, token: str = "", **headers: str) -> Json:
-        """The answer to a signed request. Raises Unpayable."""
-        http, headers = self._server.http, {"Accept": "application/json", **headers}
-        headers |= {"Authorization": f"GNAP {token}"} if token else {}
-        request = http.build_request(method, url, json=body, headers=headers)
-        message = Message(method, url, [(name.lower(), value) for name, value in request.headers.raw], request.content)
-        created = self._server.now() // 1_000_000
-        request.headers.update(sign(message, self._key.sign, self._server.name, created))
-        try:
-            answer = await http.send(request)
-            content: Json = answer.json()
-        except (httpx2.HTTPError, ValueError) as error:
-            raise Unpayable(repr(error)) from error
-        if answer.status_code not in (200, 201):
-            raise Unpayable(f"{url}: {answer.status_code} {content}")
-        return content
-
-    async def _find(self, url: str) -> Receiver:
-        """A bill, or a wallet. Raises Unpayable."""
-        if "/incoming-payments/" not in url:
-            spsp = await self._ask("GET", url, Accept="application/spsp4+json")
-            return Receiver(spsp["destination_account"], SharedSecret(b64decode(spsp["shared_secret"])), {}, None)
-        server = (await self._ask("GET", url))["authServer"]
-        access = {"access": [{"type": "incoming-payment", "actions": ["read-all"]}]}
-        client = f"{self._server.base_url}/.well-known/pay"
-        granted = await self._ask("POST", server, {"access_token": access, "client": client})
-        bill = await self._ask("GET", url, token=granted["access_token"]["value"])
-        if bill["completed"] or not bill.get("methods"):
-            raise Unpayable(f"{url} is closed", is_final=True)
-        [method], received, wanted = bill["methods"], bill["receivedAmount"], bill.get("incomingAmount")
-        missing = int(wanted["value"]) - int(received["value"]) if wanted else None
-        secret = SharedSecret(urlsafe_b64decode(method["sharedSecret"] + "="))
-        return Receiver(method["ilpAddress"], secret, received, missing)
 
     async def quote(self, wallet: "Abroad", url: str, debit: int = 0, receive: int = 0) -> Payment | None:
         """What is to be paid for a debit, or to receive so much, or what is missing; None if it cannot be paid."""
@@ -116,9 +93,8 @@ class Payer:
         if receive < 1:
             return None
         server, id = self._server, self._server.new_id()
-        amounts = (receiver.asset | {"value": str(receive)}, amount_of(debit, wallet.asset))
-        about = dict(zip(("receiveAmount", "debitAmount"), amounts, strict=True))
-        shown = server.shown("quotes", id, wallet) | about | {"receiver": url}
+        amounts = {"receiveAmount": amount_of(receive, receiver.asset), "debitAmount": amount_of(debit, wallet.asset)}
+        shown = server.shown("quotes", id, wallet) | amounts | {"receiver": url}
         account = Account("payment", id, wallet.asset)
         quote = server.payments[id] = Payment(shown, account, wallet.account, receive, server.now(), debit=debit)
         return quote
@@ -131,9 +107,25 @@ class Payer:
     def go_on(self) -> None:
         """Goes on with what nothing is running for."""
         for id, payment in self._server.payments.items():
-            if payment.state == "sending" and id not in self.running:
-                self.running.add(id)
+            if payment.state == "sending" and id not in self._running:
+                self._running.add(id)
                 self._server.start(self._pay(payment))
+
+    async def _find(self, url: str) -> Receiver:
+        """Raises Unpayable."""
+        incoming = self._client.incoming_payment
+        try:
+            server = (await incoming.get_public(url)).auth_server
+            grant = await self._client.grant.obtain(server, access.incoming_payment("read-all"))
+            bill = await incoming.get(url, grant)
+        except OpenPaymentsError as error:
+            raise Unpayable(repr(error)) from error
+        if bill.completed or not bill.methods:
+            raise Unpayable(f"{url} is closed", is_final=True)
+        [method], received = bill.methods, bill.received_amount
+        missing = int(bill.incoming_amount.value) - int(received.value) if bill.incoming_amount else None
+        secret = SharedSecret(base64url_decoded(method.shared_secret))
+        return Receiver(method.ilp_address, secret, received.asset, missing)
 
     async def _pay(self, payment: Payment) -> None:
         while payment.state == "sending":
@@ -152,36 +144,33 @@ class Payer:
 
     async def _attempt(self, payment: Payment, receiver: Receiver) -> None:
         """Returns when all has arrived. Raises Unpayable."""
-        asset, loop = payment.payer.asset, asyncio.get_running_loop()
-        largest, rate = await self._probe(asset, receiver)
+        loop = asyncio.get_running_loop()
+        largest, rate = await self._probe(payment.payer.asset, receiver)
         numbers, idle_at = count(), loop.time() + IDLE
-        while (missing := payment.receive - payment.delivered) > 0:
-            left, packets = payment.debit - payment.sent, list[tuple[int, int]]()
-            while left > 0 and missing > 0 and len(packets) < AT_ONCE:
-                amount = min(left, largest, ceil(missing / rate))
-                packets.append((amount, floor(amount * rate)))
-                left, missing = left - amount, missing - ceil(amount * rate)
-            if not packets or loop.time() > idle_at:
+        while (missing := ceil((payment.receive - payment.delivered) / rate)) > 0:
+            left, before = payment.debit - payment.sent, payment.sent
+            amount = min(left, largest, missing)
+            if not amount or loop.time() > idle_at:
                 raise Unpayable("nothing passes, or nothing is left")
-            before = payment.sent
-            await asyncio.gather(*(self._send(payment, receiver, *one, rate, next(numbers)) for one in packets))
+            some = range(min(AT_ONCE, left // amount, missing // amount))
+            await asyncio.gather(*(self._send(payment, receiver, amount, rate, next(numbers)) for _ in some))
             if payment.sent > before:
                 idle_at = loop.time() + IDLE
             else:
                 await asyncio.sleep(1)
 
-    async def _send(self, payment: Payment, to: Receiver, amount: int, least: int, rate: Fraction, number: int) -> None:
+    async def _send(self, payment: Payment, to: Receiver, amount: int, rate: Fraction, number: int) -> None:
         """Raises Unpayable."""
         server, link, url, lie = self._server, self._route(to), payment.shown["receiver"], ""
         if server.lies and server.world.network.shares:
             lie, name = server.world.drawn("foreign lies", LIES)
             lie = lie if lie and server.world.happens(lie, name) else ""
+        least = floor(amount * rate)
         data = _sealed(to, number, 2 * least + 1000 if lie == MINIMUM else least)
-        proof, on_link = to.secret.fulfillment(data), converted(amount, payment.payer.asset, link.asset)
-        posted = Posted(link.name, url, on_link, ceil(amount * rate * 2) + 2, lie)
+        condition = os.urandom(32) if lie == CONDITION else sha256(to.secret.fulfillment(data)).digest()
+        posted = Posted(link.name, url, converted(amount, payment.payer.asset, link.asset), lie)
         server.posted.append(posted)
-        condition = os.urandom(32) if lie == CONDITION else sha256(proof).digest()
-        reply = await self._post(to, on_link, condition, data)
+        reply = await self._post(to, posted.amount, condition, data)
         posted.is_known = reply is not None
         if isinstance(reply, Fulfill) and packets.fulfills(reply.fulfillment, condition):
             if lie:
@@ -189,14 +178,12 @@ class Payer:
             posted.arrived = to.secret.decrypt_packet(reply.data).prepare_amount
             server.book.move(payment.account, link.account, amount)
             payment.sent, payment.delivered = payment.sent + amount, payment.delivered + posted.arrived
-            if server.book.balances[link.account] > link.credit:
-                server.world.trouble.append(
-                    f"{link.name} is owed {server.book.balances[link.account]}, and allows {link.credit}"
-                )
+            if (owed := server.book.balances[link.account]) > link.credit:
+                server.world.trouble.append(f"{link.name} is owed {owed}, and allows {link.credit}")
         elif isinstance(reply, Reject) and reply.code[0] != "T" and reply.code not in ("F99", "F08", "R01"):
             raise Unpayable(reply.code)
 
-    async def _probe(self, asset: Any, receiver: Receiver) -> tuple[int, Fraction]:
+    async def _probe(self, asset: Asset, receiver: Receiver) -> tuple[int, Fraction]:
         """The largest packet, and the least that arrives for each unit of it. Raises Unpayable."""
         amount, link = PROBE, self._route(receiver)
         for number in range(5):
@@ -212,7 +199,7 @@ class Payer:
 
     async def _post(self, to: Receiver, amount: int, condition: bytes, data: bytes) -> packets.Reply | None:
         """The answer; None if there is none that says anything."""
-        link, expires_at = self._route(to), self._server.now() + LIFETIME * 1_000_000
+        link, expires_at = self._route(to), self._server.now() + LIFETIME * SECOND
         body = packets.encode_packet(Prepare(amount, expires_at, condition, to.address, data))
         headers = {"Authorization": f"Bearer {link.outgoing}", "Content-Type": "application/octet-stream"}
         try:

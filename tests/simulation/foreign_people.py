@@ -3,18 +3,20 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from payres.core.protocol.amounts import format_decimal
+from payres.core.protocol.clock import SECOND
 from payres.operator.peers import add_peer
 from payres.people.sending import Wish
 from tests.simulation.bills import ask_for
 from tests.simulation.currencies import minor
-from tests.simulation.foreign import SECOND, Abroad, Foreign
+from tests.simulation.foreign import Abroad, Foreign
 from tests.simulation.foreign_book import Account, Link
 from tests.simulation.resident import Resident
 from tests.simulation.server import REFUSED, Server
-from tests.simulation.town import Town
+from tests.simulation.town import Town, peer_terms
 
 Pay = Callable[..., Awaitable[None]]
 
@@ -51,31 +53,24 @@ class Foreigners(Resident):
         limit, credit, largest = (minor(draws.choice(few), asset) for few in (CREDITS, CREDITS, LARGEST))
         link = Link(server.name, asset, f"{server.base_url}/ilp", coming, going, largest, limit, credit)
         foreign.links[server.name] = link
-        terms: dict[str, Any] = {"name": foreign.ilp, "ilp_address": foreign.ilp, "url": f"{foreign.base_url}/ilp"}
-        terms |= {"asset_code": asset.code, "asset_scale": asset.scale, "max_packet": link.largest}
-        terms |= {"credit_limit": format_decimal(link.credit, asset)}
-        terms |= {"outgoing_token": link.incoming, "incoming_token": link.outgoing}
-        await server.write(lambda work: add_peer(work, **terms) and None)
+        asked = peer_terms(foreign.name, asset, format_decimal(credit, asset), coming, going, max_packet=largest)
+        await server.write(partial(add_peer, **asked))
         self.town.currencies[frozenset((server.name, foreign.name))] = asset
 
     async def act(self) -> None:
         dies = self.draws.random() < DIES
-        if dies and self.world.happens("foreign: kill", self.world.next_of("foreign kill")):
-            self._foreign.kill(self.draws.choice(DOWN))
+        if dies and self._foreign.is_up and self.world.happens("foreign: kill", self.world.next_of("foreign kill")):
+            self._foreign.die(self.draws.choice(DOWN))
         await (self._pay_payres() if self.draws.random() < 0.6 else self._pay_at_once())
 
     async def _pay_payres(self) -> None:
-        """A bill, or by SPSP a wallet."""
         draws, foreign, payee = self.draws, self._foreign, self.draws.choice(self.town.wallets)
-        url, value = payee.url, draws.randint(2, MOST)
-        if draws.random() < 0.7:
-            url = (await ask_for(self.town, payee, draws.choice((None, value, value)))).url
-        wallet = draws.choice([*foreign.wallets.values()])
+        wallet, value = draws.choice([*foreign.wallets.values()]), draws.randint(2, MOST)
+        bill = await ask_for(self.town, payee, draws.choice((None, value, value)))
         debit, receive = draws.choice((0, minor(value, wallet.asset))), minor(value, payee.asset)
 
         async def pay() -> None:
-            quote = await foreign.payer.quote(wallet, url, debit, receive)
-            if quote is not None:
+            if quote := await foreign.payer.quote(wallet, bill.url, debit, receive):
                 foreign.payer.pay(quote)
 
         if foreign.is_up:

@@ -6,7 +6,8 @@ import base64
 import hashlib
 from collections import Counter
 from contextlib import suppress
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import httpx2
 import msgspec
@@ -17,10 +18,9 @@ from payres.interledger.stream import PacketType, SharedSecret, StreamMoney, Str
 from payres.operator.peers import add_peer
 from payres.operator.wallets import create_wallet
 from tests.simulation.currencies import minor
-from tests.simulation.foreign_oracles import came_from_abroad
 from tests.simulation.resident import Caller
 from tests.simulation.server import REFUSED, Server
-from tests.simulation.town import Town, Wallet, decimal
+from tests.simulation.town import Town, Wallet, decimal, peer_terms
 from tests.simulation.world import Violation
 
 HAVE_ONE: Final = 0.25  # of the towns, and each in which a server is restored
@@ -64,11 +64,9 @@ class Payer(Caller):
         self._token = self.draws.randbytes(24).hex()
 
     async def prepare(self) -> None:
-        asked: dict[str, Any] = {"name": "test.payer", "ilp_address": "test.payer", "url": "http://payer.test/ilp"}
         asset = self.town.assets[0]
-        asked |= {"asset_code": asset.code, "asset_scale": asset.scale, "credit_limit": decimal(10_000_000, asset)}
-        asked |= {"outgoing_token": self._token[::-1], "incoming_token": self._token}
-        await self.entry.write(lambda work: add_peer(work, **asked) and None)
+        asked = peer_terms("payer", asset, decimal(10_000_000, asset), self._token[::-1], self._token)
+        await self.entry.write(partial(add_peer, **asked))
         self.node.boot()
 
     async def act(self) -> None:
@@ -82,8 +80,8 @@ class Payer(Caller):
 
     async def _open(self) -> None:
         wallet = Wallet(self._opens_at, f"new{len(self._opened)}", self.town.assets[0])
-        about = wallet.asset.code, wallet.asset.scale
-        await wallet.server.write(lambda work: create_wallet(work, wallet.path, *about, None, None) and None)
+        about = wallet.asset.code, wallet.asset.scale, None, None
+        await wallet.server.write(lambda work: create_wallet(work, wallet.path, *about))
         self._opened.append(wallet)
         self.world.counts["payers: wallets opened"] += 1
         await self._ask(wallet)
@@ -131,9 +129,6 @@ async def meant(town: Town) -> None:
         meant[sent.to.url] += sent.arrived or 0
         again = sent.tries - 1 if payer.entry.archive.losses else 0  # which a server in between may not have known
         unknown[sent.to.url] += sent.amount * (again + (sent.arrived is None))
-    for url, least, most in came_from_abroad(town, by_spsp=True):
-        meant[url] += least
-        unknown[url] += most - least
     for server in town.servers:
         got = {f"{server.base_url}/{path}": amount for path, amount in await server.rows(GOT)}
         for url in {**got, **{one: 0 for one in meant if one.startswith(f"{server.base_url}/")}}:

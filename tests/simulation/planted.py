@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -34,20 +33,18 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"no such patch: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     seeds = ("--seed", str(options.seed), "--seeds", str(options.seeds), "--days", str(options.days))
     missed, running = 0, list[subprocess.Popen[str]]()
-    with ThreadPoolExecutor(os.cpu_count()) as pool, ExitStack() as ending:
-        ending.callback(_end, pool, running)
-        for looked in as_completed([pool.submit(look_for, name, seeds, running) for name in names]):
-            name, about, seed, violation = looked.result()
-            print(f"{name:32} {seed or 'NOT FOUND':10} {violation[:140]}\n    {about}", flush=True)
-            missed += not seed
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        try:
+            for looked in as_completed([pool.submit(look_for, name, seeds, running) for name in names]):
+                name, about, seed, violation = looked.result()
+                print(f"{name:32} {seed or 'NOT FOUND':10} {violation[:140]}\n    {about}", flush=True)
+                missed += not seed
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in running:
+                process.terminate()
     print(f"{len(names) - missed} of {len(names)} planted faults were found")
     return 1 if missed else 0
-
-
-def _end(pool: ThreadPoolExecutor, running: Sequence[subprocess.Popen[str]]) -> None:
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in running:
-        process.terminate()
 
 
 def at_least_one(text: str) -> int:

@@ -17,7 +17,7 @@ from tests.simulation.operators import tidied
 from tests.simulation.peace import come_to_rest
 from tests.simulation.storm import Storm
 from tests.simulation.town import Town
-from tests.simulation.world import Progress, Violation, World
+from tests.simulation.world import Violation, World
 
 STORM_SECONDS: Final = 40.0
 WORLDS: Final[list[World]] = []  # kept for the same reason as a world's graves
@@ -57,10 +57,10 @@ class Alarm(logging.Handler):
         self._world.alarm = record.getMessage()
 
 
-def run_seed(task: Task, above: Path, progress: Progress) -> Outcome:
+def run_seed(task: Task, above: Path) -> Outcome:
     """Runs a seed in a world of its own, its files in a folder of the one `above`. Best in a process of its own."""
     folder = Path(tempfile.mkdtemp(dir=above))
-    world = World(task.seed, task.only, keeps_log=task.log is not None, progress=progress)
+    world = World(task.seed, task.only, keeps_log=task.log is not None)
     logging.disable(logging.ERROR)
     logging.getLogger("payres").addHandler(Alarm(world))
     WORLDS.append(world)

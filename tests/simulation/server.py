@@ -73,7 +73,7 @@ class Server(Node):
         loop.spawn(self._serve()).add_done_callback(self._ended)
 
     def kill(self, down: float) -> None:
-        """Ends the process between two callbacks: no cancellation, no `finally`. It starts again after some seconds."""
+        """Ends the process between two callbacks. It starts again after some seconds."""
         if self.loop is None or self.loop.is_dead:
             return
         self.world.note("killed", self.name)
@@ -184,15 +184,11 @@ class Server(Node):
         self._end(RESTART_SECONDS if failure else self._down_for)
 
     def _end(self, down: float) -> None:
-        self.die()
-        self.protocol = None
+        self.die(down)
         self._take_disk()
-        assert self.loop is not None
-        self.world.network.die(self.loop)
         for answer in self._asked:
             if not answer.done():
                 answer.set_exception(ServerDied(self.name))
-        self.world.at(self.world.now + down, self.begin)
 
     def _take_disk(self) -> None:
         """The files of the next life: a copy, since the process that is gone has the others open."""

@@ -1,6 +1,7 @@
 """Shrinks the faults of a seed that fails to the few that matter, by running it again with only some of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from tests.simulation.fault import Fault
@@ -12,57 +13,30 @@ MOST_RUNS: Final = 200
 FEW: Final = 8  # parts of which each is tried alone
 
 
-class Shrinking:
-    """The faults that are `left`, from which parts are left out while it fails without them."""
+def shrink(found: Sequence[Fault], fails: Fails, at_once: int) -> Iterator[Sequence[Fault]]:
+    """Ever fewer faults with which it fails; the last ones are those that matter. What is a part of faults with which
+    it did not fail is not tried."""
+    left, enough, runs = found, list[set[Fault]](), 0
+    while runs < MOST_RUNS:
+        untried = (choice for choice in _fewer(left) if not any(some.issuperset(choice) for some in enough))
+        if not (tried := list(islice(untried, at_once))):
+            return
+        answers = fails(tried)
+        enough += [set(choice) for choice, answer in zip(tried, answers, strict=True) if answer is None]
+        runs += len(tried)
+        if still := [answer for answer in answers if answer is not None]:
+            left = min(still, key=len)
+            yield left
 
-    def __init__(self, found: Sequence[Fault], fails: Fails, at_once: int) -> None:
-        self.left, self._fails, self._at_once, self._runs = found, fails, at_once, 0
 
-    def shrink(self) -> Sequence[Fault]:
-        """The faults that matter. Those of one kind or place are tried alone, then all but those; then parts, which are
-        halves at first. Alone goes first: of what is left out, much else changes, and few large steps change less."""
-        self._keep([[]])
-        while self._keep(sorted(self._groups(), key=len)) or self._leave_out(self._groups()):
-            pass
-        parts = 2
-        while self.left and self._runs < MOST_RUNS:
-            size = -(-len(self.left) // parts)
-            chunks = [self.left[start : start + size] for start in range(0, len(self.left), size)]
-            if (parts <= FEW and self._keep(chunks)) or (is_less := self._leave_out(chunks)):
-                parts = 2 if parts <= FEW else parts
-            elif size == 1 and not is_less:
-                break
-            else:
-                parts *= 2
-        return self.left
-
-    def _groups(self) -> list[Sequence[Fault]]:
-        """Those of each kind and of each place, unless all are."""
-        names = dict.fromkeys(name for fault in self.left for name in (fault.kind, *fault.places))
-        found = [[fault for fault in self.left if name in (fault.kind, *fault.places)] for name in names]
-        return [group for group in found if len(group) < len(self.left)]
-
-    def _keep(self, parts: Sequence[Sequence[Fault]]) -> bool:
-        """Leaves only the first of the parts with which it fails, if it does with any."""
-        for start in range(0, len(parts), self._at_once):
-            if not self.left or self._runs >= MOST_RUNS:
-                return False
-            tried = parts[start : start + self._at_once]
-            self._runs += len(tried)
-            still = next((found for found in self._fails(tried) if found is not None), None)
-            if still is not None and len(still) < len(self.left):
-                self.left = still
-                return True
-        return False
-
-    def _leave_out(self, parts: Sequence[Sequence[Fault]]) -> bool:
-        """Leaves out each of the parts without which it fails. Whether there was one."""
-        before = len(self.left)
-        while parts and self._runs < MOST_RUNS:
-            tried = parts[: self._at_once]
-            found = self._fails([[fault for fault in self.left if fault not in part] for part in tried])
-            self._runs += len(tried)
-            done = next((number for number, faults in enumerate(found) if faults is not None), len(tried) - 1)
-            self.left = self.left if (still := found[done]) is None else still
-            parts = parts[done + 1 :]
-        return len(self.left) < before
+def _fewer(faults: Sequence[Fault]) -> Iterator[Sequence[Fault]]:
+    """None; those of one kind or place, and few parts, alone; then all but those; then all but ever smaller
+    parts. Alone goes first: of what is left out, much else changes, and few large steps change less."""
+    names = dict.fromkeys(name for fault in faults for name in (fault.kind, *fault.places))
+    groups = [[fault for fault in faults if name in (fault.kind, *fault.places)] for name in names]
+    groups = sorted((group for group in groups if len(group) < len(faults)), key=len)
+    sizes = dict.fromkeys(-(-len(faults) // 2**halved) for halved in range(1, len(faults).bit_length() + 1))
+    chunks = [faults[start : start + size] for size in sizes for start in range(0, len(faults), size)]
+    yield from ([], *groups, *(chunk for chunk in chunks if len(chunk) * FEW >= len(faults)))
+    for left_out in (*groups, *chunks):
+        yield [fault for fault in faults if fault not in left_out]

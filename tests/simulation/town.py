@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -12,7 +13,6 @@ from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.store.work import Work
 from payres.operator import assets, wallets
 from payres.operator.peers import add_peer
-from payres.testing.peering import peers_of
 from tests.simulation import switches
 from tests.simulation.currencies import TOWNS, minor, rate_of
 from tests.simulation.foreign import Abroad, Foreign
@@ -239,19 +239,19 @@ class Town:
         self.endowed[wallet.asset] += minor(self.balance, wallet.asset)
 
     async def _make_peers(self, one: Server, other: Server, largest: int) -> None:
-        asset = self.currency_of(one, other)
-        of_one, of_other = peers_of(
-            one.context.settings,
-            other.context.settings,
-            asset,
-            decimal(self.credit, asset),
-            max_packet=minor(largest, asset),
-            routes=_beyond(one, other),
-        )
-        of_other["routes"] = _beyond(other, one)
-        self.terms[one.name, of_one["name"]], self.terms[other.name, of_other["name"]] = of_one, of_other
-        await one.write(lambda work: add_peer(work, **of_one) and None)
-        await other.write(lambda work: add_peer(work, **of_other) and None)
+        asset, tokens = self.currency_of(one, other), [self.draws.randbytes(24).hex() for _ in range(2)]
+        about = asset, decimal(self.credit, asset)
+        for here, there, pair in ((one, other, tokens), (other, one, tokens[::-1])):
+            more: dict[str, Any] = {"max_packet": minor(largest, asset), "routes": _beyond(here, there)}
+            terms = self.terms[here.name, f"test.{there.name}"] = peer_terms(there.name, *about, *pair, **more)
+            await here.write(partial(add_peer, **terms))
+
+
+def peer_terms(name: str, asset: Asset, credit: str, outgoing: str, incoming: str, **more: Any) -> dict[str, Any]:
+    """What `add_peer` takes for the machine of this name, with the tokens that are shown to it, and by it."""
+    machine = {"name": f"test.{name}", "ilp_address": f"test.{name}", "url": f"http://{name}.test/ilp"}
+    unit = {"asset_code": asset.code, "asset_scale": asset.scale, "credit_limit": credit}
+    return machine | unit | {"outgoing_token": outgoing, "incoming_token": incoming} | more
 
 
 def decimal(cents: int, asset: Asset) -> str:

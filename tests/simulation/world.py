@@ -11,7 +11,7 @@ import uuid
 from asyncio import events
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from tests.simulation import switches
 from tests.simulation.disk import Disk
@@ -25,12 +25,6 @@ EPOCH: Final = 1_790_000_000_000_000  # microseconds since 1970 at which a world
 THREAD_DELAYS: Final = (0.00002, 0.0002, 0.002)  # seconds at most until a thread has its turn
 MAX_STEPS: Final = 3_000_000
 LINES_AT_ONCE: Final = 500  # of the log
-
-
-class Progress(Protocol):
-    """Where those who wait for a world see how many steps it has made."""
-
-    value: int
 
 
 class Violation(AssertionError):
@@ -61,12 +55,17 @@ class Node:
         self.world.loops.append(self.loop)
         return self.loop
 
-    def die(self) -> None:
-        """Its loop runs no more callbacks."""
+    def begin(self) -> None:
+        """Starts its process."""
+
+    def die(self, down: float) -> None:
+        """Its loop runs no more callbacks: no cancellation, no `finally`. It begins again after some seconds."""
         assert self.loop is not None
-        self.loop.is_dead = True
+        self.loop.is_dead, self.protocol = True, None
         self.world.loops.remove(self.loop)
         self.world.graves.append(self.loop)
+        self.world.network.die(self.loop)
+        self.world.at(self.world.now + down, self.begin)
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine that runs on this node, awaited on another."""
@@ -89,10 +88,8 @@ class Node:
 class World:
     """`run` a coroutine in it. If `only` is given, no other faults happen than those with these ids."""
 
-    def __init__(
-        self, seed: int | str, only: Collection[str] | None = None, *, keeps_log: bool = False, progress: Progress
-    ) -> None:
-        self.seed, self._progress = seed, progress
+    def __init__(self, seed: int, only: Collection[str] | None = None, *, keeps_log: bool = False) -> None:
+        self.seed = seed
         self.now = 0.0  # seconds
         self.skipped = 0  # microseconds that all wall clocks were put forward between the days
         self.steps = 0
@@ -280,7 +277,6 @@ class World:
         """Moves the time to what is due next."""
         if not self._events:
             raise Violation("nothing will ever happen again")
-        self._progress.value = self.steps
         self.now = max(self.now, self._events[0][0])
         self._moment = f"{self.now:.9f}"
         while self._events and self._events[0][0] <= self.now:
