@@ -4,7 +4,6 @@ import asyncio
 import shutil
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -73,15 +72,13 @@ class Disk:
             if kind == REVIVED:
                 self.world.after_steps(self.world.dice(f"{kind} {number}").randrange(SOON), self._kill)
             raise DiskError("disk I/O error (simulated)")
-        if kind == LOST:
-            self._kill()
-            raise DiskError("the process is gone")
-        done = connection.confirm()
-        self._ghost = None
-        if kind == UNANSWERED:
-            self._kill()
-            raise DiskError("the process is gone")
-        return done
+        if kind != LOST:
+            done = connection.confirm()
+            self._ghost = None
+            if kind != UNANSWERED:
+                return done
+        self._kill()
+        raise DiskError("the process is gone")
 
     def leave_to(self, path: Path, *, is_replaced: bool) -> None:
         """Copies what is on the disk now for the server's next life, with a commit that was not confirmed unless all of
@@ -90,7 +87,8 @@ class Disk:
             if Path(f"{self.path}{end}").exists():
                 shutil.copyfile(f"{self.path}{end}", f"{path}{end}")
         if self._ghost is not None and not is_replaced:
-            _bring_back(self._ghost, path)
+            path.write_bytes(self._ghost)
+            Path(f"{path}-wal").unlink(missing_ok=True)
 
     def _draw(self) -> tuple[str, str]:
         """What happens to a commit, and its number; "" if it is stored."""
@@ -100,25 +98,11 @@ class Disk:
         return (kind if kind and self.world.happens(kind, number) else ""), number
 
 
-def _bring_back(ghost: bytes, path: Path) -> None:
-    """Adds a commit to the write-ahead log of a database, which then has the contents of the ghost."""
-    logged = Path(f"{path}.logged")
-    for end in ("", "-wal"):
-        if Path(f"{path}{end}").exists():
-            shutil.copyfile(f"{path}{end}", f"{logged}{end}")
-    with closing(sqlite3.connect(":memory:")) as memory, closing(sqlite3.connect(logged)) as connection:
-        memory.deserialize(ghost[:18] + b"\1\1" + ghost[20:])  # in memory there is no log
-        memory.backup(connection)
-        for end in ("", "-wal"):
-            shutil.copyfile(f"{logged}{end}", f"{path}{end}")
-
-
 class InlineConnection(OwnedConnection):
     """A database connection without its thread: a function runs in one step of the loop, some time later."""
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         self._connection = raw
-        self._is_open = True
 
     def __del__(self) -> None:
         """There is no thread to end."""
@@ -127,19 +111,11 @@ class InlineConnection(OwnedConnection):
     async def open(cls, connector: Callable[[], sqlite3.Connection]) -> "InlineConnection":
         return cls(await asyncio.get_running_loop().run_in_executor(None, connector))
 
-    @property
-    def raw(self) -> sqlite3.Connection:
-        if not self._is_open:
-            raise ValueError("no active connection")
-        assert self._connection is not None
-        return self._connection
-
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(None, function, self.raw)
 
     async def close(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            assert self._connection is not None
+        if self._connection is not None:
             self._connection.close()
+            self._connection = None
         await asyncio.sleep(0)

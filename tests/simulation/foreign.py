@@ -73,7 +73,6 @@ class Foreign(Node):
         self.draws = world.dice(self.name)
         self.book, self.links, self.wallets = foreign_book.Book(), dict[str, Link](), dict[str, Abroad]()
         self.bills, self.payments, self.grants = dict[str, Bill](), dict[str, Payment](), dict[str, Grant]()
-        self.tokens: dict[str, tuple[str, Grant, int]] = {}  # with what it is managed by, and its end
         self.taken, self.posted, self.lied = dict[str, Taken](), list[foreign_book.Posted](), set[str]()
         self.doomed: set[str] = set()  # the ILP addresses of bills of which the next packet is lost
         self.lies, self.completes = self.draws.random() < 0.5, self.draws.random() < 0.7
@@ -205,19 +204,18 @@ class Foreign(Node):
         if not self.completes and any("complete" in item["actions"] for item in access):
             raise Refused(400, "complete is not granted", "invalid_request")
         id, secret, nonce = self.new_id(), self.draws.randbytes(10).hex(), self.draws.randbytes(8).hex()
-        grant = self.grants[id] = Grant(said["client"], access, secret, nonce, self.now())
-        going_on: Json = {"access_token": {"value": secret}, "uri": f"{self.base_url}/continue/{id}"}
+        grant = self.grants[id] = Grant(said["client"], access, secret, self.now())
+        going_on: Json = {"access_token": {"value": secret}, "uri": f"{self.base_url}/continue/{id}", "wait": WAIT}
         if all(item["type"] != "outgoing-payment" for item in access):
             return {"access_token": self._give(grant), "continue": going_on}
         grant.finish, grant.state = said["interact"]["finish"], "pending"
         interact = {"redirect": f"{self.base_url}/interact/{id}/{nonce}", "finish": nonce}
-        return {"interact": interact, "continue": going_on | {"wait": WAIT}}
+        return {"interact": interact, "continue": going_on}
 
     def _give(self, grant: Grant) -> Json:
-        value, manage = self.draws.randbytes(10).hex(), self.new_id()
-        self.tokens[value] = manage, grant, self.now() + LIFE * SECOND
-        about = {"value": value, "manage": f"{self.base_url}/token/{manage}", "expires_in": LIFE}
-        return about | {"access": grant.access}
+        grant.token, grant.manage, grant.ends_at = self.new_id(), self.new_id(), self.now() + LIFE * SECOND
+        manage = f"{self.base_url}/token/{grant.manage}"
+        return {"value": grant.token, "manage": manage, "expires_in": LIFE, "access": grant.access}
 
     async def _continue(self, request: Request, said: Json, grant: Grant | None) -> tuple[int, Any]:
         if grant is None or grant.state == "revoked" or request.headers["authorization"] != f"GNAP {grant.secret}":
@@ -237,17 +235,21 @@ class Foreign(Node):
         return 200, {"access_token": self._give(grant), "continue": going_on}
 
     async def _manage(self, request: Request, manage: str) -> tuple[int, Any]:
-        value, grant = next(((value, one[1]) for value, one in self.tokens.items() if one[0] == manage), ("", None))
+        grant = next((one for one in self.grants.values() if one.manage == manage), None)
         if grant is None or grant.state == "revoked":
             raise Refused(401, "invalid access token", "invalid_client")
         await self._know(grant.client)
-        if self.tokens.pop(value, None) is None:
+        if grant.manage != manage:
             raise Refused(404, "invalid access token", "invalid_rotation")
-        return (204, None) if request.method == "DELETE" else (200, {"access_token": self._give(grant)})
+        if request.method == "POST":
+            return 200, {"access_token": self._give(grant)}
+        grant.token = grant.manage = ""
+        return 204, None
 
     async def _authorized(self, request: Request, kind: str, *actions: str) -> Grant:
-        _, grant, end = self.tokens.get(request.headers.get("authorization", "").removeprefix("GNAP "), ("", None, 0))
-        if grant is None or grant.state == "revoked" or end <= self.now():
+        shown = request.headers.get("authorization")
+        grant = next((one for one in self.grants.values() if shown == f"GNAP {one.token}" and one.token), None)
+        if grant is None or grant.state == "revoked" or grant.ends_at <= self.now():
             raise Refused(403, "Inactive Token")
         if not any(item["type"] == kind and {*actions} & {*item["actions"]} for item in grant.access):
             raise Refused(403, "Insufficient Grant")

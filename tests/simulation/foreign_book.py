@@ -114,11 +114,15 @@ class Payment(msgspec.Struct):
 
 
 class Grant(msgspec.Struct):
+    """A grant, with the token that it has until it `ends_at`, and what that is managed by."""
+
     client: str
     access: list[Json]
     secret: str
-    nonce: str
     made_at: int
     finish: Json = {}
     reference: str = ""
     state: str = "issued"
+    token: str = ""
+    manage: str = ""
+    ends_at: int = 0

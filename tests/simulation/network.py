@@ -5,6 +5,8 @@ import os
 import re
 import socket
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -23,30 +25,20 @@ LATE: Final = (0.5, 4.0, 20.0, 45.0)  # more seconds that what is late is under 
 AGAIN_AFTER: Final = (0.01, 0.2, 3.0)  # seconds until a repeated request arrives
 
 
-class Socket:
-    """What libraries ask the socket of a stream for."""
-
-    family = socket.AF_INET
-
-    def __init__(self, end: "End", here: Any, there: Any) -> None:
-        self._end, self.getsockname, self.getpeername = end, lambda: here, lambda: there
-
-    def fileno(self) -> int:
-        """What clients ask before they use a connection again: a file with nothing to read, none once it has ended."""
-        return -1 if self._end.is_over else NOTHING
-
-
 class End(asyncio.Transport):
     """One end of a stream. Bytes arrive in order."""
 
     def __init__(self, loop: "NodeLoop", protocol: Any, stream: "Stream", here: Any, there: Any) -> None:
-        super().__init__({"sockname": here, "peername": there, "socket": Socket(self, here, there)})
+        self.is_lost = self.is_over = False
+        asked = {"family": socket.AF_INET, "getsockname": lambda: here, "getpeername": lambda: there}
+        # Before clients use a connection again, they ask for something to read, of which there is none.
+        asked["fileno"] = lambda: -1 if self.is_over else NOTHING
+        super().__init__({"sockname": here, "peername": there, "socket": SimpleNamespace(**asked)})
         self.loop, self.protocol, self.stream = loop, protocol, stream
         self.other: End
-        self.is_lost = self.is_over = False
         self.due = 0.0  # when the last bytes to the other end arrive
-        self._is_closing = self._has_ended = self._is_paused = self._is_end_held = False
-        self._held: list[bytes] = []
+        self._is_closing = self._has_ended = self._is_paused = False
+        self._held: list[Callable[[], None]] = []  # what arrived since nobody reads
 
     def is_closing(self) -> bool:
         return self._is_closing
@@ -57,10 +49,7 @@ class End(asyncio.Transport):
     def resume_reading(self) -> None:
         self._is_paused = False
         while self._held and not self._is_paused:
-            self.protocol.data_received(self._held.pop(0))
-        if self._is_end_held and not self._held:
-            self._is_end_held = False
-            self.arrive_end()
+            self._held.pop(0)()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Nothing waits to be written."""
@@ -93,14 +82,14 @@ class End(asyncio.Transport):
         if self._is_closing:
             self.stream.reset(self)  # nobody reads here any more
         elif self._is_paused:
-            self._held.append(data)
+            self._held.append(partial(self.arrive, data))
         else:
             self.protocol.data_received(data)
 
     def arrive_end(self) -> None:
         self.is_over = True
         if self._held:
-            self._is_end_held = True
+            self._held.append(self.arrive_end)
         elif not self._is_closing and not self.protocol.eof_received():
             self.close()
 
@@ -206,8 +195,8 @@ class Network:
 
     async def connect(self, loop: "NodeLoop", factory: Callable[[], Any], address: str) -> tuple[End, Any]:
         """A connection. Raises ConnectionRefusedError; across a cut it waits until the caller gives up."""
-        node = self.world.node_at(address)
-        await asyncio.sleep(2 * self.world.delays.uniform(SHORTEST, LONGEST))
+        node = next((node for node in self.world.nodes.values() if node.address == address), None)
+        await asyncio.sleep(2 * self.latency())
         while node is None or self.is_cut(loop.node, node):
             await asyncio.sleep(1)
         if not node.is_up:
@@ -230,7 +219,7 @@ class Network:
     def draw_fate(self, stream: Stream, head: bytes) -> str:
         """What happens to a request or to its answer, by a number of its own."""
         client, server = stream.client.loop.node, stream.server.loop.node
-        if not self.shares or client.is_careful:
+        if not self.shares:
             return ""
         is_abroad = client.is_foreign or server.is_foreign
         shares = {kind: share * (ABROAD if is_abroad else 1) for kind, share in self.shares.items()}

@@ -140,7 +140,3 @@ async def meant(town: Town) -> None:
     owed = await payer.entry.read(lambda work: number(work, OWED, "test.payer"))
     if not paid <= owed <= paid + doubt and not payer.entry.archive.losses:
         raise Violation(f"the SPSP payer owes {owed}, of which {paid} arrived")
-
-
-async def brought(town: Town) -> int:
-    return 0 if town.payer is None else await town.payer.entry.read(lambda work: number(work, OWED, "test.payer"))

@@ -25,7 +25,7 @@ from payres.interledger.node import node_of
 from payres.testing.set_up import SETTINGS
 from tests.simulation.disk import Disk, InlineConnection
 from tests.simulation.restores import UNSURE, Archive
-from tests.simulation.world import Node, World, settle, until
+from tests.simulation.world import Node, World, until
 
 T = TypeVar("T")
 
@@ -49,6 +49,8 @@ class ServerDied(Exception):
 class Server(Node):
     """Is started again after each end. `neighbours` are its peers."""
 
+    lost = ServerDied
+
     def __init__(self, world: World, name: str, number: int, folder: Path, **settings: Any) -> None:
         super().__init__(world, name, f"10.0.0.{number}")
         self.base_url = f"http://{name}.test"
@@ -62,7 +64,6 @@ class Server(Node):
         self.keeps_backups = False
         self._restores, self._folder, self._settings = False, folder, settings
         self._stopping: asyncio.Event
-        self._asked: dict[asyncio.Future[Any], None] = {}
         self._down_for, self._shares = 0.0, dict[str, float]()
 
     def begin(self) -> None:
@@ -130,15 +131,9 @@ class Server(Node):
 
     async def ask(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of a coroutine on the server's loop. Raises what it raises, and ServerDied."""
-        if not self.is_up or self.loop is None:
+        if not self.is_up:
             raise ServerDied(self.name)
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._asked[answer] = None
-        self.loop.spawn(make()).add_done_callback(lambda task: settle(answer, task, ServerDied("it stopped")))
-        try:
-            return await answer
-        finally:
-            del self._asked[answer]
+        return await self.run(make())
 
     async def examine(self, unit: Callable[[Work], T]) -> T:
         return await self.ask(lambda: self.context.database.examine(unit))
@@ -186,9 +181,6 @@ class Server(Node):
     def _end(self, down: float) -> None:
         self.die(down)
         self._take_disk()
-        for answer in self._asked:
-            if not answer.done():
-                answer.set_exception(ServerDied(self.name))
 
     def _take_disk(self) -> None:
         """The files of the next life: a copy, since the process that is gone has the others open."""

@@ -76,7 +76,7 @@ class Storm:
         await asyncio.sleep(QUIET)
         await until(
             lambda: (
-                not (world.is_counting or network.cuts or network.unknown)
+                not (world.between or network.cuts or network.unknown)
                 and max(network.due, *(server.wrong_until for server in self._servers)) < world.now
             ),
             *(CALM, "the last strike is over"),

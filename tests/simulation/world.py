@@ -4,6 +4,7 @@ import asyncio
 import gc
 import hashlib
 import heapq
+import itertools
 import os
 import random
 import sqlite3
@@ -34,7 +35,7 @@ class Violation(AssertionError):
 class Node:
     """A machine: its clock, and what accepts connections. A server's loop is another one after each start."""
 
-    is_careful = False  # whether the network leaves its requests alone
+    lost: type[Exception] = Violation  # for those who wait for something that ended without a result
     is_foreign = False  # whether it does twice what is asked twice, and gives its packets no numbers
 
     def __init__(self, world: "World", name: str, address: str) -> None:
@@ -43,6 +44,7 @@ class Node:
         self.offset = 0  # microseconds
         self.loop: NodeLoop | None = None
         self.protocol: Callable[[], Any] | None = None
+        self._asked: dict[asyncio.Future[Any], None] = {}
         world.nodes[name] = self
 
     @property
@@ -65,16 +67,30 @@ class Node:
         self.world.loops.remove(self.loop)
         self.world.graves.append(self.loop)
         self.world.network.die(self.loop)
+        for answer in self._asked:
+            if not answer.done():
+                answer.set_exception(self.lost(self.name))
         self.world.at(self.world.now + down, self.begin)
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine that runs on this node, awaited on another."""
+        """The result of a coroutine that runs on this node, awaited on another. Raises what that raises, and `lost`."""
         assert self.loop is not None
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._asked[answer] = None
+        self.loop.spawn(coroutine).add_done_callback(lambda task: self._settle(answer, task))
+        try:
+            return await answer
+        finally:
+            del self._asked[answer]
 
-        cancelled = Violation(f"{self.name}: cancelled")
-        self.loop.spawn(coroutine).add_done_callback(lambda task: settle(answer, task, cancelled))
-        return await answer
+    def _settle(self, answer: "asyncio.Future[Any]", task: "asyncio.Task[Any]") -> None:
+        if answer.done():
+            return
+        failure = self.lost(self.name) if task.cancelled() else task.exception()
+        if failure is not None:
+            answer.set_exception(failure)
+        else:
+            answer.set_result(task.result())
 
     # The clock that the server is given
 
@@ -111,14 +127,14 @@ class World:
         self._turns = self.dice("turns")
         self.network = Network(self)
         self._events: list[tuple[float, int, Callable[[], object]]] = []
-        self._number = 0
+        self._order = itertools.count()
         self._moment = "0"
         self._running: NodeLoop | None = None
         self._numbers: Counter[str] = Counter()
         self._ids = 0
         self.moments: dict[str, int] = {}  # when each id was made
         self._trace, self._lines = hashlib.sha256(), list[str]()
-        self._between: list[tuple[int, Callable[[], None]]] = []
+        self.between: list[tuple[int, Callable[[], None]]] = []  # what waits for steps, long when no server is up
 
     # Time and chance
 
@@ -163,10 +179,6 @@ class World:
     def thread_delay(self) -> float:
         return self.delays.choice(THREAD_DELAYS) * self.delays.random()
 
-    def next_number(self) -> int:
-        self._number += 1
-        return self._number
-
     @property
     def wall(self) -> int:
         """The microseconds of the clock of the machine that runs."""
@@ -183,17 +195,12 @@ class World:
 
     def at(self, when: float, call: Callable[[], object]) -> None:
         """Calls a function at a time."""
-        heapq.heappush(self._events, (when, self.next_number(), call))
+        heapq.heappush(self._events, (when, next(self._order), call))
 
     def after_steps(self, steps: int, call: Callable[[], None]) -> None:
         """Calls a function between two callbacks, wherever they are."""
-        self._between.append((self.steps + steps, call))
-        self._between.sort(key=lambda one: one[0])
-
-    @property
-    def is_counting(self) -> bool:
-        """Whether a function waits for steps, which may take long when no server is up."""
-        return bool(self._between)
+        self.between.append((self.steps + steps, call))
+        self.between.sort(key=lambda one: one[0])
 
     # Names and files
 
@@ -203,9 +210,6 @@ class World:
         if node is None or node.name in self.network.unknown:
             raise OSError(-3, "Temporary failure in name resolution")
         return node.address
-
-    def node_at(self, address: str) -> Node | None:
-        return next((node for node in self.nodes.values() if node.address == address), None)
 
     def connect(self, real: Callable[..., sqlite3.Connection], path: str, **options: Any) -> sqlite3.Connection:
         """Opens a database, on the simulated disk of its server if it has one."""
@@ -243,9 +247,7 @@ class World:
         switches.world = self
         random.seed(f"{self.seed}")
         gc.disable()
-        director = Node(self, "director", "10.9.9.9")
-        director.is_careful = True
-        task = director.boot().spawn(coroutine)
+        task = Node(self, "director", "10.9.9.9").boot().spawn(coroutine)
         try:
             while not task.done():
                 self._step()
@@ -260,8 +262,8 @@ class World:
             switches.world = None
 
     def _step(self) -> None:
-        while self._between and self._between[0][0] <= self.steps:
-            self._between.pop(0)[1]()
+        while self.between and self.between[0][0] <= self.steps:
+            self.between.pop(0)[1]()
         ready = [loop for loop in self.loops if loop.ready]
         if not ready:
             self._advance()
@@ -289,17 +291,6 @@ async def moments(world: World, draws: random.Random, pause: float, seconds: flo
     while (rest := draws.expovariate(1 / pause)) + world.now < end:
         await asyncio.sleep(rest)
         yield
-
-
-def settle(answer: "asyncio.Future[Any]", task: "asyncio.Task[Any]", cancelled: Exception) -> None:
-    """Gives a task's result to someone on another loop."""
-    if answer.done():
-        return
-    failure = cancelled if task.cancelled() else task.exception()
-    if failure is not None:
-        answer.set_exception(failure)
-    else:
-        answer.set_result(task.result())
 
 
 async def until(holds: Callable[[], bool], seconds: float, what: str) -> None:
