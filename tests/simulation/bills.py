@@ -1,5 +1,6 @@
 """Bills: incoming payments that owners ask for and close, and what must hold of closed ones."""
 
+import math
 from typing import Final
 
 import msgspec
@@ -7,15 +8,18 @@ import msgspec
 from payres.core.grants import consent
 from payres.core.grants.clients import own_client
 from payres.core.payments.incoming import add, complete, unpaid
-from payres.core.protocol.clock import SECOND
+from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.errors import require
 from payres.core.store.payments import INCOMING
 from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
-from tests.simulation.currencies import minor
-from tests.simulation.town import Bill, Town, Wallet
+from tests.simulation.currencies import GRAINS, minor
+from tests.simulation.town import Bill, Town, Wallet, moment_of
 from tests.simulation.world import Violation
 
+KEPT: Final = 7 * DAY  # microseconds that a bill is kept at least
+OVERPAID: Final = 200  # one part in so many: whole packets cannot be split where currencies change
+ROUNDED: Final = 2  # cents by which a packet may deliver something else than the rate says
 LONG: Final = 3 * 3600  # seconds
 TOO_LATE: Final = (
     "SELECT p.id, t.amount FROM transfer t JOIN incoming_payment p ON p.id = t.incoming_payment_id"
@@ -68,15 +72,33 @@ async def complete_bill(town: Town, bill: Bill) -> None:
     town.world.counts["bills completed"] += 1
 
 
-async def closed(town: Town) -> None:
-    """6. A bill that is completed or has expired takes nothing more."""
+async def paid(town: Town) -> None:
+    """6. No bill got more than it asks for, or anything after it was completed or had expired; none that is paid stays
+    open."""
     for server in town.servers:
         if late := await server.rows(TOO_LATE):
             raise Violation(f"bills of {server.name} were paid after they had expired: {late}")
-    for bill, received in town.completed.items():
-        found = await bill.wallet.server.read(lambda work, id=bill.id: INCOMING.get(work, id))  # type: ignore[misc]
-        if found and found.received != received and not town.is_disturbed(bill.id):
-            raise Violation(f"{bill.url} was completed with {received}, and has {found.received}")
+    for bill in town.bills:
+        made_at, server = moment_of(bill.id), bill.wallet.server
+        record = await server.read(lambda work, id=bill.id: INCOMING.get(work, id))  # type: ignore[misc]
+        begun = min(made_at, bill.expires_at)  # what a clock far back has made is old when that is right
+        is_purged = town.world.microseconds - begun > KEPT or server.may_have_purged(made_at)  # if it is unpaid
+        if record is None and not is_purged and not town.may_be_lost(server, bill.id):
+            raise Violation(f"{bill.url} was acknowledged and is gone")
+        if record is None or town.is_disturbed(bill.id):
+            continue
+        if record.received > (most := _most(town, bill)):
+            raise Violation(f"{bill.url}: asked {bill.value}, got {record.received}, may get {most}")
+        if bill.value is not None and record.received >= bill.value and record.completed_at is None:
+            raise Violation(f"{bill.url} is paid, and stays open")
+
+
+def _most(town: Town, bill: Bill) -> float:
+    """What a bill may get: payres takes a last packet that a sender's rounding made larger than what is missing."""
+    rounded = ROUNDED * GRAINS[bill.wallet.asset.code]
+    if bill in town.completed:
+        return town.completed[bill]
+    return math.inf if bill.value is None else bill.value + max(math.ceil(bill.value / OVERPAID), rounded)
 
 
 async def ended(town: Town) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from payres.core.store.database import OwnedConnection
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.server import Server
 
 T = TypeVar("T")
 
@@ -24,6 +24,7 @@ FAILED, KEPT, REVIVED, LOST, UNANSWERED = (
     "kill after commit",
 )
 SOON: Final = 300  # callbacks
+RESTART_SECONDS: Final = 1.0  # until what supervises servers starts one again that ended by itself
 
 
 class DiskError(sqlite3.OperationalError):
@@ -44,14 +45,13 @@ class _Writer(sqlite3.Connection):
 
 
 class Disk:
-    """The files of one life of a server. `kill` is called at a commit that the process does not survive."""
+    """The files of one life of a server."""
 
-    def __init__(self, world: "World", path: Path, name: str, kill: Callable[[], None]) -> None:
-        self.world, self.path, self.name, self._kill = world, path, name, kill
-        self.shares: dict[str, float] = {}  # of the commits that have a fault
+    def __init__(self, server: "Server", path: Path) -> None:
+        self.world, self.path, self._server = server.world, path, server
         self._ghost: bytes | None = None  # what a kill would bring back: a commit that was written but not confirmed
         self._opened = 0
-        world.disks[str(path)] = world.disks[f"{path.absolute().as_uri()}?mode=rw"] = self
+        self.world.disks[str(path)] = self.world.disks[f"{path.absolute().as_uri()}?mode=rw"] = self
 
     def connect(self, real: Callable[..., sqlite3.Connection], path: str, **options: Any) -> sqlite3.Connection:
         """The first plain path is the writer's."""
@@ -66,7 +66,7 @@ class Disk:
 
     def commit(self, connection: _Writer) -> sqlite3.Cursor:
         """Raises DiskError. A process that is killed at a commit learns nothing of it either way."""
-        kind, number = self._draw()
+        kind, number = self.world.strikes(f"commit {self._server.name}", self._server.commit_faults)
         if kind in (FAILED, KEPT, REVIVED):
             self._ghost = None if kind == FAILED else connection.serialize()
             if kind == REVIVED:
@@ -80,6 +80,9 @@ class Disk:
         self._kill()
         raise DiskError("the process is gone")
 
+    def _kill(self) -> None:
+        self._server.kill(RESTART_SECONDS)
+
     def leave_to(self, path: Path, *, is_replaced: bool) -> None:
         """Copies what is on the disk now for the server's next life, with a commit that was not confirmed unless all of
         it `is_replaced`."""
@@ -89,13 +92,6 @@ class Disk:
         if self._ghost is not None and not is_replaced:
             path.write_bytes(self._ghost)
             Path(f"{path}-wal").unlink(missing_ok=True)
-
-    def _draw(self) -> tuple[str, str]:
-        """What happens to a commit, and its number; "" if it is stored."""
-        if not self.shares:
-            return "", ""
-        kind, number = self.world.drawn(f"commit {self.name}", self.shares)
-        return (kind if kind and self.world.happens(kind, number) else ""), number
 
 
 class InlineConnection(OwnedConnection):

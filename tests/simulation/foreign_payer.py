@@ -163,8 +163,7 @@ class Payer:
         """Raises Unpayable."""
         server, link, url, lie = self._server, self._route(to), payment.shown["receiver"], ""
         if server.lies and server.world.network.shares:
-            lie, name = server.world.drawn("foreign lies", LIES)
-            lie = lie if lie and server.world.happens(lie, name) else ""
+            lie, _ = server.world.strikes("foreign lies", LIES)
         least = floor(amount * rate)
         data = _sealed(to, number, 2 * least + 1000 if lie == MINIMUM else least)
         condition = os.urandom(32) if lie == CONDITION else sha256(to.secret.fulfillment(data)).digest()

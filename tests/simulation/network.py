@@ -225,11 +225,12 @@ class Network:
         shares = {kind: share * (ABROAD if is_abroad else 1) for kind, share in self.shares.items()}
         if GIVES_TOKEN.match(head) and not server.is_foreign:
             shares["lost answer"] += TOKEN_LOST
-        fate, number = self.world.drawn(f"{client.name}>{server.name}", shares)
-        if not fate or (fate == "repeated" and is_abroad):  # docs/peering.md: such proxies are not covered
-            return ""
-        stream.dice = self.world.dice(number)
-        return fate if self.world.happens(fate, number) else ""
+        if is_abroad:
+            shares.pop("repeated", None)  # docs/peering.md: such proxies are not covered
+        fate, number = self.world.strikes(f"{client.name}>{server.name}", shares)
+        if fate:
+            stream.dice = self.world.dice(number)
+        return fate
 
     def repeat(self, stream: Stream) -> None:
         """A gateway sends the same request again on another connection, and drops that answer."""

@@ -1,18 +1,16 @@
 """What must hold in peace, whatever happened before. Each raises Violation with what it found."""
 
-import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from payres.core.protocol.amounts import Asset
-from payres.core.protocol.clock import DAY, HOUR
-from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord
+from payres.core.protocol.clock import HOUR
 from payres.core.store.work import Work
 from payres.operator.upkeep import invariant_checks
 from tests.simulation.apps import App, Asked
-from tests.simulation.bills import closed, ended
-from tests.simulation.currencies import GRAINS
+from tests.simulation.bills import ended, paid
 from tests.simulation.foreign_oracles import foreign_books
 from tests.simulation.hops import carried
 from tests.simulation.limits import limited, spendable, usable
@@ -25,14 +23,13 @@ from tests.simulation.restores import STANDING, disturbed
 from tests.simulation.rights import rightful
 from tests.simulation.standing_orders import kept_orders
 from tests.simulation.told import told
-from tests.simulation.town import Town, moment_of
+from tests.simulation.town import Town
 from tests.simulation.unresolved import resolved
 from tests.simulation.visitors import paid_pages
 from tests.simulation.webhooks import all_taken
 from tests.simulation.world import Violation
 
 Oracle = Callable[[Town], Awaitable[None]]
-OVERPAID: Final = 200  # one part in so many: whole packets cannot be split where currencies change
 HELD: Final = "SELECT kind, id, held FROM account WHERE held <> 0"
 # With what is owed to those who are in no town.
 SUMS: Final = (
@@ -40,8 +37,6 @@ SUMS: Final = (
     " ON p.account_id = a.id WHERE a.kind IN ('wallet', 'fees', 'liquidity')"
     " OR p.ilp_address IN ('test.foreign', 'test.payer') GROUP BY s.id"
 )
-KEPT: Final = 7 * DAY  # microseconds that a bill is kept at least
-ROUNDED: Final = 2  # cents by which a packet may deliver something else than the rate says
 QUOTED: Final = 12 * HOUR  # for which a quote is kept at least
 TWICE: Final = "SELECT quote_id FROM outgoing_payment WHERE quote_id NOTNULL GROUP BY 1 HAVING count(*) > 1"
 MADE: Final[Mapping[str, str]] = {
@@ -54,7 +49,8 @@ MADE: Final[Mapping[str, str]] = {
 async def ledgers(town: Town) -> None:
     """1. Every invariant of every file holds. A fail-stop ends the world by itself."""
     for server in town.servers:
-        broken = invariant_checks.first_broken(await server.examine(invariant_checks.check))
+        examine = partial(server.context.database.examine, invariant_checks.check)
+        broken = invariant_checks.first_broken(await server.ask(examine))
         if broken is not None:
             raise Violation(f"ledger of {server.name}: {broken.name}: {broken.breaches}")
 
@@ -95,28 +91,6 @@ async def money(town: Town) -> None:
             raise Violation(f"{asset.code}: {given} came from outside, {sums[asset]} are there")
 
 
-async def bills(town: Town) -> None:
-    """6. No bill got more than it asks for, and none that is paid stays open."""
-    for bill in town.bills:
-        record = await _received(town, bill.url)
-        made_at, server = moment_of(bill.id), bill.wallet.server  # if it is unpaid, it is not kept for good
-        begun = min(made_at, bill.expires_at)  # by a clock that was far back it is old when that is right
-        is_old = town.world.microseconds - begun > KEPT or server.may_have_purged(made_at)
-        if record is None and not is_old and not town.may_be_lost(server, bill.id):
-            raise Violation(f"{bill.url} was acknowledged and is gone")
-        if record is None or bill.value is None or town.is_disturbed(bill.id):
-            continue
-        if record.received > _most(bill.value, GRAINS[bill.wallet.asset.code]):
-            raise Violation(f"{bill.url}: asked {bill.value}, got {record.received}")
-        if record.received >= bill.value and record.completed_at is None:
-            raise Violation(f"{bill.url} is paid, and stays open")
-
-
-def _most(value: int, grain: int) -> int:
-    """What a bill may get: payres takes a last packet that a sender's rounding made larger than what is missing."""
-    return value + max(math.ceil(value / OVERPAID), ROUNDED * grain)
-
-
 async def loops(town: Town) -> None:
     """10. No exception reached a loop."""
     if town.world.trouble:
@@ -130,11 +104,6 @@ async def rows(town: Town) -> None:
         town.world.note("rows", server.name, found)
 
 
-async def _received(town: Town, receiver: str) -> IncomingRecord | None:
-    server = next(one for one in town.servers if receiver.startswith(f"{one.base_url}/"))
-    return await server.read(lambda work: INCOMING.get(work, receiver.rpartition("/")[2]))
-
-
 def _rows(work: Work) -> Iterator[str]:
     tables = work.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
     for (table,) in tables:
@@ -144,7 +113,7 @@ def _rows(work: Work) -> Iterator[str]:
 
 async def kept(town: Town) -> None:
     """8. What was acknowledged is there as it was told, what was refused is not, and nothing was made twice."""
-    found = {server.name: await server.read(_made) for server in town.servers}
+    found = {one.name: {kind: await one.rows(sql) for kind, sql in MADE.items()} for one in town.servers}
     for app in town.apps:
         for asked in app.asked:
             rows = found[asked.wallet.server.name][asked.kind]
@@ -153,15 +122,6 @@ async def kept(town: Town) -> None:
     for server in town.servers:
         if twice := await server.rows(TWICE):
             raise Violation(f"quotes of {server.name} were paid twice: {twice}")
-
-
-async def acknowledged(town: Town) -> None:
-    """8. What was acknowledged is there."""
-    for sent in town.sent:
-        record = await sent.wallet.server.read(lambda work, id=sent.id: OUTGOING.get(work, id))  # type: ignore[misc]
-        if record is None and not town.may_be_lost(sent.wallet.server, sent.id):
-            raise Violation(f"the payment {sent.id} of {sent.wallet.url} was acknowledged and is gone")
-        town.world.counts[f"payments {record.state if record else 'lost'}"] += 1
 
 
 def _compare_asked(town: Town, app: App, asked: Asked, copies: Sequence[tuple[Any, ...]]) -> None:
@@ -188,15 +148,11 @@ def _was_repeated(town: Town, app: App, asked: Asked) -> bool:
     return any(begun <= at <= ended for at in repeated)
 
 
-def _made(work: Work) -> Mapping[str, Sequence[tuple[Any, ...]]]:
-    return {kind: work.execute(sql).fetchall() for kind, sql in MADE.items()}
-
-
 # In this order: what comes first pays once more, or compares books and notes what a later one counts by.
 FIRST: Final[tuple[Oracle, ...]] = (disturbed, on_time, usable, spendable, limited, kept, ledgers)
 BOOKS: Final[tuple[Oracle, ...]] = (
     *(rightful, overwritten, meant, resolved, foreign_books, mirrors, holds),
-    *(moved, refunded, credited, priced, money, bills, carried),
+    *(moved, refunded, credited, priced, money, paid, carried),
 )
-LAST: Final = (acknowledged, closed, ended, kept_orders, paid_pages, mailed, told, all_taken, loops, rows)
+LAST: Final = (ended, kept_orders, paid_pages, mailed, told, all_taken, loops, rows)
 ALL: Final[tuple[Oracle, ...]] = (*FIRST, *BOOKS, *LAST)

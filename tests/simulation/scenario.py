@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import shutil
 import tempfile
 import traceback
 from pathlib import Path
@@ -41,7 +40,6 @@ class Outcome(msgspec.Struct, kw_only=True):
     violation: str = ""
     trace: str = ""
     seconds: float = 0.0  # of virtual time, without the days that were skipped
-    steps: int = 0
     counts: dict[str, int] = {}
     faults: list[Fault] = []
 
@@ -59,25 +57,23 @@ class Alarm(logging.Handler):
 
 def run_seed(task: Task, above: Path) -> Outcome:
     """Runs a seed in a world of its own, its files in a folder of the one `above`. Best in a process of its own."""
-    folder = Path(tempfile.mkdtemp(dir=above))
     world = World(task.seed, task.only, keeps_log=task.log is not None)
     logging.disable(logging.ERROR)
     logging.getLogger("payres").addHandler(Alarm(world))
     WORLDS.append(world)
     outcome = Outcome(task=task)
     try:
-        world.run(_live(world, folder, task.days))
+        with tempfile.TemporaryDirectory(dir=above) as folder:
+            world.run(_live(world, Path(folder), task.days))
     except Violation as violation:
         outcome.violation = str(violation)
     except Exception as error:
         outcome.violation, outcome.trace = f"{type(error).__name__}: {error}", traceback.format_exc()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     world.note("violation", outcome.violation)
-    outcome.hash, outcome.seconds, outcome.steps = world.hash, world.now, world.steps
+    outcome.hash, outcome.seconds = world.hash, world.now
     if task.log is not None and world.log is not None:
         Path(task.log).write_text("\n".join(world.log))
-    outcome.counts, outcome.faults = dict(sorted(world.counts.items())), world.faults
+    outcome.counts, outcome.faults = world.counts, world.faults
     return outcome
 
 

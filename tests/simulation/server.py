@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -23,13 +23,12 @@ from payres.core.store.work import Work
 from payres.interledger.node import Node as Interledger
 from payres.interledger.node import node_of
 from payres.testing.set_up import SETTINGS
-from tests.simulation.disk import Disk, InlineConnection
+from tests.simulation.disk import RESTART_SECONDS, Disk, InlineConnection
 from tests.simulation.restores import UNSURE, Archive
 from tests.simulation.world import Node, World, until
 
 T = TypeVar("T")
 
-RESTART_SECONDS: Final = 1.0  # until what supervises servers starts one again that ended by itself
 START_SECONDS: Final = 300.0
 OPERATORS: Final = "10.0.1."  # the network of their machines
 
@@ -50,6 +49,7 @@ class Server(Node):
     """Is started again after each end. `neighbours` are its peers."""
 
     lost = ServerDied
+    commit_faults: Mapping[str, float] = {}  # the share of its commits that fail in each way
 
     def __init__(self, world: World, name: str, number: int, folder: Path, **settings: Any) -> None:
         super().__init__(world, name, f"10.0.0.{number}")
@@ -64,7 +64,7 @@ class Server(Node):
         self.keeps_backups = False
         self._restores, self._folder, self._settings = False, folder, settings
         self._stopping: asyncio.Event
-        self._down_for, self._shares = 0.0, dict[str, float]()
+        self._down_for = 0.0
 
     def begin(self) -> None:
         if not self.life:
@@ -75,10 +75,13 @@ class Server(Node):
 
     def kill(self, down: float) -> None:
         """Ends the process between two callbacks. It starts again after some seconds."""
-        if self.loop is None or self.loop.is_dead:
-            return
-        self.world.note("killed", self.name)
-        self._end(down)
+        if self.loop is not None and not self.loop.is_dead:
+            self.world.note("killed", self.name)
+            self.die(down)
+
+    def die(self, down: float) -> None:
+        super().die(down)
+        self._take_disk()
 
     def stop(self, down: float) -> None:
         if self.is_up and self.loop is not None:
@@ -87,10 +90,6 @@ class Server(Node):
 
     async def started(self) -> None:
         await until(lambda: self.is_up, START_SECONDS, f"{self.name} starts")
-
-    def set_commit_faults(self, shares: dict[str, float]) -> None:
-        """The shares of its commits that fail in each way, also in its later lives."""
-        self._shares = self.disk.shares = shares
 
     def back_up(self) -> None:
         if self.is_up:
@@ -135,9 +134,6 @@ class Server(Node):
             raise ServerDied(self.name)
         return await self.run(make())
 
-    async def examine(self, unit: Callable[[Work], T]) -> T:
-        return await self.ask(lambda: self.context.database.examine(unit))
-
     async def write(self, unit: Callable[[Work], T]) -> T:
         return await self.ask(lambda: self.context.database.write(unit))
 
@@ -176,11 +172,7 @@ class Server(Node):
         failure = task.exception()
         if failure is not None and not isinstance(failure, Unavailable | sqlite3.Error):
             self.world.trouble.append(f"{self.name} ended: {failure!r}")
-        self._end(RESTART_SECONDS if failure else self._down_for)
-
-    def _end(self, down: float) -> None:
-        self.die(down)
-        self._take_disk()
+        self.die(RESTART_SECONDS if failure else self._down_for)
 
     def _take_disk(self) -> None:
         """The files of the next life: a copy, since the process that is gone has the others open."""
@@ -194,8 +186,7 @@ class Server(Node):
             self._restores = False
             is_copy = self.world.draw(f"copy {self.name} {self.life}") < 0.5
             self.archive.restore(self, path, self._settings_on(path), is_copy=is_copy)
-        self.disk = Disk(self.world, path, self.name, lambda: self.kill(RESTART_SECONDS))
-        self.disk.shares = self._shares
+        self.disk = Disk(self, path)
 
 
 REFUSED: Final = (DomainError, ServerDied)  # what a caller from outside has to expect of any server

@@ -15,13 +15,7 @@ REQUESTS: Final = ("lost request", "reset request", "late request", "repeated")
 ANSWERS: Final = ("lost answer", "half an answer", "reset answer", "late answer")
 FORCES: Final = (0.2, 0.4, 1.0)  # of storms: in the strongest little money gets through
 SHARES: Final = (0.0, 0.01, 0.05, 0.15)  # of the requests
-COMMITS: Final = {
-    FAILED: 0.06,
-    KEPT: 0.06,
-    LOST: 0.004,
-    UNANSWERED: 0.004,
-    REVIVED: 0.04,
-}  # shares of the commits, at most
+COMMITS: Final = {FAILED: 0.06, KEPT: 0.06, LOST: 0.004, UNANSWERED: 0.004, REVIVED: 0.04}  # of the commits, at most
 # In a storm, at most:
 STRIKES: Final = {"kill": 4, "stop": 2, "cut": 3, "unknown name": 2, "clock jump": 3, "clock set": 1}
 DOWN: Final = (0.1, 1.0, 8.0, 40.0)  # seconds until a server is started again, or a link mended
@@ -54,9 +48,9 @@ class Storm:
         shares = {kind: force * draws.choice(SHARES) * draws.random() for kind in (*REQUESTS, *ANSWERS)}
         self._world.network.shares = shares
         for server in self._servers:
-            server.set_commit_faults(
-                {kind: draws.choice((0, 0, most)) * draws.random() * force for kind, most in COMMITS.items()}
-            )
+            server.commit_faults = {
+                kind: draws.choice((0, 0, most)) * draws.random() * force for kind, most in COMMITS.items()
+            }
             rate = draws.choice((0.0, draws.uniform(-DRIFT, DRIFT)))
             if rate and self._world.happens("clock drift", f"{self._day} {server.name}"):
                 server.rate = 1 + rate
@@ -72,7 +66,7 @@ class Storm:
         world, network = self._world, self._world.network
         network.shares = {}
         for server in self._servers:
-            server.set_commit_faults({})
+            server.commit_faults = {}
         await asyncio.sleep(QUIET)
         await until(
             lambda: (

@@ -154,9 +154,7 @@ class Town:
         self.refunds: list[Refund] = []
         self.disturbed: set[str] = set()  # bills and payments, by restores
         self.missing: Counter[tuple[Server, Server]] = Counter()  # by which books of peers differ since a restore
-        self.resolved: set[str] = (
-            set()
-        )  # packets that had arrived, and were resolved so: their payer has the money back
+        self.resolved: set[str] = set()  # packets that were resolved as delivered: their payers have the money back
 
     @property
     def abroad(self) -> list[Abroad]:

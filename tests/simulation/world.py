@@ -161,6 +161,11 @@ class World:
             left -= share
         return "", number
 
+    def strikes(self, name: str, shares: Mapping[str, float]) -> tuple[str, str]:
+        """As `drawn`, and notes that it happens; "" too if it is left out."""
+        kind, number = self.drawn(name, shares)
+        return (kind if kind and self.happens(kind, number) else ""), number
+
     def happens(self, kind: str, name: str) -> bool:
         """Notes that a fault happens, unless it is left out."""
         fault = Fault(round(self.now, 3), kind, name)
