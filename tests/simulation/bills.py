@@ -73,7 +73,7 @@ async def complete_bill(town: Town, bill: Bill) -> None:
 
 
 async def paid(town: Town) -> None:
-    """6. No bill got more than it asks for, or anything after it was completed or had expired; none that is paid stays
+    """No bill got more than it asks for, or anything after it was completed or had expired; none that is paid stays
     open."""
     for server in town.servers:
         if late := await server.rows(TOO_LATE):

@@ -23,7 +23,7 @@ PROMISED: Final = (
 
 
 async def foreign_books(town: Town) -> None:
-    """14. What payres counts as paid to a server that repeats nothing has arrived there, and what that server counts as
+    """What payres counts as paid to a server that repeats nothing has arrived there, and what that server counts as
     paid is here, and no more, but for packets that came late or had no answer. What is completed delivered its promise.
     """
     if town.foreign is None:

@@ -102,7 +102,7 @@ async def carried(town: Town) -> None:
     """A packet expires earlier at each server on its way, and its receiver takes it before it has expired; what it is
     worth at the next one is what the operator had set, rounded down.
 
-    5. Each payment has delivered what its payer was charged for, and told when it is completed; one of a fixed delivery
+    Each payment has delivered what its payer was charged for, and told when it is completed; one of a fixed delivery
     little more, since it asks what became of its packets before it goes on.
     """
     books, told = await _books(town), {one.id: one for one in town.sent}

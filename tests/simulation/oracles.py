@@ -47,7 +47,7 @@ MADE: Final[Mapping[str, str]] = {
 
 
 async def ledgers(town: Town) -> None:
-    """1. Every invariant of every file holds. A fail-stop ends the world by itself."""
+    """Every invariant of every file holds. A fail-stop ends the world by itself."""
     for server in town.servers:
         examine = partial(server.context.database.examine, invariant_checks.check)
         broken = invariant_checks.first_broken(await server.ask(examine))
@@ -56,7 +56,7 @@ async def ledgers(town: Town) -> None:
 
 
 async def mirrors(town: Town) -> None:
-    """2. When all is resolved, what one server owes a peer, the peer has to get, but for what was paid outside. A
+    """When all is resolved, what one server owes a peer, the peer has to get, but for what was paid outside. A
     restore costs no more than what moved since the backup, and that for good."""
     standing = {server: {peer: owed for peer, owed, _ in await server.rows(STANDING)} for server in town.servers}
     for one, other in town.links:
@@ -72,14 +72,14 @@ async def mirrors(town: Town) -> None:
 
 
 async def holds(town: Town) -> None:
-    """3. Nothing is held when nothing is under way."""
+    """Nothing is held when nothing is under way."""
     for server in town.servers:
         if held := await server.rows(HELD):
             raise Violation(f"holds of {server.name} remain: {held}")
 
 
 async def money(town: Town) -> None:
-    """4. Wallets, fees and liquidity of all servers are what came from outside."""
+    """Wallets, fees and liquidity of all servers are what came from outside."""
     sums: Counter[Asset] = Counter()
     for server in town.servers:
         for code, scale, balance in await server.rows(SUMS):
@@ -92,7 +92,7 @@ async def money(town: Town) -> None:
 
 
 async def loops(town: Town) -> None:
-    """10. No exception reached a loop."""
+    """No exception reached a loop."""
     if town.world.trouble:
         raise Violation(f"unhandled: {town.world.trouble[:3]}")
 
@@ -112,7 +112,7 @@ def _rows(work: Work) -> Iterator[str]:
 
 
 async def kept(town: Town) -> None:
-    """8. What was acknowledged is there as it was told, what was refused is not, and nothing was made twice."""
+    """What was acknowledged is there as it was told, what was refused is not, and nothing was made twice."""
     found = {one.name: {kind: await one.rows(sql) for kind, sql in MADE.items()} for one in town.servers}
     for app in town.apps:
         for asked in app.asked:

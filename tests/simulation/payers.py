@@ -13,7 +13,7 @@ from payres.interledger.packets import Fulfill, Prepare, decode_reply, encode_pa
 from payres.interledger.stream import PacketType, SharedSecret, StreamMoney, StreamPacket
 from payres.operator.peers import add_peer
 from payres.operator.wallets import create_wallet
-from tests.simulation.currencies import minor
+from tests.simulation.currencies import converted, minor
 from tests.simulation.resident import Caller
 from tests.simulation.server import REFUSED, Server
 from tests.simulation.town import Town, Wallet, decimal, peer_terms
@@ -83,10 +83,11 @@ class Payer(Caller):
         packet = encode_packet(Prepare(amount, self.world.microseconds + LIFETIME, condition, address, data))
         head = {"Authorization": f"Bearer {self._token}", "Request-Id": self.world.next_of("payer")}
         head["Content-Type"] = "application/octet-stream"
-        self.unknown[wallet.url] += amount
+        most = converted(amount, self.town.assets[0], wallet.asset) * 101 // 100 + 1  # as rates go
+        self.unknown[wallet.url] += most
         answer = await self.http.post(f"{self.entry.base_url}/ilp", content=packet, headers=head)
         if answer.status_code == 200:
-            reply, self.unknown[wallet.url] = decode_reply(answer.content), self.unknown[wallet.url] - amount
+            reply, self.unknown[wallet.url] = decode_reply(answer.content), self.unknown[wallet.url] - most
             if isinstance(reply, Fulfill):
                 self.meant[wallet.url] += secret.decrypt_packet(reply.data).prepare_amount
             self.world.counts[f"payers: {getattr(reply, 'code', 'paid')}"] += 1

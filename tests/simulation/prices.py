@@ -42,7 +42,7 @@ class Terms(NamedTuple):
 
 
 async def priced(town: Town) -> None:
-    """4. Each payment has the price and the fee of its day, and a part of one pays its share of the fee; a refund
+    """Each payment has the price and the fee of its day, and a part of one pays its share of the fee; a refund
     returns what was paid for it. What is rounded costs the operator nothing."""
     for server in town.servers:
         for id, source, *amounts, is_away, code, scale, to_code, to_scale, is_free in await server.rows(PAYMENTS):
