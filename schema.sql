@@ -492,36 +492,6 @@ create index transfer_to_incoming_payment on transfer (incoming_payment_id) wher
 create index transfer_of_outgoing_payment on transfer (outgoing_payment_id) where outgoing_payment_id is not null;
 create index transfer_of_refund on transfer (refund_id) where refund_id is not null;
 
--- Refunds of money of an incoming payment. amount is in the asset of the receiver's wallet. A local payer's wallet gets
--- returned, in its own asset. Money from another server goes to a wallet address named by the operator: the return
--- payment sends amount there. One reference may take several rows. The wallets are those of the two payments; null for
--- a return payment, which has its own wallet.
--- rows: operators
--- kept: for good
--- times: created_at shown
--- restore: nothing, because a refund does not end
-create table refund (
-  id text primary key,
-  incoming_payment_id text not null references incoming_payment,
-  outgoing_payment_id text references outgoing_payment,
-  return_payment_id text unique references outgoing_payment,
-  wallet_address text,
-  amount integer not null check (amount > 0),
-  returned integer check (returned > 0),
-  reference text not null,
-  created_at integer not null,
-  from_wallet_id integer references wallet_address,
-  to_wallet_id integer references wallet_address,
-  unique (incoming_payment_id, reference, outgoing_payment_id),
-  check ((outgoing_payment_id is null) = (returned is null)),
-  check ((outgoing_payment_id is null) = (return_payment_id is not null)),
-  check ((return_payment_id is null) = (wallet_address is null))
-) strict, without rowid;
-create index refund_of_outgoing_payment on refund (outgoing_payment_id);
-create index refund_from_wallet on refund (from_wallet_id, id) where from_wallet_id is not null;
-create index refund_to_wallet on refund (to_wallet_id, id) where to_wallet_id is not null;
-create unique index refund_to_wallet_address on refund (incoming_payment_id, reference) where outgoing_payment_id is null;
-
 -- Idempotency keys of the last day, of clients and API keys, with the response to repeat. path and body_hash (SHA-256)
 -- distinguish the request from others with the same key.
 -- rows: clients, at most 10,000 (rate_limit_per_client) a second; operators
@@ -1193,6 +1163,36 @@ create table remote_bill (
   asset_code text not null,
   asset_scale integer not null
 ) strict, without rowid;
+
+-- Refunds of money of an incoming payment. amount is in the asset of the receiver's wallet. A local payer's wallet gets
+-- returned, in its own asset. Money from another server goes to a wallet address named by the operator: the return
+-- payment sends amount there. One reference may take several rows. The wallets are those of the two payments; null for
+-- a return payment, which has its own wallet.
+-- rows: operators
+-- kept: for good
+-- times: created_at shown
+-- restore: nothing, because a refund does not end
+create table refund (
+  id text primary key,
+  incoming_payment_id text not null references incoming_payment,
+  outgoing_payment_id text references outgoing_payment,
+  return_payment_id text unique references outgoing_payment,
+  wallet_address text,
+  amount integer not null check (amount > 0),
+  returned integer check (returned > 0),
+  reference text not null,
+  created_at integer not null,
+  from_wallet_id integer references wallet_address,
+  to_wallet_id integer references wallet_address,
+  unique (incoming_payment_id, reference, outgoing_payment_id),
+  check ((outgoing_payment_id is null) = (returned is null)),
+  check ((outgoing_payment_id is null) = (return_payment_id is not null)),
+  check ((return_payment_id is null) = (wallet_address is null))
+) strict, without rowid;
+create index refund_of_outgoing_payment on refund (outgoing_payment_id);
+create index refund_from_wallet on refund (from_wallet_id, id) where from_wallet_id is not null;
+create index refund_to_wallet on refund (to_wallet_id, id) where to_wallet_id is not null;
+create unique index refund_to_wallet_address on refund (incoming_payment_id, reference) where outgoing_payment_id is null;
 
 -- Deposits and withdrawals by operators, one transfer each. reference is the operator's, unique per account. undoes is
 -- the movement that this one is the opposite of.

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from payres.core.grants.access import Caller, Holder
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import MAX_LEDGER, Asset, Offer, ProbedPath, Terms
@@ -14,12 +16,14 @@ from payres.core.protocol.identifiers import hash_secret, new_id
 from payres.core.protocol.wire import encode
 from payres.core.store.clients import Client
 from payres.core.store.grants import GRANTS, GrantRecord, TokenHolder
-from payres.core.store.payments import REFUNDS, OutgoingRecord, RefundRecord
+from payres.core.store.payments import OutgoingRecord
 from payres.core.store.rows import number
 from payres.core.store.work import Environment, Transaction, Work
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import refunds
 from payres.operator.peers import add_peer
+from payres.people.refunds import emit_return_payment
+from payres.people.store.refunds import REFUNDS, RefundRecord
 from payres.people.store.standing_orders import OrderRecord
 from payres.testing.clock import MovableClock
 
@@ -30,7 +34,8 @@ NOW: Final = 1_700_000_000_000_000  # the time of the fixture `tx`
 
 def work_at(connection: Transaction, now: int, settings: Settings | None = None) -> Work:
     """The Work of a unit that runs at this moment."""
-    return Work(connection, Environment.of(settings or Settings(), MovableClock(now, frozen=True)))
+    environment = Environment.of(settings or Settings(), MovableClock(now, frozen=True))
+    return Work(connection, msgspec.structs.replace(environment, emit_ungranted=emit_return_payment))
 
 
 class Killed(Exception):

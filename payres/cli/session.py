@@ -55,7 +55,8 @@ class Session:
         self.settings = settings
         self.as_json = as_json
         user = os.environ.get("SUDO_USER") or user_name(os.getuid())
-        self.environment = Environment.of(settings, actor=f"shell:{user}", warn=warn)
+        environment = Environment.of(settings, actor=f"shell:{user}", warn=warn)
+        self.environment = msgspec.structs.replace(environment, emit_ungranted=_emit_return_payment)
 
     @property
     def is_standby(self) -> bool:
@@ -167,6 +168,12 @@ class Session:
         finally:
             if connection is not None:
                 connection.close()  # undoes what was not committed
+
+
+def _emit_return_payment(*what: Any) -> None:
+    from payres.people.refunds import emit_return_payment  # which most commands need not load
+
+    emit_return_payment(*what)
 
 
 def place(path: str) -> str:

@@ -182,7 +182,7 @@ def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
     scales = [one.scale for one in accounts.list_assets(work) if one.code == code]
     if scales and scale not in scales:
         used = " and ".join(map(str, scales))
-        work.warn(
+        work.environment.warn(
             f"{code} is in use with scale {used}. With scale {scale} it is another asset: a payment between the two is"
             " an exchange, which needs liquidity in the receiver's"
         )
@@ -345,7 +345,7 @@ def _warn_of_unused_rate(work: Work, base: str, counter: str) -> None:
     """Warns if rates are set in both directions and one of them is not used, because the other gives less."""
     there, back = accounts.find_rate(work, base, counter), accounts.find_rate(work, counter, base)
     if sentence := look_overs.overruled_rate(there, back, work.now):
-        work.warn(sentence)
+        work.environment.warn(sentence)
 
 
 def _check_code(work: Work, code: str) -> None:

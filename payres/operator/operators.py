@@ -136,7 +136,7 @@ def make_link(
     is_reachable = is_loopback(host) or host in settings.admin_hosts.split(",")
     base = work.urls.base if is_reachable else local_url(settings.host, settings.port)
     if base != work.urls.base:
-        work.warn(
+        work.environment.warn(
             "Only this machine can reach the pages: open the URL here or through an SSH tunnel, or let others in"
             " with the setting admin_hosts"
         )

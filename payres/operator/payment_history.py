@@ -14,7 +14,7 @@ from payres.core.protocol.wire import List, Resource, Text
 from payres.core.store import events, payments
 from payres.core.store.events import EventRecord
 from payres.core.store.grants import GRANTS
-from payres.core.store.payments import INCOMING, OUTGOING, QUOTES, REFUNDS, QuoteRecord, RefundRecord, RefundState
+from payres.core.store.payments import INCOMING, OUTGOING, QUOTES, QuoteRecord
 from payres.core.store.rows import PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Units, Work
@@ -34,7 +34,7 @@ from payres.operator.peers import Peer, peer
 from payres.operator.store.all_payments import PaymentRecord
 from payres.operator.store.entries import page_of_entries
 from payres.people.store.checkouts import Stage, checkouts_of
-from payres.people.store.refunds import payers_of, refunds_of
+from payres.people.store.refunds import REFUNDS, RefundRecord, RefundState, payers_of, refunds_of
 from payres.people.store.transfers import EntryRecord
 
 MAX_SHOWN: Final = 100  # payers, refunds, ledger entries and packets of one payment: there may be many thousands

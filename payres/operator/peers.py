@@ -465,7 +465,9 @@ def _check_url(work: Work, url: str) -> None:
         )
     is_private = not url.lower().startswith("https:") or names_private_host(url)
     if is_private and not work.settings.allow_private_hosts:
-        work.warn("Packets are sent to https URLs at public addresses only, unless allow_private_hosts is on")
+        work.environment.warn(
+            "Packets are sent to https URLs at public addresses only, unless allow_private_hosts is on"
+        )
 
 
 def _encrypted_token(work: Work, token: str) -> bytes:

@@ -29,11 +29,13 @@ from payres.core.protocol.errors import InsufficientFunds, InvalidAmount, Invali
 from payres.core.protocol.urls import canonical, canonical_url
 from payres.core.protocol.wire import require_amount
 from payres.core.store import audit, representations
-from payres.core.store.payments import INCOMING, OUTGOING, REFUNDS, IncomingRecord, RefundRecord
+from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Work
 from payres.interledger.store import elsewhere
+from payres.people.refunds import emit_refund
 from payres.people.store import refunds as store
+from payres.people.store.refunds import REFUNDS, RefundRecord
 
 ACTION: Final = "payment.refund"
 # Refunds that one unit of work makes, with several rows each. More take several units, each committed on its own.
@@ -219,8 +221,7 @@ def _send_back(work: Work, found: RefundPlan, payer_id: str, amount: int) -> Ref
         raise InsufficientFunds(
             f"The {reason} has {free}, which is less than the refund needs", reason=reason
         ) from lack
-    data = representations.refund_event(work.urls, made, receiver.asset, wallet.asset)
-    work.emit("refund.completed", made.id, data, receiver.id)
+    emit_refund(work, receiver, made, wallet.asset)
     return made
 
 

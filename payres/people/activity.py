@@ -30,6 +30,7 @@ from payres.people.sending import kept_wish
 from payres.people.sessions import OwnerVisit
 from payres.people.store import activity
 from payres.people.store.activity import ListedRecord, Source, statement
+from payres.people.store.refunds import refund_by_return_payment
 from payres.people.store.remote_bills import BILL, REMOTE_BILLS, asks_for_itself
 
 
@@ -278,7 +279,7 @@ class Reader:
             return Counterpart(wish.called, visible_url(wish.address))
         if record.grant_id and (bill := self._bill(record.grant_id)):  # such a grant is for this receiver alone
             return Counterpart(bill.name, bill.url)
-        refund = None if record.grant_id else payments.refund_by_return_payment(self._work, record.id)
+        refund = None if record.grant_id else refund_by_return_payment(self._work, record.id)
         if refund is not None and refund.wallet_address is not None:
             return Counterpart(address=visible_url(refund.wallet_address), refunded=True)
         return Counterpart(address=visible_url(record.receiver.partition(BILL)[0]))

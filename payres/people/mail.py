@@ -30,10 +30,11 @@ from payres.core.protocol.visible import visible_line, visible_text
 from payres.core.store.accounts import last_transfer
 from payres.core.store.agenda import Agenda
 from payres.core.store.events import EventRecord, last_sequence
-from payres.core.store.payments import OUTGOING, REFUNDS
+from payres.core.store.payments import OUTGOING
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.people.store.activity import receiving_between
+from payres.people.store.refunds import REFUNDS
 
 if TYPE_CHECKING:  # loaded with the first mail
     import smtplib

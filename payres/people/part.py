@@ -30,6 +30,7 @@ from payres.html.part import load_module
 from payres.interledger.elsewhere import StillNeeded
 from payres.interledger.node import node_of
 from payres.people.mail import MailWorker
+from payres.people.refunds import emit_return_payment
 from payres.people.remote_bills import RemoteBills
 from payres.people.services import PeopleServices
 from payres.people.store import checkouts, standing_orders
@@ -132,5 +133,6 @@ PEOPLE: Final = Part(
     open=_open,
     workers=_workers,
     release=mail.release_events,
+    emit_ungranted=emit_return_payment,
     late=LateRoutes(_late_routes, PAGE_ROOTS),
 )

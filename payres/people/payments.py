@@ -10,7 +10,7 @@ from payres.core.protocol.clock import MINUTE
 from payres.core.protocol.errors import require
 from payres.core.protocol.visible import ShownUrl, note_of, visible_url
 from payres.core.store import payments
-from payres.core.store.payments import INCOMING, OUTGOING, QUOTES, IncomingRecord, OutgoingRecord, RefundRecord
+from payres.core.store.payments import INCOMING, OUTGOING, QUOTES, IncomingRecord, OutgoingRecord
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.html.sentences import is_short
@@ -19,7 +19,7 @@ from payres.people.activity import Reader, WalletMovement
 from payres.people.sending import kept_wish, wallet_free_balance
 from payres.people.sessions import OwnerVisit
 from payres.people.store.movements import MOVEMENTS
-from payres.people.store.refunds import refunds_of
+from payres.people.store.refunds import RefundRecord, refunds_of
 from payres.people.store.remote_bills import BILL
 from payres.people.store.standing_orders import order_of_payment
 

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from payres.core.payments import ledger
@@ -64,7 +65,7 @@ def test_rate_of_the_operator_takes_the_place_of_those_of_the_service_until_it_i
 )
 def test_rate_that_gives_way_to_the_other_is_told(tx: Work, there: str, back: str | None, unused: str | None) -> None:
     warnings: list[str] = []
-    tx.warn = warnings.append
+    tx.environment = msgspec.structs.replace(tx.environment, warn=warnings.append)
     assets.set_rate(tx, "USD", "EUR", there)
     if back is not None:
         assets.set_rate(tx, "EUR", "USD", back)

@@ -32,7 +32,7 @@ from payres.core.store.connections import server_lock
 from payres.core.store.database import Database, OwnedConnection
 from payres.core.store.events import Changes, Release, poll_events, purge_events
 from payres.core.store.server_secrets import ensure_secret, existing_secret
-from payres.core.store.work import Environment, Transaction
+from payres.core.store.work import EmitPayment, Environment, Transaction
 
 Background = Coroutine[Any, Any, None]
 # A client may send many requests at a time, each of which fetches its keys if its server forbids caching them.
@@ -77,7 +77,8 @@ class Part(msgspec.Struct, frozen=True):
     `check` runs before the server writes anything, and raises if it must not start. `open` opens the services;
     `workers` run until the server closes, but not in one that only reads; what they push on the stack runs before those
     yielded earlier stop. `release` gets old events, forgets those that the part does not need, and returns them; it
-    runs in a unit. `routes` are known from the start, `late` ones are loaded on first use.
+    runs in a unit. `routes` are known from the start, `late` ones are loaded on first use. One part may write the
+    events of payments without a grant, by `emit_ungranted`.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Part(msgspec.Struct, frozen=True):
     release: Release | None = None
     routes: tuple[Route, ...] = ()
     late: LateRoutes | None = None
+    emit_ungranted: EmitPayment | None = None
 
 
 def application(
@@ -100,7 +102,10 @@ def application(
 ) -> Starlette:
     """The ASGI application, which opens its database at startup and closes it at shutdown."""
     logging.getLogger("uvicorn.access").addFilter(WITHOUT_SECRETS)
-    environment = msgspec.structs.replace(Environment.of(settings, clock), is_disposable=is_disposable)
+    emit_ungranted = next((part.emit_ungranted for part in parts if part.emit_ungranted is not None), None)
+    environment = msgspec.structs.replace(
+        Environment.of(settings, clock), is_disposable=is_disposable, emit_ungranted=emit_ungranted
+    )
     rate_limits = RateLimits(settings, environment.clock)
 
     @asynccontextmanager

@@ -202,7 +202,7 @@ def overruled(there: RateRecord | None, back: RateRecord | None, now: int) -> bo
 def _note_missing(work: Work, base: str, counter: str) -> None:
     """Notes the pair in memory, because an error undoes what the unit stores. Clients can make up the currencies of
     receivers on other servers, so those have a bound and do not push out this server's own."""
-    noted = work.metrics.missing_rates
+    noted = work.environment.metrics.missing_rates
     if len(noted) < MAX_MISSING_RATES or {base, counter} <= {*accounts.list_codes(work)}:
         noted.add((base, counter))
 

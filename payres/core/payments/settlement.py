@@ -14,7 +14,7 @@ from payres.core.protocol.event_types import LiquidityEvent
 from payres.core.protocol.wire import OutgoingPayment
 from payres.core.store import accounts, representations
 from payres.core.store.accounts import ASSETS, AccountRecord
-from payres.core.store.payments import IncomingRecord, OutgoingRecord, refund_by_return_payment
+from payres.core.store.payments import IncomingRecord, OutgoingRecord
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 
@@ -39,13 +39,13 @@ def pay_locally(
 
 
 def emit_payment_event(work: Work, wallet: WalletRecord, payment: OutgoingRecord, *names: str) -> OutgoingPayment:
-    """Writes these events, and that of a refund that has arrived by it. Returns the payment as its client sees it."""
+    """Writes these events. Returns the payment as its client sees it."""
     shown = representations.outgoing_payment(work.urls, wallet, payment)
-    refund = None if payment.grant_id else refund_by_return_payment(work, payment.id)
-    work.emit(names, payment.id, representations.outgoing_payment_event(work.urls, shown, payment, refund), wallet.id)
-    if refund is not None and payment.state == "completed":
-        arrived = representations.refund_event(work.urls, refund, wallet.asset, payment.terms.asset)
-        work.emit("refund.completed", refund.id, arrived, wallet.id)
+    event, emit_ungranted = representations.outgoing_payment_event(shown, payment), work.environment.emit_ungranted
+    if payment.grant_id is None and emit_ungranted is not None:
+        emit_ungranted(work, wallet, payment, event, names)
+    else:
+        work.emit(names, payment.id, event, wallet.id)
     return shown
 
 

@@ -14,7 +14,6 @@
 -- rows: outgoing payments in flight = outgoing_payment WHERE state = 'sending'
 -- rows: ended outgoing payments = outgoing_payment WHERE state <> 'sending'
 -- rows: ended outgoing payments to receivers here = outgoing_payment WHERE state <> 'sending' AND incoming_payment_id IS NOT NULL
--- rows: refunds = refund
 -- rows: windows of grants = grant_spending
 
 -- zero_sum: the balances of all accounts of an asset sum to zero
@@ -113,31 +112,6 @@ WHERE p.state = 'sending' AND p.debit <> (
   SELECT coalesce(sum(t.amount), 0) FROM transfer t
   WHERE t.outgoing_payment_id = p.id AND t.debit_account_id = w.account_id
 );
-
--- refunds: no more of an incoming payment was sent back than it had received
--- about refunds, by refund.incoming_payment_id
-SELECT 'incoming payment ' || id || ' received ' || received || ', and ' || back || ' of it was sent back'
-FROM (
-  SELECT i.id, i.received, sum(CASE coalesce(p.state, '')
-    WHEN '' THEN r.amount WHEN 'sending' THEN p.debit ELSE p.sent + p.unresolved_debit END) AS back
-  FROM refund r LEFT JOIN outgoing_payment p ON p.id = r.return_payment_id
-  JOIN incoming_payment i ON i.id = r.incoming_payment_id
-  WHERE r.incoming_payment_id BETWEEN :first AND :last GROUP BY i.id
-) WHERE back > received;
-
--- refunded: each refund left the receiver's wallet and came back to the payer's as it says, or a payment sends it
--- about refunds, by refund.id
-SELECT 'refund ' || r.id || ' of ' || r.amount || ', returned as ' || r.returned || ', was transferred otherwise'
-FROM refund r JOIN incoming_payment i ON i.id = r.incoming_payment_id
-JOIN outgoing_payment o ON o.id = r.outgoing_payment_id
-JOIN wallet_address w ON w.id = i.wallet_address_id JOIN wallet_address v ON v.id = o.wallet_address_id
-LEFT JOIN transfer t ON t.refund_id = r.id WHERE r.id BETWEEN :first AND :last
-GROUP BY r.id HAVING sum(iif(t.debit_account_id = w.account_id, t.amount, 0)) <> r.amount
-  OR sum(iif(t.credit_account_id = v.account_id, t.amount, 0)) <> r.returned
-UNION ALL SELECT 'refund ' || r.id || ' is not what outgoing payment ' || p.id || ' sends'
-FROM refund r LEFT JOIN outgoing_payment p ON p.id = r.return_payment_id
-JOIN incoming_payment i ON i.id = r.incoming_payment_id
-WHERE r.id BETWEEN :first AND :last AND (p.debit <> r.amount OR p.wallet_address_id <> i.wallet_address_id);
 
 -- limits: no grant has spent less than nothing
 -- about windows of grants, by grant_spending.grant_id

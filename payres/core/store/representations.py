@@ -8,11 +8,11 @@ from msgspec import UNSET, Raw, UnsetType
 
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import format_time
-from payres.core.protocol.event_types import GrantEvent, OutgoingPaymentEvent, RefundEvent
+from payres.core.protocol.event_types import GrantEvent, OutgoingPaymentEvent
 from payres.core.protocol.urls import Urls
 from payres.core.protocol.wire import Amount, IncomingPayment, OutgoingPayment, Page, Pagination, Quote
 from payres.core.store.grants import GrantRecord
-from payres.core.store.payments import IncomingRecord, OutgoingRecord, QuoteRecord, RefundRecord
+from payres.core.store.payments import IncomingRecord, OutgoingRecord, QuoteRecord
 from payres.core.store.rows import PageBounds
 from payres.core.store.wallets import WalletRecord
 
@@ -80,34 +80,10 @@ def outgoing_payment(urls: Urls, wallet: WalletRecord, payment: OutgoingRecord) 
     )
 
 
-def outgoing_payment_event(
-    urls: Urls, shown: OutgoingPayment, payment: OutgoingRecord, refund: RefundRecord | None
-) -> OutgoingPaymentEvent:
+def outgoing_payment_event(shown: OutgoingPayment, payment: OutgoingRecord) -> OutgoingPaymentEvent:
     """`shown` is the payment as its client sees it."""
-    return OutgoingPaymentEvent(
-        **msgspec.structs.asdict(shown),
-        grant=payment.grant_id or UNSET,
-        refund_of=UNSET if refund is None else urls.resource("incoming-payments", refund.incoming_payment_id),
-        failure=payment.failure or UNSET,
-    )
-
-
-def refund_event(urls: Urls, refund: RefundRecord, asset: Asset, returned: Asset) -> RefundEvent:
-    """`asset` is the refunding wallet's, `returned` the refunded payer's."""
-
-    def payment(payment_id: str | None) -> str | UnsetType:
-        return UNSET if payment_id is None else urls.resource("outgoing-payments", payment_id)
-
-    return RefundEvent(
-        id=refund.id,
-        incoming_payment=urls.resource("incoming-payments", refund.incoming_payment_id),
-        outgoing_payment=payment(refund.outgoing_payment_id),
-        return_payment=payment(refund.return_payment_id),
-        wallet_address=refund.wallet_address or UNSET,
-        amount=amount(refund.counted, asset),
-        returned=amount(refund.returned, returned),
-        reference=refund.reference,
-    )
+    fields = msgspec.structs.asdict(shown)
+    return OutgoingPaymentEvent(**fields, grant=payment.grant_id or UNSET, failure=payment.failure or UNSET)
 
 
 def grant_event(urls: Urls, wallet: WalletRecord, grant: GrantRecord) -> GrantEvent:

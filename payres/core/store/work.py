@@ -7,7 +7,7 @@ import logging
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -15,9 +15,13 @@ from payres.core.process.logs import Metrics
 from payres.core.process.settings import Settings
 from payres.core.protocol import identifiers
 from payres.core.protocol.clock import SECOND, Clock, SystemClock
-from payres.core.protocol.event_types import EVENT_TYPES
+from payres.core.protocol.event_types import EVENT_TYPES, OutgoingPaymentEvent
 from payres.core.protocol.urls import Urls
 from payres.core.protocol.wire import encode
+
+if TYPE_CHECKING:
+    from payres.core.store.payments import OutgoingRecord
+    from payres.core.store.wallets import WalletRecord
 
 QUIET: Final = 10 * SECOND  # without a failure, after which they have ended: while they last, some work may succeed
 
@@ -73,6 +77,9 @@ class Transaction(Protocol):
         ...
 
 
+EmitPayment = Callable[["Work", "WalletRecord", "OutgoingRecord", OutgoingPaymentEvent, Sequence[str]], None]
+
+
 def _ignore(sentence: str) -> None:
     """Servers show warnings to nobody."""
 
@@ -80,7 +87,7 @@ def _ignore(sentence: str) -> None:
 class Environment(msgspec.Struct, frozen=True):
     """The dependencies of the application and its units of work: settings, URLs, clock, actor, metrics, a function that
     shows warnings to the operator, the failures of storage, and whether the data is a test's: a power loss may then
-    undo commits."""
+    undo commits. By `emit_ungranted` a part writes the events of a payment without a grant, of which it knows more."""
 
     settings: Settings
     urls: Urls
@@ -91,6 +98,7 @@ class Environment(msgspec.Struct, frozen=True):
     writing: Failures
     warn: Callable[[str], None] = _ignore
     is_disposable: bool = False
+    emit_ungranted: "EmitPayment | None" = None
 
     @classmethod
     def of(
@@ -110,11 +118,11 @@ class Work:
     """An open transaction, with the time, new ids, URLs and settings for a unit of work.
 
     It is created when the unit runs, so `now` (microseconds UTC) is the one time for all its decisions. `actor` is the
-    name for the audit log, which has `recorded` rows of this unit. `warn` shows a warning to the user of a command.
-    `changed` collects the keys that `events.Changes` wakes after the commit.
+    name for the audit log, which has `recorded` rows of this unit. `changed` collects the keys that `events.Changes`
+    wakes after the commit.
     """
 
-    __slots__ = ("actor", "changed", "execute", "executemany", "metrics", "now", "recorded", "settings", "urls", "warn")
+    __slots__ = ("actor", "changed", "environment", "execute", "executemany", "now", "recorded", "settings", "urls")
 
     execute: Callable[..., sqlite3.Cursor]
     executemany: Callable[..., sqlite3.Cursor]
@@ -125,12 +133,11 @@ class Work:
         # The connection's own methods, because every statement of every unit goes through them.
         self.execute = connection.execute
         self.executemany = connection.executemany
+        self.environment = environment
         self.actor = environment.actor
         self.now = environment.clock.now()
         self.urls = environment.urls
         self.settings = environment.settings
-        self.warn = environment.warn
-        self.metrics = environment.metrics
         self.changed = [] if changed is None else changed
         self.recorded = 0
 

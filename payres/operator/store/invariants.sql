@@ -1,5 +1,6 @@
--- The invariants of movements and standing orders, in the form of payres/core/store/invariants.sql.
+-- The invariants of movements, refunds and standing orders, in the form of payres/core/store/invariants.sql.
 --
+-- rows: refunds = refund
 -- rows: dates of standing orders = standing_order_run
 
 -- movements: each deposit and each withdrawal is recorded as a movement of its account
@@ -16,6 +17,31 @@ SELECT 'movement ' || m.id || ' is not the opposite of movement ' || m.undoes FR
 JOIN movement m ON m.transfer_id = t.id JOIN movement f ON f.id = m.undoes JOIN transfer o ON o.id = f.transfer_id
 WHERE t.id BETWEEN :first AND :last
 AND (t.debit_account_id, t.credit_account_id, t.amount) <> (o.credit_account_id, o.debit_account_id, o.amount);
+
+-- refunds: no more of an incoming payment was sent back than it had received
+-- about refunds, by refund.incoming_payment_id, after sending
+SELECT 'incoming payment ' || id || ' received ' || received || ', and ' || back || ' of it was sent back'
+FROM (
+  SELECT i.id, i.received, sum(CASE coalesce(p.state, '')
+    WHEN '' THEN r.amount WHEN 'sending' THEN p.debit ELSE p.sent + p.unresolved_debit END) AS back
+  FROM refund r LEFT JOIN outgoing_payment p ON p.id = r.return_payment_id
+  JOIN incoming_payment i ON i.id = r.incoming_payment_id
+  WHERE r.incoming_payment_id BETWEEN :first AND :last GROUP BY i.id
+) WHERE back > received;
+
+-- refunded: each refund left the receiver's wallet and came back to the payer's as it says, or a payment sends it
+-- about refunds, by refund.id
+SELECT 'refund ' || r.id || ' of ' || r.amount || ', returned as ' || r.returned || ', was transferred otherwise'
+FROM refund r JOIN incoming_payment i ON i.id = r.incoming_payment_id
+JOIN outgoing_payment o ON o.id = r.outgoing_payment_id
+JOIN wallet_address w ON w.id = i.wallet_address_id JOIN wallet_address v ON v.id = o.wallet_address_id
+LEFT JOIN transfer t ON t.refund_id = r.id WHERE r.id BETWEEN :first AND :last
+GROUP BY r.id HAVING sum(iif(t.debit_account_id = w.account_id, t.amount, 0)) <> r.amount
+  OR sum(iif(t.credit_account_id = v.account_id, t.amount, 0)) <> r.returned
+UNION ALL SELECT 'refund ' || r.id || ' is not what outgoing payment ' || p.id || ' sends'
+FROM refund r LEFT JOIN outgoing_payment p ON p.id = r.return_payment_id
+JOIN incoming_payment i ON i.id = r.incoming_payment_id
+WHERE r.id BETWEEN :first AND :last AND (p.debit <> r.amount OR p.wallet_address_id <> i.wallet_address_id);
 
 -- standing_orders: each paid date of a standing order is one payment of its wallet, of what the order says
 -- about dates of standing orders, by standing_order.id, after spending

@@ -1,18 +1,64 @@
-"""SQL of refunds: what was sent back of an incoming payment, and what can still be. The core has their table."""
+"""SQL of refunds: what was sent back of an incoming payment, and what can still be."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
-from payres.core.store.payments import REFUND_COUNTED, REFUNDS, Direction, RefundRecord
-from payres.core.store.rows import number
+import msgspec
+
+from payres.core.store.payments import Direction
+from payres.core.store.rows import Table, number
 from payres.core.store.work import Transaction
 
+RefundState = Literal["sending", "completed", "failed"]
+
+
+class RefundRecord(msgspec.Struct, frozen=True):
+    """A refund, to the local wallet of the refunded outgoing payment, or by a return payment to a wallet address.
+
+    `amount` is to leave the receiver's wallet. `counted` is the part that counts as refunded: all of it while in
+    flight, in the end what was sent or possibly sent. `returned` has arrived, in the refunded payer's asset.
+    """
+
+    id: str
+    incoming_payment_id: str
+    outgoing_payment_id: str | None
+    return_payment_id: str | None
+    wallet_address: str | None
+    amount: int
+    counted: int
+    returned: int
+    reference: str
+    state: RefundState
+    failure: str | None
+    created_at: int
+    ended_at: int | None
+
+
+# The counted part of refund `r`, given its return payment `p`, if any.
+REFUND_COUNTED: Final = (
+    "CASE coalesce(p.state, '') WHEN '' THEN r.amount WHEN 'sending' THEN p.debit ELSE p.sent + p.unresolved_debit END"
+)
+REFUNDS: Final = Table(
+    RefundRecord,
+    "refund r LEFT JOIN outgoing_payment p ON p.id = r.return_payment_id",
+    prefix="r.",
+    counted=REFUND_COUNTED,
+    returned="coalesce(r.returned, p.delivered)",
+    state="coalesce(p.state, 'completed')",
+    failure="p.failure",
+    ended_at="iif(p.id IS NULL, r.created_at, p.ended_at)",
+)
 # The local outgoing payments `o` that paid an incoming payment; and the part of one not yet refunded.
 _PAYERS: Final = """(
   SELECT DISTINCT outgoing_payment_id AS id FROM transfer
   WHERE incoming_payment_id = ? AND outgoing_payment_id IS NOT NULL
 ) payer JOIN outgoing_payment o ON o.id = payer.id"""
 _OPEN_PART: Final = "o.delivered - coalesce((SELECT sum(amount) FROM refund WHERE outgoing_payment_id = o.id), 0)"
+
+
+def refund_by_return_payment(tx: Transaction, payment_id: str) -> RefundRecord | None:
+    """The refund that an outgoing payment sends, if any."""
+    return REFUNDS.find(tx, "WHERE r.return_payment_id = ?", payment_id)
 
 
 def payers_of(tx: Transaction, incoming_payment_id: str, limit: int) -> Sequence[str]:

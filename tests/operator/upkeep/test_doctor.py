@@ -256,7 +256,7 @@ def test_rate_is_missing_where_somebody_wanted_it(work: Work) -> None:
     assert broken(work) == set()
     with suppress(NoRate):
         rate_between(work, "ACME/B", "EUR")
-    status.note_missing_rates(work, work.metrics.missing_rates)
+    status.note_missing_rates(work, work.environment.metrics.missing_rates)
     work.execute("INSERT INTO exchange_rate VALUES ('USD', 'CHF', '0.8', 0, 1)")
     finding = found(work)["exchange rates"]
     assert finding.seen == "no valid rate for ACME/B/EUR, CHF/USD: somebody wanted it, or it has expired"
@@ -275,10 +275,10 @@ def test_currencies_that_clients_make_up_are_few_and_push_out_no_others(work: Wo
     for code in (*made_up, "ZWG", *made_up):
         with suppress(NoRate):
             rate_between(work, "USD", code)
-    assert len(work.metrics.missing_rates) == MAX_MISSING_RATES + 1
+    assert len(work.environment.metrics.missing_rates) == MAX_MISSING_RATES + 1
     later = work_at(work, work.now + DAY, work.settings)
-    status.note_missing_rates(later, [*work.metrics.missing_rates, *(("USD", code) for code in made_up)])
-    work.metrics.missing_rates.clear()
+    status.note_missing_rates(later, [*work.environment.metrics.missing_rates, *(("USD", code) for code in made_up)])
+    work.environment.metrics.missing_rates.clear()
     stored = status.missing_rates(later)
     assert (len(stored), ("USD", "ZWG") in stored) == (MAX_MISSING_RATES, True)
     alarm, note = [one for one in examine(later) if one.subject in {"exchange rates", "rates elsewhere"}]
