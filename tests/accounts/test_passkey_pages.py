@@ -19,13 +19,13 @@ from payres.accounts.second_factors import REMOVAL_DELAY, ask_removal
 from payres.accounts.store.passkeys import passkeys_of
 from payres.accounts.store.sessions import OF_OWNERS, owner_at
 from tests.accounts.authenticator import UP, Authenticator
+from tests.accounts.test_factor_pages import send_code
 from tests.accounts.test_passkeys import mutated
 from tests.helpers import TIMEOUT, Json
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import Browser, words_of
 from tests.people.browser import PASSWORD
-from tests.people.test_second_factors import send_code
-from tests.people.test_sign_in import sign_in
+from tests.people.test_sessions import sign_in
 
 OWNERS, OPERATORS = "/account/security/passkeys", "/admin/security/passkeys"
 MUTATIONS = 200

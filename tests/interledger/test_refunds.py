@@ -33,8 +33,8 @@ from tests.interledger.network import (
     set_rate,
     wallet_money,
 )
-from tests.operator.api.conftest import Program
-from tests.operator.api.test_api import error_of
+from tests.operator.declared.test_api import error_of
+from tests.operator.programs import Program
 from tests.works import refund
 
 Three = Sequence[Instance]

@@ -11,7 +11,7 @@ from tests.openapi.deviations import find_deviation
 from tests.openapi.documents import JSON, Operation
 
 ILP = "/ilp"  # for peers, which have tokens of their own
-ADMIN = "/admin/"  # for programs of the operator, with a document of its own: tests/operator/api has its checks
+ADMIN = "/admin/"  # for programs of the operator, with a document of its own: tests/operator/programs.py has its checks
 SPSP = "application/spsp4+json"  # another representation of wallet addresses, for who asks for it
 HEALTH = ("/healthz", "/readyz")  # for the operator: no refusal of the API, also when it is bad
 

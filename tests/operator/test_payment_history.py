@@ -1,6 +1,9 @@
 """The history of a payment in sentences."""
 
 from fractions import Fraction
+from typing import Any
+
+import pytest
 
 from payres.core.protocol.amounts import ProbedPath, Terms
 from payres.core.protocol.clock import SECOND, format_time
@@ -13,7 +16,12 @@ from payres.interledger.store.peers import note_error
 from payres.operator.payment_history import history, story_of
 from payres.operator.payments import require_payment
 from payres.operator.wallets import create_wallet
+from payres.people.store.checkouts import CheckoutRecord, Stage, change_checkout, insert_checkout, note_failure
+from tests.helpers import last_segment, receiver_of
+from tests.instance import Instance
 from tests.works import USD, add_usd_peer, sending_payment
+
+PAYER, PAYMENT = "https://wallet.example/alice", "https://wallet.example/outgoing-payments/1"
 
 
 def test_packets_of_one_fate_are_one_line_and_the_peer_says_why(tx: Work) -> None:
@@ -46,3 +54,40 @@ def test_packets_of_one_fate_are_one_line_and_the_peer_says_why(tx: Work) -> Non
         "The peer harbour: We have used up the credit it gives us. Now nothing is owed either way; it may owe us"
         " USD 0.00. What is owed is settled on its page.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("state", "values", "silent", "told"),
+    [
+        ("asked", {}, None, None),
+        (
+            "returned",
+            {},
+            "wallet.example",
+            f"{PAYER} has consented, and nothing was created there yet. It is tried again.",
+        ),
+        ("made", {}, "wallet.example", f"the server of {PAYER} was asked to pay, and it is not known whether it has."),
+        ("made", {"payment": PAYMENT}, None, f"{PAYER} pays by {PAYMENT}."),
+        ("paid", {"payment": PAYMENT}, None, f"{PAYER} has paid."),
+        ("failed", {"failure": "no_funds"}, None, f"{PAYER} has not paid (no_funds)."),
+    ],
+)
+def test_history_of_a_bill_says_what_became_of_it(
+    shared: Instance, state: Stage, values: Any, silent: str | None, told: str | None
+) -> None:
+    bill = last_segment(receiver_of(shared, 1250))
+
+    def unit(work: Work) -> list[str]:
+        record = CheckoutRecord(bill.encode(), bill, b"browser", PAYER, 1250, "asked", work.now)
+        insert_checkout(work, record, "pending", ("https://a.example/continue", "T"))
+        if state != "asked":
+            change_checkout(work, record, state, work.now, due_at=work.now, **values)
+            note_failure(work, CheckoutRecord(bill.encode(), bill, b"browser", PAYER, 1250, state, 0), work.now, silent)
+        moments = story_of(history(work, require_payment(work, bill)))
+        return ["".join(part.printed for part in one.said) for one in moments[1:]]
+
+    found = shared.write(unit)
+    assert len(found) == int(told is not None)
+    for sentence in found:
+        assert sentence.startswith(f"On the payment page, for USD 12.50: {told}")
+        assert ("wallet.example does not answer" in sentence) == (silent is not None)

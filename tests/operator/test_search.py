@@ -18,8 +18,8 @@ from payres.operator.store import search as store
 from payres.webhooks.store.webhooks import list_webhooks
 from tests.helpers import TIMEOUT, last_segment, usd
 from tests.instance import Instance, run_instance
-from tests.operator.api.conftest import Program
 from tests.operator.pages.seed import fill
+from tests.operator.programs import Program
 
 
 class Shop(NamedTuple):

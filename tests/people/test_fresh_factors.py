@@ -9,10 +9,10 @@ import pytest
 
 from payres.accounts.visits import Act, Unasked
 from payres.people.serving import PLACES
+from tests.accounts.test_factor_pages import RECOVERY, hidden, turn_on
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_in
-from tests.people.test_second_factors import RECOVERY, hidden, turn_on
 
 PAGE: Final = ""  # in place of the choice of a form
 # What asks for a second factor that was given in the last five minutes, if the owner has one, and what does not.

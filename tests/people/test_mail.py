@@ -27,13 +27,13 @@ from payres.operator import assets, grants, refunds, wallets
 from payres.operator.upkeep import doctor
 from payres.people.letters import Letter, envelope
 from payres.people.mail import PAUSES, MailAnswer, MailAttempt, MailWorker, tell_of_events
+from tests.accounts.test_factor_pages import hidden, send_code, with_codes
 from tests.helpers import TIMEOUT, Json, receiver_of, usd, wait_until
 from tests.instance import Instance, run_instance
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_out
 from tests.people.mail_server import MailServer, text_of, with_address
 from tests.people.test_activity_rules import send_away
-from tests.people.test_second_factors import hidden, send_code, with_codes
-from tests.people.test_sign_in import sign_in
+from tests.people.test_sessions import sign_in
 from tests.tls import privately_issued
 
 NUMBERS = count(1)

@@ -32,12 +32,12 @@ from payres.operator.wallets import create_wallet
 from payres.people.own_wallets import join, keep_apart
 from payres.people.serving import PLACES
 from payres.people.sessions import NOTICES
+from tests.accounts.test_factor_pages import send_code, with_codes
 from tests.helpers import last_segment, new_jwk, sign_in_token, usd
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_out
-from tests.people.test_second_factors import send_code, with_codes
-from tests.people.test_sign_in import sign_in
+from tests.people.test_sessions import sign_in
 from tests.versions import make_version, plain
 
 NUMBERS = count(1)

@@ -16,7 +16,7 @@ from payres.operator.upkeep.invariant_checks import ledger_scans
 from payres.operator.upkeep.kept_backups import list_backups, require_backup
 from tests.helpers import TIMEOUT
 from tests.instance import Instance, run_instance
-from tests.operator.api.conftest import Program
+from tests.operator.programs import Program
 
 NAMES = ("payres-20260101T000000Z.db", "payres-20260102T000000Z.db.broken", "payres-20260103T000000Z.db")
 

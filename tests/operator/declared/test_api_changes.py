@@ -13,8 +13,8 @@ from payres.operator.api_keys import revoke_api_key
 from payres.operator.declared import api as serving
 from tests.helpers import Json, new_jwk
 from tests.instance import Instance, run_instance
-from tests.operator.api.conftest import BASE, Program
-from tests.operator.api.test_api import error_of
+from tests.operator.declared.test_api import error_of
+from tests.operator.programs import BASE, Program
 
 
 @pytest.fixture

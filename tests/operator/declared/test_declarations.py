@@ -34,8 +34,8 @@ from payres.people.store.standing_orders import ORDERS
 from payres.webhooks.store.webhooks import DELIVERIES, DeliveryRecord
 from tests.helpers import TIMEOUT, Json, usd
 from tests.instance import Instance
-from tests.operator.api.conftest import Program
 from tests.operator.pages.browser import PASSWORD, Browser, words_of
+from tests.operator.programs import Program
 from tests.webhooks.conftest import Sample
 from tests.works import standing_order
 
@@ -289,7 +289,7 @@ ALONE: Final = (
     Case("movements.undo", lambda new: {"id": new.deposit()}, "wallet.withdraw"),
     Case("webhooks.test", lambda new: {"id": new.private_webhook()}, "webhook.test"),
 )
-# Those that tests of commands run (tests/cli/test_audit.py), and tests of pages.
+# Those that tests of commands run (tests/cli/test_operations_audit.py), and tests of pages.
 BY_COMMAND: Final = {
     *("wallets.make_password_link", "wallets.remove_wallet_factors", "keys.add_key", "grants.approve", "grants.deny"),
     *("payments.refund", "assets.withdraw_fees", "unresolved_packets.resolve", "api_keys.create_api_key"),

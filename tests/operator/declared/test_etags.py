@@ -13,9 +13,9 @@ from payres.operator.declared.declarations import Operation
 from payres.operator.declared.etags import is_shown, thing_of, things
 from tests.helpers import usd
 from tests.instance import Instance
-from tests.operator.api.conftest import Program
+from tests.operator.declared.test_declarations import CASES, Case, New
 from tests.operator.pages.browser import Browser
-from tests.operator.test_operations import CASES, Case, New
+from tests.operator.programs import Program
 from tests.webhooks.endpoint import Endpoint
 from tests.works import add_usd_peer
 

@@ -24,7 +24,7 @@ from payres.operator.store.grants import page_of_grants
 from tests.cli.conftest import CREATE, AsJson, Command, rows_of
 from tests.helpers import Json, commands, last_segment, new_jwk, receiver_of
 from tests.instance import Instance, run_instance
-from tests.operator.test_operations import ARGUMENT, CASES, OPERATIONS
+from tests.operator.declared.test_declarations import ARGUMENT, CASES, OPERATIONS
 
 COMMANDS = commands()
 # The changes that are not in the table of operations, in this order: later ones may need earlier ones.

@@ -26,7 +26,7 @@ from payres.operator.services import operator_of
 from payres.people.statements import BATCH_TRANSFERS
 from tests.helpers import TIMEOUT, usd, wait_until
 from tests.instance import Instance
-from tests.operator.api.conftest import BASE, NewProgram, Program
+from tests.operator.programs import BASE, NewProgram, Program
 
 MANY = 30_000  # transfers of the wallet `rich`, of one cent each
 

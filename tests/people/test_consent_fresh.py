@@ -14,12 +14,12 @@ from payres.core.protocol.gnap import GrantRequest
 from payres.core.store.audit import AUDIT
 from payres.core.store.clients import Client
 from payres.core.store.grants import GRANTS
+from tests.accounts.test_factor_pages import hidden, send_code, turn_on
 from tests.helpers import Json, sign_in_token, usd
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import OwnersBrowser, signed_in, signed_out
 from tests.people.test_fresh_factors import approve, go_stale, is_asked
-from tests.people.test_second_factors import hidden, send_code, turn_on
 
 SHOP: Final = "https://shop.example/pay"
 

@@ -11,7 +11,7 @@ from payres.operator.api_keys import SCOPES
 from payres.operator.declared.api import admin_endpoints
 from tests.instance import Instance
 from tests.openapi.test_schemathesis import run
-from tests.operator.api.conftest import BASE, DOCUMENT, Program
+from tests.operator.programs import BASE, DOCUMENT, Program
 
 # Generators of clients make the names of functions from these.
 IDS = {

@@ -22,8 +22,8 @@ from payres.webhooks import deliveries
 from payres.webhooks.sender import EventView
 from tests.helpers import TIMEOUT, Json, usd, wait_until
 from tests.instance import Instance
-from tests.operator.api.conftest import BASE, NewProgram, Program
-from tests.operator.api.test_api import error_of
+from tests.operator.declared.test_api import error_of
+from tests.operator.programs import BASE, NewProgram, Program
 from tests.webhooks.endpoint import Endpoint, answering
 
 

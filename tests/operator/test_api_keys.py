@@ -4,8 +4,8 @@ import pytest
 
 from payres.operator.api_keys import SCOPES, authenticate
 from tests.helpers import Json
-from tests.operator.api.conftest import NewProgram, Program
-from tests.operator.api.test_api import error_of
+from tests.operator.declared.test_api import error_of
+from tests.operator.programs import NewProgram, Program
 
 
 def test_key_is_shown_once_and_stored_as_a_hash(program: Program) -> None:

@@ -11,7 +11,7 @@ from payres.operator.declared.declarations import Operation
 from payres.operator.store.operators import API_KEYS
 from tests.helpers import Json
 from tests.instance import Instance, run_instance
-from tests.operator.api.conftest import BASE, DOCUMENT, NewProgram, Program
+from tests.operator.programs import BASE, DOCUMENT, NewProgram, Program
 
 ENDPOINTS = [endpoint for endpoint in admin_endpoints() if endpoint.scopes]
 

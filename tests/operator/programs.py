@@ -1,14 +1,15 @@
+"""Programs of operators, and what is held of every answer that they get."""
+
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
-import pytest
 
 from payres.openapi.documents import as_text
 from payres.operator.api_keys import SCOPES, create_api_key
 from payres.operator.declared.api import admin_document
-from tests.helpers import TIMEOUT, Json
+from tests.helpers import Json
 from tests.instance import Instance
 from tests.openapi.documents import BASE_URL, check_documented
 
@@ -70,21 +71,3 @@ class Program:
 
 
 NewProgram = Callable[..., Program]
-
-
-@pytest.fixture(scope="module")
-def http() -> Iterator[httpx2.Client]:
-    with httpx2.Client(timeout=TIMEOUT) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def program(payres: Instance, http: httpx2.Client) -> Program:
-    """A program with all scopes."""
-    return Program(payres, http)
-
-
-@pytest.fixture(scope="module")
-def new_program(payres: Instance, http: httpx2.Client) -> NewProgram:
-    """Makes a program with these scopes."""
-    return lambda *scopes: Program(payres, http, *scopes)

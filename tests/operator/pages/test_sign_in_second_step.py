@@ -11,9 +11,9 @@ import pytest
 from payres.accounts.visits import Place
 from payres.operator.pages.operations import OperationPage
 from payres.operator.pages.serving import admin_pages
+from tests.accounts.test_factor_pages import App, hidden
 from tests.instance import Instance
 from tests.operator.pages.browser import PASSWORD, Browser, words_of
-from tests.people.test_second_factors import App, hidden
 
 PAGE: Final = ""  # in place of the choice of a form
 CODES: Final = "/admin/security/codes"

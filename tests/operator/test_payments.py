@@ -6,8 +6,8 @@ from payres.webhooks import deliveries
 from tests.cli.test_peer_unresolved import PAYMENT, UNKNOWN, give_up
 from tests.helpers import Json, usd, wait_until
 from tests.instance import Instance
-from tests.operator.api.conftest import Program
-from tests.operator.api.test_api import error_of
+from tests.operator.declared.test_api import error_of
+from tests.operator.programs import Program
 from tests.webhooks.endpoint import Endpoint, answering
 
 
