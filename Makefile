@@ -62,7 +62,7 @@ docs: $(VENV)/.dev ## Write docs/reference again from the program
 	$(BIN)/python -m docs.generate
 
 site: $(VENV)/.dev ## Build the documents as a site in ./site
-	@rm -rf .site && mkdir .site && cp --parents *.md LICENSE docs/*.md docs/*/*.md docs/llms.txt docs/examples/* benchmarks/*.md $$(find deploy -maxdepth 1 -type f) payres/core/protocol/limits.py .site
+	@rm -rf .site && mkdir .site && cp --parents *.md LICENSE docs/*.md docs/*/*.md docs/llms.txt docs/examples/* benchmarks/*.md $$(find deploy -maxdepth 1 -type f) .site
 	@# What is quiet is not strict: with --quiet, mkdocs counts no warnings.
 	@said=$$(NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2>&1) || { echo "$$said"; exit 1; }
 	@# For programs that read: each page also as it was written.

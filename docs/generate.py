@@ -20,7 +20,6 @@ import yaml
 
 from payres.cli import main
 from payres.client.webhooks import DATA
-from payres.core.protocol import limits
 from payres.core.protocol.errors import kinds_of_errors
 from payres.core.protocol.event_types import EVENT_TYPES
 from payres.openapi.resources import public_document
@@ -111,7 +110,7 @@ OTHERS: Final = {
     "GET {base}/.well-known/security.txt": "Whom to tell of a weakness (RFC 9116), where the operator has set it.",
 }
 LIMITS: Final = """\
-All limits that clients and peers can reach, by their names in [`limits.py`](../../payres/core/protocol/limits.py). A
+All limits that clients and peers can reach, by their names in `limits.py` of the core's protocol and of each part. A
 request above a limit gets an [error](errors.md) that says so, and nothing of it is stored."""
 
 
@@ -212,15 +211,16 @@ def _settings() -> str:
 
 
 def _limit_sections() -> Iterator[str]:
-    """Each section of limits.py as a table; the comment above or beside a constant is its meaning."""
-    values: dict[str, Any] = vars(limits)
+    """Each section of each limits.py as a table; the comment above or beside a constant is its meaning."""
     comment: list[str] = []
     rows: list[tuple[str, ...]] = []
-    for line in [*Path(limits.__file__).read_text(encoding="utf-8").splitlines(), "", "# End."]:
+    limits = promises.limits()
+    texts = [Path(str(module.__file__)).read_text(encoding="utf-8") for module in dict.fromkeys(limits.values())]
+    for line in [*"\n".join(texts).splitlines(), "", "# End."]:
         if line.startswith("# "):
             comment.append(line.removeprefix("# "))
         elif named := re.fullmatch("([A-Z_]+): Final = [^#]*(?:# (.*))?", line):
-            rows.append((f"`{named[1]}`", str(values[named[1]]), named[2] or " ".join(comment)))
+            rows.append((f"`{named[1]}`", str(getattr(limits[named[1]], named[1])), named[2] or " ".join(comment)))
             comment = []
         elif comment:  # what stands alone begins a section
             title, _, about = " ".join(comment).rstrip(".").partition(", ")

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from payres.core.process.settings import Settings
-from payres.core.protocol import limits
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND
 from payres.core.store.migrations import schema
 from payres.core.store.retention import Rule
@@ -100,8 +100,6 @@ def value_of(name: str) -> Any:
     as `events.KEPT`, or an attribute of it, as `SIGN_INS.after`. None if there is none; LookupError if several."""
     if name in Settings.__struct_fields__:
         return getattr(Settings(), name)
-    if hasattr(limits, name):
-        return getattr(limits, name)
     before, _, last = name.rpartition(".")
     if before and not before.islower():
         return getattr(value_of(before), last, None)
@@ -109,6 +107,13 @@ def value_of(name: str) -> Any:
     if len(modules) > 1:
         raise LookupError(f"{name} is in {', '.join(modules)}: put the module's name before it")
     return getattr(import_module(modules[0]), last) if modules else None
+
+
+@cache
+def limits() -> Mapping[str, ModuleType]:
+    """Each limit by its name, with the module of the core or of a part that has it."""
+    modules = [name for name in _sources() if name.endswith(".limits") and name != "payres.core.grants.limits"]
+    return {name: found for found in map(import_module, modules) for name in vars(found) if name.isupper()}
 
 
 @cache

@@ -10,7 +10,6 @@ from typing import Final
 import pytest
 
 from payres.core.process.settings import Settings
-from payres.core.protocol import limits
 from payres.core.store.migrations import schema
 from payres.core.store.retention import Rule
 from payres.operator.store import due_work
@@ -19,7 +18,7 @@ from payres.operator.upkeep import restored_rights
 from tests.helpers import ROOT
 from tests.operator.upkeep.test_restored_rights import ENDED_BY_RESTORE
 from tests.operator.upkeep.test_restored_rights import KINDS as RIGHTS
-from tests.promises import BARE, BY, LINES, UNITS, Table, declared, quantities, rules, tables, value_of
+from tests.promises import BARE, BY, LINES, UNITS, Table, declared, limits, quantities, rules, tables, value_of
 from tests.test_architecture import MODULES, TABLE, is_store, named_in, nodes
 
 KINDS: Final = ("shown", "lasts", "due", "date", "order", "purge")
@@ -136,8 +135,8 @@ def _faults_of_rows(table: Table, names: set[str]) -> Iterator[str]:
     for said in table.lines.get("rows", ()):
         bounds = [name for one in quantities(said) for name in one.names]
         for name in bounds:
-            if name not in Settings.__struct_fields__ and not hasattr(limits, name):
-                yield f"{table.name}: put {name}, which bounds its rows, in core/protocol/limits.py"
+            if name not in Settings.__struct_fields__ and name not in limits():
+                yield f"{table.name}: put {name}, which bounds its rows, in limits.py of its part"
         is_bounded = bounds or names & set(re.findall(r"for each (\w+)", said)) or said in {"operators", "one row"}
         if not (is_bounded or said.startswith("the server, ")):
             yield (

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
+from payres.accounts.limits import MAX_WRONG_PASSWORDS, MAX_WRONG_PASSWORDS_PER_ADDRESS, MAX_WRONG_PASSWORDS_PER_WALLET
 from payres.accounts.passwords import Account, PasswordGate, password_slots, too_busy
 from payres.accounts.store.sessions import (
     OF_OWNERS,
@@ -16,12 +17,7 @@ from payres.core.protocol.errors import (
     SignInFailed,
     TooManyRequests,
 )
-from payres.core.protocol.limits import (
-    MAX_COUNTED,
-    MAX_WRONG_PASSWORDS,
-    MAX_WRONG_PASSWORDS_PER_ADDRESS,
-    MAX_WRONG_PASSWORDS_PER_WALLET,
-)
+from payres.core.protocol.limits import MAX_COUNTED
 
 WINDOW: Final = 15 * MINUTE
 

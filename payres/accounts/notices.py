@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from payres.accounts.limits import MAX_MAILS_ASKED_FOR, MAX_NOTICES_OF_KIND
 from payres.accounts.store import mail
 from payres.accounts.store.mail import ADDRESSES, AddressRecord, MailRate, MailRecord
 from payres.core.process.settings import mail_address
 from payres.core.protocol.clock import HOUR, lasts
 from payres.core.protocol.errors import InvalidRequest, TooManyRequests, nothing_here
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.limits import MAX_MAILS_ASKED_FOR, MAX_NOTICES_OF_KIND
 from payres.core.protocol.visible import visible_name, visible_url
 from payres.core.store import server_secrets
 from payres.core.store.clients import CLIENTS

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 from starlette.requests import Request
 
+from payres.accounts.limits import MAX_PASSKEYS
 from payres.accounts.second_factors import (
     REMOVAL_DELAY,
     audit_action,
@@ -39,7 +40,6 @@ from payres.core.http.context import context_of
 from payres.core.protocol.clock import MINUTE, is_due, lasts
 from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState
 from payres.core.protocol.identifiers import base64url, hash_secret
-from payres.core.protocol.limits import MAX_PASSKEYS
 from payres.core.protocol.urls import Urls, canonical, is_loopback
 from payres.core.protocol.visible import visible_text
 from payres.core.store import audit

@@ -9,6 +9,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from payres.accounts.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH, PASSWORDS_AT_ONCE, PASSWORDS_WAITING
 from payres.accounts.store.sessions import (
     OF_OWNERS,
     Kind,
@@ -17,12 +18,6 @@ from payres.core.process.slots import Slots, SlotsBusy
 from payres.core.protocol.errors import (
     InvalidRequest,
     Unavailable,
-)
-from payres.core.protocol.limits import (
-    MAX_PASSWORD_LENGTH,
-    MIN_PASSWORD_LENGTH,
-    PASSWORDS_AT_ONCE,
-    PASSWORDS_WAITING,
 )
 
 BUSY_SECONDS: Final = 5  # in which a full queue is processed, also on a slow machine

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 
 from msgspec.structs import replace
 
+from payres.accounts.limits import RECOVERY_CODES
 from payres.accounts.notices import notify
 from payres.accounts.store import second_factors as store
 from payres.accounts.store.second_factors import TOTP, TotpRecord
@@ -21,7 +22,6 @@ from payres.accounts.store.sessions import OF_OWNERS, Kind
 from payres.core.protocol.clock import DAY, MINUTE, SECOND, is_due, lasts
 from payres.core.protocol.errors import WrongState
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.limits import RECOVERY_CODES
 from payres.core.store import audit, server_secrets
 from payres.core.store.work import Work
 

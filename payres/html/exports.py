@@ -19,9 +19,9 @@ from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import (
     DomainError,
 )
-from payres.core.protocol.limits import EXPORT_SECONDS
 from payres.core.protocol.visible import visible_lines
 from payres.core.store.work import Work
+from payres.html.limits import EXPORT_SECONDS
 from payres.html.streams import Stream
 
 ExportRow = Mapping[str, str | int | None]

@@ -14,9 +14,10 @@ from payres.core.protocol.errors import (
     InvalidRequest,
     UnsupportedMediaType,
 )
-from payres.core.protocol.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS, MAX_JWKS_KEYS
+from payres.core.protocol.limits import MAX_JWKS_KEYS
 from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, canonical, canonical_url, is_loopback
 from payres.core.protocol.visible import visible_text
+from payres.html.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 
 AROUND: Final = "<>()[]\"'“”„‘’«».,;"  # characters often pasted along with an address
 

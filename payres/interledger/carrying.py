@@ -22,7 +22,6 @@ import msgspec
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import MILLISECOND, SECOND, Clock
 from payres.core.protocol.errors import Unavailable
-from payres.core.protocol.limits import MAX_REJECT_SECONDS
 from payres.core.remote.connection import FetchFailed, Response
 from payres.core.remote.http import Elsewhere, GuardedClient
 from payres.core.remote.transport import Bounds
@@ -30,6 +29,7 @@ from payres.core.store import retention
 from payres.core.store.database import Database
 from payres.core.store.work import Work
 from payres.interledger import settlement
+from payres.interledger.limits import MAX_REJECT_SECONDS
 from payres.interledger.packets import (
     Code,
     CodecError,

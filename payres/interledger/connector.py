@@ -12,11 +12,11 @@ from payres.core.process.slots import Slots, SlotsBusy
 from payres.core.protocol.amounts import MAX_LEDGER
 from payres.core.protocol.clock import MILLISECOND, SECOND, Clock
 from payres.core.protocol.errors import Unavailable
-from payres.core.protocol.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
 from payres.core.store.database import Database
 from payres.interledger import packets
 from payres.interledger.carrying import Carrier, NoReply, Payer, Request, confirm_reject
 from payres.interledger.credentials import CredentialSource
+from payres.interledger.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
 from payres.interledger.packets import (
     HASH_BYTES,
     Code,

@@ -13,7 +13,11 @@ from payres.core.process.slots import Slots
 from payres.core.protocol.amounts import MAX_LEDGER, Asset
 from payres.core.protocol.clock import Clock
 from payres.core.protocol.identifiers import new_id
-from payres.core.protocol.limits import (
+from payres.core.store.database import Database
+from payres.core.store.work import Work
+from payres.interledger import settlement
+from payres.interledger.carrying import MARGIN, Carrier, Link, Payer
+from payres.interledger.limits import (
     DRAIN_SECONDS,
     MAX_PROBES,
     MAX_PROBES_OF_CLIENT,
@@ -23,10 +27,6 @@ from payres.core.protocol.limits import (
     MAX_UNREPEATED,
     MAX_UNREPEATED_OF_WALLET,
 )
-from payres.core.store.database import Database
-from payres.core.store.work import Work
-from payres.interledger import settlement
-from payres.interledger.carrying import MARGIN, Carrier, Link, Payer
 from payres.interledger.packets import Code, Fulfill, Outcome, PacketRejected, Prepare, Unanswered
 from payres.interledger.routing import Hop, next_hop
 from payres.interledger.sending.connection import Timing

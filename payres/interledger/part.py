@@ -17,13 +17,13 @@ from payres.core.http.routing import Route
 from payres.core.http.serving import Background, Opening, Part
 from payres.core.protocol.errors import BearerTokenInvalid, DomainError, InvalidRequest, OutcomeUnknown, Unavailable
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.limits import MAX_PACKET_BODY_BYTES
 from payres.core.protocol.urls import ILP
 from payres.core.remote.transport import Bounds
 from payres.core.store.agenda import Agenda
 from payres.core.store.work import Work
 from payres.interledger.carrying import NoReply
 from payres.interledger.elsewhere import StillNeeded, end_elsewhere
+from payres.interledger.limits import MAX_PACKET_BODY_BYTES
 from payres.interledger.node import Node, node_of, open_node
 from payres.interledger.packets import result_of
 from payres.interledger.rates import watch_rates

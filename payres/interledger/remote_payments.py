@@ -19,13 +19,13 @@ from payres.core.process.slots import Slots
 from payres.core.process.worker import Worker, cancel_all, retry
 from payres.core.protocol.amounts import MAX_LEDGER
 from payres.core.protocol.clock import DAY, Clock
-from payres.core.protocol.limits import MAX_SENDING_PAYMENTS, MAX_SENDING_PAYMENTS_OF_WALLET
 from payres.core.remote.connection import FetchFailed
 from payres.core.store import payments
 from payres.core.store.database import Database
 from payres.core.store.payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
+from payres.interledger.limits import MAX_SENDING_PAYMENTS, MAX_SENDING_PAYMENTS_OF_WALLET
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.sending.connection import Destination, SendingFailed, StreamConnection, close

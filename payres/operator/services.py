@@ -11,9 +11,9 @@ from payres.accounts.guesses import SignInGuard
 from payres.core.http.context import Context
 from payres.core.process.newest import Newest
 from payres.core.process.slots import Slots
-from payres.core.protocol.limits import MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
 from payres.operator.admin_hosts import AdminHosts
 from payres.operator.declared.long_work import LongWorks
+from payres.operator.limits import MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
 from payres.operator.upkeep.readiness import Readiness
 from payres.operator.upkeep.volume import DailyVolume
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
+from payres.accounts.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.accounts.links import make_link
 from payres.accounts.owners import store_password
 from payres.accounts.passwords import PasswordGate
@@ -15,7 +16,6 @@ from payres.accounts.visits import TAKES_AWAY
 from payres.core.payments import ledger
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import InvalidRequest, WrongState
-from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.core.protocol.urls import RESET_PATH, new_wallet_path
 from payres.core.protocol.wire import Resource, Scale
 from payres.core.store import audit, wallets

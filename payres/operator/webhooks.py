@@ -9,7 +9,6 @@ from msgspec import UNSET, Meta, UnsetType
 
 from payres.accounts.visits import TAKES_AWAY
 from payres.core.protocol.errors import WrongState
-from payres.core.protocol.limits import MAX_WEBHOOKS
 from payres.core.protocol.wire import Resource, Text
 from payres.core.store import audit
 from payres.core.store.wallets import WALLETS
@@ -27,6 +26,7 @@ from payres.operator.declared.inputs import MAX_NAME_LENGTH, check_name, said
 from payres.operator.declared.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.webhooks import rules
 from payres.webhooks.deliveries import wants
+from payres.webhooks.limits import MAX_WEBHOOKS
 from payres.webhooks.rules import (
     Added,
     WebhookState,

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from payres.accounts.cookies import check_sign_in, form_secret, render_sign_in
 from payres.core.http.context import Context, context_of
 from payres.core.http.error_answers import note_error
+from payres.core.process.rate_limiter import address_of
 from payres.core.protocol.errors import DomainError, MethodNotAllowed, nothing_here
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import canonical_host, is_loopback, with_ascii_host
@@ -216,7 +217,8 @@ async def _begin(request: Request, bill: Bill, payers: Payers, now_shown: str, f
         if context.urls.is_ours(payer):
             return redirect(f"/account/send?to={quote(bill.url, safe='')}")
         host = visible_url(payer).host
-        context.rate_limits.check_checkout(request.scope)
+        if (address := address_of(request.scope)) is not None:
+            people_of(context).checkouts.check(address)
         assert browser is not None, "check_sign_in requires the cookie"
         desk = desk_of(context)
         url = await checkout.begin(desk, bill.payment, bill.wallet, amount, payer, browser, shown)

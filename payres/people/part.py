@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from payres.accounts.guesses import SignInGuard
 from payres.accounts.store import mail
+from payres.core.http.admission import WAIT_AS_TOLD
 from payres.core.http.context import Context
 from payres.core.http.routing import LateRoutes, Route, load_in_thread
 from payres.core.http.serving import Background, Opening, Part
@@ -22,13 +23,13 @@ from payres.core.process.rate_limiter import RateLimiter
 from payres.core.process.worker import Pause
 from payres.core.protocol.clock import HOUR
 from payres.core.protocol.errors import DomainError, Unavailable
-from payres.core.protocol.limits import MAX_FORMS_OF_OWNER
 from payres.core.protocol.urls import PAGE_ROOTS
 from payres.core.store.agenda import Agenda
 from payres.core.store.work import Work
 from payres.html.part import load_module
 from payres.interledger.elsewhere import StillNeeded
 from payres.interledger.node import node_of
+from payres.people.limits import CHECKOUT_RATE, MAX_FORMS_OF_OWNER
 from payres.people.mail import MailWorker
 from payres.people.refunds import emit_return_payment
 from payres.people.remote_bills import RemoteBills
@@ -72,8 +73,11 @@ async def _open(opening: Opening) -> None:
     bills = RemoteBills()
     opening.stack.push_async_callback(bills.aclose)
     most = MAX_FORMS_OF_OWNER if settings.rate_limit_creations else 0  # as many as they like in a sandbox
-    forms = RateLimiter(most, opening.environment.clock, HOUR, most // 2)
-    opening.parts[PeopleServices] = PeopleServices(opening.parts[SignInGuard], bills, forms)
+    clock, sent = opening.environment.clock, f"You have sent {MAX_FORMS_OF_OWNER} forms within an hour"
+    begun = f"Too many payments were begun from this address. {WAIT_AS_TOLD}"
+    begins = RateLimiter(CHECKOUT_RATE, clock, begun)
+    forms = RateLimiter(most, clock, sent, HOUR, most // 2)
+    opening.parts[PeopleServices] = PeopleServices(opening.parts[SignInGuard], bills, forms, begins)
     opening.parts[StillNeeded] = checkouts.is_open
     opening.pages = _Pages()
 

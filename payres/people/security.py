@@ -7,6 +7,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from payres.accounts.cookies import browser_of
+from payres.accounts.limits import RECOVERY_CODES
 from payres.accounts.passkeys import takes_passkeys
 from payres.accounts.second_factors import factors_of, has_factor
 from payres.accounts.sessions import keyed, known_browser
@@ -20,7 +21,6 @@ from payres.accounts.store.sessions import (
     open_sessions,
 )
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.limits import RECOVERY_CODES
 from payres.core.store import audit
 from payres.core.store.work import Work
 from payres.html.forms import Form

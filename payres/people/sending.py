@@ -313,7 +313,7 @@ async def typed_payee(visit: OwnerVisit, to: str) -> Payee:
     context, payer = visit.context, visit.wallet
     # Requests to other servers count towards the wallet's rate limit.
     count_for_client(context.urls.wallet(payer.path), is_key=False)
-    context.rate_limits.check_client(context.urls.wallet(payer.path))
+    context.rate_limits.clients.check(context.urls.wallet(payer.path))
     return await find_payee(visit, node_of(context).quotes, payer, typed_url(context.urls, to))
 
 

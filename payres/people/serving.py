@@ -17,9 +17,7 @@ from payres.core.http import wallet_addresses
 from payres.core.http.context import context_of
 from payres.core.http.responses import asks_for
 from payres.core.http.routing import Handler, Route
-from payres.core.process.rate_limiter import too_many
 from payres.core.protocol.errors import TooManyRequests
-from payres.core.protocol.limits import MAX_FORMS_OF_OWNER
 from payres.core.protocol.urls import RESET_PATH
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
@@ -203,9 +201,7 @@ async def _first(visit: OwnerVisit, form: Form, place: Place) -> Response | None
     not wait for somebody else who has the owner's session. Raises TooManyRequests."""
     act = place.acts.get(form.get("choice", ""))
     if not (isinstance(act, Unasked) and act.why == TAKES_AWAY):
-        wait = people_of(visit.context).forms.take(visit.owner.id)
-        if wait:
-            raise too_many(wait, f"You have sent {MAX_FORMS_OF_OWNER} forms within an hour")
+        people_of(visit.context).forms.check(visit.owner.id)
     return await own_wallets.answer_first(visit, form)
 
 

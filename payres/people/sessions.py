@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from payres.accounts.cookies import OWNER, check_sign_in, render_sign_in
 from payres.accounts.guesses import SignInGuard, wrong_password
+from payres.accounts.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.accounts.owners import store_password
 from payres.accounts.passwords import Account
 from payres.accounts.sessions import Browser, SignedIn, account_of_session, csrf_token, find_session, start_over
@@ -29,7 +30,6 @@ from payres.core.protocol.errors import (
     Unavailable,
 )
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.html.forms import typed_url

@@ -7,12 +7,12 @@ from typing import Final
 from starlette.responses import Response
 
 from payres.accounts.cookies import browser_of, set_signed_in
+from payres.accounts.limits import MIN_PASSWORD_LENGTH
 from payres.accounts.visits import check_typed_twice, seen_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.amounts import MAX_VALUE, describe_amount
 from payres.core.protocol.errors import InvalidRequest, SignInFailed, TooManyRequests, Unavailable
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.limits import MIN_PASSWORD_LENGTH
 from payres.core.store import audit
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work

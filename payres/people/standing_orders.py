@@ -20,7 +20,6 @@ from payres.core.grants.limits import Interval, parse_interval
 from payres.core.protocol.amounts import Asset, Terms, describe_amount, format_decimal
 from payres.core.protocol.clock import CORRECTION, DAY, HOUR, SECOND
 from payres.core.protocol.errors import DomainError, Unavailable, WrongState, nothing_here
-from payres.core.protocol.limits import MAX_ORDERS_OF_WALLET
 from payres.core.protocol.visible import visible_url
 from payres.core.store import audit
 from payres.core.store.payments import QuoteRecord
@@ -28,6 +27,7 @@ from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Units, Work
 from payres.html.language import marked, zone_named
 from payres.interledger.quoting import RemoteQuotes
+from payres.people.limits import MAX_ORDERS_OF_WALLET
 from payres.people.payees import Payee, find_payee
 from payres.people.sending import KeptWish, Wish, ask_price, confirm_payment, find_price, kept
 from payres.people.store import standing_orders as store

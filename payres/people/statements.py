@@ -13,13 +13,13 @@ from starlette.responses import Response
 from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import format_time, parse_time
 from payres.core.protocol.errors import InvalidRequest, nothing_here
-from payres.core.protocol.limits import OWNER_EXPORT_SECONDS
 from payres.core.store import accounts
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.html.exports import Export, ExportRow, Format, Walk, send_export
 from payres.html.language import Language, marked
 from payres.people.activity import Reader, months_of
+from payres.people.limits import OWNER_EXPORT_SECONDS
 from payres.people.payments import payers_note
 from payres.people.services import people_of
 from payres.people.sessions import OwnerVisit

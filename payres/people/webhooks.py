@@ -6,13 +6,13 @@ from starlette.responses import Response
 
 from payres.accounts.visits import Act
 from payres.core.protocol.errors import InvalidRequest, WrongState, nothing_here
-from payres.core.protocol.limits import MAX_WEBHOOKS_OF_WALLET
 from payres.core.store.work import Work
 from payres.html.forms import Form
 from payres.html.html import redirect
 from payres.html.language import marked
 from payres.people.sessions import SETTINGS_TAB, OwnerVisit
 from payres.webhooks import rules
+from payres.webhooks.limits import MAX_WEBHOOKS_OF_WALLET
 from payres.webhooks.rules import Added, add_of_wallet
 from payres.webhooks.sender import Sender
 from payres.webhooks.store.webhooks import WEBHOOKS, WebhookRecord, list_attempts, webhooks_of

@@ -26,12 +26,12 @@ from payres.core.http.serving import Background, Opening, Part
 from payres.core.process.worker import Worker, cancel_all, retry
 from payres.core.protocol.clock import HOUR, MINUTE, SECOND
 from payres.core.protocol.event_types import WebhookEvent
-from payres.core.protocol.limits import MAX_DELIVERIES_OF_WEBHOOK, MAX_EVENTS_IN_TURNS
 from payres.core.store.agenda import Agenda
 from payres.core.store.database import Database
 from payres.core.store.events import OUTBOX, Changes, EventRecord
 from payres.core.store.work import EVENTS as NEWS
 from payres.core.store.work import Work
+from payres.webhooks.limits import MAX_DELIVERIES_OF_WEBHOOK, MAX_EVENTS_IN_TURNS
 from payres.webhooks.sender import GONE, Attempt, Sender, WebhookTarget, target_of
 from payres.webhooks.store import webhooks
 from payres.webhooks.store.webhooks import (

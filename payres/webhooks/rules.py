@@ -9,7 +9,6 @@ import msgspec
 from payres.core.protocol.clock import HOUR
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.event_types import EVENT_TYPES, WebhookEvent
-from payres.core.protocol.limits import MAX_WEBHOOKS_OF_WALLET, ROTATION_HOURS
 from payres.core.protocol.urls import is_http_url
 from payres.core.remote.ip_addresses import names_private_host
 from payres.core.store import audit, server_secrets
@@ -17,6 +16,7 @@ from payres.core.store.events import EventRecord, events_after, last_sequence
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import ROWS_AT_ONCE, Units, Work
 from payres.webhooks.deliveries import ALL, OF_WALLETS, TEST, ToSend, matches, note_attempts
+from payres.webhooks.limits import MAX_WEBHOOKS_OF_WALLET, ROTATION_HOURS
 from payres.webhooks.sender import Attempt, Sender, WebhookTarget, new_webhook_secret, target_of
 from payres.webhooks.store import webhooks as stored
 from payres.webhooks.store.webhooks import ACTIVE_WEBHOOK, WEBHOOKS, WebhookRecord

@@ -16,19 +16,19 @@ from msgspec import Raw
 from payres.core.protocol.clock import SECOND, Clock, format_time
 from payres.core.protocol.errors import TooManyRequests
 from payres.core.protocol.identifiers import base64url_decoded
-from payres.core.protocol.limits import (
-    DELIVERY_SECONDS,
-    MAX_DELIVERIES_OF_WEBHOOK,
-    MAX_KEPT_ANSWER_BYTES,
-    MAX_RETRY_AFTER_SECONDS,
-    MAX_WEBHOOKS,
-)
 from payres.core.protocol.wire import Resource, encode
 from payres.core.remote.connection import FetchFailed
 from payres.core.remote.http import NOTHING, GuardedClient
 from payres.core.remote.transport import Bounds
 from payres.core.store.events import EventRecord
 from payres.core.store.work import Work
+from payres.webhooks.limits import (
+    DELIVERY_SECONDS,
+    MAX_DELIVERIES_OF_WEBHOOK,
+    MAX_KEPT_ANSWER_BYTES,
+    MAX_RETRY_AFTER_SECONDS,
+    MAX_WEBHOOKS,
+)
 from payres.webhooks.store import webhooks
 from payres.webhooks.store.webhooks import WebhookRecord
 

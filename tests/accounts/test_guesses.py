@@ -8,17 +8,17 @@ import pytest
 
 from payres.accounts import passwords
 from payres.accounts.guesses import Guesser, SignInGuard
-from payres.accounts.passwords import PasswordGate
-from payres.accounts.store.sessions import OwnerRecord
-from payres.core.protocol.clock import DAY, MINUTE, SECOND
-from payres.core.protocol.errors import DomainError, NotFound
-from payres.core.protocol.limits import (
+from payres.accounts.limits import (
     MAX_WRONG_PASSWORDS,
     MAX_WRONG_PASSWORDS_PER_ADDRESS,
     MAX_WRONG_PASSWORDS_PER_WALLET,
     PASSWORDS_AT_ONCE,
     PASSWORDS_WAITING,
 )
+from payres.accounts.passwords import PasswordGate
+from payres.accounts.store.sessions import OwnerRecord
+from payres.core.protocol.clock import DAY, MINUTE, SECOND
+from payres.core.protocol.errors import DomainError, NotFound
 from payres.operator.store.operators import OF_OPERATORS
 from tests.helpers import TIMEOUT, settle
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from payres.accounts import passkeys
+from payres.accounts.limits import MAX_PASSKEYS
 from payres.accounts.passkeys import SIGN_IN, PasskeySecret
 from payres.accounts.store import mail
 from payres.accounts.store.passkeys import PASSKEYS, PasskeyRecord, delete_passkey, passkeys_of
@@ -19,7 +20,6 @@ from payres.core.process.settings import Settings
 from payres.core.protocol.clock import MINUTE
 from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState
 from payres.core.protocol.identifiers import base64url
-from payres.core.protocol.limits import MAX_PASSKEYS
 from payres.core.protocol.urls import Urls
 from payres.core.store import connections
 from payres.core.store.work import Work

@@ -4,13 +4,13 @@ import sqlite3
 
 import pytest
 
+from payres.accounts.limits import MAX_KNOWN_BROWSERS
 from payres.accounts.links import make_link, open_link
 from payres.accounts.sessions import Browser, close_session, find_session, known_browser, open_session
 from payres.accounts.store import sessions
 from payres.accounts.store.sessions import OF_OWNERS, Kind
 from payres.core.protocol.errors import NotFound
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.limits import MAX_KNOWN_BROWSERS
 from payres.core.store.work import Work
 from payres.operator.store.operators import OF_OPERATORS, put_operator
 from payres.operator.wallets import create_wallet

@@ -19,11 +19,12 @@ from payres.core.process.rate_limiter import counted_address
 from payres.core.protocol.amounts import parse_value
 from payres.core.protocol.clock import parse_time
 from payres.core.protocol.errors import DomainError
-from payres.core.protocol.limits import MAX_ACCEPT_BYTES, MAX_FORM_BYTES, MAX_HOST_LENGTH, MAX_QUERY_BYTES
+from payres.core.protocol.limits import MAX_ACCEPT_BYTES, MAX_HOST_LENGTH, MAX_QUERY_BYTES
 from payres.core.protocol.urls import Urls, canonical_url, is_http_url
 from payres.core.protocol.wire import UNPAIRED_SURROGATE
 from payres.core.remote.connection import FetchFailed
 from payres.core.remote.http import parse_target
+from payres.html.limits import MAX_FORM_BYTES
 from tests.instance import Instance
 from tests.raw_requests import ask
 

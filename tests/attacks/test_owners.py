@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
-from payres.core.protocol.limits import PASSWORDS_AT_ONCE, PASSWORDS_WAITING
+from payres.accounts.limits import PASSWORDS_AT_ONCE, PASSWORDS_WAITING
 from payres.operator import operators, wallets
 from payres.operator.api_keys import create_api_key
 from tests.attacks.conftest import PASSWORD

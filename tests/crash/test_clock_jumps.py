@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
+from payres.accounts.limits import MAX_MAILS_ASKED_FOR, MAX_WRONG_PASSWORDS
 from payres.accounts.links import make_link, open_link
 from payres.accounts.notices import ask
 from payres.accounts.second_factors import ask_removal, has_factor, remove_if_due
@@ -19,7 +20,7 @@ from payres.accounts.store.sessions import OF_OWNERS, OwnerRecord, insert_sessio
 from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.errors import InvalidInteraction, NotFound
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.limits import BURST_SECONDS, MAX_MAILS_ASKED_FOR, MAX_WRONG_PASSWORDS
+from payres.core.protocol.limits import BURST_SECONDS
 from payres.core.store.accounts import RateRecord, list_rates, refresh_rate
 from payres.core.store.events import OUTBOX
 from payres.core.store.grants import GrantState

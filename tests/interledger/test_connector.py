@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from payres.core.process.rate_limiter import RateLimiter
 from payres.core.protocol.amounts import MAX_LEDGER, Asset
 from payres.core.protocol.clock import MILLISECOND, SECOND
-from payres.core.protocol.limits import BURST_SECONDS, MAX_PACKETS_IN_FLIGHT
+from payres.core.protocol.limits import BURST_SECONDS
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.interledger.carrying import NoReply, Request, store_response
 from payres.interledger.connector import CONFIGURATION, CONFIGURATION_CONDITION
 from payres.interledger.credentials import CredentialSource, Opened
+from payres.interledger.limits import MAX_PACKETS_IN_FLIGHT
 from payres.interledger.packets import (
     Code,
     Fulfill,

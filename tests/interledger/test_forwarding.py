@@ -12,12 +12,12 @@ from payres.core.process.rate_limiter import requested_by
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.errors import Unavailable
-from payres.core.protocol.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER, MAX_PROBES_OF_CLIENT
 from payres.core.store import runs as server
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
 from payres.interledger import connector
 from payres.interledger.carrying import NoReply
+from payres.interledger.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER, MAX_PROBES_OF_CLIENT
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_prepare
 from payres.interledger.part import warn_of_unsure_packets

@@ -10,7 +10,12 @@ import pytest
 from payres.core.payments import ledger
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.identifiers import new_id
-from payres.core.protocol.limits import (
+from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.wallets import require_wallet
+from payres.core.store.work import Work
+from payres.interledger import unanswered
+from payres.interledger.carrying import BOUNDS, NoReply
+from payres.interledger.limits import (
     MAX_PACKETS_IN_FLIGHT,
     MAX_PASSED_ON,
     MAX_PROBES,
@@ -18,11 +23,6 @@ from payres.core.protocol.limits import (
     MAX_SENT,
     MAX_SENT_OF_WALLET,
 )
-from payres.core.store.payments import OUTGOING, OutgoingRecord
-from payres.core.store.wallets import require_wallet
-from payres.core.store.work import Work
-from payres.interledger import unanswered
-from payres.interledger.carrying import BOUNDS, NoReply
 from payres.interledger.node import node_of
 from payres.interledger.outbound import SILENT
 from payres.interledger.packets import decode_prepare

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from payres.core.protocol.clock import HOUR, MINUTE, SECOND
-from payres.core.protocol.limits import MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
 from payres.core.remote.connection import FetchFailed
 from payres.core.store.work import Work
 from payres.interledger import settlement
+from payres.interledger.limits import MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
 from payres.interledger.remote_payments import NOT_IN_FULL
 from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.store import packets

@@ -11,8 +11,7 @@ import httpx2
 import pytest
 
 from payres.core.http import admission, protocol
-from payres.core.http.admission import RateLimits
-from payres.core.process.rate_limiter import too_many
+from payres.core.process.rate_limiter import RateLimiter, too_many
 from payres.core.protocol.clock import HOUR, SECOND, format_time
 from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.limits import MAX_HEADER_BYTES
@@ -223,8 +222,7 @@ def test_deviation_is_met_and_is_one(
         monkeypatch.setattr(protocol, "REQUEST_SECONDS", 0.02)
     if status == 429:
         monkeypatch.setattr(admission, "address_of", lambda _: "203.0.113.1")  # this machine's own is not counted
-        monkeypatch.setattr(RateLimits, "check_address", refuse)
-        monkeypatch.setattr(RateLimits, "check_client", refuse)  # who signs is not refused for the address
+        monkeypatch.setattr(RateLimiter, "check", refuse)  # of the address, or of the client that signs
     if status == 500:
         break_database(payres, monkeypatch, ZeroDivisionError())
     if status == 503:

@@ -16,12 +16,13 @@ from click.testing import CliRunner
 from payres.cli import main
 from payres.core.http import observation
 from payres.core.http.protocol import HttpProtocol
-from payres.core.protocol.limits import EXPORT_SECONDS, MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
 from payres.core.store.work import Work
 from payres.html import streams
 from payres.html.exports import Export, Format
+from payres.html.limits import EXPORT_SECONDS
 from payres.operator import wallets
 from payres.operator.api_keys import revoke_api_key
+from payres.operator.limits import MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
 from payres.operator.services import operator_of
 from payres.people.statements import BATCH_TRANSFERS
 from tests.helpers import TIMEOUT, usd, wait_until

@@ -9,16 +9,17 @@ from typing import Any, Final
 import pytest
 
 from payres.accounts import notices, sessions
+from payres.accounts.limits import MAX_NOTICES_OF_KIND, MAX_SESSIONS
 from payres.accounts.store.mail import ADDRESSES, MAILS, MailRecord
 from payres.accounts.store.sessions import OF_OWNERS, open_sessions, owner_at
 from payres.core.protocol.clock import HOUR, SECOND
-from payres.core.protocol.limits import MAX_EXPORTS_OF_OWNER, MAX_FORMS_OF_OWNER, MAX_NOTICES_OF_KIND, MAX_SESSIONS
 from payres.core.store.events import EventRecord
 from payres.core.store.rows import number
 from payres.core.store.work import Work
 from payres.operator import webhooks
 from payres.operator.services import operator_of
 from payres.people.letters import message_of
+from payres.people.limits import MAX_EXPORTS_OF_OWNER, MAX_FORMS_OF_OWNER
 from payres.people.services import people_of
 from payres.people.serving import PLACES, page_routes
 from tests.instance import Instance, run_instance

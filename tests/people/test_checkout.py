@@ -19,7 +19,7 @@ import pytest
 from payres.client import errors
 from payres.core.http.server import settings_of
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND
-from payres.core.protocol.limits import BURST_SECONDS, CHECKOUT_RATE
+from payres.core.protocol.limits import BURST_SECONDS
 from payres.core.store import agenda
 from payres.core.store.payments import OUTGOING
 from payres.core.store.rows import number
@@ -27,6 +27,7 @@ from payres.interledger.client_transport import GuardedTransport
 from payres.interledger.store.elsewhere import ELSEWHERE
 from payres.people.checkout import load
 from payres.people.checkout_steps import SETTLES, TOO_FAST
+from payres.people.limits import CHECKOUT_RATE
 from payres.people.store.checkouts import CHECKOUTS, CheckoutRecord, Stage, change_checkout
 from payres.testing import instance as testing
 from payres.testing.peering import peer

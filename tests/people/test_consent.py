@@ -16,6 +16,7 @@ from argon2 import PasswordHasher
 from starlette.applications import Starlette
 
 from payres.accounts import owners
+from payres.accounts.limits import MAX_KNOWN_BROWSERS, MAX_WRONG_PASSWORDS
 from payres.accounts.passwords import hash_password
 from payres.accounts.sessions import Browser, csrf_token, open_session
 from payres.accounts.store.sessions import OF_OWNERS, OWNERS, owner_at
@@ -28,7 +29,6 @@ from payres.core.process.slots import Slots, SlotsBusy
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.gnap import GrantRequest, GrantResponse
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.limits import MAX_KNOWN_BROWSERS, MAX_WRONG_PASSWORDS
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store.clients import Client
 from payres.core.store.grants import GRANTS

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from payres.accounts import notices, owners
+from payres.accounts.limits import MAX_NOTICES_OF_KIND
 from payres.accounts.store import mail
 from payres.accounts.store.mail import ADDRESSES, MAILS, MailRecord
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import SECOND
-from payres.core.protocol.limits import MAX_NOTICES_OF_KIND
 from payres.core.store.agenda import FAULT_PAUSES, FAULTS, FaultRecord
 from payres.core.store.events import delete_old_events, last_sequence
 from payres.core.store.payments import INCOMING

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from payres.accounts.limits import MAX_WRONG_PASSWORDS
 from payres.accounts.owners import store_password
 from payres.accounts.passwords import hash_password
 from payres.accounts.sessions import csrf_token, verified_now
@@ -20,7 +21,6 @@ from payres.accounts.store.sessions import ENDS, OF_OWNERS, OWNERS, open_joins, 
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.errors import SignInFailed, WrongState
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.limits import MAX_WRONG_PASSWORDS
 from payres.core.protocol.urls import RESET_PATH
 from payres.core.store.migrations import schema
 from payres.core.store.rows import number

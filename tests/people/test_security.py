@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from payres.accounts.browser_names import A_BROWSER, browser_name
+from payres.accounts.limits import MAX_KEPT_SIGN_INS
 from payres.accounts.sessions import SignInWay, csrf_token
 from payres.accounts.store.passkeys import PASSKEYS, PasskeyRecord
 from payres.accounts.store.sessions import (
@@ -20,7 +21,6 @@ from payres.accounts.store.sessions import (
 )
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.limits import MAX_KEPT_SIGN_INS
 from payres.core.store.rows import number
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work

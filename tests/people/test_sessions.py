@@ -5,10 +5,10 @@ import httpx2
 import pytest
 from starlette.requests import Request
 
+from payres.accounts.limits import MAX_WRONG_PASSWORDS_PER_WALLET
 from payres.accounts.sessions import close_session, find_session
 from payres.accounts.store.sessions import OF_OWNERS
 from payres.core.http.context import context_of
-from payres.core.protocol.limits import MAX_WRONG_PASSWORDS_PER_WALLET
 from payres.core.store.rows import number
 from payres.core.store.work import Work
 from payres.people import serving

@@ -5,7 +5,7 @@ from html import unescape
 import pytest
 
 from payres.accounts import owners
-from payres.core.protocol.limits import MAX_WRONG_PASSWORDS
+from payres.accounts.limits import MAX_WRONG_PASSWORDS
 from payres.operator import wallets
 from tests.helpers import sign_in_token
 from tests.instance import Instance

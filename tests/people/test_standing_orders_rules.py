@@ -14,7 +14,6 @@ from payres.accounts.store import mail
 from payres.accounts.store.mail import ADDRESSES, AddressRecord
 from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.errors import NotFound, WrongState
-from payres.core.protocol.limits import MAX_ORDERS_OF_WALLET
 from payres.core.store import connections
 from payres.core.store.payments import OUTGOING
 from payres.core.store.rows import number
@@ -25,6 +24,7 @@ from payres.operator import assets, wallets
 from payres.operator.store.restored_rights import end_by_restore
 from payres.operator.upkeep import invariant_checks
 from payres.people import standing_orders as rules
+from payres.people.limits import MAX_ORDERS_OF_WALLET
 from payres.people.payees import find_payee
 from payres.people.sending import ask_price
 from payres.people.standing_orders import OrderWish

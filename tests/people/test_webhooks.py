@@ -10,7 +10,6 @@ import pytest
 
 from payres.core.protocol.errors import TooManyRequests, WrongState
 from payres.core.protocol.event_types import PacketEvent, RefundEvent
-from payres.core.protocol.limits import MAX_WEBHOOKS_OF_WALLET
 from payres.core.protocol.wire import Amount
 from payres.core.store import events
 from payres.core.store.audit import AUDIT
@@ -20,6 +19,7 @@ from payres.operator import deliveries as operator_deliveries
 from payres.operator import due_work, wallets, webhooks
 from payres.operator.webhooks import WEBHOOK
 from payres.webhooks import deliveries, rules
+from payres.webhooks.limits import MAX_WEBHOOKS_OF_WALLET
 from payres.webhooks.store import webhooks as store
 from tests.helpers import receiver_of, wait_until
 from tests.http_server import reply, serving

@@ -20,15 +20,6 @@ from standardwebhooks import WebhookVerificationError
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND, SystemClock, format_time, parse_time
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.event_types import EVENT_TYPES
-from payres.core.protocol.limits import (
-    DELIVERY_SECONDS,
-    MAX_DELIVERIES_OF_WEBHOOK,
-    MAX_KEPT_ANSWER_BYTES,
-    MAX_KEPT_ATTEMPTS,
-    MAX_RETRY_AFTER_SECONDS,
-    MAX_WEBHOOKS,
-    ROTATION_HOURS,
-)
 from payres.core.store import audit, events
 from payres.core.store.work import ROWS_AT_ONCE, Work
 from payres.operator import wallets, webhooks
@@ -46,6 +37,15 @@ from payres.operator.webhooks import WEBHOOK
 from payres.testing.clock import MovableClock
 from payres.webhooks import deliveries, rules
 from payres.webhooks.deliveries import RETRY_PAUSES, Queue
+from payres.webhooks.limits import (
+    DELIVERY_SECONDS,
+    MAX_DELIVERIES_OF_WEBHOOK,
+    MAX_KEPT_ANSWER_BYTES,
+    MAX_KEPT_ATTEMPTS,
+    MAX_RETRY_AFTER_SECONDS,
+    MAX_WEBHOOKS,
+    ROTATION_HOURS,
+)
 from payres.webhooks.sender import Attempt, Sender, WebhookTarget, signed_headers
 from payres.webhooks.store import webhooks as store
 from payres.webhooks.store.webhooks import DeliveryRecord, WebhookRecord

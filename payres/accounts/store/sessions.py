@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from payres.accounts.limits import KNOWN_BROWSER_DAYS, MAX_KEPT_SIGN_INS, MAX_KNOWN_BROWSERS, MAX_SESSIONS
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, lasting, lasts
-from payres.core.protocol.limits import KNOWN_BROWSER_DAYS, MAX_KEPT_SIGN_INS, MAX_KNOWN_BROWSERS, MAX_SESSIONS
 from payres.core.protocol.visible import visible_name
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table, find_number, insert_row, number

@@ -20,7 +20,6 @@ from payres.core.process.slots import Slots
 from payres.core.protocol.clock import SECOND, Clock
 from payres.core.protocol.errors import DomainError, TooManyRequests
 from payres.core.protocol.limits import (
-    CHECKOUT_RATE,
     FAILED_READS_PART,
     KEY_REFETCH_RATE,
     MAX_HEADER_BYTES,
@@ -31,9 +30,10 @@ from payres.core.protocol.urls import ADMIN_API, ILP, PAGES, SIGNED_SEGMENTS
 ADMIN: Final = f"{ADMIN_API}/"
 # Statuses that an unauthenticated request may get if it was a guess.
 FAILED: Final = (400, 401, 404, 406, 431)
+WAIT_AS_TOLD: Final = "Wait as Retry-After says"
 UNAUTHENTICATED: Final = (
     "Too many grant requests of this client, or requests from this address of clients that are known by a key alone."
-    " Wait as Retry-After says"
+    f" {WAIT_AS_TOLD}"
 )
 TOO_MANY_IN_PROGRESS: Final = (
     f"Your address has {MAX_REQUESTS_PER_ADDRESS} requests in progress. Wait for their answers before you send more"
@@ -41,42 +41,19 @@ TOO_MANY_IN_PROGRESS: Final = (
 
 
 class RateLimits:
-    """The rate limiters of one server."""
+    """The rate limiters of one server: of the requests of clients, by their signatures, and of what they create that
+    needs nobody's consent; of the requests of addresses, and of those without authentication; of key sets that are
+    fetched again because a signature does not match them; and of failed requests to other servers."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
-        self._clients = RateLimiter(settings.rate_limit_per_client, clock)
-        self._creations = RateLimiter(settings.rate_limit_creations, clock)
-        self._addresses = RateLimiter(settings.rate_limit_per_address, clock)
-        self._unauthenticated = RateLimiter(settings.rate_limit_unauthenticated, clock)
-        self._refetches = RateLimiter(KEY_REFETCH_RATE, clock)
-        self._checkouts = RateLimiter(CHECKOUT_RATE, clock)
+        self.clients = _limiter(settings.rate_limit_per_client, clock, "requests of this client")
+        created = "incoming payments and quotes of this client"
+        self.creations = _limiter(settings.rate_limit_creations, clock, created)
+        self.addresses = _limiter(settings.rate_limit_per_address, clock, "requests from this address")
+        self.unauthenticated = RateLimiter(settings.rate_limit_unauthenticated, clock, UNAUTHENTICATED)
+        self.refetches = RateLimiter(KEY_REFETCH_RATE, clock)
         # Low enough that another server with the same limits does not count our requests for one client as guesses.
         self.failed_reads = RateLimiter(-(-settings.rate_limit_unauthenticated // FAILED_READS_PART), clock)
-
-    def check_address(self, address: str, path: str) -> None:
-        """Counts a request for its address. Raises TooManyRequests."""
-        wait = self._unauthenticated.wait(address)
-        if wait:
-            raise too_many(wait, "Too many unauthenticated requests from this address. Wait as Retry-After says")
-        wait = 0 if path == ILP else self._addresses.take(address)
-        if wait:
-            raise too_many(wait, "Too many requests from this address. Wait as Retry-After says")
-
-    def check_client(self, identity: str) -> None:
-        """Counts a request for the client that signed it. Raises TooManyRequests."""
-        wait = self._clients.take(identity)
-        if wait:
-            raise too_many(wait, "Too many requests of this client. Wait as Retry-After says")
-
-    def check_creation(self, identity: str) -> None:
-        """Counts the creation of what needs nobody's consent for its client. Raises TooManyRequests."""
-        wait = self._creations.take(identity)
-        if wait:
-            raise too_many(wait, "Too many incoming payments and quotes of this client. Wait as Retry-After says")
-
-    def may_fetch_again(self, identity: str) -> bool:
-        """Whether a client's fresh keys may be fetched again because a signature does not match them."""
-        return not self._refetches.take(identity)
 
     def check_unauthenticated(self, scope: Scope, identity: str | None = None) -> None:
         """Counts a request that stores something without authentication: for the client with a wallet address of this
@@ -85,17 +62,8 @@ class RateLimits:
         Raises TooManyRequests even for an admitted request: concurrent ones are all admitted before they are counted.
         """
         counted = identity or address_of(scope)
-        wait = 0 if counted is None else self._unauthenticated.take(counted)
-        if wait:
-            raise too_many(wait, UNAUTHENTICATED)
-
-    def check_checkout(self, scope: Scope) -> None:
-        """Counts a payment that a browser starts with a remote wallet, for which this server sends that one several
-        requests. Raises TooManyRequests."""
-        address = address_of(scope)
-        wait = 0 if address is None else self._checkouts.take(address)
-        if wait:
-            raise too_many(wait, "Too many payments were begun from this address. Wait as Retry-After says")
+        if counted is not None:
+            self.unauthenticated.check(counted)
 
     def prove(self, scope: Scope) -> None:
         """Marks the request as proven by an API key, a peer's token or a client's signature: it is no guess."""
@@ -111,7 +79,11 @@ class RateLimits:
         if status in FAILED and not observation_of(scope).is_proven:
             address = address_of(scope)
             if address is not None:
-                self._unauthenticated.take(address)
+                self.unauthenticated.take(address)
+
+
+def _limiter(rate: int, clock: Clock, what: str) -> RateLimiter:
+    return RateLimiter(rate, clock, f"Too many {what}. {WAIT_AS_TOLD}")
 
 
 def release_slot(scope: Scope) -> None:
@@ -162,7 +134,11 @@ class Admission:
         """Raises TooManyRequests, unless the request may still prove its sender: then the error is kept with it."""
         try:
             if address is not None:
-                self.limits.check_address(address, scope["path"])
+                wait = self.limits.unauthenticated.wait(address)
+                if wait:
+                    raise too_many(wait, f"Too many unauthenticated requests from this address. {WAIT_AS_TOLD}")
+                if scope["path"] != ILP:  # packets of many payments come from the address of a peer
+                    self.limits.addresses.check(address)
         except TooManyRequests as error:
             if not _may_prove(scope):
                 raise

@@ -109,7 +109,7 @@ def _count_creation(request: Request, client: Client, kind: AccessType) -> None:
     if client.jwk is not None:
         limits.check_unauthenticated(request.scope)  # anyone can have a key, and creations are stored
     if kind != "outgoing-payment":  # an owner has consented to these
-        limits.check_creation(client.identity)
+        limits.creations.check(client.identity)
 
 
 def _prove_if_verified(request: Request, unverified: Unverified, holder: Holder) -> None:
@@ -178,7 +178,7 @@ async def _verify(
         isinstance(verified, Rejected)
         and clients.is_remote_client(context.urls, client)
         # Cached keys may be outdated, but anyone can force this fetch, so it is rate-limited.
-        and (not keys or context.rate_limits.may_fetch_again(client.identity))
+        and (not keys or not context.rate_limits.refetches.take(client.identity))
     )
     if asks_remote:
         keys = await _fetch_keys(context, client, are_stored=bool(keys))
@@ -192,7 +192,7 @@ async def _verify(
             verified = with_likely_cause(verified, unverified, keys)
         raise _rejection(verified)
     context.rate_limits.prove(request.scope)
-    context.rate_limits.check_client(client.identity)
+    context.rate_limits.clients.check(client.identity)
     if verified.nonce is not None:
         await _use_nonce(context, client, verified, unverified.now)
     return verified, asks_remote

@@ -35,17 +35,26 @@ requested_by: ContextVar[Requester | None] = ContextVar("requested_by", default=
 
 class RateLimiter:
     """Permits `rate` in each period for each key, and `burst` at once, without it a few seconds' worth; a rate of 0 is
-    no limit.
+    no limit. `refusal` is the sentence for those beyond it.
 
     It counts in memory. Beyond MAX_COUNTED keys the least recently used is dropped, and then has a full bucket.
     """
 
-    def __init__(self, rate: int, clock: Clock, period: int = SECOND, burst: int | None = None) -> None:
+    def __init__(
+        self, rate: int, clock: Clock, refusal: str = "", period: int = SECOND, burst: int | None = None
+    ) -> None:
         self._rate = rate
+        self._refusal = refusal
         self._token = period  # times are multiplied by the rate, which avoids rounding
         self._burst = (BURST_SECONDS * rate if burst is None else burst) * period
         self._clock, self._last = clock, 0
         self._full_at = Newest[Hashable, int](MAX_COUNTED)
+
+    def check(self, key: Hashable) -> None:
+        """Takes one token. Raises TooManyRequests if there is none."""
+        wait = self.take(key)
+        if wait:
+            raise too_many(wait, self._refusal)
 
     def take(self, key: Hashable) -> int:
         """Takes one token. Returns 0, or if there is none, the microseconds until the next."""

@@ -122,7 +122,7 @@ async def _authorize(request: Request, scopes: Sequence[str]) -> ApiCall:
     key = await context.database.read(partial(api_keys.authenticate, text=text))
     context.rate_limits.prove(request.scope)
     api_keys.require_scopes(key, scopes)
-    context.rate_limits.check_client(key.actor)
+    context.rate_limits.clients.check(key.actor)
     if api_keys.is_use_due(key, context.clock.now()):
         with suppress(Unavailable):  # reading still works
             await context.database.write(lambda work: API_KEYS.update(work, key.id, last_used_at=work.now))

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from payres import __version__
 from payres.accounts.cookies import Cookies, check_sign_in, render_sign_in
 from payres.accounts.guesses import SignInGuard
+from payres.accounts.limits import MIN_PASSWORD_LENGTH
 from payres.accounts.passwords import Account
 from payres.accounts.sessions import account_of_session, csrf_token, find_session
 from payres.accounts.store.passkeys import PasskeyRecord
@@ -17,7 +18,6 @@ from payres.accounts.visits import SignIn, Visit, check_typed_twice
 from payres.core.http.context import Context, context_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.errors import DomainError, InsufficientAccess
-from payres.core.protocol.limits import MIN_PASSWORD_LENGTH
 from payres.core.store.work import Work
 from payres.html.html import render
 from payres.operator import operators

@@ -21,7 +21,6 @@ from payres.accounts.store import mail
 from payres.core.process.settings import Settings, local_url, settings_file
 from payres.core.protocol.amounts import Asset, describe_amount
 from payres.core.protocol.clock import DAY, MINUTE, SECOND, SystemClock, format_time, lasts
-from payres.core.protocol.limits import MIN_FREE_BYTES
 from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, is_loopback
 from payres.core.protocol.visible import visible_line
 from payres.core.store import accounts, wallets
@@ -36,6 +35,7 @@ from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator.declared.shapes import MEBIBYTE, format_size
+from payres.operator.limits import MIN_FREE_BYTES
 from payres.operator.store import due_work, status
 from payres.operator.upkeep.backups import AFTER_TAKEOVER, BROKEN, describe_backup, made_in
 from payres.webhooks.store import webhooks

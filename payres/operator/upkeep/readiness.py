@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Final
 
 from payres.core.protocol.errors import DomainError
-from payres.core.protocol.limits import MIN_FREE_BYTES
 from payres.core.store.connections import free_bytes
 from payres.core.store.database import Database
 from payres.core.store.transactions import touch
+from payres.operator.limits import MIN_FREE_BYTES
 
 COMMIT_SECONDS: Final = 2.0  # the timeout of the test commit
 

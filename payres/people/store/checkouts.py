@@ -7,13 +7,13 @@ from typing import Final, Literal
 import msgspec
 
 from payres.core.protocol.clock import DAY, LATEST, MINUTE, SECOND, is_due
-from payres.core.protocol.limits import MAX_CHECKOUTS, MAX_CHECKOUTS_OF_SERVER
 from payres.core.store import server_secrets
 from payres.core.store.agenda import DueKind
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table
 from payres.core.store.work import Transaction
 from payres.interledger.store import elsewhere
+from payres.people.limits import MAX_CHECKOUTS, MAX_CHECKOUTS_OF_SERVER
 
 SECRET = "checkouts"  # noqa: S105 - the name of the secret that encrypts `pending`
 UNPAID = DAY  # how long one is kept, after it was created

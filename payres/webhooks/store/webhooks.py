@@ -6,13 +6,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from payres.core.protocol.clock import DAY, HOUR, lasts
-from payres.core.protocol.limits import MAX_KEPT_ATTEMPTS, ROTATION_HOURS
 from payres.core.protocol.visible import visible_text
 from payres.core.store import server_secrets
 from payres.core.store.agenda import DueKind
 from payres.core.store.events import EventRecord
 from payres.core.store.rows import Table, find_number, number
 from payres.core.store.work import Transaction
+from payres.webhooks.limits import MAX_KEPT_ATTEMPTS, ROTATION_HOURS
 
 ACTIVE_WEBHOOK: Final = "active webhook"  # in `Work.changed`: a webhook was activated
 LONGEST_PAUSE: Final = 2 * DAY  # between attempts

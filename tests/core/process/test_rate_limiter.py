@@ -32,7 +32,7 @@ def test_take_gives_a_burst_and_then_the_rate(clock: MovableClock, rate: int) ->
 
 
 def test_rate_is_in_a_period_and_has_a_burst(clock: MovableClock) -> None:
-    limiter = RateLimiter(60, clock, HOUR, 10)
+    limiter = RateLimiter(60, clock, period=HOUR, burst=10)
     assert (taken(limiter, 20), limiter.take("a")) == (10, 60 * SECOND)
     clock.advance(180)
     assert taken(limiter, 20) == 3

@@ -6,9 +6,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from payres.accounts.limits import MAX_WRONG_PASSWORDS, MAX_WRONG_PASSWORDS_PER_WALLET
 from payres.accounts.sessions import find_session
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.limits import MAX_WRONG_PASSWORDS, MAX_WRONG_PASSWORDS_PER_WALLET
 from payres.operator.store.operators import OF_OPERATORS
 from tests.helpers import sign_in_token
 from tests.instance import Instance, run_instance

@@ -14,7 +14,7 @@ from payres.core.payments.quotes import rate_between
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import DAY, HOUR, SECOND, format_time
 from payres.core.protocol.errors import NoRate
-from payres.core.protocol.limits import MAX_MISSING_RATES, MIN_FREE_BYTES
+from payres.core.protocol.limits import MAX_MISSING_RATES
 from payres.core.store import audit
 from payres.core.store.agenda import FAULTS, FaultRecord
 from payres.core.store.connections import connect_writer
@@ -23,6 +23,7 @@ from payres.core.store.rows import number
 from payres.core.store.work import Environment, Work
 from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
 from payres.operator import assets, wallets, webhooks
+from payres.operator.limits import MIN_FREE_BYTES
 from payres.operator.part import store_missing_rates
 from payres.operator.store import status
 from payres.operator.store.status import note_check

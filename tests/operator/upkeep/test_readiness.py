@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from payres.core.protocol.errors import Unavailable
-from payres.core.protocol.limits import MIN_FREE_BYTES
 from payres.core.store.work import FailStop, Transaction
+from payres.operator.limits import MIN_FREE_BYTES
 from payres.operator.upkeep import monitoring, readiness
 from tests.instance import Instance, run_instance
 from tests.traces import trace
