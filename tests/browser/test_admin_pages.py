@@ -7,10 +7,8 @@ import pytest
 from playwright.async_api import Page, ViewportSize, expect
 
 from payres.operator import operators
-from payres.operator.declared.long_work import LongWork
-from payres.operator.services import operator_of
 from tests.browser.conftest import PASSWORD, OpenPage
-from tests.browser.screens import AXE, breaches, check
+from tests.browser.screens import AXE, check
 from tests.instance import Instance, run_instance
 from tests.operator.pages.seed import Seeded, fill
 
@@ -108,18 +106,6 @@ async def test_row_of_a_list_is_two_lines_on_a_phone_and_leads_to_its_page(
     await expect(page.get_by_role("heading", level=1)).to_have_text("Alice")
 
 
-async def test_pages_work_without_scripts_and_break_no_policy(
-    server: Instance, seeded: Seeded, open_page: OpenPage
-) -> None:
-    page = await open_page()
-    await sign_in(page, server, "bea")
-    for name in ("Wallets", "Payments", "Grants", "Peers", "Programs", "API keys", "Exports"):
-        await page.get_by_role("link", name=name, exact=True).first.click()
-        await expect(page.get_by_role("heading", level=1)).to_have_text(name.replace("Programs", "Webhooks"))
-    await page.get_by_role("button", name="Sign out").click()
-    await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
-
-
 async def test_keyboard_reaches_everything_in_order_and_shows_where_it_is(
     server: Instance, seeded: Seeded, open_page: OpenPage
 ) -> None:
@@ -165,30 +151,6 @@ async def stops(page: Page, where: str) -> list[int]:
     return seen
 
 
-async def test_deposit_is_made_by_keyboard_alone(server: Instance, seeded: Seeded, open_page: OpenPage) -> None:
-    page = await open_page()
-    await sign_in(page, server, "dan")
-    before = server.balance("bob")
-    await page.goto(f"{server.base_url}/admin/wallets/bob")
-    await page.get_by_role("link", name="Deposit", exact=True).press("Enter")
-    await expect(page.get_by_role("heading", level=1)).to_have_text("Deposit")
-    await page.get_by_label("Amount").press_sequentially("5.00")
-    await page.keyboard.press("Tab")
-    await page.keyboard.type("by keyboard")
-    await page.keyboard.press("Enter")
-    await expect(page.get_by_role("heading", level=1)).to_have_text("Deposit?")
-    await expect(page.get_by_label("Your password")).to_be_focused()
-    await page.keyboard.type("wrong password")
-    await page.keyboard.press("Enter")
-    await expect(page.get_by_role("alert")).to_have_text("This is not the password of this operator.")
-    await page.get_by_label("Your password").press_sequentially(PASSWORD)
-    await page.keyboard.press("Enter")
-    await expect(page.get_by_role("heading", level=1)).to_have_text("Bob")
-    await expect(page.get_by_role("status")).to_contain_text("5.00")
-    await expect(page.get_by_text("by keyboard")).to_be_visible()
-    assert (before, server.balance("bob")) == ("1025.00", "1030.00")
-
-
 async def test_backup_is_made_and_downloaded_by_keyboard_alone(server: Instance, open_page: OpenPage) -> None:
     page = await open_page(java_script_enabled=True)
     await page.context.add_init_script(path=AXE)
@@ -206,15 +168,3 @@ async def test_backup_is_made_and_downloaded_by_keyboard_alone(server: Instance,
     download = await started.value
     assert re.fullmatch(r"payres-\w+Z\.db", download.suggested_filename)
     assert (await download.path()).read_bytes().startswith(b"SQLite format 3\0")
-
-
-async def test_page_says_how_far_a_backup_is(server: Instance, open_page: OpenPage) -> None:
-    page, works = await open_page(java_script_enabled=True), operator_of(server.context).long_works.latest
-    await page.context.add_init_script(path=AXE)
-    await sign_in(page, server, "fay")
-    works["backup"] = LongWork("page:fay", server.clock.now(), "Copying", 132, 212)
-    await page.goto(f"{server.base_url}/admin/backups")
-    await expect(page.get_by_role("status")).to_contain_text("62 % of this step")
-    # The page may be left, and looks again only while the backup is made.
-    assert await breaches(page, rules={"meta-refresh": {"enabled": False}}) == []
-    del works["backup"]

@@ -13,10 +13,9 @@ from playwright.async_api import Locator, Page, expect
 from payres.cli import main
 from payres.core.store.work import Work
 from payres.operator import wallets
-from payres.operator.services import operator_of
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.screens import AXE, breaches
-from tests.helpers import last_segment, usd, wait_until
+from tests.helpers import last_segment, usd
 from tests.instance import Instance, run_instance
 from tests.operator.pages.seed import give_up
 from tests.webhooks.endpoint import Endpoint, answering
@@ -206,14 +205,11 @@ async def test_operators_day(
     await moves_money(day, server)
     if by_keyboard:
         await finds_a_payment_and_sends_it_back(day, server)
-        await sets_a_currency_up(day)
         await connects_a_program(day, endpoint)
         await makes_a_key(day)
     else:
-        await hands_a_link_to_the_owner(day, await open_page())
         await decides_on_a_grant(day)
         await settles_with_a_peer(day)
-        await takes_a_backup(day, server)
         await lets_another_in(day, Operator(await open_page(**options), reader, by_keyboard))
         await looks_at_the_settings(day)
     server.check_ledger()
@@ -250,23 +246,6 @@ async def opens_a_wallet(day: Operator) -> None:
     await day.press("Make the currency “EUR”", LONG)
     await day.was_told(f"The wallet {LONG} is open and empty")
     await day.is_fine()
-
-
-async def hands_a_link_to_the_owner(day: Operator, owner: Page) -> None:
-    await day.follow("Password link", "Password link?")
-    await day.look_over(then=LONG)
-    await day.is_fine()
-    link = await day.page.get_by_label("Link").input_value()
-    await day.follow("I have stored it", LONG)
-    for _ in range(2):
-        await owner.goto(link)
-        await expect(owner.get_by_role("heading", level=1)).to_contain_text("Choose a password")
-    await owner.get_by_label("New password", exact=True).fill(PASSWORD)
-    await owner.get_by_label("New password once more").fill(PASSWORD)
-    await owner.get_by_role("button", name="Save it and sign in").click()
-    await expect(owner.get_by_role("heading", level=1)).to_contain_text("’s wallet")
-    await owner.goto(link)
-    await expect(owner.get_by_role("heading", level=1)).to_have_text("This link has ended")
 
 
 async def moves_money(day: Operator, server: Instance) -> None:
@@ -389,35 +368,6 @@ async def settles_with_a_peer(day: Operator) -> None:
     await day.was_told("The packet of USD 5.00 is recorded as returned")
 
 
-async def sets_a_currency_up(day: Operator) -> None:
-    await day.follow("Currencies")
-    await day.follow("USD")
-    await day.follow("Set the fee")
-    await day.fill(fixed="0.30", basis_points="few")
-    await day.press("Look it over", "Set the fee")
-    await day.is_refused("a whole number")
-    await day.has(fixed="0.30", basis_points="few")
-    await day.fill(basis_points="50")
-    await day.press("Look it over", "A fee of 0.30 and 0.5 %?")
-    await day.is_fine()
-    await day.look_over("0.5 %", "Sending USD 100.00 costs", then="USD")
-    await day.was_told("The fee for sending in USD is set")
-    await day.follow("Deposit liquidity")
-    await day.fill(amount="1000")
-    await day.press("Look it over", "Deposit liquidity?")
-    await day.look_over("USD 1,000", "USD 0.00 USD 1,000.00", then="USD")
-    await day.was_told("USD 1,000.00 were deposited; the liquidity is USD 1,000.00")
-    await day.press("Undo", "USD")
-    await day.was_told("USD 1,000.00 went back")
-    await day.follow("Exchange rates")
-    await day.follow("Set a rate")
-    await day.fill(base="EUR", counter="USD", rate="1.08")
-    await day.press("Look it over", "One EUR buys USD 1.08?")
-    await day.is_fine()
-    await day.look_over("1.08", then="1 EUR buys 1.08 USD")
-    await day.was_told("1 EUR buys 1.08 USD")
-
-
 async def connects_a_program(day: Operator, endpoint: Endpoint) -> None:
     await day.follow("Programs", "Webhooks")
     await day.follow("New webhook")
@@ -482,22 +432,6 @@ async def makes_a_key(day: Operator) -> None:
     await day.press("Look it over", "Revoke the key?")
     await day.look_over(then="Till")
     await day.was_told("The key Till is revoked")
-
-
-async def takes_a_backup(day: Operator, server: Instance) -> None:
-    await day.follow("Server", "What waits")
-    await day.follow("Backups")
-    await day.press("Make one now", "Backups")
-    await day.follow("Operators")  # a page that shows how far it is can be left
-    works = operator_of(server.context).long_works
-    wait_until(lambda: works.latest["backup"].ended_at is not None)
-    await day.follow("Backups")
-    await day.go(day.page.get_by_role("table").get_by_role("link"), "Download a backup?")
-    await day.fill(password=PASSWORD)
-    async with day.page.expect_download() as download:
-        await day.page.keyboard.press("Enter")
-    assert (await (await download.value).path()).read_bytes().startswith(b"SQLite format 3\0")
-    await day.follow("Cancel", "Backups")
 
 
 async def lets_another_in(day: Operator, bea: Operator) -> None:

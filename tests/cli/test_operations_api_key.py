@@ -26,16 +26,3 @@ def test_list_shows_state_scopes_and_use(payres: Command, as_json: AsJson) -> No
     assert as_json("api-key", "revoke", made["id"]) == revoked
     assert as_json("api-key", "list") == {"apiKeys": [revoked]}
     assert rows_of(payres("api-key", "list"))[1][3] == "revoked"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("create", "Mine"), "--scope"),
-        (("create", "Mine", "--scope", "everything"), "everything"),
-    ],
-)
-def test_what_cannot_be_is_refused(payres: Command, arguments: tuple[str, ...], says: str) -> None:
-    result = payres("api-key", *arguments)
-    assert result.exit_code
-    assert says in result.stderr

@@ -62,44 +62,6 @@ def test_test_sends_an_event_and_tells_the_answer(run: Run, endpoint: Endpoint) 
     assert "503" in run("list").stdout
 
 
-def test_attempts_are_listed_with_their_answers(run: Run, endpoint: Endpoint) -> None:
-    made = shown(run("add", endpoint.url, "--private", "--json"))
-    assert "Nothing was sent yet" in run("attempts", made["id"]).stdout
-    endpoint.answer, endpoint.body = answering(503), b"come back\nlater"
-    run("test", made["id"], status=1)
-    [attempt] = shown(run("attempts", made["id"], "--json"))["attempts"]
-    assert (attempt["type"], attempt["status"], attempt["answer"]) == ("webhook.test", 503, "come back\nlater")
-    assert "come back later" in run("attempts", made["id"]).stdout
-
-
-def test_webhook_is_named_changed_and_paused(run: Run, endpoint: Endpoint) -> None:
-    made = shown(run("add", endpoint.url, "--private", "--name", "Order book", "--json"))
-    assert (made["name"], made["state"]) == ("Order book", "active")
-    changed = shown(run("change", made["id"], "--name", "Books", "--events", "wallet.*", "--json"))
-    assert (changed["name"], changed["events"]) == ("Books", ["wallet.*"])
-    assert shown(run("change", made["id"], "--events", "grant.*", "--json"))["name"] == "Books"
-    assert shown(run("pause", made["id"], "--json"))["state"] == "paused"
-    assert shown(run("test", made["id"], "--json"))["status"] == 200
-    assert "is paused" in run("replay", "--failed", "--webhook", made["id"], status=1).stderr
-    assert "paused" in run("list").stdout
-    assert shown(run("resume", made["id"], "--json"))["state"] == "active"
-
-
-def test_remove_and_what_is_unknown_then(run: Run) -> None:
-    made = shown(run("add", "https://shop.example/hook", "--json"))
-    assert "removed" in run("remove", made["id"]).stdout
-    for command in ("test", "deliveries"):
-        assert "There is no webhook" in run(command, made["id"], status=1).stderr
-
-
-def test_replay_wants_to_know_of_what(run: Run) -> None:
-    for words in ((), ("evt_1", "--failed"), ("evt_1", "--since", "2026-01-01T00:00:00Z")):
-        assert "Name either an event" in run("replay", *words, status=1).stderr
-    assert "There is no event" in run("replay", "evt_1", status=1).stderr
-    run("replay", "--failed", "--since", "yesterday", status=1)
-    assert shown(run("replay", "--failed", "--since", "2026-01-01T00:00:00Z", "--json")) == {"deliveries": 0}
-
-
 def test_server_that_runs_sends_what_commands_ask_for(
     tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:

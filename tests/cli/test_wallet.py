@@ -227,16 +227,6 @@ def test_create_says_who_sees_a_password_on_the_command_line(payres: Command) ->
     assert "--password TEXT" not in payres("wallet", "password", "--help").stdout
 
 
-def test_movements_are_listed_with_their_references(payres: Command, as_json: AsJson) -> None:
-    payres(*CREATE)
-    assert "There are no deposits" in payres("wallet", "movements", "alice").stdout
-    payres("wallet", "deposit", "alice", "10.00", "--reference", "bank-1")
-    payres("wallet", "withdraw", "alice", "3.00")
-    rows = rows_of(payres("wallet", "movements", "alice"))[1:]
-    assert [row[1:] for row in rows] == [["withdrawal", "3.00", "USD"], ["deposit", "10.00", "USD", "bank-1"]]
-    assert len(as_json("wallet", "movements", "alice", "--limit", "1")["movements"]) == 1
-
-
 def test_reset_link_says_until_when_it_works_beside_the_url(payres: Command) -> None:
     payres(*CREATE)
     printed = payres("wallet", "reset-link", "alice")

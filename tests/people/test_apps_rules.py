@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from payres.core.protocol.clock import DAY, HOUR, format_time
-from payres.core.protocol.errors import NotFound
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.operator import keys, wallets
@@ -176,11 +175,3 @@ def test_what_ended_is_apart_with_how_it_ended(payres: Instance) -> None:
     assert ended(payres, owner, count=2) == (["over", "lapsed"], True)
     assert ended(payres, owner, before=stopped) == (["paid", "paid"], False)
     assert app(payres, owner, looks).standing == "looks"
-
-
-def test_apps_of_another_wallet_are_not_found(shared: Instance) -> None:
-    owner, other = new_owner(shared), new_owner(shared)
-    grant_id, _ = ask(shared.client, owner, {"debitAmount": usd(500)})
-    for name in (grant_id, "no-such-grant"):
-        with pytest.raises(NotFound):
-            app(shared, other, name)

@@ -475,12 +475,6 @@ def test_wallet_that_names_a_server_of_another_provider(
     assert wallet.made("grant") == 0
 
 
-def test_server_speaks_for_its_own_wallets_alone(payer: Payer, wallet: Rafiki) -> None:
-    wallet.answers["wallet"] = wallet.with_members("wallet", id="https://wallet.example/somebody")
-    assert NOT_OPEN in words_of(payer.begin(wallet.wallet))
-    assert wallet.made("quoting") == 0
-
-
 def test_token_goes_to_no_other_server(servers: Sequence[Instance], payer: Payer, wallet: Rafiki) -> None:
     payer.asked(wallet.wallet)
     with run_rafiki(servers[0].clock) as other:
@@ -989,14 +983,6 @@ def test_two_returns_at_once_pay_once(payer: Payer, wallet: Rafiki) -> None:
     assert payer.http.get(wallet.approve(), follow_redirects=True).status_code == 200
     assert [one[:10] for one in seen] == ["One moment"]
     assert (wallet.made("continue"), wallet.made("create")) == (1, 1)
-
-
-def test_grant_is_given_back_when_the_bill_was_paid_meanwhile(payer: Payer, wallet: Rafiki) -> None:
-    payer.asked(wallet.wallet)
-    payer.shop.client.pay(payer.shop.wallet("alice"), payer.bill, receiveAmount=usd(1))
-    assert payer.end(wallet.approve()).startswith("Not paid Meanwhile the bill was paid")
-    wait_until(lambda: wallet.made("cancel"))
-    assert (wallet.refused, wallet.made("cancel"), wallet.made("continue")) == ([], 1, 0)
 
 
 def test_grant_that_an_earlier_version_did_not_note_is_cancelled(payer: Payer, wallet: Rafiki) -> None:

@@ -791,17 +791,6 @@ async def test_session_of_another_wallet_has_to_sign_in(site: Site) -> None:
     assert await site.state(bobs) == "pending"
 
 
-async def test_session_ends_after_a_quarter_of_an_hour(site: Site) -> None:
-    path, fields = await site.open()
-    site.clock.advance(900)
-    answer = await site.submit(path, "approve", **fields)
-    assert answer.status_code == 401
-    assert answer.headers["www-authenticate"] == f"GNAP as_uri={BASE}/"
-    assert "You are signed out by now" in words_of(answer)
-    assert await site.state(path) == "pending"
-    assert "Sign in to your wallet" in words_of(await site.browser.get(path))
-
-
 async def test_each_sign_in_has_a_session_of_its_own_and_ends_the_one_before(site: Site) -> None:
     path, fields = await site.open()
     before = site.browser.cookies[COOKIE]

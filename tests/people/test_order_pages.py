@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
@@ -380,13 +379,3 @@ def test_server_that_does_not_answer_is_tried_again(pair: Sequence[Instance], se
     advance(sender, order, timedelta(days=1), {0: "waiting"})
     wait_until(lambda: "nobody answered" in sender.words(order))
     assert sender.balance == "100.00"
-
-
-@pytest.mark.parametrize("language", ["de", "es"])
-def test_pages_are_in_the_language_of_the_reader(server: Instance, language: str) -> None:
-    with Sender(server, **{"Accept-Language": language}) as sender:
-        order = set_up(sender)
-        every: dict[str, Any] = {"de": "jeden Monat", "es": "cada mes"}
-        assert every[language] in sender.words(f"{NEW}/{order.rpartition('/')[2]}")
-        for path in (PATH, order, NEW, "/account"):
-            assert not {"standing", "Next", "month", "Note"} & {*sender.words(path).split()}

@@ -247,22 +247,6 @@ def test_address_is_shown_as_far_as_it_says_something(
         assert found == ([shown] if shown else [])
 
 
-@pytest.mark.parametrize(
-    ("language", "expected"),
-    [
-        ("en", "Security Firefox on Linux this one Since today"),
-        ("de", "Sicherheit Firefox auf Linux dieser hier Seit heute"),
-        ("es", "Seguridad Firefox en Linux este Desde hoy"),
-    ],
-)
-def test_page_is_in_three_languages(payres: Instance, owner: OwnersBrowser, language: str, expected: str) -> None:
-    with signed_out(payres, **{"User-Agent": FIREFOX, "Accept-Language": language}) as http:
-        assert sign_in(http, owner.path).status_code == 303
-        words = words_of(http.get(PAGE))
-        heading, rest = expected.split(" ", 1)
-        assert (heading in words, rest in words) == (True, True), words
-
-
 SHOWN: Final = [path for path in VIEWS if path != NOTICES]  # where mail is off
 
 

@@ -176,10 +176,3 @@ def test_session_lasts_a_quarter_of_an_hour_and_longer_when_it_is_used(
             owner.words("/account")
         payres.clock.advance(wait)
         owner.words("/account", 401)
-
-
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS"])
-def test_other_methods_are_pages_too(payres: Instance, method: str) -> None:
-    with signed_in(payres, f"method-{method.lower()}") as owner:
-        answer = owner.http.request(method, "/account")
-        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")

@@ -15,7 +15,6 @@ from payres.accounts.store.mail import ADDRESSES, AddressRecord
 from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.errors import NotFound, WrongState
 from payres.core.store import connections
-from payres.core.store.payments import OUTGOING
 from payres.core.store.rows import number
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
@@ -186,28 +185,6 @@ def test_day_of_the_month_is_that_of_the_order(
     assert books.order(order).state == "ended"
 
 
-def test_nothing_is_paid_before_its_time_and_once_then(books: Books) -> None:
-    order = books.set_up("2027-02-01T06:00")
-    for moment, made in [(-1, {}), (0, {0: "paid"})]:
-        books.now = at("2027-02-01T06:00") + moment
-        books.step()
-        assert books.states(order) == made
-    books.until(at("2027-02-28T00:00"))
-    assert books.states(order) == {0: "paid"}
-    payment = OUTGOING.by_id(books.connection, str(books.runs(order)[0].outgoing_payment_id))
-    assert (payment.terms.debit, payment.metadata, payment.state) == (VALUE, None, "completed")
-
-
-def test_after_three_days_down_a_daily_order_misses_two_and_tells(books: Books) -> None:
-    order = books.set_up("2027-01-11T06:00", "P1D")
-    books.until(at("2027-01-11T12:00"))
-    books.now += 3 * DAY
-    books.step()
-    assert books.states(order) == {0: "paid", 1: "missed", 2: "missed", 3: "paid"}
-    assert [one.problem for one in books.runs(order)] == [None, "late", "late", None]
-    assert books.order(order).next_at == at("2027-01-15T06:00")
-
-
 @pytest.mark.parametrize(("late", "state"), [(3 * DAY, "paid"), (3 * DAY + 1, "missed"), (28 * DAY, "missed")])
 def test_what_is_more_than_three_days_late_is_not_paid(books: Books, late: int, state: str) -> None:
     order = books.set_up("2027-01-11T06:00")
@@ -266,18 +243,6 @@ def test_low_balance_is_tried_for_three_days_and_then_fails(books: Books) -> Non
     books.run(lambda work: wallets.deposit(work, "alice", "50.00"))
     books.until(at("2027-02-12T06:00"), DAY)
     assert books.states(order) == {0: "failed", 1: "paid"}
-
-
-def test_money_that_comes_in_time_pays_at_the_next_try(books: Books) -> None:
-    order = books.set_up("2027-01-11T06:00")
-    books.run(lambda work: wallets.withdraw(work, "alice", "99990.01"))
-    books.until(at("2027-01-11T09:00"))
-    assert books.states(order) == {0: "waiting"}
-    books.run(lambda work: wallets.deposit(work, "alice", "0.01"))
-    books.until(at("2027-01-11T12:30"))
-    assert books.paid == 0, "it is tried after an hour, then after six"
-    books.until(at("2027-01-20T12:00"))
-    assert (books.states(order), books.paid) == ({0: "paid"}, 1)
 
 
 def test_payment_that_waited_when_the_server_went_down_is_not_made_late(books: Books) -> None:
@@ -386,13 +351,6 @@ def test_death_at_each_statement_of_a_payment_pays_once(books: Books) -> None:
         books.check()
     assert deaths > 20
     assert (books.states(order), books.paid) == ({0: "paid"}, 1)
-
-
-def test_order_ends_after_its_last_date(books: Books) -> None:
-    order = books.set_up("2027-01-11T06:00", "P1W", 3)
-    books.until(at("2027-03-01T12:00"), DAY)
-    assert books.states(order) == {0: "paid", 1: "paid", 2: "paid"}
-    assert (books.order(order).state, books.order(order).ended_at) == ("ended", at("2027-01-25T12:00"))
 
 
 def test_last_date_that_waits_keeps_the_order_until_it_fails(books: Books) -> None:

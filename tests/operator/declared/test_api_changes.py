@@ -153,39 +153,6 @@ def test_fees_that_nobody_has_paid_stay(program: Program) -> None:
     error_of(program.ask("PUT", "/packets/1/outcome", {"outcome": "delivered"}), 404, "not_found")
 
 
-def test_grants_are_decided_and_revoked(program: Program) -> None:
-    client = program.instance.client
-    access = [
-        {
-            "type": "outgoing-payment",
-            "actions": ["create", "read"],
-            "identifier": program.instance.wallet("alice"),
-            "limits": {"debitAmount": {"value": "1000", "assetCode": "USD", "assetScale": 2}},
-        }
-    ]
-    body = {"access_token": {"access": access}, "client": client.wallet_address, "interact": {"start": ["redirect"]}}
-    asked = client.post(f"{program.instance.base_url}/", body).json()
-    grant_id = program.get("/grants", state="pending", first=1)["result"][0]["id"]
-    decision = program.change("PUT", f"/grants/{grant_id}/decision", {"approve": True})
-    assert (decision["grant"]["state"], decision["redirect"]) == ("approved", None)
-    assert decision["grant"]["interaction"]["redirect"] == asked["interact"]["redirect"]
-    assert decision["grant"]["interaction"]["reason"] is None, "it was left out"
-    assert last_change(program) == ("grant.approve", grant_id, {})
-    error_of(program.ask("PUT", f"/grants/{grant_id}/decision", {"approve": False}), 409, "wrong_state")
-    shown = program.get(f"/grants/{grant_id}")
-    assert shown["spending"] == {
-        "debit": "0.00",
-        "debitLeft": "10.00",
-        "debitAssetCode": "USD",
-        "debitAssetScale": 2,
-        **dict.fromkeys(("receive", "receiveLeft", "receiveAssetCode", "receiveAssetScale")),
-    }
-    assert program.change("DELETE", f"/grants/{grant_id}")["state"] == "revoked"
-    program.change("DELETE", f"/grants/{grant_id}")
-    assert [one[1] for one in program.audited() if one[2] == grant_id] == ["grant.revoke", "grant.approve"]
-    error_of(program.ask("GET", "/grants/1"), 404, "not_found")
-
-
 def test_ledger_is_read_and_checked(program: Program, wallet: str) -> None:
     checked = program.get("/ledger/check")
     assert program.get("/status")["lastCheckAt"] is not None

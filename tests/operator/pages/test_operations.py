@@ -9,10 +9,8 @@ import msgspec
 import pytest
 
 from payres.core.signatures.jwk import jwk_from_public_bytes
-from payres.core.store.work import Work
 from payres.interledger.node import node_of
-from payres.operator import api_keys, due_work, keys, wallets
-from payres.operator.store.operators import API_KEYS
+from payres.operator import due_work, keys, wallets
 from payres.operator.wallets import deposit
 from payres.people.store.refunds import refunds_of
 from tests.helpers import TIMEOUT, last_segment, sign_in_token, usd, wait_until
@@ -34,19 +32,6 @@ def open_wallet(payres: Instance, path: str, amount: str = "100.00") -> str:
     """A wallet of its own for a test; its page."""
     payres.create_wallet(path, deposit=amount)
     return f"/admin/wallets/{path}"
-
-
-def test_grant_is_revoked(payres: Instance, ann: Browser) -> None:
-    wallet = payres.wallet("alice")
-    token = payres.client.grant({"type": "incoming-payment", "actions": ["create"], "identifier": wallet})
-    [newest] = payres.read(lambda work: work.execute('SELECT max(id) FROM "grant"').fetchone())
-    path = f"/admin/grants/{newest}"
-    assert f'href="{path}"' in ann.get("/admin/grants", withoutConsent="true").text
-    assert f'href="{path}/revoke"' in ann.get(path).text
-    assert "End a grant and all its tokens at once. What was paid stays paid." in ann.words(f"{path}/revoke")
-    assert ann.send(f"{path}/revoke", choice="revoke", password=PASSWORD).headers["location"] == path
-    assert "There is nothing left to do here." in ann.words(f"{path}/revoke")
-    assert payres.client.post("/incoming-payments", {"walletAddress": wallet}, token).status_code == 401
 
 
 @pytest.mark.parametrize(("choice", "state"), [("true", "approved"), ("false", "denied")])
@@ -82,29 +67,6 @@ def test_what_was_given_up_meanwhile_leads_back_to_the_list(payres: Instance, an
         answer = ann.http.request(method, left, data=sent if method == "POST" else None)
         assert (answer.status_code, answer.headers["location"]) == (303, "/admin/due")
         assert "It does not wait any more: it was done or given up meanwhile" in ann.words("/admin/due")
-
-
-def test_deposit_is_undone_from_the_line_after_it(payres: Instance, ann: Browser) -> None:
-    own = open_wallet(payres, "taken-back")
-    ann.send(f"{own}/deposit", choice="deposit", amount="12.50", password=PASSWORD)
-    page = ann.get(own)
-    assert "USD 12.50 were deposited; taken-back has USD 112.50" in words_of(page)
-    [undo] = re.findall(r'action="(/admin/movements/[^"]+/undo)"', page.text)
-    assert ann.http.post(undo, data=hidden_fields(page) | {"choice": "undo"}).headers["location"] == own
-    assert "USD 12.50 went back; both movements stay" in ann.words(own)
-    assert payres.balance("taken-back") == "100.00"
-    assert "There is nothing left to do here." in ann.words(undo)
-    payres.check_ledger()
-
-
-def test_undo_says_what_is_left_of_the_money(payres: Instance, ann: Browser) -> None:
-    own = open_wallet(payres, "spent", "1.00")
-    ann.send(f"{own}/deposit", choice="deposit", amount="12.50", password=PASSWORD)
-    [undo] = re.findall(r'action="(/admin/movements/[^"]+/undo)"', ann.get(own).text)
-    payres.write(lambda work: wallets.withdraw(work, "spent", "10.00"))
-    answer = ann.send(undo, choice="undo")
-    assert answer.status_code == 403
-    assert "The wallet spent has USD 3.50 free, less than USD 12.50." in words_of(answer)
 
 
 def test_wallet_says_that_its_owner_is_locked_out_until_it_is_unlocked(ann: Browser, payres: Instance) -> None:
@@ -178,23 +140,6 @@ def test_key_of_a_wallet_is_revoked(payres: Instance, ann: Browser) -> None:
     assert re.search(r"Now Then State valid revoked Revoked Today \d\d:\d\d Your password", looked_over)
     assert ann.send(f"{path}/revoke", choice="revoke", password=PASSWORD).headers["location"] == own
     assert "State revoked" in ann.words(path)
-
-
-@pytest.mark.parametrize("fields", [{}, {"keep_made": "true"}])
-def test_keys_that_a_key_made_are_revoked_with_it_or_kept(
-    payres: Instance, ann: Browser, fields: dict[str, str]
-) -> None:
-    def unit(work: Work) -> tuple[str, str]:
-        maker = api_keys.create_api_key(work, "Maker", ["keys:write"])
-        work.actor = f"api:{maker.id}"
-        made = api_keys.create_api_key(work, "Made", ["keys:write"])
-        return maker.id, made.id
-
-    maker, made = payres.write(unit)
-    assert "Keep the keys that were created with it." in ann.words(f"/admin/api-keys/{maker}/revoke")
-    assert ann.send(f"/admin/api-keys/{maker}/revoke", choice="revoke", password=PASSWORD, **fields).status_code == 303
-    revoked = payres.read(lambda work: [API_KEYS.by_id(work, key).revoked_at for key in (maker, made)])
-    assert [one is None for one in revoked] == [False, bool(fields)]
 
 
 def test_deposit_takes_the_password_again_and_is_made_once(payres: Instance, ann: Browser) -> None:
@@ -411,36 +356,24 @@ def test_forged_form_and_who_may_look_only_change_nothing(
     assert ann.rows("/admin/audit-log") == before
 
 
-def test_webhook_is_added_tested_paused_and_removed(payres: Instance, ann: Browser, endpoint: Endpoint) -> None:
-    assert 'href="/admin/new-webhook"' in ann.get("/admin/webhooks").text
+def test_webhook_shows_what_it_was_sent_and_gets_an_event_again(
+    payres: Instance, ann: Browser, endpoint: Endpoint
+) -> None:
     fields = {"name": "Order book", "events": "wallet.*", "url": endpoint.url, "private": "true", "password": PASSWORD}
     made = ann.send("/admin/new-webhook", choice="add", **fields)
     [path] = re.findall(r'<a class="button primary" href="(/admin/webhooks/[^"]+)">', made.text)
     [secret] = re.findall(r"<textarea[^>]* readonly[^>]*>(whsec_[^<]+)</textarea>", made.text)
-    page = ann.get(path)
-    assert secret not in page.text
-    assert re.findall(r"<h1>(?:<bdi>)?([^<]+)", page.text) == ["Order book"]
-    assert "Nothing was sent yet" in page.text
-    endpoint.body = b"stored"
-    assert ann.send(f"{path}/test", choice="send").headers["location"] == path
-    assert endpoint.received[0].verified(secret)["type"] == "webhook.test"
-    assert "200 stored" in ann.words(path)
-    endpoint.answer = answering(500, 200)
+    assert secret not in ann.get(path).text
+    assert "Nothing was sent yet" in ann.words(path)
+    endpoint.body, endpoint.answer = b"stored", answering(500, 200)
     payres.write(lambda work: deposit(work, "alice", "1.00"))
     wait_until(lambda: "500 stored" in ann.words(path))
     assert "It did not take the last event It was answered with 500." in ann.words(path)
     [event] = re.findall(r'name="event" value="([^"]+)"', ann.get(path).text)
     assert ann.send(f"{path}/send", choice="send", event=event).headers["location"] == path
-    assert endpoint.wait_for(3)[2].event["id"] == event
+    assert endpoint.wait_for(2)[1].event["id"] == event
     assert ann.send(f"{path}/pause", choice="pause").headers["location"] == path
-    assert "It is paused" in ann.words(path)
     assert f'action="{path}/pause"' not in ann.get(path).text
-    assert ann.send(f"{path}/resume", choice="resume").headers["location"] == path
-    assert ann.send(f"{path}/change", choice="change", name="Books", password=PASSWORD).headers["location"] == path
-    assert "Books is changed" in ann.words(path)
     assert "whsec_" not in ann.send(f"{path}/secret", choice="make").text, "who has only the session sees no secret"
     renewed = ann.send(f"{path}/secret", choice="make", password=PASSWORD).text
-    assert "whsec_" in renewed
-    assert secret not in renewed
-    assert ann.send(f"{path}/remove", choice="remove", password=PASSWORD).headers["location"] == "/admin/webhooks"
-    assert "The webhook Books is removed" in ann.words("/admin/webhooks")
+    assert ("whsec_" in renewed, secret in renewed) == (True, False)

@@ -1,19 +1,12 @@
 """The page of the search, as operators read it."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
-from tests.instance import Instance, run_instance
+from tests.instance import Instance
 from tests.operator.pages.browser import Browser
 from tests.operator.pages.seed import HOSTILE, Seeded, fill
-
-
-@pytest.fixture(scope="module")
-def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    with run_instance(tmp_path_factory.mktemp("pages") / "payres.db") as instance:
-        yield instance
 
 
 @pytest.fixture(scope="module")
