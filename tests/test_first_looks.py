@@ -19,7 +19,7 @@ LOADED_BEFORE: Final = {
 
 
 def test_nothing_is_loaded_on_the_thread_of_the_event_loop(tmp_path: Path) -> None:
-    """A module or template that takes milliseconds to load would hold up every payment; see `load_in_thread`."""
+    """A module or template that takes milliseconds to load would hold up every payment; see `OnFirstUse`."""
     command = [sys.executable, "-m", "tests.first_looks", str(tmp_path)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert (ran.stdout, ran.returncode) == ("", 0), ran.stderr[-2000:]

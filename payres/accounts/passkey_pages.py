@@ -22,13 +22,15 @@ from payres.accounts.sessions import SignedIn, start_over
 from payres.accounts.store.passkeys import passkeys_of
 from payres.accounts.visits import Place, seen_of
 from payres.core.http.error_answers import note_error
-from payres.core.http.routing import load_in_thread
+from payres.core.http.routing import OnFirstUse
 from payres.core.protocol.errors import DomainError
 from payres.core.store.work import Work
 from payres.html.forms import Form
 from payres.html.html import brand_of, language_of, redirect
 from payres.html.meanwhile import ChangedMeanwhile, filled, save_unchanged, sides_of
 from payres.html.sentences import problem_of
+
+FIDO2 = OnFirstUse(load_fido2)
 
 
 class PasskeyPages(NamedTuple):
@@ -92,7 +94,7 @@ class PasskeyPages(NamedTuple):
             anew = start_over(work, kind, account, browser, seen, lambda: None) if is_first else None
             return anew, codes
 
-        await load_in_thread(load_fido2)
+        await FIDO2.get()
         try:
             anew, codes = await visit.write(unit)
         except DomainError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from payres.cli import Command
+from payres.cli.commands import Command
 from payres.cli.session import Session, explain_database_denial, warn, with_session
 from payres.core.store.connections import DatabaseServed
 from payres.core.store.work import Work

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from payres.cli import Command
+from payres.cli.commands import Command
 from payres.cli.open_payments import in_words
 from payres.client import Grant, access, money
 from payres.core.protocol.wire import IncomingPayment

@@ -7,7 +7,7 @@ from typing import IO, Any
 import click
 import msgspec
 
-from payres.cli import Group
+from payres.cli.commands import Group
 from payres.cli.options import InputFile
 from payres.cli.session import Session, with_session
 from payres.core.protocol.errors import InvalidRequest

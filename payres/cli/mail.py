@@ -2,7 +2,7 @@
 
 import click
 
-from payres.cli import Command, Group
+from payres.cli.commands import Command, Group
 from payres.cli.session import Session, with_session
 from payres.core.process.settings import mail_address
 

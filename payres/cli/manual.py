@@ -7,7 +7,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from payres import __version__
-from payres.cli import Command
+from payres.cli.commands import Command
 
 
 @click.command(cls=Command, example="payres completion bash > ~/.local/share/bash-completion/completions/payres")

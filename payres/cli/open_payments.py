@@ -11,7 +11,7 @@ import click
 import httpx2
 import msgspec
 
-from payres.cli import Command
+from payres.cli.commands import Command
 from payres.cli.key import read_key
 from payres.cli.options import InputFile, WholeNumber, decimal_of, secret_option
 from payres.cli.session import Session, print_text, with_session

@@ -10,7 +10,7 @@ import click
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from payres.cli import Command
+from payres.cli.commands import Command
 from payres.cli.options import decimal_of, limit_option, require_secret, secret_option
 from payres.cli.session import Session, print_text, with_session
 from payres.core.store.rows import PageQuery

@@ -5,7 +5,7 @@ from functools import partial
 
 import click
 
-from payres.cli import Group
+from payres.cli.commands import Group
 from payres.cli.options import decimal_of
 from payres.cli.session import Session, with_session
 from payres.core.protocol.amounts import Offer

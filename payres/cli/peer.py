@@ -2,7 +2,7 @@
 
 import click
 
-from payres.cli import Group
+from payres.cli.commands import Group
 from payres.cli.operations import table_text
 from payres.cli.session import Session, with_session
 from payres.operator import unresolved_packets

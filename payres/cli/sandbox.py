@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import click
 import uvicorn
 
-from payres.cli import Command
+from payres.cli.commands import Command
 from payres.core.http.server import STOP_SIGNALS, settings_of
 from payres.core.process import logs
 from payres.core.process.logs import RequestLog

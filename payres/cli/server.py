@@ -24,7 +24,7 @@ import msgspec
 from payres import __version__
 from payres.accounts.passwords import hash_password, verify_password
 from payres.accounts.store.sessions import owner_at
-from payres.cli import Command
+from payres.cli.commands import Command
 from payres.cli.options import WholeNumber
 from payres.cli.session import JsonObject, Session, place, warn, with_session
 from payres.core.grants.requests import request_grant

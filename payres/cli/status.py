@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from payres.cli import Command, Group
+from payres.cli.commands import Command, Group
 from payres.cli.session import Session, with_session
 from payres.core.store import runs as server
 from payres.core.store.connections import is_served

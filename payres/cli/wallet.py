@@ -7,7 +7,7 @@ import click
 
 from payres.accounts import owners
 from payres.accounts.passwords import hash_password
-from payres.cli import Group
+from payres.cli.commands import Group
 from payres.cli.options import WholeNumber, secret_option
 from payres.cli.session import Session, with_session
 from payres.core.store.work import Work

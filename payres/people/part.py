@@ -1,14 +1,10 @@
-"""What owners, payers and visitors see and do, as a part: their pages, and payments from wallets on other servers.
-
-The modules of pages are imported on first use, because they load slowly.
-"""
+"""What owners, payers and visitors see and do, as a part: their pages, and payments from wallets on other servers."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,7 +13,7 @@ from payres.accounts.guesses import SignInGuard
 from payres.accounts.store import mail
 from payres.core.http.admission import WAIT_AS_TOLD
 from payres.core.http.context import Context
-from payres.core.http.routing import LateRoutes, Route, load_in_thread
+from payres.core.http.routing import LateRoutes, OnFirstUse, Route
 from payres.core.http.serving import Background, Opening, Part
 from payres.core.process.rate_limiter import RateLimiter
 from payres.core.process.worker import Pause
@@ -26,7 +22,7 @@ from payres.core.protocol.errors import DomainError, Unavailable
 from payres.core.protocol.urls import PAGE_ROOTS
 from payres.core.store.agenda import Agenda
 from payres.core.store.work import Work
-from payres.html.part import load_module
+from payres.html.html import error_page
 from payres.interledger.elsewhere import StillNeeded
 from payres.interledger.node import node_of
 from payres.people.limits import CHECKOUT_RATE, MAX_FORMS_OF_OWNER
@@ -36,31 +32,38 @@ from payres.people.remote_bills import RemoteBills
 from payres.people.services import PeopleServices
 from payres.people.store import checkouts, standing_orders
 
+if TYPE_CHECKING:
+    from payres.people.late import Late
+
 PAGE_SECONDS: Final = 1.0  # while a page does the step of a checkout
+
+
+def _load() -> "Late":
+    from payres.people.late import Late
+
+    return Late()
+
+
+def _load_pages() -> "Late":
+    late = _load()
+    late.load_templates()
+    return late
+
+
+LATE: Final = OnFirstUse(_load)
+LATE_PAGES: Final = OnFirstUse(_load_pages)
 
 
 class _Pages:
     """Fills the port `core.http.context.Pages`."""
 
-    def __init__(self) -> None:
-        self._serving: Any = None
-
     async def front(self, request: Request) -> Response:
-        answer: Response = await (await self._loaded()).front_page(request)
-        return answer
+        return await (await LATE_PAGES.get()).front_page(request)
 
     async def wallet(self, request: Request) -> Response:
-        answer: Response = await (await self._loaded()).wallet_page(request)
-        return answer
-
-    async def _loaded(self) -> Any:
-        if self._serving is None:
-            self._serving = await load_in_thread(_loaded)
-        return self._serving
+        return await (await LATE_PAGES.get()).wallet_page(request)
 
     def error(self, request: Request, error: DomainError) -> Response:
-        from payres.html.html import error_page
-
         return error_page(request, error)
 
 
@@ -93,8 +96,8 @@ def _workers(context: Context, _: Opening) -> Iterator[Background]:
 
 
 async def _advance(context: Context, id_hash: bytes) -> Pause | None:
-    bills, steps = await load_module("payres.people.bills"), await load_module("payres.people.checkout_steps")
-    if await steps.advance(bills.desk_of(context), id_hash):
+    late = await LATE.get()
+    if await late.advance(late.desk_of(context), id_hash):
         return None
     await asyncio.sleep(PAGE_SECONDS)
     return 0
@@ -105,31 +108,22 @@ async def _end_page(context: Context, id_hash: bytes) -> None:
 
 
 async def _begin_window(context: Context, order_id: str) -> None:
-    rules = await load_module("payres.people.standing_orders")
-    await context.database.write(partial(rules.begin_window, order_id=order_id))
+    begin_window = (await LATE.get()).begin_window
+    await context.database.write(lambda work: begin_window(work, order_id))
 
 
 async def _reopening() -> Callable[[Work], None]:
-    reopen: Callable[[Work], None] = (await load_module("payres.people.standing_orders")).reopen
-    return reopen
+    return (await LATE.get()).reopen
 
 
 async def _try_run(context: Context, order_id: str, window: int) -> None:
-    node, rules = node_of(context), await load_module("payres.people.standing_orders")
-    await rules.try_run(context.database, node.quotes, order_id, window)
+    node, late = node_of(context), await LATE.get()
+    await late.try_run(context.database, node.quotes, order_id, window)
     node.payments.wake()
 
 
-def _loaded() -> Any:
-    serving = import_module("payres.people.serving")
-    serving.load()
-    return serving
-
-
-def _late_routes() -> Sequence[Route]:
-    from payres.people.serving import page_routes
-
-    return page_routes()
+def _page_routes() -> Sequence[Route]:
+    return _load().page_routes()
 
 
 PEOPLE: Final = Part(
@@ -138,5 +132,5 @@ PEOPLE: Final = Part(
     workers=_workers,
     release=mail.release_events,
     emit_ungranted=emit_return_payment,
-    late=LateRoutes(_late_routes, PAGE_ROOTS),
+    late=LateRoutes(_page_routes, PAGE_ROOTS),
 )

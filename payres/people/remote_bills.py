@@ -22,8 +22,8 @@ from payres.core.store.grants import GRANTS
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.html.language import marked
-from payres.html.part import load_module
 from payres.interledger.node import node_of
+from payres.people.payees import find_remote_bill
 from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord
 
 WAIT_SECONDS: Final = 2.0  # of the owner; what comes later is shown when the page is loaded again
@@ -89,9 +89,8 @@ class RemoteBills:
 
 
 async def _read(context: Context, grant_id: str, receiver: str) -> str | None:
-    payees = await load_module("payres.people.payees")
     try:
-        payee = await payees.find_remote_bill(node_of(context).quotes, receiver)
+        payee = await find_remote_bill(node_of(context).quotes, receiver)
         record = RemoteBillRecord(
             grant_id=grant_id,
             name=payee.name,

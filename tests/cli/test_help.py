@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from payres import __version__
-from payres.cli import COMMANDS, NEVER_SUGGESTED
+from payres.cli import COMMANDS
+from payres.cli.commands import NEVER_SUGGESTED
 from tests.cli.conftest import Command
 from tests.helpers import commands
 

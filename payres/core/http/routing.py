@@ -158,8 +158,7 @@ class _Late:
         self._wanted = wanted
         self.paths = wanted.paths
         self.beginnings = tuple(f"{path}/" for path in wanted.paths)
-        self._routes: RouteTable[Route] | None = None
-        self._loading = asyncio.Lock()
+        self._routes = OnFirstUse(lambda: RouteTable(wanted.load()))
 
     def match(self, path: str) -> Mapping[str, str] | None:
         return {} if path.startswith(self.beginnings) else None
@@ -169,9 +168,7 @@ class _Late:
         if not self._wanted.let_in(Request(scope)):
             await _refuse_all(scope, receive, send)
             return
-        async with self._loading:
-            self._routes = self._routes or RouteTable(await load_in_thread(self._wanted.load))
-        route, found = self._routes.find(scope["raw_path"].decode("latin-1").removesuffix("/"))
+        route, found = (await self._routes.get()).find(scope["raw_path"].decode("latin-1").removesuffix("/"))
         scope["path_params"] = {name: unquote(text) for name, text in found.items()}
         await (_refuse_all if route is None else route.handle)(scope, receive, send)
 
@@ -197,21 +194,30 @@ class Router(routing.Router):
         await (_refuse_all if route is None else route.handle)(scope, receive, send)
 
 
-async def load_in_thread(load: Callable[[], T]) -> T:
-    """The result of a function that imports much: on the event loop's thread, as units that write, all would wait."""
-    return await asyncio.to_thread(_yielding, load)
+class OnFirstUse(Generic[T]):
+    """What a function gives that imports much: it is called in a thread when that is first needed. On the event loop's
+    thread, as units that write, all would wait."""
 
+    def __init__(self, load: Callable[[], T]) -> None:
+        self._load = load
+        self._loaded: list[T] = []
 
-def _yielding(load: Callable[[], T]) -> T:
-    """Calls a function that computes for long, from a thread. Meanwhile the interpreter's switch interval is a
-    hundredth of the usual 5 ms, which the event loop would otherwise wait after each system call."""
-    with LOADING:
-        usual = sys.getswitchinterval()
-        sys.setswitchinterval(usual / 100)
-        try:
-            return load()
-        finally:
-            sys.setswitchinterval(usual)
+    async def get(self) -> T:
+        if not self._loaded:
+            await asyncio.to_thread(self._fill)
+        return self._loaded[0]
+
+    def _fill(self) -> None:
+        """Meanwhile the interpreter's switch interval is a hundredth of the usual 5 ms, which the event loop would
+        otherwise wait after each system call."""
+        with LOADING:
+            usual = sys.getswitchinterval()
+            sys.setswitchinterval(usual / 100)
+            try:
+                if not self._loaded:  # by another thread
+                    self._loaded.append(self._load())
+            finally:
+                sys.setswitchinterval(usual)
 
 
 async def _refuse(error: DomainError, scope: Scope, receive: Receive, send: Send) -> None:

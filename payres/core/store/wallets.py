@@ -10,7 +10,6 @@ from payres.core.protocol.amounts import Asset, Fee
 from payres.core.protocol.errors import InvalidRequest, require
 from payres.core.protocol.urls import require_wallet_path
 from payres.core.protocol.visible import visible_name
-from payres.core.store import wallets
 from payres.core.store.rows import R, Table, number
 from payres.core.store.work import Transaction, Work
 
@@ -139,4 +138,4 @@ def list_keys(tx: Transaction, wallet_id: int, revoked: bool = False) -> Sequenc
 def require_wallet(work: Work, wallet: str) -> WalletRecord:
     """The wallet at a path, active or not. Raises NotFound, InvalidRequest for an invalid path."""
     clean = require_wallet_path(wallet)
-    return require(wallets.find_wallet(work, clean), f"There is no wallet {clean}", "`payres wallet list` shows all")
+    return require(find_wallet(work, clean), f"There is no wallet {clean}", "`payres wallet list` shows all")

@@ -121,9 +121,9 @@ def test_routes_loaded_at_the_same_time_leave_the_interpreter_as_it_was() -> Non
         other.join(0.05)
         load()
 
-    other = threading.Thread(target=routing._yielding, args=(load,))
+    other = threading.Thread(target=routing.OnFirstUse(load)._fill)
     try:
-        routing._yielding(load_meanwhile)
+        routing.OnFirstUse(load_meanwhile)._fill()
         other.join(TIMEOUT)
         assert seen == pytest.approx([usual / 100] * 2, rel=0.01)
         assert sys.getswitchinterval() == pytest.approx(usual)
