@@ -28,26 +28,15 @@ _IPV4 = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+")
 
 
 class Target(NamedTuple):
-    """A URL as sent in a request, in ASCII. An IPv6 host has no brackets; `path` includes the query."""
+    """A URL as sent in a request, in ASCII: an IPv6 host has no brackets, and `path` includes the query."""
 
-    scheme: str
-    host: str
-    port: int | None
+    server: Server
     path: str
-
-    @property
-    def authority(self) -> str:
-        """Host and port as in a Host header; without the scheme's default port."""
-        return self.server.authority
-
-    @property
-    def server(self) -> Server:
-        return Server(self.scheme, self.host, self.port or DEFAULT_PORTS[self.scheme])
 
     @property
     def url(self) -> str:
         """The full URL, which signatures cover."""
-        return f"{self.scheme}://{self.authority}{self.path}"
+        return f"{self.server.scheme}://{self.server.authority}{self.path}"
 
 
 @lru_cache(maxsize=256)  # a request parses its URL twice, to sign and send it; peers' URLs recur
@@ -65,9 +54,8 @@ def parse_target(url: str) -> Target:
         host = _ascii_host(authority, split.hostname or "")
     except ValueError as error:
         raise FetchFailed(f"{url} cannot be parsed as a URL", retryable=False) from error
-    port = split.port
-    target = quote(_without_dots(path) or "/", PATH_SAFE) + quote(query, QUERY_SAFE)
-    return Target(split.scheme, host, None if port == DEFAULT_PORTS[split.scheme] else port, target)
+    server = Server(split.scheme, host, split.port or DEFAULT_PORTS[split.scheme])
+    return Target(server, quote(_without_dots(path) or "/", PATH_SAFE) + quote(query, QUERY_SAFE))
 
 
 def origin_of(url: str) -> str:
@@ -163,23 +151,24 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
         """
         assert makes or method != "POST", f"say what this makes at {url}, and who ends it"
         target = parse_target(url)
-        if target.scheme != "https" and not self._allow_private_hosts:
+        server = target.server
+        if server.scheme != "https" and not self._allow_private_hosts:
             raise FetchFailed(f"{url} must start with https://", retryable=False)
         requester = requested_by.get() if self._bounds.untrusted_hosts else None
-        self._check_failures(target, requester)
+        self._check_failures(server, requester)
         request = _head(method, target, headers or {}, body) + body
         limit = self._bounds.seconds if seconds is None else min(seconds, self._bounds.seconds)
-        at_host: SlotKey = ("own", target.host) if requester is None else ("request", target.host, requester[0])
+        at_host: SlotKey = ("own", server.host) if requester is None else ("request", server.host, requester[0])
         in_all: SlotKey = ("own",) if requester is None else ("request", *requester)
         try:
             async with (
                 self._of_hosts.slot(*at_host, seconds=self._bounds.queue_seconds),
                 self._slots.slot(*in_all, seconds=self._bounds.queue_seconds),
             ):
-                return await self._exchange(target, request, limit, requester)
+                return await self._exchange(server, request, limit, requester)
         except SlotsBusy as error:
             too_busy = "was not asked: too many requests to other servers are in progress; try again shortly"
-            raise FetchFailed(f"{target.authority} {too_busy}", "busy") from error
+            raise FetchFailed(f"{server.authority} {too_busy}", "busy") from error
 
     async def aclose(self) -> None:
         """Closes the idle connections. A later request opens new ones."""
@@ -188,43 +177,44 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    def _check_failures(self, target: Target, requester: Requester | None) -> None:
+    def _check_failures(self, server: Server, requester: Requester | None) -> None:
         """Raises SilentServer for a server that has just failed, TooManyRequests."""
         counted = _counted(requester)
         wait = 0 if self._failed_reads is None or counted is None else self._failed_reads.wait(counted)
         if wait:
             sentence = "Too many requests to other servers have failed for this client. Wait as Retry-After says"
             raise too_many(wait, sentence)
-        server = target.authority
-        if requester is not None and ((server, None) in self._failed or (server, requester) in self._failed):
-            raise SilentServer(f"{target.authority} did not answer a moment ago; try again in a few seconds")
+        if requester is not None and (
+            (server.authority, None) in self._failed or (server.authority, requester) in self._failed
+        ):
+            raise SilentServer(f"{server.authority} did not answer a moment ago; try again in a few seconds")
 
-    async def _exchange(self, target: Target, request: bytes, seconds: float, requester: Requester | None) -> Response:
+    async def _exchange(self, server: Server, request: bytes, seconds: float, requester: Requester | None) -> Response:
         """Makes one exchange, and records what its outcome says about the server."""
         # Before the timeout starts: reading the certificates takes a while.
-        tls = system_tls() if target.scheme == "https" else None
+        tls = system_tls() if server.scheme == "https" else None
         is_sent = False
         try:
             try:
                 async with asyncio.timeout(seconds):
-                    connection = await self._transport.connect(target.server, tls)
+                    connection = await self._transport.connect(server, tls)
                     is_sent = True
                     response = await connection.exchange(request)
             except asyncio.CancelledError as cancelled:
-                cancelled.add_note(target.authority)  # names the slow host to callers that time several exchanges
+                cancelled.add_note(server.authority)  # names the slow host to callers that time several exchanges
                 raise
             except TimeoutError as error:
-                raise SilentServer(f"{target.authority} did not answer within {seconds:g} seconds") from error
+                raise SilentServer(f"{server.authority} did not answer within {seconds:g} seconds") from error
         except FetchFailed as error:
             error.unsent = not is_sent
             if error.reason != "busy":  # not the requester's fault
                 self._count_failure(requester)
             if isinstance(error, SilentServer) and requester is not None:
                 # A server that accepts connections may be slow only for this requester's requests.
-                self._failed.add((target.authority, requester if is_sent else None), FAILED_SERVER_SECONDS)
+                self._failed.add((server.authority, requester if is_sent else None), FAILED_SERVER_SECONDS)
             raise
         self._transport.keep(connection)
-        self._failed.discard((target.authority, None))
+        self._failed.discard((server.authority, None))
         if response.status >= 400:
             self._count_failure(requester)
         return response
@@ -242,12 +232,12 @@ def _counted(requester: Requester | None) -> Hashable:
 
 def _head(method: str, target: Target, given: Mapping[str, str], body: bytes) -> bytes:
     """The head of a request with the given headers, in lower case, and those required by HTTP. Raises FetchFailed."""
-    headers = {"host": target.authority, "accept-encoding": "identity", "user-agent": "payres"}
+    headers = {"host": target.server.authority, "accept-encoding": "identity", "user-agent": "payres"}
     if body or method != "GET":
         headers["content-length"] = str(len(body))
     headers |= {name.lower(): value for name, value in given.items()}
     first, lines = f"{method} {target.path} HTTP/1.1", [f"{name}: {value}" for name, value in headers.items()]
     text = "".join((first, *lines))
     if first.count(" ") != 2 or not (text.isascii() and text.isprintable() and _NAMES.fullmatch("".join(headers))):
-        raise FetchFailed(f"The request to {target.authority} cannot be written as HTTP", retryable=False)
+        raise FetchFailed(f"The request to {target.server.authority} cannot be written as HTTP", retryable=False)
     return "\r\n".join((first, *lines, "\r\n")).encode("ascii")
