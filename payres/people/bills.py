@@ -19,7 +19,7 @@ from payres.core.process.rate_limiter import address_of
 from payres.core.protocol.errors import DomainError, MethodNotAllowed, nothing_here
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import canonical_host, is_loopback, with_ascii_host
-from payres.core.protocol.visible import ShownUrl, note_of, visible_name, visible_url
+from payres.core.protocol.visible import ShownUrl, note_of, visible_url
 from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import WalletRecord, find_with_wallet
 from payres.core.store.work import Work
@@ -51,7 +51,7 @@ class Bill(NamedTuple):
     @property
     def name(self) -> str:
         """The payee's name."""
-        return visible_name(self.wallet.public_name, None) or self.wallet.path
+        return self.wallet.name
 
     @property
     def amount(self) -> int | None:

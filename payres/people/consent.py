@@ -48,7 +48,6 @@ from payres.core.protocol.gnap import Limits, OutgoingPaymentAccess
 from payres.core.protocol.urls import canonical
 from payres.core.protocol.wire import Amount, encode
 from payres.core.store import audit, wallets
-from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.clients import CLIENTS, ClientRecord
 from payres.core.store.grants import GRANTS, has_lapsed
 from payres.core.store.payments import INCOMING, IncomingRecord
@@ -66,6 +65,7 @@ from payres.html.sentences import (
     what_it_reads,
 )
 from payres.people.apps import Budgets, budgets
+from payres.people.own_wallets import free_balance
 from payres.people.remote_bills import ENDED_TROUBLES, TROUBLES, UNREAD_TROUBLE, stated_price, trouble_here
 from payres.people.services import people_of
 from payres.people.sessions import OWNER_SIGN_IN
@@ -145,13 +145,12 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
 
 def surroundings(work: Work, request: ConsentRequest) -> Surroundings:
     """The current context of the request."""
-    account = ACCOUNTS.by_id(work, request.wallet.account_id)
     receivers = (item.limits.receiver for item in _spending(request.grant.access) if item.limits)
     bill_id = next((work.urls.resource_id("incoming-payments", one) for one in receivers if one), None)
     bill, receiver = (bill_id and wallets.find_with_wallet(work, INCOMING, bill_id)) or (None, None)
     is_own = work.urls.wallet_path(request.client.identity) == request.wallet.path
     return Surroundings(
-        free=account.balance - account.held,
+        free=free_balance(work, request.wallet),
         bill=bill,
         receiver=receiver,
         key=wallets.last_key(work, request.wallet.id, request.grant.kid or "") if is_own else None,

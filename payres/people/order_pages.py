@@ -27,6 +27,7 @@ from payres.html.meanwhile import ChangedMeanwhile, Compared, sides_of
 from payres.html.sentences import length_words, problem_of
 from payres.interledger.node import node_of
 from payres.people import standing_orders as rules
+from payres.people.own_wallets import free_balance
 from payres.people.payees import Payee
 from payres.people.sending import (
     FAILED,
@@ -36,7 +37,6 @@ from payres.people.sending import (
     missing_input,
     said_at_field,
     typed_payee,
-    wallet_free_balance,
 )
 from payres.people.sessions import HOME, OwnerVisit
 from payres.people.standing_orders import (
@@ -175,7 +175,7 @@ async def show(visit: OwnerVisit) -> Response:
         return {
             "going_on": [one for one in found if not one.order.is_over],
             "over": [one for one in found if one.order.is_over],
-            "free": wallet_free_balance(work, visit.wallet),
+            "free": free_balance(work, visit.wallet),
         }
 
     values = await visit.read(unit)
@@ -307,7 +307,7 @@ async def show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Res
     """GET /account/orders/new/{quote}: what is set up, with its dates and the sum of a year."""
 
     def unit(work: Work) -> Any:
-        return rules.find_draft(work, visit.wallet, visit.segments["quote"]), wallet_free_balance(work, visit.wallet)
+        return rules.find_draft(work, visit.wallet, visit.segments["quote"]), free_balance(work, visit.wallet)
 
     (quote, draft), free = await visit.read(unit)
     terms, schedule, own = quote.terms, schedule_of(draft), visit.wallet.asset
@@ -442,7 +442,7 @@ async def _problem(visit: OwnerVisit, plan: OrderWish, payee: Payee | None, erro
     """What is wrong with the form, by its field."""
     if isinstance(error, WrongState):
         return {"": _refusal(visit.language, error)}
-    free = await visit.read(partial(wallet_free_balance, wallet=visit.wallet))
+    free = await visit.read(partial(free_balance, wallet=visit.wallet))
     field, said = said_at_field(visit, error, plan, payee.asset if payee else visit.wallet.asset, free)
     return {field: said}
 

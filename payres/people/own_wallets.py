@@ -85,10 +85,15 @@ class Holding(NamedTuple):
 Payers = tuple[str, Sequence[Holding]] | None
 
 
+def free_balance(work: Work, wallet: WalletRecord) -> int:
+    """What the wallet can spend, in the minor unit."""
+    return ledger.free_balance(ACCOUNTS.by_id(work, wallet.account_id))
+
+
 def holdings(work: Work, owner_id: int) -> Sequence[Holding]:
     """All wallets of an owner."""
     return [
-        Holding(one, _free(work, one), len(being_sent(work, one.account_id, MOST_UNDER_WAY)))
+        Holding(one, free_balance(work, one), len(being_sent(work, one.account_id, MOST_UNDER_WAY)))
         for one in wallets_of(work, owner_id)
     ]
 
@@ -103,7 +108,7 @@ def payers(work: Work, owner_id: int, url: str) -> Sequence[Holding]:
                 leaves = None
             else:
                 leaves = quotes.local_offer(work, one, receiver, None, None).terms.debit
-            free = _free(work, one)
+            free = free_balance(work, one)
             if one.active and one.id != receiver.wallet.id and free >= (leaves or 1):
                 found.append(Holding(one, free, leaves=leaves))
     return found
@@ -148,10 +153,6 @@ def _own(work: Work, visit: OwnerVisit, path: str) -> WalletRecord:
     if found is None or found.owner_id != visit.owner.id:
         raise nothing_here()
     return found
-
-
-def _free(work: Work, wallet: WalletRecord) -> int:
-    return ledger.free_balance(ACCOUNTS.by_id(work, wallet.account_id))
 
 
 async def show(visit: OwnerVisit, status: int = 200, given: str = "", **problems: str) -> Response:

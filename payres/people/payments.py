@@ -16,7 +16,8 @@ from payres.core.store.work import Work
 from payres.html.sentences import is_short
 from payres.people import bills, requests
 from payres.people.activity import Reader, WalletMovement
-from payres.people.sending import kept_wish, wallet_free_balance
+from payres.people.own_wallets import free_balance
+from payres.people.sending import kept_wish
 from payres.people.sessions import OwnerVisit
 from payres.people.store.movements import MOVEMENTS
 from payres.people.store.refunds import RefundRecord, refunds_of
@@ -66,7 +67,7 @@ def find(work: Work, wallet: WalletRecord, reader: Reader, payment_id: str) -> D
         is_bill=bool(wish and wish.is_bill),
         order=order_of_payment(work, payment_id),
         refunds=refunds_of(work, "outgoing" if outgoing else "incoming", payment_id, REFUNDS),
-        free=wallet_free_balance(work, wallet),
+        free=free_balance(work, wallet),
     )
 
 

@@ -12,18 +12,15 @@ from starlette.responses import Response
 from payres.accounts.store.sessions import wallets_of
 from payres.core.grants.clients import own_client
 from payres.core.http.error_answers import note_error
-from payres.core.payments import ledger
 from payres.core.payments import quotes as quote_rules
-from payres.core.payments.incoming import add, complete, open_receiver, unpaid
+from payres.core.payments.incoming import LocalReceiver, add, complete, open_receiver, unpaid
 from payres.core.payments.outgoing import check_funds, check_movable, pay_quote
 from payres.core.process.rate_limiter import count_for_client
-from payres.core.protocol.amounts import Asset, Offer, Terms, describe_amount
+from payres.core.protocol.amounts import Asset, Terms, describe_amount
 from payres.core.protocol.errors import DomainError, nothing_here
 from payres.core.protocol.urls import ROOT_WALLET_PATH, canonical
 from payres.core.protocol.visible import described, visible_url
-from payres.core.protocol.wire import Amount
 from payres.core.store import audit, clients, payments
-from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.payments import INCOMING, QUOTES, QuoteRecord
 from payres.core.store.representations import amount
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
@@ -37,7 +34,7 @@ from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_receivers import PAYING
 from payres.interledger.settlement import SLIPPAGE
 from payres.interledger.store import elsewhere
-from payres.people.own_wallets import Holding, payers
+from payres.people.own_wallets import Holding, free_balance, payers
 from payres.people.payees import Payee, find_payee
 from payres.people.sessions import HOME, OwnerVisit
 from payres.people.store.remote_bills import BILL, called
@@ -101,14 +98,36 @@ async def ask_price(
     receive = amount(value, payee.asset) if value is not None and not sends else None
     if value is not None and sends and not is_plan:
         await call.read(lambda work: check_funds(work, payer, value))
-    offer = None
+    there = None
     if not payee.is_here:
         receiver = payee.bill
         if receiver is None:
             assert payee.wallet is not None, "a remote payee has a bill or a wallet"
             receiver = await remote.create_receiver(payee.wallet, wish.note, 0 if is_plan else PAYING, receive)
-        offer = await remote.offer_for_owner(payer, receiver, debit, receive)
-    return await call.write(lambda work: _keep_price(work, payer, payee, wish, debit, receive, offer, is_plan))
+        there = await remote.offer_for_owner(payer, receiver, debit, receive)
+
+    def keep(work: Work) -> str:
+        wallet, client_id = active_wallet(work, work.urls.wallet(payer.path)), own_client(work)
+        offer = there
+        if offer is None:
+            found = _receiver_here(work, payee, wish, client_id)
+            offer = quote_rules.local_offer(work, wallet, found, debit, receive)
+            if payee.bill is None:
+                add(work, found.wallet, found.payment)
+        check_movable(offer.terms)
+        if not is_plan:
+            check_funds(work, wallet, offer.terms.debit)
+        return quote_rules.insert(work, wallet, client_id, offer, msgspec.json.encode(wish).decode()).id
+
+    return await call.write(keep)
+
+
+def _receiver_here(work: Work, payee: Payee, wish: KeptWish, client_id: int) -> LocalReceiver:
+    """The bill of a local payee, or an incoming payment that is not yet inserted."""
+    if payee.bill is not None:
+        return open_receiver(work, payee.bill, "to")
+    wallet, until = active_wallet(work, payee.address, "to"), quote_rules.latest_expiry(work)
+    return unpaid(work, wallet, client_id, described(wish.note), until)
 
 
 def kept(wish: Wish, payee: Payee) -> KeptWish:
@@ -123,12 +142,7 @@ def find_price(work: Work, wallet: WalletRecord, quote_id: str) -> Price:
     quote = QUOTES.get(work, quote_id)
     if quote is None or quote.wallet_address_id != wallet.id or quote.wish is None:
         raise nothing_here()
-    return Price(quote, kept_wish(quote.wish), payments.payment_of(work, quote_id), wallet_free_balance(work, wallet))
-
-
-def wallet_free_balance(work: Work, wallet: WalletRecord) -> int:
-    """The wallet's free balance, in minor units."""
-    return ledger.free_balance(ACCOUNTS.by_id(work, wallet.account_id))
+    return Price(quote, kept_wish(quote.wish), payments.payment_of(work, quote_id), free_balance(work, wallet))
 
 
 def confirm_payment(work: Work, wallet: WalletRecord, quote_id: str) -> str:
@@ -162,30 +176,6 @@ def paid_before(work: Work, wallet: WalletRecord) -> list[KeptWish]:
         if BILL not in wish.address:
             latest.setdefault(wish.address, wish)
     return [*latest.values()]
-
-
-def _keep_price(
-    work: Work,
-    payer: WalletRecord,
-    payee: Payee,
-    wish: KeptWish,
-    debit: Amount | None,
-    receive: Amount | None,
-    offer: Offer | None,
-    is_plan: bool,
-) -> str:
-    payer, client_id = active_wallet(work, work.urls.wallet(payer.path)), own_client(work)
-    if offer is None and payee.bill is not None:
-        offer = quote_rules.local_offer(work, payer, open_receiver(work, payee.bill, "to"), debit, receive)
-    elif offer is None:
-        wallet, until = active_wallet(work, payee.address, "to"), quote_rules.latest_expiry(work)
-        receiver = unpaid(work, wallet, client_id, described(wish.note), until)
-        offer = quote_rules.local_offer(work, payer, receiver, debit, receive)
-        add(work, wallet, receiver.payment)
-    check_movable(offer.terms)
-    if not is_plan:
-        check_funds(work, payer, offer.terms.debit)
-    return quote_rules.insert(work, payer, client_id, offer, msgspec.json.encode(wish).decode()).id
 
 
 def kept_wish(text: str) -> KeptWish:
@@ -300,7 +290,7 @@ async def _ask_price(visit: OwnerVisit, wish: Wish) -> Response:
         return await _show_form(visit, wish, {"amount": str(error)}, FAILED)
     except DomainError as error:
         noted = note_error(visit.request, error)
-        free = await visit.read(partial(wallet_free_balance, wallet=payer))
+        free = await visit.read(partial(free_balance, wallet=payer))
         if payee and payee.remaining is not None and noted.details.get("reason") == "wallet" and not wish.amount:
             return await _show_lack(visit, wish, payee, free, noted)
         field, said = said_at_field(visit, noted, wish, payee.asset if payee else payer.asset, free)
@@ -341,7 +331,7 @@ async def _show_form(
         last = [one.address for one in paid]
         mine.sort(key=lambda one: last.index(one[2]) if one[2] in last else len(last))
         people = [*before[: SHOWN - len(mine[:1])], *mine][:SHOWN]
-        return {"free": wallet_free_balance(work, visit.wallet), "own": mine, "before": before, "people": people}
+        return {"free": free_balance(work, visit.wallet), "own": mine, "before": before, "people": people}
 
     return visit.show(
         "send.html",

@@ -19,7 +19,6 @@ from payres.core.http.responses import asks_for
 from payres.core.http.routing import Handler, Route
 from payres.core.protocol.errors import TooManyRequests
 from payres.core.protocol.urls import RESET_PATH
-from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
 from payres.html.forms import Form
 from payres.html.html import language_of, load_templates, qr_code, render, serve_page
@@ -79,13 +78,12 @@ async def show_home(visit: OwnerVisit) -> Response:
     """GET /account."""
 
     def unit(work: Work) -> dict[str, Any]:
-        wallet, account = visit.wallet, ACCOUNTS.by_id(work, visit.wallet.account_id)
-        reader = Reader(work, wallet, visit.language.zone)
+        wallet, reader = visit.wallet, Reader(work, visit.wallet, visit.language.zone)
         under_way = reader.in_progress(IN_PROGRESS)
         rows = reader.page(Wanted(), MOVEMENTS + len(under_way)).rows
         shown = {one.key for one in under_way}
         return {
-            "balance": account.balance - account.held,
+            "balance": own_wallets.free_balance(work, wallet),
             "in_progress": under_way,
             "rows": [row for row in rows if row.newest.key not in shown][:MOVEMENTS],
             "coming": order_pages.coming_up(work, wallet),

@@ -19,7 +19,7 @@ from payres.accounts.notices import notify
 from payres.core.grants.limits import Interval, parse_interval
 from payres.core.protocol.amounts import Asset, Terms, describe_amount, format_decimal
 from payres.core.protocol.clock import CORRECTION, DAY, HOUR, SECOND
-from payres.core.protocol.errors import DomainError, Unavailable, WrongState, nothing_here
+from payres.core.protocol.errors import DomainError, WrongState, nothing_here
 from payres.core.protocol.visible import visible_url
 from payres.core.store import audit
 from payres.core.store.payments import QuoteRecord
@@ -226,29 +226,18 @@ def reopen(work: Work) -> None:
 async def try_run(call: Units, remote: RemoteQuotes, order_id: str, window: int) -> None:
     """Pays a run that is due, or notes why not and when it is tried again. What is a fault of payres is raised in the
     first hour, and then delays it like any other failure."""
-    run, now = await call.read(lambda work: (store.find_run(work, order_id, window), work.now))
+
+    def find(work: Work) -> tuple[RunRecord | None, OrderRecord, WalletRecord, int]:
+        order = ORDERS.by_id(work, order_id)
+        payer = WALLETS.by_id(work, order.wallet_address_id)
+        return store.find_run(work, order_id, window), order, payer, work.now
+
+    run, order, payer, now = await call.read(find)
     if run is None or run.state != "waiting":
         return
     if now > run.window_at + store.LATE or run.problem == store.GIVEN_UP:  # late if the server was down meanwhile
         await call.write(partial(_fail, run=run, failure=run.problem or "late"))
         return
-    try:
-        await _try_run(call, remote, run)
-    except Unavailable:
-        raise
-    except Exception:
-        if now < run.window_at + HOUR:
-            raise
-        log.exception("a payment of standing order %s failed; it is tried again", order_id)
-        await call.write(partial(put_off, run=run, failure="internal_error"))
-
-
-async def _try_run(call: Units, remote: RemoteQuotes, run: RunRecord) -> None:
-    def find(work: Work) -> tuple[OrderRecord, WalletRecord]:
-        order = ORDERS.by_id(work, run.order_id)
-        return order, WALLETS.by_id(work, order.wallet_address_id)
-
-    order, payer = await call.read(find)
     try:
         payee = await find_payee(call, remote, payer, order.payee)
         if payee.asset != order.receive_asset:
@@ -257,9 +246,18 @@ async def _try_run(call: Units, remote: RemoteQuotes, run: RunRecord) -> None:
         wish = kept(Wish(to=order.payee, amount=amount, fixed=order.fixed, note=order.note), payee)
         quote_id = await ask_price(call, remote, payer, payee, wish, order.value)
         await call.write(partial(pay, run=run, quote_id=quote_id))
-    except (DomainError, NotPaid) as error:
-        failure = str(error) if isinstance(error, NotPaid) else str(error.details.get("reason", error.code))
-        await call.write(partial(put_off, run=run, failure=failure))
+    except NotPaid as error:
+        failure = str(error)
+    except DomainError as error:
+        failure = str(error.details.get("reason", error.code))
+    except Exception:
+        if now < run.window_at + HOUR:
+            raise
+        log.exception("a payment of standing order %s failed; it is tried again", order_id)
+        failure = "internal_error"
+    else:
+        return
+    await call.write(partial(put_off, run=run, failure=failure))
 
 
 def pay(work: Work, run: RunRecord, quote_id: str) -> None:
