@@ -7,7 +7,8 @@ browser, pays nothing. What follows the return is in `checkout_steps`, which con
 
 import asyncio
 import hmac
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
@@ -19,7 +20,7 @@ from payres.client import AsyncClient, PendingGrant, access, errors
 from payres.core.payments.incoming import fits, unpayable
 from payres.core.process.slots import Slots
 from payres.core.protocol.clock import MINUTE, SECOND, Clock
-from payres.core.protocol.errors import nothing_here
+from payres.core.protocol.errors import DomainError, nothing_here
 from payres.core.protocol.identifiers import hash_secret, new_id, new_secret
 from payres.core.protocol.urls import Urls, is_http_url
 from payres.core.protocol.wire import Amount, WalletAddress
@@ -58,6 +59,50 @@ LATE: Final = 2 * MINUTE  # after which the payer is warned that the payment may
 UNKNOWN: Final = (408, 425, 429)  # these say nothing about the request itself
 # What the redirects of Rafiki and of payres have where the time for consent is over: nobody said no.
 EXPIRED: Final = ("invalid_interaction", "unknown_interaction", "interaction expired")
+
+
+class NotDone(Exception):
+    """A request to the payer's server that came to nothing, by its `cause`."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self._status = cause.status if isinstance(cause, errors.ApiError) else 0
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the server has answered that it does not do this."""
+        is_answer = 400 <= self._status < 500 and self._status not in UNKNOWN
+        return is_answer or isinstance(self.cause, errors.GrantError)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the server has not answered, or with nothing about the request."""
+        is_answer = self._status >= 500 or self._status in UNKNOWN
+        return is_answer or isinstance(self.cause, errors.NoAnswer | TimeoutError)
+
+    @property
+    def is_unsent(self) -> bool:
+        """Whether for sure nothing was done."""
+        return isinstance(self.cause, errors.NotSent | errors.TooManyRequests | DomainError)
+
+    @property
+    def reason(self) -> str:
+        """Why the server could not be asked."""
+        failed = self.cause.__cause__
+        if isinstance(failed, FetchFailed) and failed.reason == "untrusted_certificate":
+            return failed.reason
+        return "unreachable" if self.is_silent else "bad_content"
+
+
+@asynccontextmanager
+async def asking(until: float | None = None) -> AsyncIterator[None]:
+    """Requests to the payer's server, until a time of the event loop. Raises NotDone for whatever fails."""
+    try:
+        async with asyncio.timeout_at(until):
+            yield
+    except (errors.OpenPaymentsError, DomainError, TimeoutError) as error:
+        raise NotDone(error) from error
 
 
 class Desk(NamedTuple):
@@ -144,14 +189,14 @@ async def begin(
     desk.client.quote.core.keeping.clear()  # payers name any number of servers
     bill, finish = (desk.urls.resource(kind, payment.id) for kind in ("incoming-payments", "pay"))
     try:
-        async with asyncio.timeout(BEGIN_SECONDS):
+        async with asking(asyncio.get_running_loop().time() + BEGIN_SECONDS):
             wallet = await desk.client.wallet_address.get(payer)
             check_server(wallet.id, payer)
             refusal = "refused"
             asked = await _ask(desk, wallet, bill, shown_amount(amount, receiver.asset), f"{finish}/return/{secret}")
-    except (errors.OpenPaymentsError, TimeoutError) as error:
-        reason = refusal if is_refusal(error) else _reason_of(error)
-        raise unpayable("payer", f"its server cannot be asked: {error!s:.200}", reason) from error
+    except NotDone as error:
+        reason = refusal if error.is_refusal else error.reason
+        raise unpayable("payer", f"its server cannot be asked: {error!s:.200}", reason) from error.cause
     record = CheckoutRecord(
         id_hash=hash_secret(secret),
         incoming_payment_id=payment.id,
@@ -243,25 +288,6 @@ async def _ask(desk: Desk, wallet: WalletAddress, bill: str, receive: Amount, fi
 
 
 def check_server(url: str, server: str) -> None:
-    """Raises InvalidAnswer for a URL of another server: it must not get the token, or be impersonated."""
+    """Raises NotDone for a URL of another server: it must not get the token, or be impersonated."""
     if not is_http_url(url) or origin_of(url) != origin_of(server):
-        raise errors.InvalidAnswer(200, [f"it names a URL of another server than {server}"])
-
-
-def is_refusal(error: Exception) -> bool:
-    """Whether the other server has answered that it does not do this."""
-    is_api = isinstance(error, errors.ApiError) and 400 <= error.status < 500 and error.status not in UNKNOWN
-    return is_api or isinstance(error, errors.GrantError)
-
-
-def is_silent(error: Exception) -> bool:
-    """Whether the other server has not answered, or with nothing about the request."""
-    is_api = isinstance(error, errors.ApiError) and (error.status >= 500 or error.status in UNKNOWN)
-    return is_api or isinstance(error, errors.NoAnswer | TimeoutError)
-
-
-def _reason_of(error: Exception) -> str:
-    """Why a server could not be asked."""
-    if isinstance(error.__cause__, FetchFailed) and error.__cause__.reason == "untrusted_certificate":
-        return error.__cause__.reason
-    return "unreachable" if is_silent(error) else "bad_content"
+        raise NotDone(errors.InvalidAnswer(200, [f"it names a URL of another server than {server}"]))

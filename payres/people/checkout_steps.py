@@ -20,7 +20,7 @@ from payres.core.protocol.wire import OutgoingPayment
 from payres.core.store.payments import INCOMING
 from payres.core.store.work import Work
 from payres.interledger.store import elsewhere
-from payres.people.checkout import AskedGrant, BillCheckout, Desk, check_server, is_refusal, is_silent, load
+from payres.people.checkout import AskedGrant, BillCheckout, Desk, NotDone, asking, check_server, load
 from payres.people.store.checkouts import (
     LEASE,
     LONGEST_PAUSE,
@@ -40,8 +40,6 @@ SETTLES: Final = MINUTE  # after a creation was sent, its server may still be at
 TOO_FAST: Final = 5 * SECOND  # the delay after a too_fast error
 PAGES: Final = 10  # of payments at the payer's wallet, newest first
 PAGE: Final = 5  # what fits into an answer that is read
-FAILURES: Final = (errors.OpenPaymentsError, DomainError, TimeoutError)
-UNSENT: Final = (errors.NotSent, errors.TooManyRequests, DomainError)  # for sure, nothing was done
 LAPSED: Final = ("decision_expired", "approval_expired")
 
 T = TypeVar("T")
@@ -93,8 +91,7 @@ class _Attempt:
         if self._found.is_unknown:
             await self._recover()
         elif asked is None or record.state == "made":
-            silent = await self.look()
-            await self._postpone(FIRST_LOOK, silent)
+            await self._postpone(FIRST_LOOK, record.payment or "", await self.look())
         elif not self._found.is_payable(self._desk.clock.now()):
             await self._move("failed", failure="closed")
         elif record.attempts and self._desk.clock.now() >= record.begun_at + TRY_FOR:
@@ -102,34 +99,35 @@ class _Attempt:
         elif asked.token or await self._continue(asked):
             await self._create()
 
-    async def look(self) -> str | None:
-        """Reads the payment there, and what has arrived here. Returns the URL of a server that does not answer."""
-        payment, theirs, silent = self._found.record.payment, None, None
+    async def look(self) -> NotDone | None:
+        """Reads the payment there, and what has arrived here. Returns why the former could not be read."""
+        payment, theirs, failed = self._found.record.payment, None, None
         self._until = asyncio.get_running_loop().time() + LOOK_SECONDS
         if self._found.asked is not None and payment is not None:
             try:
                 theirs = await self._ask(partial(self._desk.client.outgoing_payment.get, payment))
-            except FAILURES as error:
-                silent = _silent(error, payment)
+            except NotDone as error:
+                failed = error
         if theirs is not None and theirs.failed:
             await self._move("failed", failure=_ended(theirs))
         elif self._found.has_come and (theirs is None or int(theirs.sent_amount.value)):  # others may have paid
             await self._move("paid")
-        return silent
+        return failed
 
     async def _ask(self, call: Callable[[str], Coroutine[Any, Any, T]]) -> T:
         """The result of a call with the token, in the time of the attempt. One that has expired is rotated, which takes
         its own time: the new one would be lost with the answer."""
         asked = self._asked
         try:
-            async with asyncio.timeout_at(self._until):
+            async with asking(self._until):
                 return await call(asked.token)
-        except errors.TokenError:
-            if not asked.manage:
+        except NotDone as error:
+            if not asked.manage or not isinstance(error.cause, errors.TokenError):
                 raise
-        token = await self._desk.client.token.rotate(asked.manage, asked.token, timeout=LOOK_SECONDS)
+        async with asking():
+            token = await self._desk.client.token.rotate(asked.manage, asked.token, timeout=LOOK_SECONDS)
         await self._keep(replace(asked, token=token.value, manage=token.manage), is_progress=False)
-        async with asyncio.timeout_at(self._until):
+        async with asking(self._until):
             return await call(token.value)
 
     async def _keep(self, asked: AskedGrant, *, is_progress: bool) -> bool:
@@ -146,16 +144,14 @@ class _Attempt:
     async def _continue(self, asked: AskedGrant) -> bool:
         """Gets the grant's token. False if this attempt ends here."""
         try:
-            async with asyncio.timeout_at(self._until):
+            async with asking(self._until):
                 grant = await self._desk.client.grant.finish(asked.grant, f"?{asked.query}")
-        except FAILURES as error:
-            if isinstance(error, errors.ApiError) and error.code == "too_fast":
-                not_before = self._desk.clock.now() + TOO_FAST
-                await self._move(
-                    "returned", replace(asked, not_before=not_before), due_at=not_before, is_progress=False
-                )
-            elif isinstance(error, DomainError) or is_silent(error):  # the next answer may be another
-                await self._postpone(FIRST_PAUSE, _silent(error, asked.grant.continue_uri))
+        except NotDone as error:
+            if isinstance(error.cause, errors.ApiError) and error.cause.code == "too_fast":
+                asked = replace(asked, not_before=self._desk.clock.now() + TOO_FAST)
+                await self._move("returned", asked, due_at=asked.not_before, is_progress=False)
+            elif isinstance(error.cause, DomainError) or error.is_silent:  # the next answer may be another
+                await self._postpone(FIRST_PAUSE, asked.grant.continue_uri, error)
             else:
                 await self._move("failed", failure=_failure(error))
             return False
@@ -171,14 +167,14 @@ class _Attempt:
         self._found = self._found._replace(record=replace(self._found.record, state=claimed))
         try:
             made = await self._send_creation()
-        except FAILURES as error:
-            if is_refusal(error) or isinstance(error, errors.ConfigurationError):
+        except NotDone as error:
+            if error.is_refusal or isinstance(error.cause, errors.ConfigurationError):
                 await self._move("failed", failure=_failure(error))
                 return
-            if isinstance(error, UNSENT):
+            if error.is_unsent:
                 await self._move("returned", due_at=self._desk.clock.now(), is_progress=False)
                 self._found = self._found._replace(record=replace(self._found.record, state="returned"))
-            await self._postpone(FIRST_PAUSE, _silent(error, self._asked.resource_server))
+            await self._postpone(FIRST_PAUSE, self._asked.resource_server, error)
         else:
             await self._store(made)
 
@@ -194,38 +190,39 @@ class _Attempt:
             if made is None and may_create:
                 try:
                     made = await self._send_creation()
-                except FAILURES as error:
-                    if not is_refusal(error):
+                except NotDone as error:
+                    if not error.is_refusal:
                         raise
                     failure = _failure(error)  # of the repeated request, which says nothing about the first
                     made = await self._find_payment()
-        except FAILURES as error:
+        except NotDone as error:
             if self._found.has_come:
                 await self._move("paid")
             else:
-                await self._postpone(FIRST_PAUSE, _silent(error, self._asked.resource_server))
+                await self._postpone(FIRST_PAUSE, self._asked.resource_server, error)
             return
         if made is not None:
             await self._store(made)
         elif now < self._found.record.changed_at + SETTLES:
-            await self._postpone(FIRST_PAUSE, None)
+            await self._postpone(FIRST_PAUSE)
         else:
             await self._move("failed", failure=failure)
 
     async def _send_creation(self) -> OutgoingPayment:
         asked, create = self._asked, self._desk.client.outgoing_payment.create
-        of: Any = {"wallet_address": self._found.record.payer, "quote_id": asked.quote, "idempotency_key": asked.key}
-        made = await self._ask(partial(create, asked.resource_server, **of))
+        of = partial(create, asked.resource_server, wallet_address=self._found.record.payer, quote_id=asked.quote)
+        made = await self._ask(partial(of, idempotency_key=asked.key))
         check_server(made.id, asked.resource_server)
         return made
 
     async def _find_payment(self) -> OutgoingPayment | None:
         """The payment of the quote at the payer's wallet; None if there is none."""
         asked, look, cursor = self._asked, self._desk.client.outgoing_payment.list, None
-        bill = self._desk.urls.resource("incoming-payments", self._found.payment.id)
+        bill, payer = self._desk.urls.resource("incoming-payments", self._found.payment.id), self._found.record.payer
         for _ in range(PAGES):
-            of: Any = {"wallet_address": self._found.record.payer, "first": PAGE, "cursor": cursor}
-            page = await self._ask(partial(look, asked.resource_server, **of))
+            page = await self._ask(
+                partial(look, asked.resource_server, wallet_address=payer, first=PAGE, cursor=cursor)
+            )
             for one in page.result:
                 if one.quote_id == asked.quote or (not one.quote_id and one.receiver == bill):
                     check_server(one.id, asked.resource_server)
@@ -233,7 +230,7 @@ class _Attempt:
             if not page.pagination.has_next_page or not page.pagination.end_cursor:
                 return None
             cursor = page.pagination.end_cursor
-        raise errors.InvalidAnswer(200, ["it lists more payments than were ever made"])
+        raise NotDone(errors.InvalidAnswer(200, ["it lists more payments than were ever made"]))
 
     async def _store(self, made: OutgoingPayment) -> None:
         if _ended(made):
@@ -287,28 +284,24 @@ class _Attempt:
 
         return await self._desk.database.write(unit)
 
-    async def _postpone(self, first: int, silent: str | None) -> None:
-        """Tries again later; each pause is twice as long as the last."""
+    async def _postpone(self, first: int, asked: str = "", error: NotDone | None = None) -> None:
+        """Tries again later; each pause is twice as long as the last. Notes the server of the URL if it is silent."""
         record = self._found.record
         pause = min(first << min(record.attempts, 16), LONGEST_PAUSE)
-        host = None if silent is None else visible_url(silent).host
+        host = visible_url(asked).host if error is not None and error.is_silent else None
         await self._desk.database.write(lambda work: note_failure(work, record, work.now + pause, host))
 
 
-def _failure(error: Exception) -> Failure:
-    if isinstance(error, errors.GrantDenied):
+def _failure(error: NotDone) -> Failure:
+    cause = error.cause
+    if isinstance(cause, errors.GrantDenied):
         return "denied"
-    if isinstance(error, errors.GrantLapsed):
-        cause = error.__cause__
-        return "expired" if isinstance(cause, errors.ApiError) and cause.reason in LAPSED else "refused"
-    if isinstance(error, errors.InsufficientFunds):
+    if isinstance(cause, errors.GrantLapsed):
+        why = cause.__cause__
+        return "expired" if isinstance(why, errors.ApiError) and why.reason in LAPSED else "refused"
+    if isinstance(cause, errors.InsufficientFunds):
         return "no_funds"
-    return "refused" if is_refusal(error) else "silent"
-
-
-def _silent(error: Exception, url: str) -> str | None:
-    """The URL, if its server is silent."""
-    return url if is_silent(error) else None
+    return "refused" if error.is_refusal else "silent"
 
 
 def _ended(payment: OutgoingPayment) -> Failure | None:
