@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta, tzinfo
 from functools import cache, partial
 from itertools import chain, groupby
-from typing import Any, Final, Literal, NamedTuple, cast, get_args
+from typing import Final, Literal, NamedTuple, cast, get_args
 from urllib.parse import urlencode
 
 import msgspec
@@ -29,9 +29,30 @@ from payres.html.language import Language, marked
 from payres.people.sending import kept_wish
 from payres.people.sessions import OwnerVisit
 from payres.people.store import activity
-from payres.people.store.activity import ListedRecord, Source, statement
+from payres.people.store.activity import ListedRecord, Source, Statement, statement
 from payres.people.store.refunds import refund_by_return_payment
 from payres.people.store.remote_bills import BILL, REMOTE_BILLS, asks_for_itself
+
+# `unpaid` and `part paid`: open requests for money; `expired` and `cancelled`: those that ended after a part was paid.
+# `part sent`: the payment failed after part of it was delivered.
+ActivityState = Literal["sending", "unpaid", "part paid", "expired", "cancelled", "done", "failed", "part sent"]
+Show = Literal["all", "in", "out", "failed"]
+
+SCANNED: Final = 1_000  # the most movements that one page reads; filters and grouping may leave few rows
+BATCH: Final = 100
+FOLDED: Final = 3  # payments with the same grouping key from which they are shown as one row
+SLACK: Final = HOUR  # the most that the time in an id (the machine's clock) may differ from the payment's time
+TAB: Final = "/account/activity"
+ROWS: Final = 25
+A_YEAR: Final = 330  # days ago from which dates show the year
+MAX_TEXT: Final = 100
+IDENTIFIER: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+SHOWS: Final[Mapping[Show, str]] = {
+    "all": marked("all movements"),
+    "in": marked("money in"),
+    "out": marked("money out"),
+    "failed": marked("failed ones"),
+}
 
 
 class Who(NamedTuple):
@@ -62,17 +83,6 @@ def who_of(work: Work, wallet: WalletRecord, grant: GrantRecord, client: str) ->
         bill = REMOTE_BILLS.get(work, grant.id)
         name = bill.name if bill and bill.name else name
     return Who(name or address.text, name is not None, address, None)
-
-
-# `unpaid` and `part paid`: open requests for money; `expired` and `cancelled`: those that ended after a part was paid.
-# `part sent`: the payment failed after part of it was delivered.
-ActivityState = Literal["sending", "unpaid", "part paid", "expired", "cancelled", "done", "failed", "part sent"]
-Show = Literal["all", "in", "out", "failed"]
-
-SCANNED: Final = 1_000  # the most movements that one page reads; filters and grouping may leave few rows
-BATCH: Final = 100
-FOLDED: Final = 3  # payments with the same grouping key from which they are shown as one row
-SLACK: Final = HOUR  # the most that the time in an id (the machine's clock) may differ from the payment's time
 
 
 class Alike(NamedTuple):
@@ -345,19 +355,6 @@ def _state(record: ListedRecord, whole: int, now: int) -> ActivityState:
     return "sending" if record.state == "sending" else "done"
 
 
-TAB: Final = "/account/activity"
-ROWS: Final = 25
-A_YEAR: Final = 330  # days ago from which dates show the year
-MAX_TEXT: Final = 100
-IDENTIFIER: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-SHOWS: Final[Mapping[Show, str]] = {
-    "all": marked("all movements"),
-    "in": marked("money in"),
-    "out": marked("money out"),
-    "failed": marked("failed ones"),
-}
-
-
 class Month(NamedTuple):
     """A month in the reader's zone; `name` is like `2026-11`."""
 
@@ -381,23 +378,23 @@ async def show(visit: OwnerVisit) -> Response:
     )
     summed = chosen or months[0]
 
-    def unit(work: Work) -> dict[str, Any]:
-        found = Reader(work, visit.wallet, language.zone).page(wanted, ROWS)
+    def unit(work: Work) -> tuple[ActivityPage, Statement, int]:
         account = ACCOUNTS.by_id(work, visit.wallet.account_id)
-        return {
-            "rows": found.rows,
-            "next": found.next,
-            "statement": statement(work, account, summed.since, summed.until),
-            "held": account.held if summed == months[0] else 0,
-        }
+        page = Reader(work, visit.wallet, language.zone).page(wanted, ROWS)
+        held = account.held if summed == months[0] else 0
+        return page, statement(work, account, summed.since, summed.until), held
 
-    values = await visit.read(unit)
+    page, sums, held = await visit.read(unit)
     kept = {"month": chosen.name if chosen else "", "show": wanted.show, "text": wanted.text, "like": wanted.like or ""}
     filters = {name: value for name, value in kept.items() if value not in {"", "all"}}
     return visit.show(
         "activity.html",
         tab=TAB,
-        days=groupby(values["rows"], partial(_heading, language)),
+        days=groupby(page.rows, partial(_heading, language)),
+        rows=page.rows,
+        next=page.next,
+        statement=sums,
+        held=held,
         wanted=wanted,
         months=months,
         chosen=chosen,
@@ -405,9 +402,8 @@ async def show(visit: OwnerVisit) -> Response:
         is_now=summed == months[0],
         shows=SHOWS,
         begins=language.date(summed.since),
-        earlier=f"{TAB}?{urlencode(filters | {'below': values['next'] or ''})}",
+        earlier=f"{TAB}?{urlencode(filters | {'below': page.next or ''})}",
         latest=f"{TAB}?{urlencode(filters)}",
-        **values,
     )
 
 

@@ -22,7 +22,7 @@ from payres.html.forms import Form
 from payres.html.html import redirect
 from payres.html.language import Language, marked
 from payres.html.sentences import other_words, spending_sentence
-from payres.people.activity import Reader, WalletMovement, Who, rows_of, who_of
+from payres.people.activity import Reader, Who, rows_of, who_of
 from payres.people.keys import revoke_key
 from payres.people.own_wallets import free_balance
 from payres.people.sessions import OwnerVisit
@@ -37,6 +37,28 @@ IN_FORCE: Final[frozenset[AppStanding]] = frozenset({"spends", "looks"})
 BATCH: Final = 64  # grants read at a time, most of which are shown
 # Where the Web Monetization extension sends its user after consent.
 EXTENSION: Final = "https://webmonetization.org/"
+TAB: Final = "/account/apps"
+NEARLY: Final = 90  # per cent spent, from which the bar warns
+PAYMENTS: Final = 40  # shown on the page of one app
+FEW: Final = 5  # ended apps shown below the running ones
+# The names of windows, by months and microseconds.
+PERIODS: Final = {
+    (0, DAY): marked("Day {number} of {times}."),
+    (0, 7 * DAY): marked("Week {number} of {times}."),
+    (1, 0): marked("Month {number} of {times}."),
+    (12, 0): marked("Year {number} of {times}."),
+}
+PERIOD: Final = marked("Period {number} of {times}.")
+# Sentences by standing.
+ENDS: Final[dict[AppStanding, str]] = {
+    "spends": marked("It may spend"),
+    "looks": marked("It may look, and cannot spend"),
+    "paid": marked("It has paid what you allowed"),
+    "over": marked("Its time is over"),
+    "lapsed": marked("You allowed it, and it never began"),
+    "stopped": marked("It was stopped"),
+    "denied": marked("It was not allowed"),
+}
 
 
 class App(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,13 +180,6 @@ def revoke(work: Work, grant_id: str) -> None:
         audit.record(work, "grant.revoke", grant_id)
 
 
-def stop_app(work: Work, wallet: WalletRecord, grant_id: str) -> App:
-    """Revokes a grant, effective at once. Raises NotFound."""
-    require_app(work, wallet, grant_id)
-    revoke(work, grant_id)
-    return require_app(work, wallet, grant_id)
-
-
 def _walk(work: Work, wallet: WalletRecord, before: str) -> Iterator[App]:
     while batch := apps.grants_of_wallet(work, wallet.id, before, BATCH):
         yield from (_app(work, wallet, record) for record in batch)
@@ -242,34 +257,10 @@ def revoke_keys(work: Work, wallet: WalletRecord, key_ids: Collection[int]) -> S
     return [KEYS.by_id(work, key.id) for key in found]
 
 
-TAB: Final = "/account/apps"
-NEARLY: Final = 90  # per cent spent, from which the bar warns
-PAYMENTS: Final = 40  # shown on the page of one app
-FEW: Final = 5  # ended apps shown below the running ones
-# The names of windows, by months and microseconds.
-PERIODS: Final = {
-    (0, DAY): marked("Day {number} of {times}."),
-    (0, 7 * DAY): marked("Week {number} of {times}."),
-    (1, 0): marked("Month {number} of {times}."),
-    (12, 0): marked("Year {number} of {times}."),
-}
-PERIOD: Final = marked("Period {number} of {times}.")
-# Sentences by standing.
-ENDS: Final[dict[AppStanding, str]] = {
-    "spends": marked("It may spend"),
-    "looks": marked("It may look, and cannot spend"),
-    "paid": marked("It has paid what you allowed"),
-    "over": marked("Its time is over"),
-    "lapsed": marked("You allowed it, and it never began"),
-    "stopped": marked("It was stopped"),
-    "denied": marked("It was not allowed"),
-}
-
-
 async def show(visit: OwnerVisit) -> Response:
     """GET /account/apps."""
 
-    def unit(work: Work) -> dict[str, Any]:
+    def unit(work: Work) -> Mapping[str, object]:
         running = running_apps(work, visit.wallet)
         return {
             "budgets": Budgets([app for app in running if app.may_spend]),
@@ -279,7 +270,7 @@ async def show(visit: OwnerVisit) -> Response:
             "names": _names(work, running),
         }
 
-    return visit.show("apps.html", tab=TAB, **await visit.read(unit), **_words(visit))
+    return await visit.show_found("apps.html", unit, TAB, **_words(visit))
 
 
 async def show_ended(visit: OwnerVisit) -> Response:
@@ -293,20 +284,12 @@ async def show_one(visit: OwnerVisit) -> Response:
     """GET /account/apps/{grant}."""
     grant_id, language = visit.segments["grant"], visit.language
 
-    def unit(work: Work) -> tuple[App, Sequence[WalletMovement], Mapping[str, str]]:
+    def unit(work: Work) -> Mapping[str, object]:
         app = require_app(work, visit.wallet, grant_id)
-        return app, Reader(work, visit.wallet, language.zone).of_grant(grant_id, PAYMENTS), _names(work, [app])
+        paid = Reader(work, visit.wallet, language.zone).of_grant(grant_id, PAYMENTS)
+        return {"app": app, "rows": rows_of(paid), "is_cut": len(paid) == PAYMENTS, "names": _names(work, [app])}
 
-    app, paid, names = await visit.read(unit)
-    return visit.show(
-        "app.html",
-        tab=TAB,
-        app=app,
-        rows=rows_of(paid),
-        is_cut=len(paid) == PAYMENTS,
-        names=names,
-        **_words(visit),
-    )
+    return await visit.show_found("app.html", unit, TAB, **_words(visit))
 
 
 async def stop(visit: OwnerVisit, form: Form) -> Response:
@@ -314,7 +297,8 @@ async def stop(visit: OwnerVisit, form: Form) -> Response:
     grant_id, with_key = visit.segments["grant"], form.get("key") == "revoke"
 
     def unit(work: Work) -> None:
-        app = stop_app(work, visit.wallet, grant_id)
+        app = require_app(work, visit.wallet, grant_id)
+        revoke(work, grant_id)
         if with_key and app.who.key:
             revoke_keys(work, visit.wallet, {app.who.key.id})
 

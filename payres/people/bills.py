@@ -35,6 +35,21 @@ from payres.people.services import people_of
 from payres.people.store.checkouts import gone_on
 
 BillState = Literal["unpaid", "part", "open", "paid", "expired", "cancelled"]
+LATE_SECONDS: Final = 30  # between the refreshes of a page once the money is overdue
+# Refresh intervals in seconds of pages that go on by themselves.
+REFRESHES: Final[Mapping[str, int]] = {"made": 2, "moment": 2, "waiting": 5, "unclear": 5, "late": LATE_SECONDS}
+STATUSES: Final = {"elsewhere": 403, "forged": 400}  # by page; 200 for all others
+# Sentences on the payer's wallet, by the reason of an error.
+PROBLEMS: Final[Mapping[str, str]] = {
+    "no_address": marked("This is no wallet address. It looks like $wallet.example/you; your wallet shows it."),
+    "no_wallet": marked("There is no wallet at this address. Check it for typing errors."),
+    "unreachable": marked("{host} does not answer. Check the address, or try again in a moment."),
+    "untrusted_certificate": marked(
+        "The certificate of {host} is not trusted, so it was not asked. Check the address."
+    ),
+    "bad_content": marked("{host} has no wallet that can be asked to pay. Try another wallet."),
+    "refused": marked("Your wallet at {host} cannot pay this, or money does not get from there to here."),
+}
 
 
 class Bill(NamedTuple):
@@ -139,23 +154,6 @@ def _state(payment: IncomingRecord, wallet: WalletRecord, now: int) -> BillState
     if not payment.received:
         return "unpaid"
     return "open" if payment.remaining is None else "part"
-
-
-LATE_SECONDS: Final = 30  # between the refreshes of a page once the money is overdue
-# Refresh intervals in seconds of pages that go on by themselves.
-REFRESHES: Final[Mapping[str, int]] = {"made": 2, "moment": 2, "waiting": 5, "unclear": 5, "late": LATE_SECONDS}
-STATUSES: Final = {"elsewhere": 403, "forged": 400}  # by page; 200 for all others
-# Sentences on the payer's wallet, by the reason of an error.
-PROBLEMS: Final[Mapping[str, str]] = {
-    "no_address": marked("This is no wallet address. It looks like $wallet.example/you; your wallet shows it."),
-    "no_wallet": marked("There is no wallet at this address. Check it for typing errors."),
-    "unreachable": marked("{host} does not answer. Check the address, or try again in a moment."),
-    "untrusted_certificate": marked(
-        "The certificate of {host} is not trusted, so it was not asked. Check the address."
-    ),
-    "bad_content": marked("{host} has no wallet that can be asked to pay. Try another wallet."),
-    "refused": marked("Your wallet at {host} cannot pay this, or money does not get from there to here."),
-}
 
 
 class Back(NamedTuple):

@@ -73,6 +73,15 @@ from payres.people.store import activity
 from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord, asks_for_itself
 
 USUAL_DAYS: Final = 90  # in which limits that were approved make one usual
+# Refresh intervals in seconds: while only the operator can decide, and while the owner reads the request.
+WAITING_SECONDS: Final = 5
+READING_SECONDS: Final = 30
+# Loads the page again every five seconds, to show a decision made in another place, until something is typed, clicked
+# or loading; and not while a field has a text that was typed, as after the browser's Back.
+LOOK_AGAIN: Final = (
+    'let t=setInterval(()=>[...document.querySelectorAll("input")].some(i=>i.value!=i.defaultValue)||location.reload(),'
+    '5e3);for(let e of["input","keydown","click","toggle","beforeunload"])addEventListener(e,()=>clearInterval(t),true)'
+)
 # Reads what the owner typed, in the minor unit of the asset asked for; raises InvalidAmount.
 ReadLimit = Callable[[Asset], int]
 
@@ -252,17 +261,6 @@ def shown_digest(request: ConsentRequest) -> str:
         request.bill,
     )
     return keyed(request.session, "shown", msgspec.json.encode(shown))
-
-
-# Refresh intervals in seconds: while only the operator can decide, and while the owner reads the request.
-WAITING_SECONDS: Final = 5
-READING_SECONDS: Final = 30
-# Loads the page again every five seconds, to show a decision made in another place, until something is typed, clicked
-# or loading; and not while a field has a text that was typed, as after the browser's Back.
-LOOK_AGAIN: Final = (
-    'let t=setInterval(()=>[...document.querySelectorAll("input")].some(i=>i.value!=i.defaultValue)||location.reload(),'
-    '5e3);for(let e of["input","keydown","click","toggle","beforeunload"])addEventListener(e,()=>clearInterval(t),true)'
-)
 
 
 async def answer(request: Request) -> Response:

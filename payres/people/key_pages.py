@@ -23,6 +23,22 @@ from payres.people.sessions import SETTINGS_TAB, OwnerVisit
 from payres.people.store import apps as decided
 
 RECENT: Final = 30 * DAY
+PATH: Final = "/settings/developer-keys"
+MOST_DIGITS: Final = 18  # of an id
+NONE_TICKED: Final = marked("Mark the keys to revoke first.")
+PROBLEMS: Final = {
+    "unreadable": marked("This is not a whole key. Copy it again, from its first character to its last."),
+    "private_key": marked(
+        "This is a private key, which nobody but the app may have. It was not stored. Anyone who has seen it can act as"
+        " that app: make a new pair there, and paste the public key."
+    ),
+    "several_keys": marked("These are several keys. Paste one at a time."),
+    "other_kind": marked("This key is of another kind. Only Ed25519 keys work here."),
+    "known_key": marked("You have this key already: {name}."),
+    "kid_used": marked("You have another key with the same id. Revoke that first, or make a new key in the app."),
+    "too_many_keys": marked("You have as many keys as other servers read. Revoke one that you do not use."),
+    "nickname": marked("Give it a name of 1 to 60 characters."),
+}
 
 
 class OwnKey(NamedTuple):
@@ -50,30 +66,6 @@ def own_keys(work: Work, wallet: WalletRecord) -> Sequence[OwnKey]:
         its_apps = [app for app in running if app.who.key == key]
         found.append(OwnKey(key, last, spent, its_apps, apps.is_extension(finish_uri)))
     return found
-
-
-PATH: Final = "/settings/developer-keys"
-
-
-MOST_DIGITS: Final = 18  # of an id
-
-
-NONE_TICKED: Final = marked("Mark the keys to revoke first.")
-
-
-PROBLEMS: Final = {
-    "unreadable": marked("This is not a whole key. Copy it again, from its first character to its last."),
-    "private_key": marked(
-        "This is a private key, which nobody but the app may have. It was not stored. Anyone who has seen it can act as"
-        " that app: make a new pair there, and paste the public key."
-    ),
-    "several_keys": marked("These are several keys. Paste one at a time."),
-    "other_kind": marked("This key is of another kind. Only Ed25519 keys work here."),
-    "known_key": marked("You have this key already: {name}."),
-    "kid_used": marked("You have another key with the same id. Revoke that first, or make a new key in the app."),
-    "too_many_keys": marked("You have as many keys as other servers read. Revoke one that you do not use."),
-    "nickname": marked("Give it a name of 1 to 60 characters."),
-}
 
 
 async def show(visit: OwnerVisit) -> Response:

@@ -135,6 +135,9 @@ PLAIN: Final = frozenset(
 )
 
 
+Data = Mapping[str, Any]  # of a stored mail, or of an item that is gathered in one
+
+
 class Letter(NamedTuple):
     subject: str
     paragraphs: Sequence[str]
@@ -212,7 +215,7 @@ def _claimed(name: str, host: str) -> str:
     return name if len(name) <= MOST_OF_NAME else f"{name[: MOST_OF_NAME - 1].rstrip()}…"
 
 
-def _values(data: Mapping[str, Any], language: Language) -> dict[str, object]:
+def _values(data: Data, language: Language) -> dict[str, object]:
     found = {name: _moment(language, value) if name.endswith("_at") else value for name, value in data.items()}
     found |= {one: _claimed(data[one], data["host"]) for one in ("app", "payee") if one in data}
     browser, _, system = (data.get("browser") or A_BROWSER).partition(" on ")
@@ -250,7 +253,7 @@ def _gathered(work: Work, record: MailRecord, language: Language) -> Letter | No
     return _letter(language, work, subject, *paragraphs, wallet_line)
 
 
-def _arrived(work: Work, wallet: WalletRecord, data: Mapping[str, Any], language: Language) -> Iterator[str]:
+def _arrived(work: Work, wallet: WalletRecord, data: Data, language: Language) -> Iterator[str]:
     """A line for each payment or deposit since the last mail."""
     reader, after = Reader(work, wallet, language.zone), data.get("after", 0)
     upto = data["upto"] if "upto" in data else last_transfer(work)
@@ -270,7 +273,7 @@ def _arrived(work: Work, wallet: WalletRecord, data: Mapping[str, Any], language
             yield _line(language, marked("{amount} from {name}"), amount, wallet, found)
 
 
-def _failed(work: Work, wallet: WalletRecord, data: Mapping[str, Any], language: Language) -> Iterator[str]:
+def _failed(work: Work, wallet: WalletRecord, data: Data, language: Language) -> Iterator[str]:
     reader = Reader(work, wallet, language.zone)
     for item in data["items"]:
         found = reader.find(item)

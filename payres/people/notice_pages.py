@@ -1,8 +1,9 @@
 """The page of notices: an owner's address, and what is written about; and the page of the link that ends the latter."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -37,8 +38,6 @@ TOO_MANY: Final = marked("There were too many wrong codes, so none of before is 
 WRONG_CODE: Final = marked(
     "This is not the code that was sent last, or it is older than an hour. Look again, or have a new one sent."
 )
-
-
 # What an owner is told of only if wanted, and how soon.
 LABELS: Final = {
     "money": marked("Money arrived"),
@@ -66,7 +65,7 @@ async def show(
     labels = {kind: say(label) for kind, label in LABELS.items()}
     words = {kind: {rate: say(label) for rate, label in RATES.items()} for kind in LABELS}
 
-    def unit(work: Work) -> dict[str, Any]:
+    def unit(work: Work) -> Mapping[str, object]:
         address = ADDRESSES.get(work, visit.owner.id)
         until = None if address is None else address.code_until
         is_asked = until is not None and lasts(until, work.now, CODE_LIFETIME)
@@ -77,10 +76,8 @@ async def show(
             "last": mail.last_mail(work, visit.owner.id),
         }
 
-    return visit.show(
-        "notices.html",
-        status,
-        tab=SETTINGS_TAB,
+    return await visit.show_found(
+        *("notices.html", unit, SETTINGS_TAB, status),
         done=visit.done(DONE),
         problems=problems or {},
         given=given,
@@ -88,7 +85,6 @@ async def show(
         rates=words["money"],
         rows=sides_of(changed, labels, words) if changed else (),
         is_changing="change" in visit.request.query_params or "email" in (problems or {}),
-        **await visit.read(unit),
     )
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -17,7 +17,7 @@ from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, EPOCH_ORDINAL, HOUR
 from payres.core.protocol.errors import DomainError, WrongState
 from payres.core.protocol.visible import ShownUrl, visible_url
-from payres.core.store.payments import OUTGOING
+from payres.core.store.payments import OUTGOING, QuoteRecord
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.html.forms import Form
@@ -43,6 +43,7 @@ from payres.people.standing_orders import (
     MEANWHILE,
     OVER,
     TOO_MANY,
+    Draft,
     OrderWish,
     Schedule,
     Windows,
@@ -158,7 +159,7 @@ def coming_up(work: Work, wallet: WalletRecord) -> Sequence[ShownOrder]:
     return [shown(work, wallet, one) for one in found or paused]
 
 
-def words_of_orders(language: Language) -> Mapping[str, Any]:
+def words_of_orders(language: Language) -> Mapping[str, Callable[..., str]]:
     """What templates of orders call: why a payment was not made, in a few words, and how often one is."""
 
     def why(problem: str | None) -> str:
@@ -170,27 +171,27 @@ def words_of_orders(language: Language) -> Mapping[str, Any]:
 async def show(visit: OwnerVisit) -> Response:
     """GET /account/orders."""
 
-    def unit(work: Work) -> dict[str, Any]:
+    def unit(work: Work) -> Mapping[str, object]:
         found = [shown(work, visit.wallet, one) for one in store.orders_of(work, visit.wallet.id, LISTED)]
+        monthly = [
+            Spending(one.order.most, visit.wallet.asset, False, None, one.interval).a_month or 0
+            for one in found
+            if one.order.state == "active"
+        ]
         return {
             "going_on": [one for one in found if not one.order.is_over],
             "over": [one for one in found if one.order.is_over],
             "free": free_balance(work, visit.wallet),
+            "monthly": sum(monthly),
         }
 
-    values = await visit.read(unit)
-    monthly = [
-        Spending(one.order.most, visit.wallet.asset, False, None, one.interval).a_month or 0
-        for one in values["going_on"]
-        if one.order.state == "active"
-    ]
-    return visit.show("orders.html", tab=HOME, monthly=sum(monthly), **words_of_orders(visit.language), **values)
+    return await visit.show_found("orders.html", unit, HOME, 200, **words_of_orders(visit.language))
 
 
 async def show_one(visit: OwnerVisit) -> Response:
     """GET /account/orders/{order}; with `?ask=end` it asks whether to end it."""
 
-    def unit(work: Work) -> dict[str, Any]:
+    def unit(work: Work) -> Mapping[str, object]:
         order = rules.find_order(work, visit.wallet, visit.segments["order"])
         runs = store.runs_of(work, order.id, RUNS_SHOWN)
         paid = [one.outgoing_payment_id for one in runs if one.outgoing_payment_id]
@@ -201,8 +202,7 @@ async def show_one(visit: OwnerVisit) -> Response:
         }
 
     asks = visit.request.query_params.get("ask") == "end"
-    values = await visit.read(unit)
-    return visit.show("order.html", tab=HOME, asks=asks, **words_of_orders(visit.language), **values)
+    return await visit.show_found("order.html", unit, HOME, 200, asks=asks, **words_of_orders(visit.language))
 
 
 def _changing(rule: Callable[[Work, WalletRecord, str], None]) -> Act:
@@ -229,8 +229,15 @@ async def show_form(
     """GET /account/orders/new: the form, filled in from a link, a payment that was made (`again`, its quote), what was
     looked over (`draft`), or the order to change (`order`)."""
     plan, problems = plan or await visit.read(partial(_begun, visit=visit)), problems or {}
-    values: dict[str, Any] = {"plan": plan, "problems": problems, "rows": rows}
-    return visit.show("order_form.html", status, tab=HOME, durations=DURATIONS, most=MOST_TIMES, **values)
+    return visit.show(
+        *("order_form.html", status),
+        tab=HOME,
+        durations=DURATIONS,
+        most=MOST_TIMES,
+        plan=plan,
+        problems=problems,
+        rows=rows,
+    )
 
 
 async def look_over(visit: OwnerVisit, form: Form) -> Response:
@@ -306,10 +313,10 @@ async def _show_both(visit: OwnerVisit, error: ChangedMeanwhile) -> Response:
 async def show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Response:
     """GET /account/orders/new/{quote}: what is set up, with its dates and the sum of a year."""
 
-    def unit(work: Work) -> Any:
-        return rules.find_draft(work, visit.wallet, visit.segments["quote"]), free_balance(work, visit.wallet)
+    def unit(work: Work) -> tuple[QuoteRecord, Draft, int]:
+        return *rules.find_draft(work, visit.wallet, visit.segments["quote"]), free_balance(work, visit.wallet)
 
-    (quote, draft), free = await visit.read(unit)
+    quote, draft, free = await visit.read(unit)
     terms, schedule, own = quote.terms, schedule_of(draft), visit.wallet.asset
     most, times, total = rules.most_of(terms, own, draft.fixed), _times(schedule), schedule.interval.windows_total
     dates = [schedule.at(draft.first_window + number) for number in range(DATES)]

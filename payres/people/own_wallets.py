@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -164,8 +164,9 @@ async def show(visit: OwnerVisit, status: int = 200, given: str = "", **problems
     own, asked = await visit.read(unit)
     done = None if problems else visit.done(DONE)
     asked = [one for one in asked if one.owner_id == visit.owner.id]
-    more: dict[str, Any] = {"own": own, "asked": asked, "given": given, "problems": problems}
-    return visit.show("wallets.html", status, tab=SETTINGS_TAB, done=done, **more)
+    return visit.show(
+        "wallets.html", status, tab=SETTINGS_TAB, done=done, own=own, asked=asked, given=given, problems=problems
+    )
 
 
 async def connect(visit: OwnerVisit, form: Form) -> Response:

@@ -25,6 +25,9 @@ from payres.people.store.remote_bills import BILL
 from payres.people.store.standing_orders import order_of_payment
 
 REFUNDS: Final = 20
+LOOK_SECONDS: Final = 3
+ACTIVITY: Final = "/account/activity"
+FRESH: Final = 10 * MINUTE  # after the end, while the page puts the result first
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,11 +79,6 @@ def payers_note(work: Work, payment_id: str) -> str:
     payer_id = payments.last_payer(work, payment_id)
     payer = OUTGOING.by_id(work, payer_id) if payer_id else None
     return note_of(payer.metadata) if payer and payer.grant_id is None else ""
-
-
-LOOK_SECONDS: Final = 3
-ACTIVITY: Final = "/account/activity"
-FRESH: Final = 10 * MINUTE  # after the end, while the page puts the result first
 
 
 async def show(visit: OwnerVisit) -> Response:

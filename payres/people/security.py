@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import Response
 
@@ -34,8 +34,6 @@ DONE: Final[Mapping[str, str]] = {
     "ended": marked("Signed out. What your apps may spend stays as it is."),
     "over": marked("It was signed out already."),
 }
-
-
 # What is said of a sign-in, by the way of it; `name` is that of the server.
 WAYS: Final[Mapping[str, str]] = {
     "password": marked("Password"),
@@ -81,7 +79,7 @@ def digest_of(visit: OwnerVisit, id_hash: bytes) -> str:
 async def show(visit: OwnerVisit) -> Response:
     """GET /account/security."""
 
-    def unit(work: Work) -> dict[str, Any]:
+    def unit(work: Work) -> Mapping[str, object]:
         account = OF_OWNERS, visit.owner.id
         return {
             "browsers": [(one, digest_of(visit, one.id_hash)) for one in open_sessions(work, *account, work.now)],
@@ -91,16 +89,14 @@ async def show(visit: OwnerVisit) -> Response:
             "asked_above": asked_above(work, visit.wallet.id),
         }
 
-    return visit.show(
-        "security.html",
-        tab=SETTINGS_TAB,
+    return await visit.show_found(
+        *("security.html", unit, SETTINGS_TAB),
         done=visit.done(DONE),
         own=digest_of(visit, hash_secret(visit.session)),
         takes_passkeys=takes_passkeys(visit.request),
         lifetime=OF_OWNERS.lifetime,
         ways=WAYS,
         all_codes=RECOVERY_CODES,
-        **await visit.read(unit),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 from msgspec.structs import asdict
@@ -322,7 +322,7 @@ def missing_input(visit: OwnerVisit, wish: Wish) -> Mapping[str, str]:
 async def _show_form(
     visit: OwnerVisit, wish: Wish, problems: Mapping[str, str] | None = None, status: int = 200
 ) -> Response:
-    def unit(work: Work) -> dict[str, Any]:
+    def unit(work: Work) -> Mapping[str, object]:
         paid, urls = paid_before(work, visit.wallet), work.urls
         own = {urls.wallet(one.path): one for one in wallets_of(work, visit.owner.id) if one.id != visit.wallet.id}
         mine = [(one.name, visible_url(url), url, True) for url, one in own.items() if one.active]
@@ -333,15 +333,8 @@ async def _show_form(
         people = [*before[: SHOWN - len(mine[:1])], *mine][:SHOWN]
         return {"free": free_balance(work, visit.wallet), "own": mine, "before": before, "people": people}
 
-    return visit.show(
-        "send.html",
-        status,
-        tab=HOME,
-        wish=wish,
-        problems=problems or {},
-        all="all" in visit.request.query_params,
-        **await visit.read(unit),
-    )
+    shows_all = "all" in visit.request.query_params
+    return await visit.show_found("send.html", unit, HOME, status, wish=wish, problems=problems or {}, all=shows_all)
 
 
 async def _others(visit: OwnerVisit, bill: str | None) -> Sequence[Holding]:
@@ -420,7 +413,7 @@ def said_at_field(visit: OwnerVisit, error: DomainError, wish: Wish, theirs: Ass
     if not sentence:
         return "", problem_of(language, error)
     server = visit.context.urls.base.partition("://")[2]
-    values: dict[str, Any] = {
+    values: dict[str, object] = {
         "example": f"${server}/bob",
         "plain": f"{server}/bob",
         "host": _host(visit, wish),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -44,6 +44,14 @@ from payres.people.letters import STOP_PATH
 from payres.people.services import people_of
 from payres.people.sessions import HOME, NOTICES, OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit
 
+# How many of each the first page of an owner shows.
+MOVEMENTS: Final = 10
+IN_PROGRESS: Final = 5
+BUDGETS: Final = 3
+A_PRICE: Final = "nothing is paid yet"
+HOW_IT_LOOKS: Final = "it changes how pages look in this browser"
+FACTOR_PAGES: Final = FactorPages(OWNER_SIGN_IN, "/account/security")
+
 
 async def front_page(request: Request) -> Response:
     """GET / by a browser."""
@@ -69,15 +77,10 @@ async def wallet_page(request: Request) -> Response:
     return response
 
 
-MOVEMENTS: Final = 10
-IN_PROGRESS: Final = 5
-BUDGETS: Final = 3
-
-
 async def show_home(visit: OwnerVisit) -> Response:
     """GET /account."""
 
-    def unit(work: Work) -> dict[str, Any]:
+    def unit(work: Work) -> Mapping[str, object]:
         wallet, reader = visit.wallet, Reader(work, visit.wallet, visit.language.zone)
         under_way = reader.in_progress(IN_PROGRESS)
         rows = reader.page(Wanted(), MOVEMENTS + len(under_way)).rows
@@ -95,12 +98,8 @@ async def show_home(visit: OwnerVisit) -> Response:
             "removal_due_at": removal_due_at(work, OF_OWNERS, visit.owner.id),
         }
 
-    return visit.show("home.html", tab=HOME, **order_pages.words_of_orders(visit.language), **await visit.read(unit))
+    return await visit.show_found("home.html", unit, HOME, 200, **order_pages.words_of_orders(visit.language))
 
-
-A_PRICE: Final = "nothing is paid yet"
-HOW_IT_LOOKS: Final = "it changes how pages look in this browser"
-FACTOR_PAGES: Final = FactorPages(OWNER_SIGN_IN, "/account/security")
 
 # Pages of signed-in owners. Paths with variables come after literal paths that they would match.
 PLACES: Final[Mapping[str, Place]] = {

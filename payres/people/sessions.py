@@ -1,6 +1,6 @@
 """Sign-in, sessions and password of a wallet's owner."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -144,6 +144,13 @@ class OwnerVisit(Visit, frozen=True):
         if refresh is not None:
             response.headers["Refresh"] = str(refresh)
         return response
+
+    async def show_found(
+        self, template: str, unit: Callable[[Work], Mapping[str, object]], tab: str, status: int = 200, **values: object
+    ) -> Response:
+        """Renders a template with what a unit finds beside other values."""
+        more: dict[str, Any] = {**values, **await self.read(unit)}
+        return self.show(template, status, tab=tab, **more)
 
 
 class OwnerSignIn(SignIn[OwnerVisit]):

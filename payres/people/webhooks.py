@@ -1,6 +1,7 @@
 """Webhooks of one wallet: its owner has its events sent to a program."""
 
-from typing import Any, Final, Literal
+from collections.abc import Mapping
+from typing import Final, Literal
 
 from starlette.responses import Response
 
@@ -31,8 +32,15 @@ DONE: Final = {
 async def show(visit: OwnerVisit, problem: str = "", url: str = "", status: int = 200) -> Response:
     """GET /settings/webhooks."""
     found = await visit.read(lambda work: webhooks_of(work, visit.wallet.id))
-    values: dict[str, Any] = {"webhooks": found, "problem": problem, "given": url, "most": MAX_WEBHOOKS_OF_WALLET}
-    return visit.show("webhooks.html", status, tab=SETTINGS_TAB, done=visit.done(DONE), **values)
+    return visit.show(
+        *("webhooks.html", status),
+        tab=SETTINGS_TAB,
+        done=visit.done(DONE),
+        webhooks=found,
+        problem=problem,
+        given=url,
+        most=MAX_WEBHOOKS_OF_WALLET,
+    )
 
 
 async def add(visit: OwnerVisit, form: Form) -> Response:
@@ -51,13 +59,13 @@ async def add(visit: OwnerVisit, form: Form) -> Response:
 async def show_one(visit: OwnerVisit, added: Added | None = None) -> Response:
     """GET /settings/webhooks/{id}: the last deliveries, with their answers; the secret if it was just made."""
 
-    def unit(work: Work) -> dict[str, Any]:
+    def unit(work: Work) -> Mapping[str, object]:
         found = _own(work, visit) if added is None else added.webhook
         attempts = [(one, one.shown_answer) for one in list_attempts(work, found.id)]
         return {"hook": found, "attempts": attempts, "path": f"{PATH}/{found.id}"}
 
-    values, secret = await visit.read(unit), None if added is None else added.secret
-    return visit.show("webhook.html", tab=SETTINGS_TAB, secret=secret, done=visit.done(DONE), **values)
+    secret = None if added is None else added.secret
+    return await visit.show_found("webhook.html", unit, SETTINGS_TAB, secret=secret, done=visit.done(DONE))
 
 
 async def send_test(visit: OwnerVisit, form: Form) -> Response:

@@ -165,7 +165,8 @@ def test_what_ended_is_apart_with_how_it_ended(payres: Instance) -> None:
     ask(shop, owner, {"debitAmount": usd(500), "interval": f"R0/{format_time(now)}/PT2H"})
 
     def stop(work: Work) -> App:
-        return apps.stop_app(work, require_wallet(work, path_of(owner)), stopped)
+        apps.revoke(work, stopped)
+        return apps.require_app(work, require_wallet(work, path_of(owner)), stopped)
 
     assert payres.write(stop).standing == "stopped"
     assert [one.spent for one in budgets(payres, owner)] == [0, 0]  # allowed and not yet fetched, and the interval
