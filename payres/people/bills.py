@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.accounts.cookies import check_sign_in, form_secret, render_sign_in
-from payres.core.http.context import Context, context_of
+from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error
 from payres.core.process.rate_limiter import address_of
 from payres.core.protocol.errors import DomainError, MethodNotAllowed, nothing_here
@@ -27,11 +27,9 @@ from payres.html.forms import read_form, typed_url
 from payres.html.html import PAGE_METHODS, language_of, qr_code, redirect, render
 from payres.html.language import Mistyped, marked, typed_amount
 from payres.html.sentences import problem_of
-from payres.interledger.node import node_of
 from payres.people import checkout, checkout_steps, own_wallets
-from payres.people.checkout import BillCheckout, Desk
+from payres.people.checkout import BillCheckout
 from payres.people.own_wallets import Payers
-from payres.people.services import people_of
 from payres.people.store.checkouts import gone_on
 
 BillState = Literal["unpaid", "part", "open", "paid", "expired", "cancelled"]
@@ -190,14 +188,14 @@ async def answer_return(request: Request) -> Response:
         return _show(request, back, "elsewhere")
     if request.method == "GET":
         is_new = back.found.record.state == "asked"
-        if is_new and not await checkout.take_back(desk_of(context), back.found, query):
+        if is_new and not await checkout.take_back(context, back.found, query):
             return _show(request, back, "forged" if query else "asked")
         back, now = await _find(request), context.clock.now()
         if back.found.record.is_due(now) or (is_new and not back.found.wait(now)):
-            await checkout_steps.advance(desk_of(context), back.found.record.id_hash)
+            await checkout_steps.advance(context, back.found.record.id_hash)
     if query:
         return redirect(request.url.path)
-    await checkout_steps.look(desk_of(context), back.found)
+    await checkout_steps.look(context, back.found)
     back = await _find(request)
     return _show(request, back, _word(back.found, context.clock.now()))
 
@@ -218,8 +216,7 @@ async def _begin(request: Request, bill: Bill, payers: Payers, now_shown: str, f
         if (address := address_of(request.scope)) is not None:
             people_of(context).checkouts.check(address)
         assert browser is not None, "check_sign_in requires the cookie"
-        desk = desk_of(context)
-        url = await checkout.begin(desk, bill.payment, bill.wallet, amount, payer, browser, shown)
+        url = await checkout.begin(context, bill.payment, bill.wallet, amount, payer, browser, shown)
         if url is not None:
             return redirect(url)
         told = language.say("Meanwhile your first payment has gone on. Look in your wallet before you pay again.")
@@ -278,9 +275,3 @@ async def _find(request: Request) -> Back:
         return Back(found, bill_of(work, found.payment, found.wallet))
 
     return await context_of(request).database.read(unit)
-
-
-def desk_of(context: Context) -> Desk:
-    """The services for a checkout."""
-    client = node_of(context).identity.client(context.http, checkout.MAKES)
-    return Desk(context.database, context.urls, context.clock, client, people_of(context).checkout_slots)

@@ -17,20 +17,20 @@ import msgspec
 from msgspec.structs import replace
 
 from payres.client import AsyncClient, PendingGrant, access, errors
+from payres.core.http.context import Context
 from payres.core.payments.incoming import fits, unpayable
-from payres.core.process.slots import Slots
-from payres.core.protocol.clock import MINUTE, SECOND, Clock
+from payres.core.protocol.clock import MINUTE, SECOND
 from payres.core.protocol.errors import DomainError, nothing_here
 from payres.core.protocol.identifiers import hash_secret, new_id, new_secret
-from payres.core.protocol.urls import Urls, is_http_url
+from payres.core.protocol.urls import is_http_url
 from payres.core.protocol.wire import Amount, WalletAddress
 from payres.core.remote.connection import FetchFailed
 from payres.core.remote.http import Elsewhere, origin_of
-from payres.core.store.database import Database
 from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.representations import amount as shown_amount
 from payres.core.store.wallets import WalletRecord, find_with_wallet
 from payres.core.store.work import Work
+from payres.interledger.node import node_of
 from payres.people.store.checkouts import (
     CHECKOUTS,
     LEASE,
@@ -105,17 +105,6 @@ async def asking(until: float | None = None) -> AsyncIterator[None]:
         raise NotDone(error) from error
 
 
-class Desk(NamedTuple):
-    """The services that a checkout needs; `client` sends the requests to payers' servers, and a checkout has its slot
-    of `running` while one is sent."""
-
-    database: Database
-    urls: Urls
-    clock: Clock
-    client: AsyncClient
-    running: Slots
-
-
 class AskedGrant(msgspec.Struct, frozen=True, kw_only=True):
     """The pending grant of a checkout, stored until the checkout ends.
 
@@ -175,8 +164,13 @@ class BillCheckout(NamedTuple):
         return seconds if 0 < seconds <= LONGEST_WAIT else 0  # more if the clock was ahead
 
 
+def payers_client(context: Context) -> AsyncClient:
+    """This server as a client of payers' servers."""
+    return node_of(context).identity.client(context.http, MAKES)
+
+
 async def begin(
-    desk: Desk, payment: IncomingRecord, receiver: WalletRecord, amount: int, payer: str, browser: str, shown: str
+    context: Context, payment: IncomingRecord, receiver: WalletRecord, amount: int, payer: str, browser: str, shown: str
 ) -> str | None:
     """Requests a grant for paying exactly this amount from the payer's server, and returns the URL for the payer; None
     if another payment of the browser has gone on, of which the form did not know.
@@ -185,15 +179,17 @@ async def begin(
     when the form was made. Raises InvalidReceiver with a
     reason if the payer's server fails or refuses, Unavailable, TooManyRequests; nothing is stored then.
     """
-    secret, refusal = new_secret(), "no_wallet"
-    desk.client.quote.core.keeping.clear()  # payers name any number of servers
-    bill, finish = (desk.urls.resource(kind, payment.id) for kind in ("incoming-payments", "pay"))
+    secret, refusal, client = new_secret(), "no_wallet", payers_client(context)
+    client.quote.core.keeping.clear()  # payers name any number of servers
+    bill, finish = (context.urls.resource(kind, payment.id) for kind in ("incoming-payments", "pay"))
     try:
         async with asking(asyncio.get_running_loop().time() + BEGIN_SECONDS):
-            wallet = await desk.client.wallet_address.get(payer)
+            wallet = await client.wallet_address.get(payer)
             check_server(wallet.id, payer)
             refusal = "refused"
-            asked = await _ask(desk, wallet, bill, shown_amount(amount, receiver.asset), f"{finish}/return/{secret}")
+            asked = await _ask(
+                context, client, wallet, bill, shown_amount(amount, receiver.asset), f"{finish}/return/{secret}"
+            )
     except NotDone as error:
         reason = refusal if error.is_refusal else error.reason
         raise unpayable("payer", f"its server cannot be asked: {error!s:.200}", reason) from error.cause
@@ -204,11 +200,11 @@ async def begin(
         payer=wallet.id,
         amount=amount,
         state="asked",
-        changed_at=desk.clock.now(),
+        changed_at=context.clock.now(),
     )
     continuation = asked.grant.continue_uri, asked.grant.continue_token
     insert = partial(insert_checkout, record=record, pending=asked.dump(), continuation=continuation, shown=shown)
-    return asked.grant.redirect if await desk.database.write(insert) else None
+    return asked.grant.redirect if await context.database.write(insert) else None
 
 
 def find(work: Work, payment_id: str, secret: str) -> BillCheckout:
@@ -231,7 +227,7 @@ def load(work: Work, id_hash: bytes) -> BillCheckout | None:
     return BillCheckout(record, asked, *found)
 
 
-async def take_back(desk: Desk, found: BillCheckout, query: str) -> bool:
+async def take_back(context: Context, found: BillCheckout, query: str) -> bool:
     """Stores that the payer returned with `query`, so that the payment is made even if nobody comes again: by the
     caller if the payer's server wants no `wait`, else when that is over.
 
@@ -257,13 +253,15 @@ async def take_back(desk: Desk, found: BillCheckout, query: str) -> bool:
             due_at = work.now + (found.wait(work.now) * SECOND or LEASE)
             change_checkout(work, found.record, "returned", work.now, pending=asked.dump(), due_at=due_at)
 
-    await desk.database.write(unit)
+    await context.database.write(unit)
     return True
 
 
-async def _ask(desk: Desk, wallet: WalletAddress, bill: str, receive: Amount, finish: str) -> AskedGrant:
+async def _ask(
+    context: Context, client: AsyncClient, wallet: WalletAddress, bill: str, receive: Amount, finish: str
+) -> AskedGrant:
     """Requests a grant for exactly the quoted debit amount to this receiver."""
-    client, keeping = desk.client, desk.client.quote.core.keeping
+    keeping = client.quote.core.keeping
     quoting = await client.grant.obtain(wallet, access.quote("create"))
     quote = await client.quote.create(wallet, quoting.value, receiver=bill, receive_amount=receive)
     keeps_keys = urlsplit(wallet.resource_server).netloc in keeping
@@ -275,9 +273,11 @@ async def _ask(desk: Desk, wallet: WalletAddress, bill: str, receive: Amount, fi
     )
     grant = await client.grant.start(wallet, item, finish=finish)
     check_server(grant.continue_uri, wallet.auth_server)
-    if not is_http_url(grant.redirect) or not grant.redirect.startswith(("https:", desk.urls.base.partition("/")[0])):
+    if not is_http_url(grant.redirect) or not grant.redirect.startswith(
+        ("https:", context.urls.base.partition("/")[0])
+    ):
         raise errors.InvalidAnswer(200, ["no browser may be sent to its redirect"])
-    not_before = desk.clock.now() + max(0, min(grant.wait, LONGEST_WAIT)) * SECOND
+    not_before = context.clock.now() + max(0, min(grant.wait, LONGEST_WAIT)) * SECOND
     return AskedGrant(
         grant=grant,
         resource_server=wallet.resource_server,

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeVar
 from msgspec.structs import replace
 
 from payres.client import errors
+from payres.core.http.context import Context
 from payres.core.protocol.clock import HOUR, MINUTE, SECOND
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.visible import visible_url
@@ -20,7 +21,8 @@ from payres.core.protocol.wire import OutgoingPayment
 from payres.core.store.payments import INCOMING
 from payres.core.store.work import Work
 from payres.interledger.store import elsewhere
-from payres.people.checkout import AskedGrant, BillCheckout, Desk, NotDone, asking, check_server, load
+from payres.people.checkout import AskedGrant, BillCheckout, NotDone, asking, check_server, load, payers_client
+from payres.people.services import people_of
 from payres.people.store.checkouts import (
     LEASE,
     LONGEST_PAUSE,
@@ -46,43 +48,45 @@ T = TypeVar("T")
 Failure = Literal["denied", "expired", "closed", "refused", "no_funds", "silent", "failed", "part"]
 
 
-async def advance(desk: Desk, id_hash: bytes) -> bool:
+async def advance(context: Context, id_hash: bytes) -> bool:
     """Does the next step, within `ATTEMPT_SECONDS`. False while another call does."""
 
     async def step(found: BillCheckout) -> None:
-        if await desk.database.write(partial(begin_attempt, record=found.record)):
-            await _Attempt(desk, found).run()
+        if await context.database.write(partial(begin_attempt, record=found.record)):
+            await _Attempt(context, found).run()
 
-    return await _alone(desk, id_hash, step)
+    return await _alone(context, id_hash, step)
 
 
-async def look(desk: Desk, found: BillCheckout) -> None:
+async def look(context: Context, found: BillCheckout) -> None:
     """Stores whether a payment that may have been created has arrived or failed; nothing while another call does."""
     if found.is_unknown and found.has_come:
-        await advance(desk, found.record.id_hash)
+        await advance(context, found.record.id_hash)
     elif found.record.state == "made" and not found.is_unknown:
-        await _alone(desk, found.record.id_hash, lambda now: _Attempt(desk, now).look())
+        await _alone(context, found.record.id_hash, lambda now: _Attempt(context, now).look())
 
 
-async def _alone(desk: Desk, id_hash: bytes, act: Callable[[BillCheckout], Awaitable[object]]) -> bool:
+async def _alone(context: Context, id_hash: bytes, act: Callable[[BillCheckout], Awaitable[object]]) -> bool:
     """Does something with a checkout that has not ended, as it is now: another call may just have renewed its token.
     False while another call does."""
-    if not desk.running.try_take(id_hash):
+    slots = people_of(context).checkout_slots
+    if not slots.try_take(id_hash):
         return False
     try:
-        found = await desk.database.read(partial(load, id_hash=id_hash))
+        found = await context.database.read(partial(load, id_hash=id_hash))
         if found is not None and found.record.state in {"returned", "made"}:
             await act(found)
         return True
     finally:
-        desk.running.release(id_hash)
+        slots.release(id_hash)
 
 
 class _Attempt:
     """One attempt at the next step of a checkout."""
 
-    def __init__(self, desk: Desk, found: BillCheckout) -> None:
-        self._desk = desk
+    def __init__(self, context: Context, found: BillCheckout) -> None:
+        self._context = context
+        self._client = payers_client(context)
         self._found = found
         self._until = asyncio.get_running_loop().time() + ATTEMPT_SECONDS
 
@@ -92,9 +96,9 @@ class _Attempt:
             await self._recover()
         elif asked is None or record.state == "made":
             await self._postpone(FIRST_LOOK, record.payment or "", await self.look())
-        elif not self._found.is_payable(self._desk.clock.now()):
+        elif not self._found.is_payable(self._context.clock.now()):
             await self._move("failed", failure="closed")
-        elif record.attempts and self._desk.clock.now() >= record.begun_at + TRY_FOR:
+        elif record.attempts and self._context.clock.now() >= record.begun_at + TRY_FOR:
             await self._move("failed", failure="silent")
         elif asked.token or await self._continue(asked):
             await self._create()
@@ -105,7 +109,7 @@ class _Attempt:
         self._until = asyncio.get_running_loop().time() + LOOK_SECONDS
         if self._found.asked is not None and payment is not None:
             try:
-                theirs = await self._ask(partial(self._desk.client.outgoing_payment.get, payment))
+                theirs = await self._ask(partial(self._client.outgoing_payment.get, payment))
             except NotDone as error:
                 failed = error
         if theirs is not None and theirs.failed:
@@ -125,7 +129,7 @@ class _Attempt:
             if not asked.manage or not isinstance(error.cause, errors.TokenError):
                 raise
         async with asking():
-            token = await self._desk.client.token.rotate(asked.manage, asked.token, timeout=LOOK_SECONDS)
+            token = await self._client.token.rotate(asked.manage, asked.token, timeout=LOOK_SECONDS)
         await self._keep(replace(asked, token=token.value, manage=token.manage), is_progress=False)
         async with asking(self._until):
             return await call(token.value)
@@ -133,7 +137,7 @@ class _Attempt:
     async def _keep(self, asked: AskedGrant, *, is_progress: bool) -> bool:
         """Stores what is known of the grant, before it is used."""
         self._found = self._found._replace(asked=asked)
-        due_at = self._desk.clock.now() + LEASE
+        due_at = self._context.clock.now() + LEASE
         return await self._move(self._found.record.state, asked, due_at=due_at, is_progress=is_progress)
 
     @property
@@ -145,10 +149,10 @@ class _Attempt:
         """Gets the grant's token. False if this attempt ends here."""
         try:
             async with asking(self._until):
-                grant = await self._desk.client.grant.finish(asked.grant, f"?{asked.query}")
+                grant = await self._client.grant.finish(asked.grant, f"?{asked.query}")
         except NotDone as error:
             if isinstance(error.cause, errors.ApiError) and error.cause.code == "too_fast":
-                asked = replace(asked, not_before=self._desk.clock.now() + TOO_FAST)
+                asked = replace(asked, not_before=self._context.clock.now() + TOO_FAST)
                 await self._move("returned", asked, due_at=asked.not_before, is_progress=False)
             elif isinstance(error.cause, DomainError) or error.is_silent:  # the next answer may be another
                 await self._postpone(FIRST_PAUSE, asked.grant.continue_uri, error)
@@ -161,7 +165,7 @@ class _Attempt:
 
     async def _create(self) -> None:
         """Creates the payment, which was never tried before."""
-        claimed = await self._desk.database.write(self._claim)
+        claimed = await self._context.database.write(self._claim)
         if claimed != "made":
             return
         self._found = self._found._replace(record=replace(self._found.record, state=claimed))
@@ -172,7 +176,7 @@ class _Attempt:
                 await self._move("failed", failure=_failure(error))
                 return
             if error.is_unsent:
-                await self._move("returned", due_at=self._desk.clock.now(), is_progress=False)
+                await self._move("returned", due_at=self._context.clock.now(), is_progress=False)
                 self._found = self._found._replace(record=replace(self._found.record, state="returned"))
             await self._postpone(FIRST_PAUSE, self._asked.resource_server, error)
         else:
@@ -180,7 +184,7 @@ class _Attempt:
 
     async def _recover(self) -> None:
         """Finds out what became of a creation without an answer, and creates the payment if there is none."""
-        now = self._desk.clock.now()
+        now = self._context.clock.now()
         failure: Failure = "silent" if self._found.is_payable(now) else "closed"
         may_create = failure == "silent" and now < self._found.record.begun_at + TRY_FOR
         made = None
@@ -209,7 +213,7 @@ class _Attempt:
             await self._move("failed", failure=failure)
 
     async def _send_creation(self) -> OutgoingPayment:
-        asked, create = self._asked, self._desk.client.outgoing_payment.create
+        asked, create = self._asked, self._client.outgoing_payment.create
         of = partial(create, asked.resource_server, wallet_address=self._found.record.payer, quote_id=asked.quote)
         made = await self._ask(partial(of, idempotency_key=asked.key))
         check_server(made.id, asked.resource_server)
@@ -217,8 +221,8 @@ class _Attempt:
 
     async def _find_payment(self) -> OutgoingPayment | None:
         """The payment of the quote at the payer's wallet; None if there is none."""
-        asked, look, cursor = self._asked, self._desk.client.outgoing_payment.list, None
-        bill, payer = self._desk.urls.resource("incoming-payments", self._found.payment.id), self._found.record.payer
+        asked, look, cursor = self._asked, self._client.outgoing_payment.list, None
+        bill, payer = self._context.urls.resource("incoming-payments", self._found.payment.id), self._found.record.payer
         for _ in range(PAGES):
             page = await self._ask(
                 partial(look, asked.resource_server, wallet_address=payer, first=PAGE, cursor=cursor)
@@ -236,7 +240,7 @@ class _Attempt:
         if _ended(made):
             await self._move("failed", failure=_ended(made), payment=made.id)
         else:
-            await self._move("made", due_at=self._desk.clock.now() + FIRST_LOOK, payment=made.id)
+            await self._move("made", due_at=self._context.clock.now() + FIRST_LOOK, payment=made.id)
 
     def _claim(self, work: Work) -> Stage | None:
         """Advances the state before the creation is sent: to "failed" if the incoming payment has been paid or has
@@ -282,14 +286,14 @@ class _Attempt:
                 payment=payment,
             )
 
-        return await self._desk.database.write(unit)
+        return await self._context.database.write(unit)
 
     async def _postpone(self, first: int, asked: str = "", error: NotDone | None = None) -> None:
         """Tries again later; each pause is twice as long as the last. Notes the server of the URL if it is silent."""
         record = self._found.record
         pause = min(first << min(record.attempts, 16), LONGEST_PAUSE)
         host = visible_url(asked).host if error is not None and error.is_silent else None
-        await self._desk.database.write(lambda work: note_failure(work, record, work.now + pause, host))
+        await self._context.database.write(lambda work: note_failure(work, record, work.now + pause, host))
 
 
 def _failure(error: NotDone) -> Failure:

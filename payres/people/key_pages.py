@@ -68,48 +68,10 @@ def own_keys(work: Work, wallet: WalletRecord) -> Sequence[OwnKey]:
     return found
 
 
-async def show(visit: OwnerVisit) -> Response:
-    """GET /settings/developer-keys."""
-    return await _show(visit)
-
-
-async def add(visit: OwnerVisit, form: Form) -> Response:
-    """Stores the pasted key."""
-    text, nickname = form.get("key", ""), form.get("nickname", "")
-    try:
-        key = await visit.write(lambda work: add_key(work, visit.wallet, text, nickname))
-    except DomainError as error:
-        details = error.details
-        problem, field = details.get("problem"), details.get("field")
-        if problem not in PROBLEMS:
-            raise
-        said = visit.language.say(PROBLEMS[problem], name=details.get("name", ""))
-        given = {"nickname": nickname, "key": "" if problem == "private_key" else text}
-        return await _show(visit, {str(field): said}, given, error.status)
-    return redirect(f"{PATH}?added={key.id}")
-
-
-async def revoke(visit: OwnerVisit, form: Form) -> Response:
-    """Revokes the ticked keys."""
-    ticked = form.get("key_id", "").split()
-    if not ticked:
-        return await _show(visit, {"key_id": visit.language.say(NONE_TICKED)}, status=HTTPStatus.BAD_REQUEST)
-    if not all(one.isascii() and one.isdecimal() and len(one) <= MOST_DIGITS for one in ticked):
-        raise nothing_here()
-
-    def unit(work: Work) -> bool:
-        ids = {int(one) for one in ticked}
-        is_extension = any(one.is_extension for one in own_keys(work, visit.wallet) if one.key.id in ids)
-        revoke_keys(work, visit.wallet, ids)
-        return is_extension
-
-    is_extension = await visit.write(unit)
-    return redirect(f"{PATH}?revoked={len(set(ticked))}{'&extension=1' if is_extension else ''}")
-
-
-async def _show(
+async def show(
     visit: OwnerVisit, problems: dict[str, str] | None = None, given: Form | None = None, status: int = 200
 ) -> Response:
+    """GET /settings/developer-keys."""
     found = await visit.read(lambda work: own_keys(work, visit.wallet))
     query = visit.request.query_params
     added = next((one.key for one in found if str(one.key.id) == query.get("added")), None)
@@ -125,3 +87,37 @@ async def _show(
         given=given or {},
         address=context_of(visit.request).urls.wallet(visit.wallet.path),
     )
+
+
+async def add(visit: OwnerVisit, form: Form) -> Response:
+    """Stores the pasted key."""
+    text, nickname = form.get("key", ""), form.get("nickname", "")
+    try:
+        key = await visit.write(lambda work: add_key(work, visit.wallet, text, nickname))
+    except DomainError as error:
+        details = error.details
+        problem, field = details.get("problem"), details.get("field")
+        if problem not in PROBLEMS:
+            raise
+        said = visit.language.say(PROBLEMS[problem], name=details.get("name", ""))
+        given = {"nickname": nickname, "key": "" if problem == "private_key" else text}
+        return await show(visit, {str(field): said}, given, error.status)
+    return redirect(f"{PATH}?added={key.id}")
+
+
+async def revoke(visit: OwnerVisit, form: Form) -> Response:
+    """Revokes the ticked keys."""
+    ticked = form.get("key_id", "").split()
+    if not ticked:
+        return await show(visit, {"key_id": visit.language.say(NONE_TICKED)}, status=HTTPStatus.BAD_REQUEST)
+    if not all(one.isascii() and one.isdecimal() and len(one) <= MOST_DIGITS for one in ticked):
+        raise nothing_here()
+
+    def unit(work: Work) -> bool:
+        ids = {int(one) for one in ticked}
+        is_extension = any(one.is_extension for one in own_keys(work, visit.wallet) if one.key.id in ids)
+        revoke_keys(work, visit.wallet, ids)
+        return is_extension
+
+    is_extension = await visit.write(unit)
+    return redirect(f"{PATH}?revoked={len(set(ticked))}{'&extension=1' if is_extension else ''}")

@@ -8,8 +8,7 @@ from payres.core.http.context import Context
 from payres.core.http.routing import Handler, Route
 from payres.core.store.work import Units, Work
 from payres.interledger.quoting import RemoteQuotes
-from payres.people import bills, checkout_steps, serving, standing_orders
-from payres.people.checkout import Desk
+from payres.people import checkout_steps, serving, standing_orders
 
 
 class Late(NamedTuple):
@@ -19,8 +18,7 @@ class Late(NamedTuple):
     front_page: Handler = serving.front_page
     wallet_page: Handler = serving.wallet_page
     page_routes: Callable[[], Sequence[Route]] = serving.page_routes
-    desk_of: Callable[[Context], Desk] = bills.desk_of
-    advance: Callable[[Desk, bytes], Awaitable[bool]] = checkout_steps.advance
+    advance: Callable[[Context, bytes], Awaitable[bool]] = checkout_steps.advance
     begin_window: Callable[[Work, str], None] = standing_orders.begin_window
     reopen: Callable[[Work], None] = standing_orders.reopen
     try_run: Callable[[Units, RemoteQuotes, str, int], Awaitable[None]] = standing_orders.try_run

@@ -96,8 +96,7 @@ def _workers(context: Context, _: Opening) -> Iterator[Background]:
 
 
 async def _advance(context: Context, id_hash: bytes) -> Pause | None:
-    late = await LATE.get()
-    if await late.advance(late.desk_of(context), id_hash):
+    if await (await LATE.get()).advance(context, id_hash):
         return None
     await asyncio.sleep(PAGE_SECONDS)
     return 0

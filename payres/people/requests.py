@@ -27,6 +27,9 @@ from payres.people.sessions import HOME, OwnerVisit
 from payres.people.store import activity
 
 LISTED: Final = 100
+PATH: Final = "/account/request"
+DAYS: Final = (1, 7, 30)
+LOOK_SECONDS: Final = 10  # until the page of an open request refreshes
 
 
 def make_request(work: Work, wallet: WalletRecord, amount: int | None, note: str, lifetime: int) -> str:
@@ -76,23 +79,16 @@ def is_request(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> boo
     return payment.wallet_address_id == wallet.id and payment.client_id == _own_client(work, wallet)
 
 
-def list_open(work: Work, wallet: WalletRecord) -> Sequence[IncomingRecord]:
+def list_open(work: Work, wallet: WalletRecord) -> Sequence[Bill]:
     """The open requests, newest first, at most LISTED."""
     client = _own_client(work, wallet)
-    if client is None:
-        return []
-    found = activity.open_requests(work, client, wallet.id, work.now, LISTED)
-    return [INCOMING.by_id(work, one) for one in found]
+    found = [] if client is None else activity.open_requests(work, client, wallet.id, work.now, LISTED)
+    return [bill_of(work, INCOMING.by_id(work, one), wallet) for one in found]
 
 
 def _own_client(work: Work, wallet: WalletRecord) -> int | None:
     found = clients.find_client(work, canonical(work.urls.wallet(wallet.path)))
     return None if found is None else found.id
-
-
-PATH: Final = "/account/request"
-DAYS: Final = (1, 7, 30)
-LOOK_SECONDS: Final = 10  # until the page of an open request refreshes
 
 
 async def show(visit: OwnerVisit) -> Response:
@@ -106,7 +102,7 @@ async def show_one(visit: OwnerVisit) -> Response:
 
     def unit(work: Work) -> tuple[Bill, Sequence[Bill]]:
         bill = bill_of(work, find(work, visit.wallet, payment_id), visit.wallet)
-        return bill, _list_open(work, visit)
+        return bill, list_open(work, visit.wallet)
 
     bill, listed = await visit.read(unit)
     asks = bill.is_open and visit.request.query_params.get("ask") == "cancel"
@@ -146,15 +142,11 @@ async def cancel(visit: OwnerVisit, form: Form) -> Response:
 
 
 async def _show(visit: OwnerVisit, problems: Mapping[str, str], given: Form, status: int = 200) -> Response:
-    bills = await visit.read(partial(_list_open, visit=visit))
+    bills = await visit.read(partial(list_open, wallet=visit.wallet))
     lifetimes = _lifetimes(visit)
     return visit.show(
         "request.html", status, tab=HOME, path=PATH, bills=bills, problems=problems, given=given, lifetimes=lifetimes
     )
-
-
-def _list_open(work: Work, visit: OwnerVisit) -> Sequence[Bill]:
-    return [bill_of(work, one, visit.wallet) for one in list_open(work, visit.wallet)]
 
 
 def _lifetimes(visit: OwnerVisit) -> Sequence[int]:

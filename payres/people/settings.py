@@ -78,13 +78,11 @@ async def show_receiving(visit: OwnerVisit) -> Response:
     return visit.show("receive.html", tab=SETTINGS_TAB, address=address, pointer=urls.pointer(path), qr=qr)
 
 
-async def show_password(visit: OwnerVisit) -> Response:
+async def show_password(visit: OwnerVisit, problems: Mapping[str, str] | None = None, status: int = 200) -> Response:
     """GET /settings/password."""
-    return _show_password(visit, {}, 200)
-
-
-def _show_password(visit: OwnerVisit, problems: Mapping[str, str], status: int) -> Response:
-    return visit.show("password.html", status, problems=problems, least=MIN_PASSWORD_LENGTH, names=visit.owner.names)
+    return visit.show(
+        "password.html", status, problems=problems or {}, least=MIN_PASSWORD_LENGTH, names=visit.owner.names
+    )
 
 
 async def change(visit: OwnerVisit, form: Form) -> Response:
@@ -97,9 +95,9 @@ async def change(visit: OwnerVisit, form: Form) -> Response:
         hashed = await OWNER_SIGN_IN.hash_password(request, owner, form, lambda: visit.read(lambda work: None))
     except (SignInFailed, TooManyRequests, Unavailable) as error:
         noted = note_error(request, error)
-        return _show_password(visit, {"current": problem_of(visit.language, noted)}, noted.status)
+        return await show_password(visit, {"current": problem_of(visit.language, noted)}, noted.status)
     except InvalidRequest as error:
-        return _show_password(visit, new_password_problems(visit.language, error), 400)
+        return await show_password(visit, new_password_problems(visit.language, error), 400)
     browser, seen = browser_of(request), seen_of(request)
     signed_in = await visit.write(lambda work: change_password(work, owner, hashed, browser, seen))
     response = redirect(f"{SECURITY}?done=password")
@@ -107,9 +105,12 @@ async def change(visit: OwnerVisit, form: Form) -> Response:
     return response
 
 
-async def show_limit(visit: OwnerVisit) -> Response:
+async def show_limit(
+    visit: OwnerVisit, form: Form | None = None, problem: str = "", status: int = 200, rows: Sequence[Compared] = ()
+) -> Response:
     """GET /account/security/limit: up to which limit an app may spend without a second factor asked for."""
-    return _show_limit(visit, filled(await visit.read(partial(_limit, visit))))
+    form = filled(await visit.read(partial(_limit, visit))) if form is None else form
+    return visit.show("limit.html", status, form=form, problem=problem, rows=rows, label=DO_NOT_ASK)
 
 
 def _limit(visit: OwnerVisit, work: Work) -> dict[str, str]:
@@ -124,18 +125,13 @@ async def set_limit(visit: OwnerVisit, form: Form) -> Response:
     try:
         above = language.typed_amount(visit.language, typed, asset, most=MAX_VALUE) if typed.strip() else None
     except language.Mistyped as error:
-        return _show_limit(visit, form, str(error), 400)
+        return await show_limit(visit, form, str(error), 400)
     try:
-        await save_unchanged(
-            visit,
-            form,
-            partial(_limit, visit),
-            partial(ask_above, wallet=visit.wallet, above=above),
-        )
+        await save_unchanged(visit, form, partial(_limit, visit), partial(ask_above, wallet=visit.wallet, above=above))
     except ChangedMeanwhile as error:
         note_error(visit.request, error)
         rows = sides_of(error, {"limit": visit.language.say(DO_NOT_ASK)})
-        return _show_limit(visit, error.merged(form), status=error.status, rows=rows)
+        return await show_limit(visit, error.merged(form), status=error.status, rows=rows)
     return redirect(SECURITY)
 
 
@@ -144,9 +140,3 @@ def ask_above(work: Work, wallet: WalletRecord, above: int | None) -> None:
     WALLETS.update(work, wallet.id, asked_above=above)
     limit = "none" if above is None else describe_amount(above, wallet.asset)
     audit.record(work, "wallet.ask_above", wallet.path, limit=limit)
-
-
-def _show_limit(
-    visit: OwnerVisit, form: Form, problem: str = "", status: int = 200, rows: Sequence[Compared] = ()
-) -> Response:
-    return visit.show("limit.html", status, form=form, problem=problem, rows=rows, label=DO_NOT_ASK)
