@@ -123,12 +123,6 @@ class Surroundings(NamedTuple):
     key: KeyRecord | None
 
 
-class Unusual(NamedTuple):
-    """A request that is approved once a second factor was given."""
-
-    request: ConsentRequest
-
-
 def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) -> ConsentRequest:
     """The request behind a consent URL, decided or not, for this browser.
 
@@ -251,16 +245,8 @@ def shown_digest(request: ConsentRequest) -> str:
     """A digest of everything that the page shows of a request, bound to the session: consent covers exactly that."""
     assert request.session is not None
     grant, client = request.grant, request.client
-    shown = (
-        grant.id,
-        grant.access,
-        grant.subject,
-        grant.client_name,
-        client.identity,
-        request.wallet.path,
-        request.bill,
-    )
-    return keyed(request.session, "shown", msgspec.json.encode(shown))
+    about = grant.id, grant.access, grant.subject, grant.client_name, client.identity
+    return keyed(request.session, "shown", msgspec.json.encode((*about, request.wallet.path, request.bill)))
 
 
 async def answer(request: Request) -> Response:
@@ -379,11 +365,11 @@ async def _decide(request: Request, form: Mapping[str, str], choice: str) -> Res
     limit = form.get("limit") if choice == "approve" else None
     typed = None if limit is None else partial(_typed_limit, html.language_of(request), limit)
 
-    def unit(work: Work) -> str | Unusual | None:
+    def unit(work: Work) -> str | ConsentRequest | None:
         found = find(work)
         check_open(found, work.now)
         if choice != "deny" and is_stale_for(work, found, typed):
-            return Unusual(found)
+            return found
         return decide_as_owner(work, found, choice != "deny", csrf, shown, typed)
 
     try:
@@ -396,11 +382,11 @@ async def _decide(request: Request, form: Mapping[str, str], choice: str) -> Res
         return await _show_request(request, found, found.session, limit, str(cause) if cause else "")
     except (SignInFailed, InsufficientAccess, WrongState, InvalidInteraction) as error:
         return _explain(request, await _find(request), error)
-    if isinstance(finish, Unusual):
-        assert finish.request.session is not None, "is_stale_for requires a session"
-        check_csrf(finish.request.session, csrf)
-        leads_away = finish.request.interaction.finish_uri is not None
-        return await OWNER_SIGN_IN.ask_factor(request, finish.request.session, form, leads_away=leads_away)
+    if isinstance(finish, ConsentRequest):  # it is approved once a second factor was given
+        assert finish.session is not None, "is_stale_for requires a session"
+        check_csrf(finish.session, csrf)
+        leads_away = finish.interaction.finish_uri is not None
+        return await OWNER_SIGN_IN.ask_factor(request, finish.session, form, leads_away=leads_away)
     return html.redirect(finish or _path(request))
 
 

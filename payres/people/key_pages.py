@@ -20,7 +20,7 @@ from payres.people import apps
 from payres.people.apps import App, revoke_keys
 from payres.people.keys import add_key
 from payres.people.sessions import SETTINGS_TAB, OwnerVisit
-from payres.people.store import apps as decided
+from payres.people.store.apps import KeyUse, use_of_key
 
 RECENT: Final = 30 * DAY
 PATH: Final = "/settings/developer-keys"
@@ -58,13 +58,11 @@ def own_keys(work: Work, wallet: WalletRecord) -> Sequence[OwnKey]:
     running = apps.running_apps(work, wallet)
     found = []
     for key in reversed(wallets.list_keys(work, wallet.id)):
-        last, spent, finish_uri = None, 0, None
+        use = KeyUse(None, 0, None)
         if client is not None:
-            finish_uri = decided.finish_uri_with_key(work, client.id, wallet.id, key.kid)
-            last = decided.key_used_at(work, client.id, wallet.id, key.kid)
-            spent = decided.spent_with_key(work, client.id, wallet.id, key.kid, work.now - RECENT)
+            use = use_of_key(work, client.id, wallet.id, key.kid, work.now - RECENT)
         its_apps = [app for app in running if app.who.key == key]
-        found.append(OwnKey(key, last, spent, its_apps, apps.is_extension(finish_uri)))
+        found.append(OwnKey(key, use.last_at, use.spent, its_apps, apps.is_extension(use.finish_uri)))
     return found
 
 

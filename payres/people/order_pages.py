@@ -28,14 +28,13 @@ from payres.html.sentences import length_words, problem_of
 from payres.interledger.node import node_of
 from payres.people import standing_orders as rules
 from payres.people.own_wallets import free_balance
-from payres.people.payees import Payee
 from payres.people.sending import (
     FAILED,
     Wish,
     ask_price,
     find_price,
     missing_input,
-    said_at_field,
+    problem_with,
     typed_payee,
 )
 from payres.people.sessions import HOME, OwnerVisit
@@ -265,8 +264,9 @@ async def look_over(visit: OwnerVisit, form: Form) -> Response:
         return await _show_both(visit, error)
     except DomainError as error:
         noted = note_error(visit.request, error)
-        problem = await _problem(visit, plan, payee, noted)
-        return await show_form(visit, plan, problem, noted.status)
+        is_refused = isinstance(noted, WrongState)
+        problems = {"": _refusal(visit.language, noted)} if is_refused else {}
+        return await show_form(visit, plan, problems or await problem_with(visit, noted, plan, payee), noted.status)
     return redirect(f"{PATH}/new/{quote_id}")
 
 
@@ -443,15 +443,6 @@ def _windows_of(language: Language, plan: OrderWish) -> tuple[Windows | None, di
             endless, skipped = windows_of(first + MORNING, plan.every, None, day)
             times = (parse_interval(endless).window_at(last + DAY - 1) or skipped) + 1 - skipped
     return windows_of(first + MORNING, plan.every, times or None, day), problems
-
-
-async def _problem(visit: OwnerVisit, plan: OrderWish, payee: Payee | None, error: DomainError) -> dict[str, str]:
-    """What is wrong with the form, by its field."""
-    if isinstance(error, WrongState):
-        return {"": _refusal(visit.language, error)}
-    free = await visit.read(partial(free_balance, wallet=visit.wallet))
-    field, said = said_at_field(visit, error, plan, payee.asset if payee else visit.wallet.asset, free)
-    return {field: said}
 
 
 def _refusal(language: Language, error: DomainError) -> str:

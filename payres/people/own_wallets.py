@@ -128,22 +128,12 @@ async def answer_first(visit: OwnerVisit, form: Form) -> Response | None:
     """The answer to a form that changes the wallet looked at, and to one of a page that showed another wallet, as in a
     second tab; None to all others. Raises NotFound for a wallet of somebody else."""
     if form.get("choice") == "switch":
-        return await _switch(visit, form)
-    return await _refuse(visit, form["csrf"].partition(".")[2]) if form["csrf"] != visit.csrf else None
-
-
-async def _switch(visit: OwnerVisit, form: Form) -> Response:
-
-    def unit(work: Work) -> None:
-        found = _own(work, visit, form.get("wallet", ""))
-        look_at(work, hash_secret(visit.session), found.id)
-
-    await visit.write(unit)
-    return redirect(here(visit.request))
-
-
-async def _refuse(visit: OwnerVisit, path: str) -> Response:
-    named = await visit.read(lambda work: _own(work, visit, path))
+        wanted, session = form.get("wallet", ""), hash_secret(visit.session)
+        await visit.write(lambda work: look_at(work, session, _own(work, visit, wanted).id))
+        return redirect(here(visit.request))
+    if form["csrf"] == visit.csrf:
+        return None
+    named = await visit.read(lambda work: _own(work, visit, form["csrf"].partition(".")[2]))
     note_error(visit.request, WrongState("The form is of another wallet than the one that is shown"))
     return visit.show("other_wallet.html", WrongState.status, other=named)
 

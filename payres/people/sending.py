@@ -290,11 +290,9 @@ async def _ask_price(visit: OwnerVisit, wish: Wish) -> Response:
         return await _show_form(visit, wish, {"amount": str(error)}, FAILED)
     except DomainError as error:
         noted = note_error(visit.request, error)
-        free = await visit.read(partial(free_balance, wallet=payer))
         if payee and payee.remaining is not None and noted.details.get("reason") == "wallet" and not wish.amount:
-            return await _show_lack(visit, wish, payee, free, noted)
-        field, said = said_at_field(visit, noted, wish, payee.asset if payee else payer.asset, free)
-        return await _show_form(visit, wish, {field: said}, noted.status)
+            return await _show_lack(visit, wish, payee, noted)
+        return await _show_form(visit, wish, await problem_with(visit, noted, wish, payee), noted.status)
     return redirect(f"/account/send/{quote_id}")
 
 
@@ -348,8 +346,9 @@ async def _others(visit: OwnerVisit, bill: str | None) -> Sequence[Holding]:
     return [one for one in found if one.wallet.id != visit.wallet.id]
 
 
-async def _show_lack(visit: OwnerVisit, wish: Wish, payee: Payee, free: int, error: DomainError) -> Response:
+async def _show_lack(visit: OwnerVisit, wish: Wish, payee: Payee, error: DomainError) -> Response:
     """The page of a bill for which the wallet has too little."""
+    free = await visit.read(partial(free_balance, wallet=visit.wallet))
     return visit.show(
         "lack.html",
         error.status,
@@ -399,6 +398,12 @@ def _rate(visit: OwnerVisit, net: int, terms: Terms) -> str:
     spent, arrives = Decimal(net).scaleb(-own.scale), Decimal(terms.receive).scaleb(-theirs.scale)
     figures = f"{Context(prec=4).divide(arrives, spent):f}".replace(".", visit.language.point)
     return f"1 {own.code} = {figures} {theirs.code}"
+
+
+async def problem_with(visit: OwnerVisit, error: DomainError, wish: Wish, payee: Payee | None) -> Mapping[str, str]:
+    """What is wrong with a form, by its field."""
+    free = await visit.read(partial(free_balance, wallet=visit.wallet))
+    return dict([said_at_field(visit, error, wish, payee.asset if payee else visit.wallet.asset, free)])
 
 
 def said_at_field(visit: OwnerVisit, error: DomainError, wish: Wish, theirs: Asset, free: int) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """SQL of the apps that a wallet's owner has decided about."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from payres.core.store.grants import Decider, GrantRecord
 from payres.core.store.rows import Table, find_number, number
@@ -51,29 +51,27 @@ def grants_in_force(tx: Transaction, wallet_id: int) -> Sequence[DecidedRecord]:
     return DECIDED.list(tx, f"{_OF_WALLET} AND g.state IN ('approved', 'issued') ORDER BY g.id DESC", wallet_id)
 
 
-def key_used_at(tx: Transaction, client_id: int, wallet_id: int, kid: str) -> int | None:
-    """When a client last requested a grant with a key, or paid from the wallet under a grant requested with it."""
+class KeyUse(NamedTuple):
+    """When a client last requested a grant with a key, or paid from the wallet under one requested with it; the amount
+    paid so since a time; and the finish URI of the newest request for consent."""
+
+    last_at: int | None
+    spent: int
+    finish_uri: str | None
+
+
+def use_of_key(tx: Transaction, client_id: int, wallet_id: int, kid: str, since: int) -> KeyUse:
+    """What a client has done with a key."""
+    own, with_key = (client_id, kid, wallet_id), "WHERE g.client_id = ? AND g.kid = ? AND g.wallet_address_id = ?"
     asked = 'SELECT created_at FROM "grant" WHERE client_id = ? AND kid = ? ORDER BY id DESC LIMIT 1'
     newest = "SELECT max(created_at) FROM outgoing_payment WHERE grant_id = g.id"
-    paid = f'SELECT max(({newest})) FROM "grant" g WHERE client_id = ? AND kid = ? AND wallet_address_id = ?'
-    times = find_number(tx, asked, client_id, kid), find_number(tx, paid, client_id, kid, wallet_id)
-    return max((time for time in times if time is not None), default=None)
-
-
-def finish_uri_with_key(tx: Transaction, client_id: int, wallet_id: int, kid: str) -> str | None:
-    """The finish URI of the newest request for consent that a client signed with a key."""
-    asked = (
-        'SELECT i.finish_uri FROM "grant" g JOIN interaction i ON i.grant_id = g.id'
-        " WHERE g.client_id = ? AND g.kid = ? AND g.wallet_address_id = ? ORDER BY g.id DESC LIMIT 1"
+    paid = f'SELECT max(({newest})) FROM "grant" g {with_key}'
+    times = find_number(tx, asked, client_id, kid), find_number(tx, paid, *own)
+    payments = f'SELECT sum(o.sent) FROM "grant" g JOIN outgoing_payment o ON o.grant_id = g.id {with_key}'
+    finish = f'SELECT i.finish_uri FROM "grant" g JOIN interaction i ON i.grant_id = g.id {with_key}'
+    row = tx.execute(f"{finish} ORDER BY g.id DESC LIMIT 1", own).fetchone()
+    return KeyUse(
+        max((time for time in times if time is not None), default=None),
+        number(tx, f"{payments} AND o.created_at >= ?", *own, since),
+        row[0] if row else None,
     )
-    row = tx.execute(asked, (client_id, kid, wallet_id)).fetchone()
-    return row[0] if row else None
-
-
-def spent_with_key(tx: Transaction, client_id: int, wallet_id: int, kid: str, since: int) -> int:
-    """The amount paid from the wallet since a time under grants that the client requested with a key."""
-    paid = (
-        'SELECT sum(o.sent) FROM "grant" g JOIN outgoing_payment o ON o.grant_id = g.id'
-        " WHERE g.client_id = ? AND g.kid = ? AND g.wallet_address_id = ? AND o.created_at >= ?"
-    )
-    return number(tx, paid, client_id, kid, wallet_id, since)
