@@ -24,7 +24,7 @@ from payres.html.language import Language, marked
 from payres.html.sentences import other_words, spending_sentence
 from payres.people.activity import Reader, Who, rows_of, who_of
 from payres.people.keys import revoke_key
-from payres.people.own_wallets import free_balance
+from payres.people.own_wallets import spendable
 from payres.people.sessions import OwnerVisit
 from payres.people.store import apps
 from payres.people.store.apps import DecidedRecord
@@ -266,7 +266,7 @@ async def show(visit: OwnerVisit) -> Response:
             "budgets": Budgets([app for app in running if app.may_spend]),
             "looking": [app for app in running if not app.may_spend],
             "ended": ended_apps(work, visit.wallet, count=FEW)[0],
-            "free": free_balance(work, visit.wallet),
+            "free": spendable(work, visit.wallet),
             "names": _names(work, running),
         }
 

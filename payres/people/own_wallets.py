@@ -85,7 +85,7 @@ class Holding(NamedTuple):
 Payers = tuple[str, Sequence[Holding]] | None
 
 
-def free_balance(work: Work, wallet: WalletRecord) -> int:
+def spendable(work: Work, wallet: WalletRecord) -> int:
     """What the wallet can spend, in the minor unit."""
     return ledger.free_balance(ACCOUNTS.by_id(work, wallet.account_id))
 
@@ -93,7 +93,7 @@ def free_balance(work: Work, wallet: WalletRecord) -> int:
 def holdings(work: Work, owner_id: int) -> Sequence[Holding]:
     """All wallets of an owner."""
     return [
-        Holding(one, free_balance(work, one), len(being_sent(work, one.account_id, MOST_UNDER_WAY)))
+        Holding(one, spendable(work, one), len(being_sent(work, one.account_id, MOST_UNDER_WAY)))
         for one in wallets_of(work, owner_id)
     ]
 
@@ -108,7 +108,7 @@ def payers(work: Work, owner_id: int, url: str) -> Sequence[Holding]:
                 leaves = None
             else:
                 leaves = quotes.local_offer(work, one, receiver, None, None).terms.debit
-            free = free_balance(work, one)
+            free = spendable(work, one)
             if one.active and one.id != receiver.wallet.id and free >= (leaves or 1):
                 found.append(Holding(one, free, leaves=leaves))
     return found

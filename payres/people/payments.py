@@ -14,9 +14,10 @@ from payres.core.store.payments import INCOMING, OUTGOING, QUOTES, IncomingRecor
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.html.sentences import is_short
-from payres.people import bills, requests
+from payres.people import bills
+from payres.people import money_requests as requests
 from payres.people.activity import Reader, WalletMovement
-from payres.people.own_wallets import free_balance
+from payres.people.own_wallets import spendable
 from payres.people.sending import kept_wish
 from payres.people.sessions import OwnerVisit
 from payres.people.store.movements import MOVEMENTS
@@ -70,7 +71,7 @@ def find(work: Work, wallet: WalletRecord, reader: Reader, payment_id: str) -> D
         is_bill=bool(wish and wish.is_bill),
         order=order_of_payment(work, payment_id),
         refunds=refunds_of(work, "outgoing" if outgoing else "incoming", payment_id, REFUNDS),
-        free=free_balance(work, wallet),
+        free=spendable(work, wallet),
     )
 
 

@@ -34,7 +34,7 @@ from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_receivers import PAYING
 from payres.interledger.settlement import SLIPPAGE
 from payres.interledger.store import elsewhere
-from payres.people.own_wallets import Holding, free_balance, payers
+from payres.people.own_wallets import Holding, payers, spendable
 from payres.people.payees import Payee, find_payee
 from payres.people.sessions import HOME, OwnerVisit
 from payres.people.store.remote_bills import BILL, called
@@ -142,7 +142,7 @@ def find_price(work: Work, wallet: WalletRecord, quote_id: str) -> Price:
     quote = QUOTES.get(work, quote_id)
     if quote is None or quote.wallet_address_id != wallet.id or quote.wish is None:
         raise nothing_here()
-    return Price(quote, kept_wish(quote.wish), payments.payment_of(work, quote_id), free_balance(work, wallet))
+    return Price(quote, kept_wish(quote.wish), payments.payment_of(work, quote_id), spendable(work, wallet))
 
 
 def confirm_payment(work: Work, wallet: WalletRecord, quote_id: str) -> str:
@@ -329,7 +329,7 @@ async def _show_form(
         last = [one.address for one in paid]
         mine.sort(key=lambda one: last.index(one[2]) if one[2] in last else len(last))
         people = [*before[: SHOWN - len(mine[:1])], *mine][:SHOWN]
-        return {"free": free_balance(work, visit.wallet), "own": mine, "before": before, "people": people}
+        return {"free": spendable(work, visit.wallet), "own": mine, "before": before, "people": people}
 
     shows_all = "all" in visit.request.query_params
     return await visit.show_found("send.html", unit, HOME, status, wish=wish, problems=problems or {}, all=shows_all)
@@ -348,7 +348,7 @@ async def _others(visit: OwnerVisit, bill: str | None) -> Sequence[Holding]:
 
 async def _show_lack(visit: OwnerVisit, wish: Wish, payee: Payee, error: DomainError) -> Response:
     """The page of a bill for which the wallet has too little."""
-    free = await visit.read(partial(free_balance, wallet=visit.wallet))
+    free = await visit.read(partial(spendable, wallet=visit.wallet))
     return visit.show(
         "lack.html",
         error.status,
@@ -402,7 +402,7 @@ def _rate(visit: OwnerVisit, net: int, terms: Terms) -> str:
 
 async def problem_with(visit: OwnerVisit, error: DomainError, wish: Wish, payee: Payee | None) -> Mapping[str, str]:
     """What is wrong with a form, by its field."""
-    free = await visit.read(partial(free_balance, wallet=visit.wallet))
+    free = await visit.read(partial(spendable, wallet=visit.wallet))
     return dict([said_at_field(visit, error, wish, payee.asset if payee else visit.wallet.asset, free)])
 
 

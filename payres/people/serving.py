@@ -29,16 +29,16 @@ from payres.people import (
     consent,
     key_pages,
     notice_pages,
-    order_pages,
     own_wallets,
     payments,
-    requests,
     security,
     sending,
     settings,
     statements,
     webhooks,
 )
+from payres.people import money_requests as requests
+from payres.people import standing_order_pages as order_pages
 from payres.people.activity import Reader, Wanted
 from payres.people.letters import STOP_PATH
 from payres.people.services import people_of
@@ -86,7 +86,7 @@ async def show_home(visit: OwnerVisit) -> Response:
         rows = reader.page(Wanted(), MOVEMENTS + len(under_way)).rows
         shown = {one.key for one in under_way}
         return {
-            "balance": own_wallets.free_balance(work, wallet),
+            "balance": own_wallets.spendable(work, wallet),
             "in_progress": under_way,
             "rows": [row for row in rows if row.newest.key not in shown][:MOVEMENTS],
             "coming": order_pages.coming_up(work, wallet),

@@ -15,7 +15,7 @@ from payres.core.store.work import Work
 from payres.html.language import CODES, Language
 from payres.operator import keys, wallets
 from payres.operator.wallets import create_wallet
-from payres.people import requests
+from payres.people import money_requests as requests
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.screens import AXE, check, fits
 from tests.helpers import Json, last_segment, new_jwk, usd

@@ -6,7 +6,7 @@ import pytest
 
 from payres.core.protocol.amounts import MAX_VALUE
 from payres.core.protocol.errors import InvalidAmount
-from payres.people.consent import lowered
+from payres.people.consent_requests import lowered
 from tests.helpers import Json, usd
 from tests.works import USD
 

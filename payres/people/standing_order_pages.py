@@ -27,7 +27,7 @@ from payres.html.meanwhile import ChangedMeanwhile, Compared, sides_of
 from payres.html.sentences import length_words, problem_of
 from payres.interledger.node import node_of
 from payres.people import standing_orders as rules
-from payres.people.own_wallets import free_balance
+from payres.people.own_wallets import spendable
 from payres.people.sending import (
     FAILED,
     Wish,
@@ -180,7 +180,7 @@ async def show(visit: OwnerVisit) -> Response:
         return {
             "going_on": [one for one in found if not one.order.is_over],
             "over": [one for one in found if one.order.is_over],
-            "free": free_balance(work, visit.wallet),
+            "free": spendable(work, visit.wallet),
             "monthly": sum(monthly),
         }
 
@@ -314,7 +314,7 @@ async def show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Res
     """GET /account/orders/new/{quote}: what is set up, with its dates and the sum of a year."""
 
     def unit(work: Work) -> tuple[QuoteRecord, Draft, int]:
-        return *rules.find_draft(work, visit.wallet, visit.segments["quote"]), free_balance(work, visit.wallet)
+        return *rules.find_draft(work, visit.wallet, visit.segments["quote"]), spendable(work, visit.wallet)
 
     quote, draft, free = await visit.read(unit)
     terms, schedule, own = quote.terms, schedule_of(draft), visit.wallet.asset

@@ -13,7 +13,7 @@ from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.operator import audit
 from payres.operator.wallets import deposit
-from payres.people import requests
+from payres.people import money_requests as requests
 from tests.helpers import last_segment, receiver_of, usd
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
