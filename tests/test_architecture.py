@@ -177,6 +177,12 @@ def test_client_uses_the_protocol_and_signatures_alone() -> None:
     assert used - {"client", "__version__"} == OF_CLIENT
 
 
+def for_types(module: str) -> set[int]:
+    """The lines of imports that only a type checker makes."""
+    checks = (node for node in nodes(module) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+    return {line.lineno for node in checks for line in node.body}
+
+
 def test_modules_of_a_room_import_one_another_in_no_circle() -> None:
     """Also inside functions, and by their names in strings: what is imported late is imported."""
     named = {module.removesuffix(".py").removesuffix("/__init__").replace("/", "."): module for module in MODULES}
@@ -184,7 +190,11 @@ def test_modules_of_a_room_import_one_another_in_no_circle() -> None:
         own = {name: module for name, module in named.items() if room(module) == here}
         used = {
             name: {
-                *(one if one in named else one.rpartition(".")[0] for one, _ in imported(module)),
+                *(
+                    one if one in named else one.rpartition(".")[0]
+                    for one, line in imported(module)
+                    if line not in for_types(module)
+                ),
                 *(text for text, _ in strings(module) if text.count(".") > 1),  # loggers have the names of packages
             }
             & own.keys()
