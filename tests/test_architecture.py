@@ -203,6 +203,20 @@ def test_modules_of_a_room_import_one_another_in_no_circle() -> None:
         assert len([*TopologicalSorter(used).static_order()]) == len(own)
 
 
+def test_people_load_in_one_place_what_they_load_late() -> None:
+    """Beside it, only the mail that is due loads how mails are written."""
+    late = {
+        module
+        for module in MODULES
+        if room(module) == "people"
+        for function in nodes(module)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("payres")
+    }
+    assert late - {"payres/people/mail.py"} == {"payres/people/part.py"}
+
+
 def test_core_is_small() -> None:
     lines = sum(
         len((ROOT / module).read_text(encoding="utf-8").splitlines()) for module in MODULES if "/core/" in module

@@ -31,14 +31,7 @@ from payres.core.store.representations import amount as shown_amount
 from payres.core.store.wallets import WalletRecord, find_with_wallet
 from payres.core.store.work import Work
 from payres.interledger.node import node_of
-from payres.people.store.checkouts import (
-    CHECKOUTS,
-    LEASE,
-    CheckoutRecord,
-    change_checkout,
-    insert_checkout,
-    pending_of,
-)
+from payres.people.store.checkouts import CHECKOUTS, LEASE, CheckoutRecord, change_checkout, insert_checkout, pending_of
 
 BEGIN_SECONDS: Final = 10.0
 LONGEST_WAIT: Final = 60  # seconds; the maximum `wait` of a grant continuation that is respected

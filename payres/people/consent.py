@@ -8,12 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.accounts import cookies
-from payres.accounts.sessions import (
-    check_csrf,
-    close_session,
-    csrf_token,
-    signed_out,
-)
+from payres.accounts.sessions import check_csrf, close_session, csrf_token, signed_out
 from payres.accounts.store.sessions import OF_OWNERS
 from payres.core.grants import consent
 from payres.core.grants.access import granted_access
@@ -40,13 +35,7 @@ from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.html import forms, html
 from payres.html.language import Language, Mistyped, typed_amount
-from payres.html.sentences import (
-    length_words,
-    limit_words,
-    other_words,
-    problem_of,
-    what_it_reads,
-)
+from payres.html.sentences import length_words, limit_words, other_words, problem_of, what_it_reads
 from payres.people.apps import Budgets, budgets
 from payres.people.consent_requests import (
     ConsentRequest,

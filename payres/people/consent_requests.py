@@ -7,15 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from payres.accounts.notices import notify_of_app
-from payres.accounts.sessions import (
-    Browser,
-    check_csrf,
-    find_session,
-    is_stale,
-    keyed,
-    known_browser,
-    signed_out,
-)
+from payres.accounts.sessions import Browser, check_csrf, find_session, is_stale, keyed, known_browser, signed_out
 from payres.accounts.store.sessions import OF_OWNERS, OwnerRecord, owner_of
 from payres.core.grants.access import granted_access
 from payres.core.grants.consent import Pending, check_undecided, decide, find_pending
@@ -23,10 +15,7 @@ from payres.core.grants.limits import spending_of
 from payres.core.grants.requests import check_active
 from payres.core.protocol.amounts import Asset, parse_value
 from payres.core.protocol.clock import DAY
-from payres.core.protocol.errors import (
-    InvalidAmount,
-    WrongState,
-)
+from payres.core.protocol.errors import InvalidAmount, WrongState
 from payres.core.protocol.gnap import Limits, OutgoingPaymentAccess
 from payres.core.protocol.wire import Amount, encode
 from payres.core.store import audit, wallets
@@ -36,9 +25,7 @@ from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.core.store.representations import amount
 from payres.core.store.wallets import WALLETS, KeyRecord, WalletRecord
 from payres.core.store.work import Work
-from payres.html.sentences import (
-    OTHER_REQUEST,
-)
+from payres.html.sentences import OTHER_REQUEST
 from payres.people.own_wallets import spendable
 from payres.people.store import activity
 from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord

@@ -28,15 +28,7 @@ from payres.html.sentences import length_words, problem_of
 from payres.interledger.node import node_of
 from payres.people import standing_orders as rules
 from payres.people.own_wallets import spendable
-from payres.people.sending import (
-    FAILED,
-    Wish,
-    ask_price,
-    find_price,
-    missing_input,
-    problem_with,
-    typed_payee,
-)
+from payres.people.sending import FAILED, Wish, ask_price, find_price, missing_input, problem_with, typed_payee
 from payres.people.sessions import HOME, OwnerVisit
 from payres.people.standing_orders import (
     MEANWHILE,
