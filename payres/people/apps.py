@@ -1,6 +1,7 @@
 """Apps whose grants the wallet's owner has decided: their identity, their remaining budget, and revoking them."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -153,12 +154,8 @@ def ended_apps(
     work: Work, wallet: WalletRecord, before: str = AFTER_ALL, count: int = 20
 ) -> tuple[Sequence[App], bool]:
     """Up to `count` ended grants with ids below `before`, newest first, and whether there are more."""
-    found: list[App] = []
-    for app in _walk(work, wallet, before):
-        if app.standing not in IN_FORCE:
-            found.append(app)
-        if len(found) > count:
-            break
+    ended = (app for app in _walk(work, wallet, before) if app.standing not in IN_FORCE)
+    found = [*islice(ended, count + 1)]
     return found[:count], len(found) > count
 
 

@@ -42,6 +42,40 @@ from payres.people.store.remote_bills import BILL, called
 SHOWN: Final = 3  # payees above the form, beside "All"
 ALLOWED_CHANGE: Final = int(SLIPPAGE * 100)  # per cent, the slippage allowed for payments to other servers
 LOOKED_AT: Final = 40  # the last payments searched for earlier payees
+MAX_NOTE: Final = 140
+FAILED: Final = 400
+# The field and its message, by the reason of an error, else by its code.
+PROBLEMS: Final[Mapping[str, tuple[str, str]]] = {
+    "no_address": ("to", marked("This is no wallet address. They look like {example} or https://{plain}.")),
+    "no_wallet": ("to", marked("There is no wallet at this address. Check it with whoever gave it to you.")),
+    "own_wallet": ("to", marked("This is your own wallet. Type the address that the money shall go to.")),
+    "not_found": ("to", marked("There is no such bill. Ask for a new link.")),
+    "completed": ("to", marked("This bill is paid, and takes no more money.")),
+    "expired": ("to", marked("This bill has expired. Ask for a new one.")),
+    "unreachable": ("to", marked("{host} does not answer. Check the address; if it is right, try again later.")),
+    "untrusted_certificate": (
+        "to",
+        marked("The certificate of {host} is not trusted, so nothing was sent. Check the address."),
+    ),
+    "refused": ("to", marked("{host} does not let this server pay it. Ask whoever gave you the address.")),
+    "bad_content": ("to", marked("{host} answers with something that cannot be paid. Check the address.")),
+    "no_ilp_method": ("to", marked("No way for money leads from here to {host}. Ask whoever runs this server.")),
+    "no_path": (
+        "to",
+        marked("No way for money leads to {host} now. Try less, try later, or ask whoever runs this server."),
+    ),
+    "short_path": ("amount", marked("{host} cannot take so much now. Try less, or try again later.")),
+    "no_exchange_rate": ("to", marked("This server does not change {own} into {theirs}. Ask for an address in {own}.")),
+    "exchange_rate_expired": ("to", marked("The exchange rate is being renewed. Try again in a minute.")),
+    "wallet": ("amount", marked("You have {free}, and this takes {needed}. Send less.")),
+    "liquidity": ("amount", marked("This server cannot change so much now. Send less, or try again later.")),
+    "nothing_arrives": ("amount", marked("Of this nothing would arrive. Send at least {least}.")),
+    "remaining": ("amount", marked("This bill takes {remaining} more. Pay that or less.")),
+    "invalid_amount": ("amount", marked("This amount cannot be sent. Try another one.")),
+    "invalid_request": ("", marked("One of the two wallets was closed meanwhile. Nothing was sent.")),
+    "invalid_quote": ("", marked("Of this bill a part was paid meanwhile. See the new price.")),
+    "invalid_receiver": ("to", marked("This cannot be paid. Ask whoever gave you the address for another one.")),
+}
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,42 +215,6 @@ def paid_before(work: Work, wallet: WalletRecord) -> list[KeptWish]:
 def kept_wish(text: str) -> KeptWish:
     """Decodes the input stored with a quote."""
     return msgspec.json.decode(text, type=KeptWish)
-
-
-MAX_NOTE: Final = 140
-FAILED: Final = 400
-# The field and its message, by the reason of an error, else by its code.
-PROBLEMS: Final[Mapping[str, tuple[str, str]]] = {
-    "no_address": ("to", marked("This is no wallet address. They look like {example} or https://{plain}.")),
-    "no_wallet": ("to", marked("There is no wallet at this address. Check it with whoever gave it to you.")),
-    "own_wallet": ("to", marked("This is your own wallet. Type the address that the money shall go to.")),
-    "not_found": ("to", marked("There is no such bill. Ask for a new link.")),
-    "completed": ("to", marked("This bill is paid, and takes no more money.")),
-    "expired": ("to", marked("This bill has expired. Ask for a new one.")),
-    "unreachable": ("to", marked("{host} does not answer. Check the address; if it is right, try again later.")),
-    "untrusted_certificate": (
-        "to",
-        marked("The certificate of {host} is not trusted, so nothing was sent. Check the address."),
-    ),
-    "refused": ("to", marked("{host} does not let this server pay it. Ask whoever gave you the address.")),
-    "bad_content": ("to", marked("{host} answers with something that cannot be paid. Check the address.")),
-    "no_ilp_method": ("to", marked("No way for money leads from here to {host}. Ask whoever runs this server.")),
-    "no_path": (
-        "to",
-        marked("No way for money leads to {host} now. Try less, try later, or ask whoever runs this server."),
-    ),
-    "short_path": ("amount", marked("{host} cannot take so much now. Try less, or try again later.")),
-    "no_exchange_rate": ("to", marked("This server does not change {own} into {theirs}. Ask for an address in {own}.")),
-    "exchange_rate_expired": ("to", marked("The exchange rate is being renewed. Try again in a minute.")),
-    "wallet": ("amount", marked("You have {free}, and this takes {needed}. Send less.")),
-    "liquidity": ("amount", marked("This server cannot change so much now. Send less, or try again later.")),
-    "nothing_arrives": ("amount", marked("Of this nothing would arrive. Send at least {least}.")),
-    "remaining": ("amount", marked("This bill takes {remaining} more. Pay that or less.")),
-    "invalid_amount": ("amount", marked("This amount cannot be sent. Try another one.")),
-    "invalid_request": ("", marked("One of the two wallets was closed meanwhile. Nothing was sent.")),
-    "invalid_quote": ("", marked("Of this bill a part was paid meanwhile. See the new price.")),
-    "invalid_receiver": ("to", marked("This cannot be paid. Ask whoever gave you the address for another one.")),
-}
 
 
 async def show(visit: OwnerVisit) -> Response:

@@ -13,6 +13,7 @@ from payres.core.store.accounts import AccountRecord
 from payres.core.store.rows import first_row_from, number
 from payres.core.store.work import Transaction
 
+MOST_APPROVED: Final = 1000  # grants that are looked at for what is usual
 Source = Literal["sent", "received", "deposit", "withdrawal", "sent back", "came back"]
 
 
@@ -178,9 +179,6 @@ def _sum(tx: Transaction, side: str, account_id: int, first: int, end: int) -> i
     found = f"SELECT {halves} FROM transfer WHERE id >= ? AND id < ? AND {side}_account_id = ?"
     upper, lower = tx.execute(found, (first, end, account_id)).fetchone()
     return ((upper or 0) << 32) + (lower or 0)
-
-
-MOST_APPROVED: Final = 1000  # grants that are looked at for what is usual
 
 
 def access_approved(tx: Transaction, wallet_id: int, now: int, time: int) -> Sequence[str]:
