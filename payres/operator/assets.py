@@ -24,7 +24,7 @@ from payres.operator.declared import look_overs
 from payres.operator.declared.declarations import CommandLine, Listing, OperationForm, operation
 from payres.operator.declared.inputs import DecimalText, Reference, Sum, said
 from payres.operator.declared.shapes import Cell, Column, Shape, Time, path_of, represent
-from payres.people.store.movements import MovementRecord, page_of_movements
+from payres.operator.store.movements import MovementRecord, page_of_movements
 
 MAX_SCALE: Final = 255
 FixedFee = Annotated[DecimalText, said("For each payment, in units.")]

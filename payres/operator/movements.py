@@ -26,8 +26,8 @@ from payres.interledger.store.peers import peer_with_account
 from payres.operator.declared.declarations import OperationForm, operation
 from payres.operator.declared.inputs import said
 from payres.operator.declared.shapes import Column, Shape, Time, path_of, represent
-from payres.people.store import movements
-from payres.people.store.movements import MOVEMENTS, NAMED_ACCOUNTS, MovementRecord, NamedAccount
+from payres.operator.store import movements
+from payres.operator.store.movements import MOVEMENTS, NAMED_ACCOUNTS, MovementRecord, NamedAccount
 
 MovementKind = Literal["deposit", "withdrawal"]
 

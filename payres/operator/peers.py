@@ -30,7 +30,7 @@ from payres.operator.declared import look_overs
 from payres.operator.declared.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.declared.inputs import MAX_NAME_LENGTH, Currency, DecimalText, Name, Reference, Sum, said
 from payres.operator.declared.shapes import Cell, Column, Shape, Time, decimals, fact, represent
-from payres.people.store.movements import MovementRecord, page_of_movements
+from payres.operator.store.movements import MovementRecord, page_of_movements
 
 MAX_TOKEN_LENGTH: Final = 1000
 CREDIT: Final = "What the peer may owe us, in units of the asset: 1000.00."

@@ -29,7 +29,7 @@ from payres.operator.declared import look_overs
 from payres.operator.declared.declarations import Call, CommandLine, Listing, OperationForm, operation
 from payres.operator.declared.inputs import Currency, Name, Reference, Sum, check_name, said
 from payres.operator.declared.shapes import Column, Shape, Time, decimals, fact, represent
-from payres.people.store.movements import MovementRecord, page_of_movements
+from payres.operator.store.movements import MovementRecord, page_of_movements
 
 
 def named_wallet(work: Work | Environment, text: str) -> str:

@@ -20,7 +20,7 @@ from payres.people.activity import Reader, WalletMovement
 from payres.people.own_wallets import spendable
 from payres.people.sending import kept_wish
 from payres.people.sessions import OwnerVisit
-from payres.people.store.movements import MOVEMENTS
+from payres.people.store.activity import reference_of
 from payres.people.store.refunds import RefundRecord, refunds_of
 from payres.people.store.remote_bills import BILL
 from payres.people.store.standing_orders import order_of_payment
@@ -53,7 +53,6 @@ def find(work: Work, wallet: WalletRecord, reader: Reader, payment_id: str) -> D
     """The details of a movement of the wallet. Raises NotFound."""
     shown = require(reader.find(payment_id), "There is nothing at this address")
     outgoing, incoming = OUTGOING.get(work, payment_id), INCOMING.get(work, payment_id)
-    movement = MOVEMENTS.get(work, payment_id)
     quote = QUOTES.get(work, outgoing.quote_id) if outgoing and outgoing.quote_id else None
     wish = kept_wish(quote.wish) if quote and quote.wish else None
     there, note = shown.counterpart, shown.note
@@ -65,7 +64,7 @@ def find(work: Work, wallet: WalletRecord, reader: Reader, payment_id: str) -> D
         note=note,
         outgoing=outgoing,
         incoming=incoming,
-        reference=movement.reference if movement else None,
+        reference=reference_of(work, payment_id),
         to=there.address.text if there.address and is_known else "",
         again=quote.id if quote and wish else None,
         is_bill=bool(wish and wish.is_bill),

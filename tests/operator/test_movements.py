@@ -12,8 +12,8 @@ from payres.core.store.audit import AUDIT
 from payres.core.store.rows import AFTER_ALL, PageQuery
 from payres.core.store.work import Work
 from payres.operator import assets, movements, peers, wallets
+from payres.operator.store.movements import MOVEMENTS, MovementRecord, page_of_movements
 from payres.operator.upkeep import invariant_checks
-from payres.people.store.movements import MOVEMENTS, MovementRecord, page_of_movements
 from tests.instance import Instance
 from tests.works import NOW, add_usd_peer, work_at
 

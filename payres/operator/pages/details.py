@@ -35,13 +35,13 @@ from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.payment_history import HISTORY, show_payment, story_of
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER
+from payres.operator.store.movements import MOVEMENTS
 from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.store.status import ledger_sums
 from payres.operator.unresolved_packets import list_unresolved, list_unresolved_payments, to_compare
 from payres.operator.upkeep.doctor import lacking_rates, some
 from payres.operator.wallets import WALLET
 from payres.operator.webhooks import WEBHOOK
-from payres.people.store.movements import MOVEMENTS
 from payres.webhooks.sender import event_view
 
 FEW: Final = PageQuery(10, None, "older")

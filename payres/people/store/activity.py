@@ -96,6 +96,12 @@ def paid_under(tx: Transaction, grant_id: str, rows: int) -> Sequence[str]:
     return [payment_id for (payment_id,) in tx.execute(found, (grant_id, rows))]
 
 
+def reference_of(tx: Transaction, movement_id: str) -> str | None:
+    """The operator's reference of a deposit or withdrawal."""
+    row = tx.execute("SELECT reference FROM movement WHERE id = ?", (movement_id,)).fetchone()
+    return row[0] if row else None
+
+
 def payer_wallets(tx: Transaction, incoming_payment_id: str) -> Sequence[int]:
     """The local wallets that paid an incoming payment first and last; one if they are the same, none if remote."""
     paid = (

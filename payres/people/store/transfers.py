@@ -12,10 +12,11 @@ from payres.core.store.work import Transaction
 
 def account_name(account: str) -> str:
     """SQL for the name of an account, given its alias; the alias of its asset is `s`."""
-    return f"{account}.kind || ' ' || {_holder(account)}"
+    return f"{account}.kind || ' ' || {holder(account)}"
 
 
-def _holder(account: str) -> str:
+def holder(account: str) -> str:
+    """SQL for whose account it is, or the asset of the operator's."""
     return (
         f"CASE {account}.kind"
         f" WHEN 'wallet' THEN (SELECT path FROM wallet_address WHERE account_id = {account}.id)"

@@ -9,7 +9,7 @@ from payres.core.protocol.clock import CORRECTION, lasting
 from payres.core.protocol.identifiers import first_identifier
 from payres.core.store.rows import PageBounds, PageQuery, Table, select_page
 from payres.core.store.work import Transaction
-from payres.people.store.transfers import _holder
+from payres.people.store.transfers import holder
 
 
 class NamedAccount(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ NAMED_ACCOUNTS = Table(
     prefix="a.",
     asset_code="s.code",
     asset_scale="s.scale",
-    name=_holder("a"),
+    name=holder("a"),
 )
 
 
