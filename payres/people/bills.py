@@ -30,6 +30,7 @@ from payres.html.sentences import problem_of
 from payres.people import checkout, checkout_steps, own_wallets
 from payres.people.checkout import BillCheckout
 from payres.people.own_wallets import Payers
+from payres.people.services import people_of
 from payres.people.store.checkouts import gone_on
 
 BillState = Literal["unpaid", "part", "open", "paid", "expired", "cancelled"]
