@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import click
+import msgspec
 import uvicorn
 
 from payres.cli.commands import Command
@@ -175,7 +176,7 @@ def _start(sandbox: Sandbox, listeners: Sequence[socket.socket]) -> asyncio.Abst
 
     threading.Thread(target=run, name="payres", daemon=True).start()
     loop = ready.result()
-    click.echo(json.dumps(sandbox.servers[0].line))
+    click.echo(json.dumps(msgspec.to_builtins(sandbox.servers[0].line)))
     return loop
 
 

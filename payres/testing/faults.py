@@ -86,6 +86,15 @@ class FaultRule(RequestRule, frozen=True, kw_only=True):
         return moment in self.kind.moments and is_there and is_asked and self.fits(asked.wallet, asked.client)
 
 
+class KeptFault(FaultRule, frozen=True, kw_only=True):
+    id: str
+    used: int
+
+
+class FaultList(msgspec.Struct):
+    faults: list[KeptFault]
+
+
 class Met(msgspec.Struct):
     """A request affected by a fault; `answer` is its normal handler."""
 

@@ -129,7 +129,7 @@ class Instance:
     @checked
     def new_app(self, path: str, name: str | None = None, kid: str = "key-1") -> dict[str, Any]:
         """Opens a wallet with a key, and returns the arguments for `Client(**app)`."""
-        return self.write(lambda work: set_up.open_client(work, path, name, kid))
+        return msgspec.structs.asdict(self.write(lambda work: set_up.open_client(work, path, name, kid)))
 
     def new_client(self, path: str, name: str | None = None, kid: str = "key-1") -> Client:
         """A client with its own wallet address and registered key."""
@@ -252,7 +252,7 @@ class Instance:
     def _decide(self, redirect: str, decision: Decision) -> str | None:
         given = set_up.Decided(redirect=redirect, decision=decision)
         shown, asked = self.write(partial(set_up.decide, given=given))
-        return self.faults.redirect(shown["redirect"], asked)
+        return self.faults.redirect(shown.redirect, asked)
 
 
 run_instance = Instance.run

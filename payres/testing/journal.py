@@ -83,6 +83,17 @@ class Entry(msgspec.Struct, kw_only=True):
     replayed: bool
 
 
+class RequestList(msgspec.Struct):
+    requests: Sequence[Entry]
+    cursor: str
+
+
+class EventList(msgspec.Struct):
+    events: Sequence[EventView]
+    cursor: str
+    timed_out: bool
+
+
 class Journal:
     """The last thousand requests of the server at a base URL. `changes` is notified of each new one."""
 

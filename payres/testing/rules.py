@@ -38,6 +38,15 @@ class ConsentRule(RequestRule, frozen=True, kw_only=True):
     delay: Annotated[float, Meta(ge=0, le=3600)] = 0
 
 
+class KeptConsentRule(ConsentRule, frozen=True, kw_only=True):
+    id: str
+    used: int
+
+
+class ConsentRuleList(msgspec.Struct):
+    rules: list[KeptConsentRule]
+
+
 R = TypeVar("R", bound=RequestRule)
 
 

@@ -22,6 +22,7 @@ from payres.operator.admin_hosts import AdminHosts
 from payres.operator.peers import add_peer
 from payres.settings import settings_of_texts
 from payres.testing import set_up
+from payres.testing.answers import Line
 from payres.testing.clock import SandboxClock
 from payres.testing.peering import peers_of
 from payres.testing.rules import ConsentRule
@@ -98,7 +99,7 @@ class Sandbox:
                 for server, new in zip((one, other), terms, strict=True):
                     await server.write(partial(add_peer, **new))
             first, *others = (server.line for server in self.servers)
-            first["peers"] = others
+            first.peers = others
             await self.keep_baseline()
             yield
         finally:
@@ -149,24 +150,18 @@ class Sandbox:
             [await server.read(is_all_sent) for server in self.servers]
         )
 
-    def _furnish(self, work: Work, server: SandboxServer) -> dict[str, Any]:
+    def _furnish(self, work: Work, server: SandboxServer) -> Line:
         for path, name in FIRST_WALLETS.items():
-            set_up.put_wallet(work, path, set_up.WalletState(name=name, balance=BALANCE))
+            set_up.set_wallet(work, path, set_up.WalletState(name=name, balance=BALANCE))
         server.api_key = api_keys.create_api_key(work, "sandbox", [*api_keys.SCOPES]).key
         base_url = server.settings.base_url
-        webhook = {}
+        shown = {path: set_up.read_wallet(work, path) for path in FIRST_WALLETS}
+        client = set_up.open_client(work, CLIENT, CLIENT_NAME)
+        line = Line(base_url, base_url + ROOT, self.token, shown, client, peers=[])
         if self._webhook is not None:  # all servers sign with the secret of the first
-            secret = None if server is self.servers[0] else self.servers[0].line["webhook"]["secret"]
-            webhook = {"webhook": set_up.add_webhook(work, self._webhook, secret)}
-        return {
-            "base_url": base_url,
-            "control_url": base_url + ROOT,
-            "control_token": self.token,
-            "wallets": {path: set_up.show_wallet(work, path) for path in FIRST_WALLETS},
-            "client": set_up.open_client(work, CLIENT, CLIENT_NAME),
-            "peers": [],
-            **webhook,
-        }
+            first = line if server is self.servers[0] else self.servers[0].line
+            line.webhook = set_up.add_webhook(work, self._webhook, first.webhook.secret if first.webhook else None)
+        return line
 
 
 def _settings(given: Mapping[str, str], **own: str) -> Settings:

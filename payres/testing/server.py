@@ -26,6 +26,7 @@ from payres.core.store.clients import CLIENTS
 from payres.core.store.copies import change, copied
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
+from payres.testing.answers import Line
 from payres.testing.faults import Interference
 from payres.testing.journal import Journal, Recording
 from payres.testing.rules import CONSENT_PAGE, ConsentRule, Rules
@@ -67,7 +68,7 @@ class SandboxServer:
         self, settings: Settings, clock: Clock, always: ConsentRule | None, request_log: RequestLog | None
     ) -> None:
         self.settings = settings
-        self.line: dict[str, Any] = {}
+        self.line: Line
         self.api_key = ""
         self.last_event = 0
         self.clock = clock

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from functools import partial
+from http import HTTPStatus
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -14,7 +15,7 @@ from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import MILLISECOND, SECOND, parse_time
 from payres.core.protocol.errors import DomainError, InvalidAmount, InvalidRequest, WrongState, require
-from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.identifiers import hash_secret, new_secret
 from payres.core.protocol.urls import require_wallet_path
 from payres.core.protocol.wire import OutgoingPayment, require_amount
 from payres.core.signatures.jwk import (
@@ -36,6 +37,7 @@ from payres.interledger.node import node_of
 from payres.interledger.remote_payments import Backoff
 from payres.operator import keys, wallets, webhooks
 from payres.people import payees, sending
+from payres.testing.answers import ClientKey, DecidedGrant, SetKey, Wallet, Webhook
 from payres.testing.asked import Asked, of_grant
 from payres.testing.clock import SandboxClock
 from payres.testing.names import wallet_named
@@ -134,58 +136,67 @@ def shorten_timeouts(context: Context) -> None:
     )
 
 
-def show_wallet(work: Work, path: str) -> dict[str, Any]:
-    """The representation of a wallet. Raises NotFound."""
+def read_wallet(work: Work, path: str) -> Wallet:
+    """Raises NotFound."""
     shown = wallets.wallet(work, _wallet(work, path))
-    asset = {"asset_code": shown.asset_code, "asset_scale": shown.asset_scale}
-    return {"address": shown.wallet_address, **asset, "balance": shown.balance}
+    return Wallet(shown.wallet_address, shown.asset_code, shown.asset_scale, shown.balance)
 
 
-def put_wallet(work: Work, path: str, wanted: WalletState) -> tuple[bool, dict[str, Any]]:
-    """Creates or changes a wallet; returns whether it is new, and its representation. Raises WrongState for another
+def create_wallet(work: Work, given: WalletState) -> Wallet:
+    """Opens a wallet at an unused path."""
+    return set_wallet(work, _unused("wallet"), given)[1]
+
+
+def set_wallet(work: Work, path: str, given: WalletState) -> tuple[int, Wallet]:
+    """Creates or changes a wallet; returns the status, 201 if it is new, with it. Raises WrongState for another
     asset."""
     path = require_wallet_path(wallets.named_wallet(work, path))
     found = find_wallet(work, path)
-    is_new = found is None
+    status = HTTPStatus.CREATED if found is None else HTTPStatus.OK
     usual = DOLLARS if found is None else found.asset
-    code = usual.code if wanted.asset_code is None else wanted.asset_code
-    scale = usual.scale if wanted.asset_scale is None else wanted.asset_scale
+    code = usual.code if given.asset_code is None else given.asset_code
+    scale = usual.scale if given.asset_scale is None else given.asset_scale
     if found is None:
-        found = wallets.create_wallet(work, path, code, scale, wanted.name, None)
-    elif wanted.name is not None:
-        wallets.rename(work, path, wanted.name)
+        found = wallets.create_wallet(work, path, code, scale, given.name, None)
+    elif given.name is not None:
+        wallets.rename(work, path, given.name)
     if (code, scale) != (found.asset.code, found.asset.scale):
         raise WrongState(f"The wallet {found.path} has another asset, which cannot change", path=found.path)
-    if wanted.active and not found.active:
+    if given.active and not found.active:
         wallets.activate(work, path)
-    if wanted.balance is not None:
+    if given.balance is not None:
         account = ACCOUNTS.by_id(work, found.account_id)
-        missing = require_amount(wanted.balance, found.asset, 0) - account.balance
+        missing = require_amount(given.balance, found.asset, 0) - account.balance
         text = format_decimal(abs(missing), found.asset)
         if missing:
             (wallets.deposit if missing > 0 else wallets.withdraw)(work, path, text)
-    if wanted.active is False and found.active:
+    if given.active is False and found.active:
         wallets.deactivate(work, path)
-    return is_new, show_wallet(work, path)
+    return status, read_wallet(work, path)
 
 
-def open_client(work: Work, path: str, name: str | None, kid: str = "key-1") -> dict[str, Any]:
-    """Opens a wallet with a key, and returns the credentials of a client."""
+def create_client(work: Work, given: Named) -> ClientKey:
+    """Opens a wallet with a key at an unused path."""
+    return open_client(work, _unused("client"), given.name)
+
+
+def open_client(work: Work, path: str, name: str | None, kid: str = "key-1") -> ClientKey:
+    """Opens a wallet with a key."""
     wallets.create_wallet(work, path, "USD", 2, name, None)
     key = generate_private_key()
     keys.add_key(work, path, jwk_from_public_bytes(kid, key.public_key().public_bytes_raw()))
-    return {"wallet_address": work.urls.wallet(path), "kid": kid, "private_key": private_pem(key).decode()}
+    return ClientKey(work.urls.wallet(path), kid, private_pem(key).decode())
 
 
-def add_webhook(work: Work, url: str, secret: str | None) -> dict[str, Any]:
+def add_webhook(work: Work, url: str, secret: str | None) -> Webhook:
     """Adds a webhook for all events, with this secret or a new one."""
     added = webhooks.add(work, url, private=True)
     if secret is not None:
         WEBHOOKS.update(work, added.webhook.id, secret=encrypt(work, WEBHOOK_SECRETS, secret))
-    return {"id": added.webhook.id, "url": url, "secret": secret or added.secret}
+    return Webhook(added.webhook.id, url, secret or added.secret)
 
 
-def put_key(work: Work, path: str, kid: str, given: GivenKey) -> dict[str, Any]:
+def set_key(work: Work, path: str, kid: str, given: GivenKey) -> SetKey:
     """Sets the wallet's key with this kid, and revokes an earlier one. Raises InvalidRequest."""
     jwk = _key(kid, given)
     owner = _wallet(work, path)
@@ -193,7 +204,7 @@ def put_key(work: Work, path: str, kid: str, given: GivenKey) -> dict[str, Any]:
     if found is not None and found.x != jwk.x:
         keys.revoke_key(work, owner.path, kid)
     keys.add_key(work, owner.path, jwk)
-    return {"wallet_address": work.urls.wallet(owner.path), "kid": kid}
+    return SetKey(work.urls.wallet(owner.path), kid)
 
 
 def delete_key(work: Work, path: str, kid: str) -> None:
@@ -234,8 +245,8 @@ async def _pay_bill(context: Context, given: BillPayment) -> OutgoingPayment:
     return representations.outgoing_payment(context.urls, wallet, payment)
 
 
-def decide(work: Work, given: Decided) -> tuple[dict[str, str | None], Asked]:
-    """Decides a grant as its owner; returns the response, and the grant's wallet and client.
+def decide(work: Work, given: Decided) -> tuple[DecidedGrant, Asked]:
+    """Decides a grant as its owner; also returns the grant's wallet and client.
 
     Raises InvalidRequest, NotFound, WrongState if it was already decided.
     """
@@ -250,7 +261,7 @@ def decide(work: Work, given: Decided) -> tuple[dict[str, str | None], Asked]:
         found = require(interaction_of_grant(work, given.grant or ""), "No owner is asked about such a grant")
         pending = consent.Pending(GRANTS.by_id(work, found.grant_id), found)
     redirect = consent.decide(work, pending, given.decision == "approve", "owner")
-    return {"grant": pending.grant.id, "redirect": redirect}, of_grant(work, pending.grant)
+    return DecidedGrant(pending.grant.id, redirect), of_grant(work, pending.grant)
 
 
 def move(clock: SandboxClock, given: Move) -> None:
@@ -282,6 +293,10 @@ def expire(work: Work, given: Expired) -> None:
     table = TABLES[found[1]]
     require(table.get(work, found[2]), f"There is nothing at {given.url}")
     table.update(work, found[2], expires_at=work.now)
+
+
+def _unused(kind: str) -> str:
+    return f"{kind}-{new_secret()[:10].lower().replace('_', '-')}"
 
 
 def _wallet(work: Work, path: str) -> WalletRecord:
