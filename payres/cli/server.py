@@ -49,8 +49,8 @@ from payres.core.store.runs import LostCommits
 from payres.core.store.wallets import count_wallets, find_wallet
 from payres.core.store.work import Work
 from payres.operator import wallets
-from payres.operator.store.status import last_restore
-from payres.operator.upkeep.backups import record_takeover, require_current
+from payres.operator.store.backups import last_restore
+from payres.operator.upkeep.takeover import record_takeover, require_current
 from payres.settings import load_settings
 
 if TYPE_CHECKING:  # it loads slowly, and only `serve` needs it

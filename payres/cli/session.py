@@ -66,7 +66,7 @@ class Session:
     def write(self, unit: Callable[[Work], T], *, if_replaced: bool = False) -> T:
         """The unit's result, once its work is committed. Unless `if_replaced`, nothing is stored if another server has
         taken over."""
-        from payres.operator.upkeep.backups import require_current  # commands that only read need not load it
+        from payres.operator.upkeep.takeover import require_current
 
         self.require_writable()
 

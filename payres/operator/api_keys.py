@@ -19,7 +19,7 @@ from payres.core.store.work import Work
 from payres.operator.declared.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.declared.inputs import Name, TimeText, check_name, require_time, said
 from payres.operator.declared.shapes import Column, Shape, Time, fact, represent
-from payres.operator.store.operators import API_KEYS, ApiKeyRecord
+from payres.operator.store.api_keys import API_KEYS, ApiKeyRecord
 
 # The scopes of keys; each endpoint needs one of them.
 SCOPES: Final[Mapping[str, str]] = {

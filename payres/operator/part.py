@@ -13,26 +13,21 @@ from payres.accounts.passwords import PasswordGate
 from payres.core.http.context import Context, context_of
 from payres.core.http.routing import LateRoutes, Route
 from payres.core.http.serving import Background, Opening, Part
-from payres.core.process.logs import Metrics
 from payres.core.process.worker import Worker
 from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.urls import ADMIN_ROOT, is_loopback
 from payres.core.remote.transport import Bounds
 from payres.core.store.base_url import record_base_url
-from payres.core.store.database import Database
 from payres.core.store.wallets import count_wallets
 from payres.operator.admin_hosts import AdminHosts
 from payres.operator.declared.long_work import LongWorks
 from payres.operator.services import OperatorServices, operator_of
 from payres.operator.store.operators import OF_OPERATORS
-from payres.operator.store.status import note_missing_rates
 from payres.operator.upkeep import monitoring
-from payres.operator.upkeep.backups import require_current
 from payres.operator.upkeep.invariant_checks import PAUSE_SECONDS, BackgroundCheck
+from payres.operator.upkeep.missing_rates import NOTES_SECONDS, store_missing_rates
 from payres.operator.upkeep.readiness import Readiness
-from payres.operator.upkeep.takeover import watch_base_url
-
-NOTES_SECONDS: Final = 5.0  # until pages and commands know of a rate that somebody wanted
+from payres.operator.upkeep.takeover import require_current, watch_base_url
 
 log = logging.getLogger("payres.operator")
 
@@ -65,14 +60,6 @@ def _workers(context: Context, opening: Opening) -> Iterator[Background]:
     yield Worker("the notes of missing rates", context.database, step, NOTES_SECONDS).run()
     # A server of a test ends before it is due.
     yield BackgroundCheck(context.database).run(PAUSE_SECONDS if context.is_disposable else 0)
-
-
-async def store_missing_rates(database: Database, metrics: Metrics) -> float:
-    """Stores which rates were missing, for pages and commands; returns the seconds until the next time."""
-    if pairs := {*metrics.missing_rates}:
-        await database.write(partial(note_missing_rates, pairs=pairs))
-        metrics.missing_rates.difference_update(pairs)
-    return NOTES_SECONDS
 
 
 def _late_routes() -> Sequence[Route]:

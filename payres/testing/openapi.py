@@ -12,7 +12,7 @@ from payres.core.http.responses import JSON
 from payres.core.protocol.event_types import EVENT_TYPES
 from payres.openapi import documents, resources
 from payres.testing import faults
-from payres.testing.control import ENDPOINTS, Endpoint
+from payres.testing.endpoints import ENDPOINTS, Endpoint
 from payres.testing.sandbox import ROOT
 
 ERRORS: Final = {
@@ -55,7 +55,6 @@ def control_document(base_url: str) -> dict[str, Any]:
             (method, ROOT + path, _operation(name, one))
             for name, one in ENDPOINTS.items()
             for method, path in [name.split(" ")]
-            if one.tag
         ],
         TAGS,
         {"controlToken": token},

@@ -16,7 +16,7 @@ from payres.cli import COMMANDS, main
 from payres.core.protocol.clock import SystemClock
 from payres.core.store.connections import connect_writer
 from payres.core.store.work import Work
-from payres.operator.upkeep.backups import record_takeover
+from payres.operator.upkeep.takeover import record_takeover
 from tests.instance import run_instance
 from tests.operator.pages.seed import Seeded, fill
 from tests.people.mail_server import with_address

@@ -28,7 +28,7 @@ from payres.operator import assets
 from payres.operator import peers as operator_peers
 from payres.operator.assets import set_rate
 from payres.operator.peers import require_peer, withdraw
-from payres.operator.store import status
+from payres.operator.store import invariants
 from payres.operator.unresolved_packets import PACKET, UNRESOLVED_PAYMENT, list_unresolved, list_unresolved_payments
 from tests.core.remote.conftest import Request
 from tests.helpers import TIMEOUT
@@ -443,7 +443,7 @@ async def test_packets_just_before_a_kill_are_listed_of_a_peer_that_does_not_rep
             node.clock.advance(3)
     if lived_on:
         node.clock.advance(lived_on)
-        await node.write(lambda tx: status.note_check(tx, tx.now))
+        await node.write(lambda tx: invariants.note_check(tx, tx.now))
     if in_order:
         await node.write(server.end)
     assert ["2 packets from the peer near" in said for said in await node.write(begin_run)] == [True] * warned

@@ -40,7 +40,7 @@ from payres.operator.api_keys import SCOPES
 from payres.operator.declared.declarations import Operation, declared, operation
 from payres.operator.declared.etags import Conditions, is_shown, thing_of
 from payres.operator.services import operator_of
-from payres.operator.store.operators import API_KEYS, ApiKeyRecord
+from payres.operator.store.api_keys import API_KEYS, ApiKeyRecord
 
 T = TypeVar("T")
 PAGE_PARAMETERS: Final = ("first", "last", "cursor")

@@ -39,7 +39,7 @@ from payres.operator.store.movements import MOVEMENTS
 from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.store.status import ledger_sums
 from payres.operator.unresolved_packets import list_unresolved, list_unresolved_payments, to_compare
-from payres.operator.upkeep.doctor import lacking_rates, some
+from payres.operator.upkeep.missing_rates import lacking_rates, some
 from payres.operator.wallets import WALLET
 from payres.operator.webhooks import WEBHOOK
 from payres.webhooks.sender import event_view

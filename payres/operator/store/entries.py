@@ -1,8 +1,4 @@
-"""SQL of the ledger's records as operators read them: pages and exports of transfers, manual deposits and withdrawals,
-and daily sums of wallets.
-
-Exports read a batch of ids at a time, to keep transactions short.
-"""
+"""SQL of the entries of the ledger as operators read them: pages of transfers, and daily sums of wallets."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""SQL of grants as owners and operators see them: in each state, decided ones with what was spent, by key."""
+"""SQL of pages of grants in each state."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

@@ -1,5 +1,5 @@
 """The invariants of the database and the queries that check them. Those of tables stand in `invariants.sql` of the
-stores of the core and of the parts, whichever has the uppermost of these tables.
+stores of the core and of the parts, whichever has the uppermost of these tables. Also SQL of the last check's result.
 
 Every query is one scan, at most with lookups by index. Queries over tables that grow with each payment take a range of
 keys at a time, to keep transactions short.
@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from payres.core.store.rows import number
-from payres.core.store.work import Transaction
+from payres.core.store.rows import find_number, number
+from payres.core.store.work import Transaction, Work
 
 OWNERS: Final = ("core", "interledger", "operator")  # from the ground up
 MAX_BREACHES: Final = 5
@@ -161,3 +161,25 @@ FILE: Final = Invariant(
     rows="pages",
     sql="SELECT * FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
 )
+
+
+def last_check(tx: Transaction) -> int | None:
+    """When the last check found all ledger invariants intact; None if it found a breach."""
+    return find_number(tx, "SELECT checked_at FROM ledger_check WHERE broken IS NULL")
+
+
+def broken_invariant(tx: Transaction) -> str | None:
+    """The first broken invariant of the last check."""
+    row = tx.execute("SELECT broken FROM ledger_check WHERE broken IS NOT NULL").fetchone()
+    return None if row is None else str(row[0])
+
+
+def note_check(work: Work, checked_at: int, broken: str | None = None) -> None:
+    """Stores that all invariants held at a time, or the first that did not, unless a later check is stored. One that is
+    stored with a time in the future was made while the clock was ahead, before this one."""
+    work.execute(
+        "INSERT INTO ledger_check (id, checked_at, broken) VALUES (1, ?, ?)"
+        " ON CONFLICT (id) DO UPDATE SET checked_at = excluded.checked_at, broken = excluded.broken"
+        " WHERE excluded.checked_at >= checked_at OR checked_at > ?",
+        (checked_at, broken, work.now),
+    )

@@ -1,15 +1,13 @@
-"""SQL of the operators who use the admin pages, and of the keys of programs that use the operator's API."""
+"""SQL of the operators who use the admin pages."""
 
-from collections.abc import Sequence
 from typing import ClassVar, Final
 
 import msgspec
 
 from payres.accounts.store.second_factors import delete_factors
 from payres.accounts.store.sessions import BROWSER_LIFETIME, Kind, count_sessions
-from payres.core.protocol.clock import DAY, HOUR, MINUTE, lasting
-from payres.core.store.retention import Rule, purge
-from payres.core.store.rows import Table, find_number, insert_row, json_column
+from payres.core.protocol.clock import HOUR, MINUTE, lasting
+from payres.core.store.rows import Table, find_number
 from payres.core.store.work import Transaction
 
 
@@ -35,7 +33,6 @@ class OperatorRecord(msgspec.Struct, frozen=True):
 
 OPERATORS = Table(OperatorRecord, "operator")
 OF_OPERATORS: Final = Kind("operator", OPERATORS, "operator_id", 12 * HOUR, 12 * HOUR, 15 * MINUTE, "payres admin link")
-FORMS = Rule("operator_form", "used_at", "id", after=DAY)  # longer than a session lasts
 
 
 def find_operator(tx: Transaction, name: str) -> OperatorRecord | None:
@@ -70,34 +67,3 @@ def put_operator(tx: Transaction, name: str, role: str, password_hash: str | Non
         " unlocked_at = excluded.unlocked_at",
         (name, role, password_hash, now),
     )
-
-
-def is_used(tx: Transaction, form_id: str) -> bool:
-    return tx.execute("SELECT 1 FROM operator_form WHERE id = ?", (form_id,)).fetchone() is not None
-
-
-def use_form(tx: Transaction, form_id: str, now: int) -> None:
-    purge(tx, FORMS, now)
-    insert_row(tx, "operator_form", id=form_id, used_at=now)
-
-
-class ApiKeyRecord(msgspec.Struct, frozen=True):
-    """A row of `api_key`; `made_by` is the key that created it, if any."""
-
-    id: str
-    name: str
-    secret_hash: bytes
-    scopes: Sequence[str]
-    created_at: int
-    expires_at: int | None
-    revoked_at: int | None = None
-    last_used_at: int | None = None
-    made_by: str | None = None
-
-    @property
-    def actor(self) -> str:
-        """The key's name in the audit log."""
-        return f"api:{self.id}"
-
-
-API_KEYS = Table(ApiKeyRecord, "api_key", scopes=json_column("scopes"))

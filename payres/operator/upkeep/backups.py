@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from payres.core.protocol.clock import SECOND, format_time
+from payres.core.protocol.clock import SECOND
 from payres.core.protocol.wire import Resource
 from payres.core.store import audit
 from payres.core.store.connections import check_not_linked, is_followed, require_complete, server_lock
@@ -40,8 +40,8 @@ from payres.core.store.migrations import (
     version_of,
 )
 from payres.core.store.runs import LostCommits, has_log, remove_token, remove_token_if_complete
-from payres.core.store.work import Transaction, Work
-from payres.operator.store import status
+from payres.core.store.work import Work
+from payres.operator.store.invariants import note_check
 from payres.operator.store.restored_rights import (
     EndedRight,
     end_by_restore,
@@ -49,15 +49,11 @@ from payres.operator.store.restored_rights import (
     is_same_database,
     restored_rights,
 )
-from payres.operator.store.status import Takeover, note_check
 from payres.operator.upkeep import invariant_checks
 
 PAUSE_MILLISECONDS = 5  # lets the server commit; copying a gigabyte takes about ten seconds
 BROKEN = ".broken"
-AFTER_TAKEOVER = (
-    "Leave this one stopped. To take payments here again, stop that one, and put a `payres backup` of this database in"
-    " place with `payres restore`: docs/how-to/backup.md"
-)
+
 
 log = logging.getLogger("payres.backup")
 
@@ -157,24 +153,6 @@ def record_restore(work: Work, source: Path) -> None:
     """Records a restore in the audit log of the restored database, which makes it the latest state of that database:
     see `payres.operator.upkeep.takeover`."""
     audit.record(work, "database.restore", str(source))
-
-
-def record_takeover(work: Work, base_url: str, restored_at: str | None) -> None:
-    """Records in the audit log that another server, with a later state of the database, answers at the base URL."""
-    audit.record(work, "database.superseded", base_url, restoredAt=restored_at)
-
-
-def require_current(tx: Transaction) -> None:
-    """Raises UnusableDatabase when another server has taken over since the database was last restored."""
-    taken = status.takeover(tx)
-    if taken is not None:
-        raise UnusableDatabase(f"Another server has taken this one's place: {describe_backup(taken)}. {AFTER_TAKEOVER}")
-
-
-def describe_backup(taken: Takeover) -> str:
-    """Which server has taken over, and when that was found."""
-    found_at = format_time(taken.found_at)
-    return f"{taken.base_url} was one's whose database was restored at {taken.restored_at}, as was found at {found_at}"
 
 
 def restore_backup(

@@ -36,8 +36,10 @@ from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator.declared.shapes import MEBIBYTE, format_size
 from payres.operator.limits import MIN_FREE_BYTES
-from payres.operator.store import due_work, status
-from payres.operator.upkeep.backups import AFTER_TAKEOVER, BROKEN, describe_backup, made_in
+from payres.operator.store import backups, due_work, invariants, status
+from payres.operator.upkeep.backups import BROKEN, made_in
+from payres.operator.upkeep.missing_rates import lacking_rates, some
+from payres.operator.upkeep.takeover import AFTER_TAKEOVER, describe_takeover
 from payres.webhooks.store import webhooks
 
 if TYPE_CHECKING:  # it loads slowly, and only checks over HTTP need it
@@ -47,7 +49,7 @@ LOW_FREE_BYTES: Final = 10 * MIN_FREE_BYTES
 LARGE_LOG_BYTES: Final = 256 * MEBIBYTE
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 BACKUP_DAYS: Final = 2
-SHOWN_RATES: Final = 8  # of those that are missing, on the one line that tells of them
+
 LATE: Final = 10 * MINUTE  # after so long, due work should have been done
 CHECK_DAYS: Final = 1  # more than a server takes for tens of millions of payments
 TIMEOUT_SECONDS: Final = 10
@@ -89,9 +91,9 @@ class _Known(NamedTuple):
 
 def examine(work: Work) -> Sequence[Diagnosis]:
     """The findings about the database and the settings; if another server has taken over, only that. Raises OSError."""
-    taken = status.takeover(work)
+    taken = backups.takeover(work)
     if taken is not None:
-        seen = f"another server has taken this one's place: {describe_backup(taken)}"
+        seen = f"another server has taken this one's place: {describe_takeover(taken)}"
         return _findings([("database", seen, True, AFTER_TAKEOVER)])
     looks = (_files, _backups, _ledger, _settings, _rates, _liquidity, _peers, _webhooks, _mail, _due)
     return _findings(found for look in looks for found in look(work))
@@ -105,7 +107,7 @@ def examine_all(read: Read, environment: Environment, *, is_standby: bool) -> Se
     def unit(work: Work) -> tuple[Sequence[Diagnosis], bool, _Known, Sequence[PeerRecord]]:
         wallet = next((one.path for one in wallets.list_wallets(work) if one.active), None)
         known = _Known(work.settings, work.urls, wallet, _own_key(work))
-        return examine(work), status.takeover(work) is not None, known, peers.list_peers(work)
+        return examine(work), backups.takeover(work) is not None, known, peers.list_peers(work)
 
     found, is_replaced, known, linked = read(unit)
     served = chain(_server(known), *map(_reach, linked))
@@ -143,7 +145,7 @@ def _files(work: Work) -> Iterator[Look]:
 
 def _backups(work: Work) -> Iterator[Look]:
     directory, every = work.settings.backup_directory, work.settings.backup_every * SECOND
-    made_at, earliest = status.last_backup(work, work.now), work.now - BACKUP_DAYS * (every or DAY)
+    made_at, earliest = backups.last_backup(work, work.now), work.now - BACKUP_DAYS * (every or DAY)
     if directory and not (os.path.isdir(directory) and os.access(directory, os.W_OK)):
         fix = "The server cannot make backups: create the directory, or set backup_directory to another one"
         yield "backup_directory", f"{directory} is not a directory that payres may write to", True, fix
@@ -163,7 +165,7 @@ def _backups(work: Work) -> Iterator[Look]:
 
 
 def _ledger(work: Work) -> Iterator[Look]:
-    broken, checked_at, time = status.broken_invariant(work), status.last_check(work), CHECK_DAYS * DAY
+    broken, checked_at, time = invariants.broken_invariant(work), invariants.last_check(work), CHECK_DAYS * DAY
     fix = "Check it with `payres ledger check`. A running server does so all the time; its log says why it does not"
     if broken is not None:
         fix = "Accept no payments until it does: docs/operating.md"
@@ -204,28 +206,6 @@ def _settings(work: Work) -> Iterator[Look]:
     if work.settings.allow_private_hosts:
         fix = "Set it to false: anyone can make the server send requests inside your network"
         yield "allow_private_hosts", "it is on, and base_url is public", True, fix
-
-
-class LackingRates(NamedTuple):
-    """The pairs of currencies without a valid rate that somebody wanted to pay between lately, or that had one: those
-    of which wallets and peers here have both, and those `elsewhere`, which any stranger can make up."""
-
-    here: Sequence[Sequence[str]]
-    elsewhere: Sequence[Sequence[str]]
-
-
-def lacking_rates(work: Work) -> LackingRates:
-    rates, wanted, own = accounts.list_rates(work), status.missing_rates(work), {*accounts.list_codes(work)}
-    good = {frozenset((rate.base, rate.counter)) for rate in rates if rate.holds_at(work.now)}
-    lacking = {frozenset(pair) for pair in (*wanted, *((rate.base, rate.counter) for rate in rates))} - good
-    pairs = sorted(map(sorted, lacking))
-    return LackingRates(*([pair for pair in pairs if own.issuperset(pair) is here] for here in (True, False)))
-
-
-def some(names: Sequence[str]) -> str:
-    """The first of these, and how many others there are."""
-    others = len(names) - SHOWN_RATES
-    return ", ".join(names[:SHOWN_RATES]) + (f" and {others} other{'s' * (others > 1)}" if others > 0 else "")
 
 
 def _rates(work: Work) -> Iterator[Look]:

@@ -19,7 +19,7 @@ from payres.core.process.worker import Worker
 from payres.core.store.copies import StepNote
 from payres.core.store.database import Database
 from payres.core.store.work import Transaction, Work
-from payres.operator.store import invariants, status
+from payres.operator.store import invariants
 from payres.operator.store.invariants import FILE, LEDGER_INVARIANTS, MAX_BREACHES, Invariant, RowKey
 
 BATCH_ROWS: Final = 1000
@@ -112,7 +112,7 @@ def check(tx: Transaction, note: StepNote = lambda *_: None, *, only_ledger: boo
 def note(work: Work, findings: Sequence[Finding], checked_at: int) -> None:
     """Stores the result of a check and its time."""
     broken = first_broken(findings)
-    status.note_check(work, checked_at, None if broken is None else broken.name)
+    invariants.note_check(work, checked_at, None if broken is None else broken.name)
 
 
 def first_broken(findings: Sequence[Finding]) -> Finding | None:
@@ -181,7 +181,7 @@ class BackgroundCheck:
                 self._judge(scan.invariant, await self._database.examine(scan.step))
                 await asyncio.sleep(ALL_SHARE * (asyncio.get_running_loop().time() - began))
         if not self._database.stopped:
-            await self._database.write(partial(status.note_check, checked_at=began_at))
+            await self._database.write(partial(invariants.note_check, checked_at=began_at))
 
     async def repeat(self, checking: Callable[[], Awaitable[None]], share: int) -> None:
         """Checks until the database is in fail-stop, for at most one part in `share` of the time; 0 is no limit."""

@@ -29,7 +29,7 @@ from payres.operator.declared.declarations import Listing, OperationForm, operat
 from payres.operator.declared.long_work import LongWork, in_background
 from payres.operator.declared.shapes import Column, Shape, Time, format_size
 from payres.operator.services import operator_of
-from payres.operator.store import status
+from payres.operator.store.backups import maker_of_backup
 from payres.operator.upkeep import backups
 from payres.operator.upkeep.backups import (
     BROKEN,
@@ -110,7 +110,7 @@ def kept_backup(work: Work, file: Path) -> KeptBackup:
         made_at=format_time(made_at),
         bytes=file.stat().st_size,
         state="broken" if is_broken else "checked",
-        actor=status.maker_of_backup(work, str(file)),
+        actor=maker_of_backup(work, str(file)),
     )
 
 

@@ -26,7 +26,7 @@ from payres.core.store.work import Work
 from payres.interledger.node import node_of
 from payres.interledger.store import packets
 from payres.operator.services import operator_of
-from payres.operator.store import due_work, status
+from payres.operator.store import backups, due_work, invariants, status
 from payres.webhooks.sender import Sender
 from payres.webhooks.store import webhooks
 
@@ -53,7 +53,7 @@ async def readyz(request: Request) -> Response:
     problem = await operator_of(context).readiness.problem()
     shown: dict[str, Any] = {"walBytes": log_bytes(context.database.path)}
     with suppress(DomainError):
-        shown["restoredAt"] = format_time_if_any(await context.database.read(status.last_restore))
+        shown["restoredAt"] = format_time_if_any(await context.database.read(backups.last_restore))
     if context.settings.read_only:
         shown |= {"readOnly": True, "changedAt": format_time_if_any(changed_at(context.database.path))}
     backup = operator_of(context).long_works.latest.get("backup")
@@ -141,7 +141,7 @@ def _stored(work: Work) -> Iterator[Family]:
     sums = {(one.asset_code, str(one.asset_scale), one.kind): one.balance for one in status.ledger_sums(work)}
     meaning = "Balances, in the asset's minor unit."
     yield "gauge", "payres_ledger_minor_units", meaning, sums, "asset", "scale", "kind"
-    made_at, checked_at = status.last_backup(work, work.now), status.last_check(work)
+    made_at, checked_at = backups.last_backup(work, work.now), invariants.last_check(work)
     if made_at is not None:
         age = max(work.now - made_at, 0) / SECOND
         yield "gauge", "payres_backup_age_seconds", "Since the last backup by payres.", age

@@ -17,7 +17,7 @@ from payres.core.store.work import Work
 from payres.interledger.store import packets, peers
 from payres.operator.declared.declarations import operation
 from payres.operator.declared.shapes import Cell, Shape, Time, fact, format_size, represent
-from payres.operator.store import status
+from payres.operator.store import backups, invariants, status
 from payres.webhooks.store import webhooks
 
 KINDS: Final = {"wallet": "In wallets", "liquidity": "Liquidity", "fees": "Fees"}
@@ -123,9 +123,9 @@ def read_status(work: Work, *, is_running: bool) -> Status:
             oldest_pending_at=format_time_if_any(webhooks.oldest_pending_event(work)),
         ),
         waiting_mails=mail.waiting(work, work.now)[0],
-        last_backup_at=format_time_if_any(status.last_backup(work, work.now)),
-        last_check_at=format_time_if_any(status.last_check(work)),
-        broken_invariant=status.broken_invariant(work),
+        last_backup_at=format_time_if_any(backups.last_backup(work, work.now)),
+        last_check_at=format_time_if_any(invariants.last_check(work)),
+        broken_invariant=invariants.broken_invariant(work),
         followed_at=format_time_if_any(changed_at(path)) if is_followed(path) else None,
     )
 

@@ -11,16 +11,22 @@ from typing import Final
 import msgspec
 
 from payres.core.process.worker import Worker
-from payres.core.protocol.clock import format_time_if_any
+from payres.core.protocol.clock import format_time, format_time_if_any
 from payres.core.protocol.errors import Unavailable
 from payres.core.remote.connection import FetchFailed
 from payres.core.remote.http import GuardedClient
+from payres.core.store import audit
 from payres.core.store.database import Database
-from payres.core.store.work import FailStop
-from payres.operator.store import status
-from payres.operator.upkeep.backups import record_takeover
+from payres.core.store.migrations import UnusableDatabase
+from payres.core.store.work import FailStop, Transaction, Work
+from payres.operator.store import backups
+from payres.operator.store.backups import Takeover
 
 PAUSE_SECONDS: Final = 30.0
+AFTER_TAKEOVER: Final = (
+    "Leave this one stopped. To take payments here again, stop that one, and put a `payres backup` of this database in"
+    " place with `payres restore`: docs/how-to/backup.md"
+)
 
 
 class Superseded(FailStop):
@@ -71,7 +77,7 @@ async def watch_base_url(database: Database, http: GuardedClient, base_url: str)
 async def look_once(database: Database, http: GuardedClient, base_url: str) -> float:
     """Stops all writing if another server has taken this one's place, and records that, which prevents this server from
     starting again. Returns the seconds until the next look."""
-    other = await find_other(http, base_url, await database.read(status.last_restore))
+    other = await find_other(http, base_url, await database.read(backups.last_restore))
     if other is not None and other.is_later:
         restored_at = other.restored_at
         with suppress(Unavailable):  # if it cannot be stored now, the next start finds it again
@@ -79,3 +85,23 @@ async def look_once(database: Database, http: GuardedClient, base_url: str) -> f
         sentence = f"another server has taken over {base_url}; its database was restored at {restored_at}"
         database.fail_stop(Superseded(sentence))
     return PAUSE_SECONDS
+
+
+def record_takeover(work: Work, base_url: str, restored_at: str | None) -> None:
+    """Records in the audit log that another server, with a later state of the database, answers at the base URL."""
+    audit.record(work, "database.superseded", base_url, restoredAt=restored_at)
+
+
+def require_current(tx: Transaction) -> None:
+    """Raises UnusableDatabase when another server has taken over since the database was last restored."""
+    taken = backups.takeover(tx)
+    if taken is not None:
+        raise UnusableDatabase(
+            f"Another server has taken this one's place: {describe_takeover(taken)}. {AFTER_TAKEOVER}"
+        )
+
+
+def describe_takeover(taken: Takeover) -> str:
+    """Which server has taken over, and when that was found."""
+    found_at = format_time(taken.found_at)
+    return f"{taken.base_url} was one's whose database was restored at {taken.restored_at}, as was found at {found_at}"

@@ -21,7 +21,7 @@ from payres.core.store.retention import Rule
 from payres.core.store.rows import PageQuery, Table, first_row_from, page_of_wallet, select_page
 from payres.core.store.work import Transaction
 from payres.interledger.store import packets, peers
-from payres.operator.store import all_payments, due_work, entries, operators, search
+from payres.operator.store import all_payments, api_keys, due_work, entries, operators, search
 from payres.operator.store import grants as all_grants
 from payres.operator.store.all_payments import PaymentRecord
 from payres.people.store import activity, checkouts, standing_orders
@@ -172,7 +172,7 @@ QUERIES: dict[str, Query] = (
         for name, rule in vars(module).items()
         if isinstance(rule, Rule)
     }
-    | {f"page of {table.source}": call(select_page, table, NEWEST) for table in (operators.API_KEYS, wallets.WALLETS)}
+    | {f"page of {table.source}": call(select_page, table, NEWEST) for table in (api_keys.API_KEYS, wallets.WALLETS)}
     | {
         "page of the audit log": call(select_page, audit.AUDIT, PageQuery(5, "1", "newer")),
         "clients.find_response, of an API key": call(clients.find_response, None, "1", "key"),

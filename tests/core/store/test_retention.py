@@ -44,7 +44,7 @@ from payres.core.store.wallets import require_wallet
 from payres.core.store.work import INSERT_EVENT, Environment, Transaction, Work
 from payres.operator import grants as operator_grants
 from payres.operator import wallets
-from payres.operator.store import operators
+from payres.operator.store import forms
 from payres.people.store.checkouts import CHECKOUTS, CheckoutRecord, end_page, insert_checkout
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT, Json, client_with_key, last_segment, usd
@@ -487,7 +487,7 @@ def test_use_nonce_remembers_those_that_are_over_for_requests_that_still_wait(tx
         (NONCES, "1, 'kid', x, 1"),
         (sessions.SESSIONS, "CAST(x AS BLOB), 1, 1, NULL, 1, 1, NULL, NULL, NULL"),
         (sessions.BROWSERS, "CAST(x AS BLOB), 1, NULL, 1, NULL"),
-        (operators.FORMS, "x, 1"),
+        (forms.FORMS, "x, 1"),
     ],
     ids=lambda one: one.table if isinstance(one, Rule) else "",
 )

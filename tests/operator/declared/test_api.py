@@ -8,7 +8,7 @@ from payres.core.protocol.clock import MINUTE, SECOND
 from payres.operator.api_keys import SCOPES, revoke_api_key
 from payres.operator.declared.api import admin_endpoints
 from payres.operator.declared.declarations import Operation
-from payres.operator.store.operators import API_KEYS
+from payres.operator.store.api_keys import API_KEYS
 from tests.helpers import Json
 from tests.instance import Instance, run_instance
 from tests.operator.programs import BASE, DOCUMENT, NewProgram, Program

@@ -9,7 +9,7 @@ import pytest
 from payres.core.process.settings import SettingsError, load_settings
 from payres.core.protocol.errors import WrongState
 from payres.core.store.copies import copies_into
-from payres.operator.store.status import last_backup
+from payres.operator.store.backups import last_backup
 from payres.operator.upkeep import doctor
 from payres.operator.upkeep.backups import restore_backup
 from payres.operator.upkeep.doctor import Diagnosis

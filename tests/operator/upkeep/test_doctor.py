@@ -24,11 +24,11 @@ from payres.core.store.work import Environment, Work
 from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
 from payres.operator import assets, wallets, webhooks
 from payres.operator.limits import MIN_FREE_BYTES
-from payres.operator.part import store_missing_rates
-from payres.operator.store import status
-from payres.operator.store.status import note_check
+from payres.operator.store import missing_rates
+from payres.operator.store.invariants import note_check
 from payres.operator.upkeep import doctor
 from payres.operator.upkeep.doctor import Diagnosis, examine
+from payres.operator.upkeep.missing_rates import store_missing_rates
 from payres.webhooks.store.webhooks import list_webhooks
 from tests.works import add_usd_peer, work_at
 
@@ -257,7 +257,7 @@ def test_rate_is_missing_where_somebody_wanted_it(work: Work) -> None:
     assert broken(work) == set()
     with suppress(NoRate):
         rate_between(work, "ACME/B", "EUR")
-    status.note_missing_rates(work, work.environment.metrics.missing_rates)
+    missing_rates.note_missing_rates(work, work.environment.metrics.missing_rates)
     work.execute("INSERT INTO exchange_rate VALUES ('USD', 'CHF', '0.8', 0, 1)")
     finding = found(work)["exchange rates"]
     assert finding.seen == "no valid rate for ACME/B/EUR, CHF/USD: somebody wanted it, or it has expired"
@@ -278,9 +278,9 @@ def test_currencies_that_clients_make_up_are_few_and_push_out_no_others(work: Wo
             rate_between(work, "USD", code)
     assert len(work.environment.metrics.missing_rates) == MAX_MISSING_RATES + 1
     later = work_at(work, work.now + DAY, work.settings)
-    status.note_missing_rates(later, [*work.environment.metrics.missing_rates, *(("USD", code) for code in made_up)])
+    missing_rates.note_missing_rates(later, [*work.environment.metrics.missing_rates, *(("USD", code) for code in made_up)])
     work.environment.metrics.missing_rates.clear()
-    stored = status.missing_rates(later)
+    stored = missing_rates.missing_rates(later)
     assert (len(stored), ("USD", "ZWG") in stored) == (MAX_MISSING_RATES, True)
     alarm, note = [one for one in examine(later) if one.subject in {"exchange rates", "rates elsewhere"}]
     assert alarm.warning
@@ -288,15 +288,15 @@ def test_currencies_that_clients_make_up_are_few_and_push_out_no_others(work: Wo
     assert note.fix is None, "a stranger raises no alarm"
     assert re.fullmatch(rf"no valid rate for A../USD(, A../USD){{7}} and {MAX_MISSING_RATES - 9} others: .*", note.seen)
     for now in (work.now, later.now + 7 * DAY + 1):  # the clock was ahead; and a week later
-        status.note_missing_rates(work_at(work, now), [])
+        missing_rates.note_missing_rates(work_at(work, now), [])
         assert number(work, "SELECT count(*) FROM missing_rate") == 0
-        status.note_missing_rates(later, [("USD", "ZWG")])
+        missing_rates.note_missing_rates(later, [("USD", "ZWG")])
 
 
 def test_rate_that_was_set_is_not_missing(work: Work) -> None:
     for code in ("USD", "EUR"):
         wallets.create_wallet(work, code.lower(), code, 2, None, None)
-    status.note_missing_rates(work, [("USD", "EUR"), ("EUR", "USD")])
+    missing_rates.note_missing_rates(work, [("USD", "EUR"), ("EUR", "USD")])
     assert broken(work) == {"exchange rates"}
     assets.set_rate(work, "USD", "EUR", "0.9")
     assert broken(work) == set()
@@ -308,9 +308,9 @@ async def test_server_stores_which_rates_were_missing(tmp_path: Path) -> None:
     try:
         with suppress(NoRate):
             await database.write(lambda work: rate_between(work, "USD", "EUR"))
-        assert await database.read(lambda work: status.missing_rates(work)) == [], "as commands say"
+        assert await database.read(lambda work: missing_rates.missing_rates(work)) == [], "as commands say"
         await store_missing_rates(database, environment.metrics)
         assert not environment.metrics.missing_rates
-        assert await database.read(lambda work: status.missing_rates(work)) == [("USD", "EUR")]
+        assert await database.read(lambda work: missing_rates.missing_rates(work)) == [("USD", "EUR")]
     finally:
         await database.close()

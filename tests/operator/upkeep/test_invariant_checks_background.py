@@ -14,8 +14,7 @@ import pytest
 from payres.core.store.database import Database
 from payres.core.store.work import Work
 from payres.operator import wallets
-from payres.operator.store.invariants import LEDGER_INVARIANTS
-from payres.operator.store.status import last_check
+from payres.operator.store.invariants import LEDGER_INVARIANTS, last_check
 from payres.operator.upkeep.invariant_checks import ALL_SHARE, PAUSE_SECONDS, RECENT_SHARE, BackgroundCheck
 from tests.helpers import TIMEOUT, settle
 

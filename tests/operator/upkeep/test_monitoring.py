@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from payres.core.protocol.clock import DAY, SECOND
 from payres.core.store import audit
-from payres.operator.store.status import note_check
+from payres.operator.store.invariants import note_check
 from tests.helpers import ROOT
 from tests.instance import Instance, run_instance
 

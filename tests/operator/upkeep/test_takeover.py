@@ -12,8 +12,7 @@ from payres.core.store.database import Database
 from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.work import Environment, Work
 from payres.operator.upkeep import takeover
-from payres.operator.upkeep.backups import require_current
-from payres.operator.upkeep.takeover import PAUSE_SECONDS, OtherServer, find_other, look_once
+from payres.operator.upkeep.takeover import PAUSE_SECONDS, OtherServer, find_other, look_once, require_current
 from payres.testing.clock import MovableClock
 from tests.core.remote.conftest import Answer, Site
 
