@@ -12,7 +12,7 @@ from payres.core.protocol.amounts import Offer
 from payres.core.protocol.errors import InvalidReceiver
 from payres.core.store.connections import is_served
 from payres.operator import refunds
-from payres.operator.payment_history import Refund, send_back
+from payres.operator.refunds import Refund, send_back
 
 
 @click.group(cls=Group)

@@ -27,6 +27,8 @@ from payres.operator.declared.shapes import Cell, Column, Shape, Time, path_of, 
 from payres.operator.store.movements import MovementRecord, page_of_movements
 
 MAX_SCALE: Final = 255
+BUYS: Final = "1 {base} buys {rate} {counter}"
+REMOVED: Final = "The rate from {base} to {counter} is removed"
 FixedFee = Annotated[DecimalText, said("For each payment, in units.")]
 BasisPoints = Annotated[int, said("50 is 0.5 % of the amount, rounded up.", metavar="N", ge=0, le=9999)]
 ExactRate = Annotated[str, Meta(max_length=MAX_RATE_LENGTH, description="An exact decimal, such as 0.92.")]
@@ -138,7 +140,7 @@ def require_rate(work: Work, base: str, counter: str) -> RateRecord:
 
 
 def _rate_in_words(one: Rate) -> Cell:
-    return Cell(f"1 {one.base} buys {one.rate} {one.counter}", link=path_of("rates", one.base, one.counter))
+    return Cell(BUYS.format(**asdict(one)), link=path_of("rates", one.base, one.counter))
 
 
 RATE: Final = Shape(
@@ -241,10 +243,10 @@ def show_rate(work: Work, base: str, counter: str) -> RateRecord:
 @operation(
     "PUT /rates/{base}/{counter} assets:write",
     RATE,
-    command=CommandLine("rate set BASE COUNTER RATE", "USD EUR 0.92", text="1 {base} buys {rate} {counter}"),
+    command=CommandLine("rate set BASE COUNTER RATE", "USD EUR 0.92", text=BUYS),
     form=OperationForm(
         "Set the rate",
-        done="1 {base} buys {rate} {counter}",
+        done=BUYS,
         title="Set a rate",
         path="/set-rate",
         lists="/rates",
@@ -265,16 +267,16 @@ def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord
     except ValueError as error:
         raise InvalidRequest(f"{rate!r} cannot be a rate: {error}", field="rate") from error
     accounts.set_rate(work, base, counter, rate, work.now)
-    _warn_of_unused_rate(work, base, counter)
+    there, back = accounts.find_rate(work, base, counter), accounts.find_rate(work, counter, base)
+    if sentence := look_overs.overruled_rate(there, back, work.now):
+        work.environment.warn(sentence)
     return RateRecord(base, counter, rate, work.now)
 
 
 @operation(
     "DELETE /rates/{base}/{counter} assets:write",
-    command=CommandLine("rate remove BASE COUNTER", "USD EUR", text="The rate from {base} to {counter} is removed"),
-    form=OperationForm(
-        "Remove the rate", RATE, done="The rate from {base} to {counter} is removed", back="/rates", ends=True
-    ),
+    command=CommandLine("rate remove BASE COUNTER", "USD EUR", text=REMOVED),
+    form=OperationForm("Remove the rate", RATE, done=REMOVED, back="/rates", ends=True),
 )
 def remove_rate(work: Work, base: str, counter: str) -> RemovedRate:
     """Remove a rate. The rates service, if there is one, sets the next rate."""
@@ -339,13 +341,6 @@ def withdraw_fees(
     """Withdraw collected fees."""
     account_id = ledger.operator_account(work, require_asset(work, code, scale).id, "fees")
     return movements.move(work, account_id, "withdrawal", amount, reference, again)
-
-
-def _warn_of_unused_rate(work: Work, base: str, counter: str) -> None:
-    """Warns if rates are set in both directions and one of them is not used, because the other gives less."""
-    there, back = accounts.find_rate(work, base, counter), accounts.find_rate(work, counter, base)
-    if sentence := look_overs.overruled_rate(there, back, work.now):
-        work.environment.warn(sentence)
 
 
 def _check_code(work: Work, code: str) -> None:

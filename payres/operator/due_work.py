@@ -198,10 +198,6 @@ def _on_agenda(work: Work, id: str) -> WaitingRow:
     return row
 
 
-def _end_mail(work: Work, label: str) -> None:
-    mail.change_mail(work, label, send_at=None, last_error="given up by an operator")
-
-
 def _end_run(work: Work, label: str) -> None:
     """Its next step ends it, and tells the owner."""
     order_id, _, window = label.partition(":")
@@ -215,14 +211,10 @@ def _end_checkout(work: Work, label: str) -> None:
     checkouts.change_checkout(work, record, "failed", work.now, failure="silent")
 
 
-def _end_events(work: Work, label: str) -> None:
-    webhooks.give_up(work, label)
-
-
 _GIVE_UP: Final[Mapping[str, Callable[[Work, str], None]]] = {
-    "mail": _end_mail,
+    "mail": lambda work, label: mail.change_mail(work, label, send_at=None, last_error="given up by an operator"),
     "order-payment": _end_run,
     "checkout": _end_checkout,
     "elsewhere": elsewhere.forget,
-    "webhook": _end_events,
+    "webhook": webhooks.give_up,
 }

@@ -1,40 +1,37 @@
 """A payment with its full history, also as sentences in the order of time."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from payres.core.http.requests import ActorRequest
-from payres.core.protocol.amounts import Asset, Offer, format_decimal
+from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.identifiers import moment_of
 from payres.core.protocol.visible import visible_url
-from payres.core.protocol.wire import List, Resource, Text
+from payres.core.protocol.wire import Resource
 from payres.core.store import events, payments
 from payres.core.store.events import EventRecord
 from payres.core.store.grants import GRANTS
 from payres.core.store.payments import INCOMING, OUTGOING, QUOTES, QuoteRecord
 from payres.core.store.rows import PageQuery
 from payres.core.store.wallets import WALLETS
-from payres.core.store.work import Units, Work
+from payres.core.store.work import Work
 from payres.html.sentences import ended
-from payres.interledger.node import node_of
 from payres.interledger.store import packets
 from payres.interledger.store.peers import find_peer
-from payres.operator import grants, ledger, refunds
-from payres.operator.declared.declarations import CommandLine, OperationForm, operation
-from payres.operator.declared.inputs import DecimalText, Reference, said
-from payres.operator.declared.shapes import Cell, Shape, Time, decimals, fact, labelled, path_of, represent
+from payres.operator import grants, ledger
+from payres.operator.declared.declarations import CommandLine, operation
+from payres.operator.declared.shapes import Cell, Shape, Time, fact, labelled, path_of, represent
 from payres.operator.deliveries import EventDelivery, deliveries_of
 from payres.operator.grants import Grant
 from payres.operator.ledger import LedgerEntry
-from payres.operator.payments import PAYMENT, Payment, PaymentName, payment, require_payment
+from payres.operator.payments import Payment, PaymentName, payment, require_payment
 from payres.operator.peers import Peer, peer
+from payres.operator.refunds import Refund, shown_refund
 from payres.operator.store.all_payments import PaymentRecord
 from payres.operator.store.entries import page_of_entries
 from payres.people.store.checkouts import Stage, checkouts_of
-from payres.people.store.refunds import REFUNDS, RefundRecord, RefundState, payers_of, refunds_of
+from payres.people.store.refunds import RefundRecord, payers_of, refunds_of
 from payres.people.store.transfers import EntryRecord
 
 MAX_SHOWN: Final = 100  # payers, refunds, ledger entries and packets of one payment: there may be many thousands
@@ -86,29 +83,6 @@ class Packet(Resource, frozen=True, kw_only=True):
     source_amount: str
     amount: str
     expires_at: Time
-
-
-class Refund(Resource, frozen=True, kw_only=True):
-    """`amount` leaves the receiver's wallet and `returned` has come back, each in its own asset: to the payer of
-    `outgoingPayment`, or to the wallet address `to` by `returnPayment`. `sent` has left the receiver's wallet for good,
-    or is held there while the state is `sending`."""
-
-    id: str
-    incoming_payment: str
-    outgoing_payment: str | None
-    return_payment: str | None
-    receiver: str
-    payer: str | None
-    to: str | None
-    state: RefundState
-    failure: str | None
-    amount: str
-    sent: str
-    asset_code: str
-    returned: str
-    returned_asset_code: str
-    reference: str
-    created_at: Time
 
 
 class PaymentEvent(Resource, frozen=True, kw_only=True):
@@ -186,82 +160,6 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
             represent(PaymentEvent, one, timestamp=one.created_at, deliveries=deliveries_of(work, one))
             for one in _events(work, record, entries, sent_back)
         ],
-    )
-
-
-Returned = Annotated[DecimalText | None, said("By default all that is left.")]
-Receiver = Annotated[
-    Text | None, said("Only for money that came from another server: the wallet address that it is sent to.")
-]
-
-
-@operation(
-    "POST /payments/{id}/refunds payments:refund",
-    form=OperationForm(
-        "Refund",
-        PAYMENT,
-        done="{asset_code} {refunded:money} of {asset_code} {moved:money} went back so far, or are on their way",
-        will=[
-            "Send back what came in: to the wallets here that paid, the last one first, or to a wallet address.",
-            "Without an amount, all that is left. Fees stay, and grants count the money as spent.",
-        ],
-        is_over=lambda one: one.direction != "incoming" or one.moved == one.refunded,
-        plan=lambda work, id, **given: _meant(work, refunds.WantedRefund(id, **given)),
-    ),
-    noun="payments",
-    audits="payment.refund",
-)
-async def refund(
-    call: ActorRequest, id: str, amount: Returned = None, to: Receiver = None, *, reference: Reference
-) -> List[Refund]:
-    """Send back what an incoming payment received: to the wallets here that paid, or to a wallet address.
-
-    Without an amount, all that is left. Money from wallets here goes back to them, with a refund for each payment, the
-    last one first. Money from another server goes to the wallet address in `to`, and is `sending` until it has arrived
-    there. Repeating a request with the same reference does nothing.
-    """
-    wanted = refunds.WantedRefund(id, reference, amount, to)
-    offer = await node_of(call.context).quotes.offer_for_refund(to, partial(refunds.plan_elsewhere, wanted=wanted))
-    async with call.context.idempotency_slots.slot("refunds", id):  # each sees what the one before has sent back
-        made = await send_back(call, wanted, offer)
-    node_of(call.context).payments.wake()
-    return made
-
-
-def _meant(work: Work, wanted: refunds.WantedRefund) -> Mapping[str, str]:
-    """The amount, so that no more goes back than was looked over. Raises the errors of `refunds.plan`."""
-    found = refunds.plan(work, wanted)
-    return {"amount": format_decimal(found.amount, found.receiver.asset)}
-
-
-async def send_back(call: Units, wanted: refunds.WantedRefund, offer: Offer | None) -> List[Refund]:
-    """Makes a refund, in several units of work if there are very many payments to refund. `offer` is that of another
-    server. After a crash, repeating it does the rest. Raises the errors of `refunds.plan` and `refunds.make`."""
-    offered = None if offer is None else offer.terms.debit
-    found = await call.read(partial(refunds.plan, wanted=wanted, offered=offered))
-    made = [*found.made]
-    count = len(found.parts) if wanted.to is None else int(not made)
-    for first in range(0, count, refunds.PARTS_AT_ONCE):
-        made += await call.write(partial(refunds.make, found=found, first=first, offer=offer))
-    return List(result=await call.read(lambda work: [shown_refund(work, REFUNDS.by_id(work, one)) for one in made]))
-
-
-def shown_refund(work: Work, record: RefundRecord) -> Refund:
-    receiver = WALLETS.by_id(work, INCOMING.by_id(work, record.incoming_payment_id).wallet_address_id)
-    # The payer's payment, or the one to the wallet address that the operator named.
-    back = OUTGOING.by_id(work, record.outgoing_payment_id or record.return_payment_id or "")
-    payer = WALLETS.by_id(work, back.wallet_address_id) if record.outgoing_payment_id else None
-    returned = payer.asset if payer else back.terms.asset
-    return represent(
-        Refund,
-        record,
-        receiver,
-        receiver=receiver.path,
-        payer=payer.path if payer else None,
-        to=record.wallet_address,
-        **decimals(receiver.asset, amount=record.amount, sent=record.counted),
-        returned=format_decimal(record.returned, returned),
-        returned_asset_code=returned.code,
     )
 
 

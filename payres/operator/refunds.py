@@ -10,13 +10,15 @@ fee, which is recovered, ended and shown in events like any other. The part that
 Fees are not returned, and grants still count the amount as spent.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from payres.accounts.notices import notify
 from payres.core.grants.clients import own_client
+from payres.core.http.requests import ActorRequest
 from payres.core.payments import ledger
 from payres.core.payments.idempotency import check_reference
 from payres.core.payments.incoming import LocalReceiver, add, unpaid
@@ -27,19 +29,51 @@ from payres.core.payments.settlement import warn_of_low
 from payres.core.protocol.amounts import Offer, Terms, describe_amount, format_decimal
 from payres.core.protocol.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState, require
 from payres.core.protocol.urls import canonical, canonical_url
-from payres.core.protocol.wire import require_amount
+from payres.core.protocol.wire import List, Resource, Text, require_amount
 from payres.core.store import audit, representations
 from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
-from payres.core.store.work import Work
+from payres.core.store.work import Units, Work
+from payres.interledger.node import node_of
 from payres.interledger.store import elsewhere
+from payres.operator.declared.declarations import OperationForm, operation
+from payres.operator.declared.inputs import DecimalText, Reference, said
+from payres.operator.declared.shapes import Time, decimals, represent
+from payres.operator.payments import PAYMENT
 from payres.people.refunds import emit_refund
 from payres.people.store import refunds as store
-from payres.people.store.refunds import REFUNDS, RefundRecord
+from payres.people.store.refunds import REFUNDS, RefundRecord, RefundState
 
 ACTION: Final = "payment.refund"
 # Refunds that one unit of work makes, with several rows each. More take several units, each committed on its own.
 PARTS_AT_ONCE: Final = 64
+Returned = Annotated[DecimalText | None, said("By default all that is left.")]
+Receiver = Annotated[
+    Text | None, said("Only for money that came from another server: the wallet address that it is sent to.")
+]
+
+
+class Refund(Resource, frozen=True, kw_only=True):
+    """`amount` leaves the receiver's wallet and `returned` has come back, each in its own asset: to the payer of
+    `outgoingPayment`, or to the wallet address `to` by `returnPayment`. `sent` has left the receiver's wallet for good,
+    or is held there while the state is `sending`."""
+
+    id: str
+    incoming_payment: str
+    outgoing_payment: str | None
+    return_payment: str | None
+    receiver: str
+    payer: str | None
+    to: str | None
+    state: RefundState
+    failure: str | None
+    amount: str
+    sent: str
+    asset_code: str
+    returned: str
+    returned_asset_code: str
+    reference: str
+    created_at: Time
 
 
 class WantedRefund(msgspec.Struct, frozen=True):
@@ -63,6 +97,76 @@ class RefundPlan(msgspec.Struct, frozen=True):
     came: int = 0
     parts: Sequence[tuple[str, int]] = ()
     made: Sequence[str] = ()
+
+
+@operation(
+    "POST /payments/{id}/refunds payments:refund",
+    form=OperationForm(
+        "Refund",
+        PAYMENT,
+        done="{asset_code} {refunded:money} of {asset_code} {moved:money} went back so far, or are on their way",
+        will=[
+            "Send back what came in: to the wallets here that paid, the last one first, or to a wallet address.",
+            "Without an amount, all that is left. Fees stay, and grants count the money as spent.",
+        ],
+        is_over=lambda one: one.direction != "incoming" or one.moved == one.refunded,
+        plan=lambda work, id, **given: _meant(work, WantedRefund(id, **given)),
+    ),
+    noun="payments",
+    audits="payment.refund",
+)
+async def refund(
+    call: ActorRequest, id: str, amount: Returned = None, to: Receiver = None, *, reference: Reference
+) -> List[Refund]:
+    """Send back what an incoming payment received: to the wallets here that paid, or to a wallet address.
+
+    Without an amount, all that is left. Money from wallets here goes back to them, with a refund for each payment, the
+    last one first. Money from another server goes to the wallet address in `to`, and is `sending` until it has arrived
+    there. Repeating a request with the same reference does nothing.
+    """
+    wanted = WantedRefund(id, reference, amount, to)
+    offer = await node_of(call.context).quotes.offer_for_refund(to, partial(plan_elsewhere, wanted=wanted))
+    async with call.context.idempotency_slots.slot("refunds", id):  # each sees what the one before has sent back
+        made = await send_back(call, wanted, offer)
+    node_of(call.context).payments.wake()
+    return made
+
+
+def _meant(work: Work, wanted: WantedRefund) -> Mapping[str, str]:
+    """The amount, so that no more goes back than was looked over. Raises the errors of `plan`."""
+    found = plan(work, wanted)
+    return {"amount": format_decimal(found.amount, found.receiver.asset)}
+
+
+async def send_back(call: Units, wanted: WantedRefund, offer: Offer | None) -> List[Refund]:
+    """Makes a refund, in several units of work if there are very many payments to refund. `offer` is that of another
+    server. After a crash, repeating it does the rest. Raises the errors of `plan` and `make`."""
+    offered = None if offer is None else offer.terms.debit
+    found = await call.read(partial(plan, wanted=wanted, offered=offered))
+    made = [*found.made]
+    count = len(found.parts) if wanted.to is None else int(not made)
+    for first in range(0, count, PARTS_AT_ONCE):
+        made += await call.write(partial(make, found=found, first=first, offer=offer))
+    return List(result=await call.read(lambda work: [shown_refund(work, REFUNDS.by_id(work, one)) for one in made]))
+
+
+def shown_refund(work: Work, record: RefundRecord) -> Refund:
+    receiver = WALLETS.by_id(work, INCOMING.by_id(work, record.incoming_payment_id).wallet_address_id)
+    # The payer's payment, or the one to the wallet address that the operator named.
+    back = OUTGOING.by_id(work, record.outgoing_payment_id or record.return_payment_id or "")
+    payer = WALLETS.by_id(work, back.wallet_address_id) if record.outgoing_payment_id else None
+    returned = payer.asset if payer else back.terms.asset
+    return represent(
+        Refund,
+        record,
+        receiver,
+        receiver=receiver.path,
+        payer=payer.path if payer else None,
+        to=record.wallet_address,
+        **decimals(receiver.asset, amount=record.amount, sent=record.counted),
+        returned=format_decimal(record.returned, returned),
+        returned_asset_code=returned.code,
+    )
 
 
 def plan(work: Work, wanted: WantedRefund, offered: int | None = None) -> RefundPlan:

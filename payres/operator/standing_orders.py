@@ -22,6 +22,7 @@ from payres.people.store import standing_orders as store
 from payres.people.store.standing_orders import ORDERS, OrderRecord, OrderState, RunState
 
 RUNS_SHOWN: Final = 12
+ENGLISH: Final = Language("en", 0)
 
 
 class StandingOrderRun(Resource, frozen=True, kw_only=True):
@@ -84,11 +85,6 @@ def require_order(work: Work, id: str) -> OrderRecord:
     return require(ORDERS.get(work, id), f"There is no standing order {id}", "`payres order list` shows all")
 
 
-def _every(one: StandingOrder) -> str:
-
-    return length_words(Language("en", 0), parse_interval(one.interval))
-
-
 def _last(one: StandingOrder) -> str | None:
     """What became of the latest date."""
     if not one.runs:
@@ -105,7 +101,7 @@ ORDER: Final = Shape(
     Column("To", lambda one: one.payee_name or visible_url(one.payee).text, "long", listed="on pages"),
     Column("To", "payee", "long", listed="in files"),
     Column("Amount", "amount", "number"),
-    Column("How often", _every, listed="on pages"),
+    Column("How often", lambda one: length_words(ENGLISH, parse_interval(one.interval)), listed="on pages"),
     Column("Interval", "interval", "code", listed="in files"),
     Column("State", "state", "state"),
     Column("Next (UTC)", "next_at", "time"),

@@ -29,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # The modules that declare operations, in the order of the endpoints.
 NOUNS: Final = (
     *("wallets", "separations", "movements", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
-    *("payment_history", "standing_orders", "webhooks", "deliveries", "due_work"),
+    *("refunds", "payment_history", "standing_orders", "webhooks", "deliveries", "due_work"),
     *("upkeep.status", "ledger", "exports", "api_keys", "operators", "audit", "search"),
 )
 NOTHING: Final = (None, UNSET, (), "")  # what is no detail

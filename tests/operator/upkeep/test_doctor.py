@@ -278,7 +278,9 @@ def test_currencies_that_clients_make_up_are_few_and_push_out_no_others(work: Wo
             rate_between(work, "USD", code)
     assert len(work.environment.metrics.missing_rates) == MAX_MISSING_RATES + 1
     later = work_at(work, work.now + DAY, work.settings)
-    missing_rates.note_missing_rates(later, [*work.environment.metrics.missing_rates, *(("USD", code) for code in made_up)])
+    missing_rates.note_missing_rates(
+        later, [*work.environment.metrics.missing_rates, *(("USD", code) for code in made_up)]
+    )
     work.environment.metrics.missing_rates.clear()
     stored = missing_rates.missing_rates(later)
     assert (len(stored), ("USD", "ZWG") in stored) == (MAX_MISSING_RATES, True)
