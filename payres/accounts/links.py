@@ -48,7 +48,7 @@ def follow_link(
     `set_password` stores it for the account, and ends the link. Raises NotFound as `open_link` does.
     """
     account = open_link(work, kind, secret)
-    work.actor = account.actor
+    work.actor = account.actor  # nobody was known before the link was read, and the audit log names its account
     set_password(work, account, password_hash)
     account = kind.accounts.by_id(work, account.id)
     second_factors.remove_if_due(work, kind, account)

@@ -9,7 +9,7 @@ import msgspec
 from payres.core.http.admission import RateLimits
 from payres.core.http.context import Context
 from payres.core.http.serving import Opening
-from payres.core.payments.remote import FindPayer, LocalOnly
+from payres.core.payments.remote import CheckedPayer, LocalOnly
 from payres.core.process.rate_limiter import RateLimiter
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset, Offer
@@ -55,8 +55,8 @@ class Node(msgspec.Struct, frozen=True):
     async def offer_for_quote(self, asked: QuoteRequest) -> Offer | None:
         return await self.quotes.offer_for_quote(asked)
 
-    async def offer_for_payment(self, asked: OutgoingPaymentRequest, find_payer: FindPayer) -> Offer | None:
-        return await self.quotes.offer_for_payment(asked, find_payer)
+    async def offer_for_payment(self, asked: OutgoingPaymentRequest, checked_payer: CheckedPayer) -> Offer | None:
+        return await self.quotes.offer_for_payment(asked, checked_payer)
 
     def send(self, payment_id: str) -> None:
         self.payments.send(payment_id)

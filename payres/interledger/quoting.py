@@ -57,18 +57,18 @@ class RemoteQuotes:
         return await self._offer(payer, request.receiver, "receiver", debit, receive)
 
     async def offer_for_payment(
-        self, request: OutgoingPaymentRequest, find_payer: Callable[[Work], WalletRecord]
+        self, request: OutgoingPaymentRequest, checked_payer: Callable[[Work], WalletRecord]
     ) -> Offer | None:
         """The offer for a payment without a quote; None if there is a quote or the receiver is local.
 
-        Before another server is asked, raises what `find_payer` raises; InvalidReceiver, InvalidAmount,
+        Before another server is asked, raises what `checked_payer` raises; InvalidReceiver, InvalidAmount,
         InsufficientFunds, Unavailable. Specification 4.3.
         """
         if request.quote_id or not (request.incoming_payment and request.debit_amount):
             return None
         if not is_remote(self.urls, request.incoming_payment):
             return None
-        return await self._offer(find_payer, request.incoming_payment, "incomingPayment", request.debit_amount)
+        return await self._offer(checked_payer, request.incoming_payment, "incomingPayment", request.debit_amount)
 
     async def offer_for_refund(
         self, to: str | None, plan: Callable[[Work], tuple[WalletRecord, int] | None]
@@ -96,8 +96,8 @@ class RemoteQuotes:
 
         Raises InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable.
         """
-        find_payer = partial(active_wallet, url=self.urls.wallet(payer.path))
-        return await self._offer(find_payer, receiver, "to", debit, receive, at_once=True)
+        checked_payer = partial(active_wallet, url=self.urls.wallet(payer.path))
+        return await self._offer(checked_payer, receiver, "to", debit, receive, at_once=True)
 
     async def find_wallet(self, url: str) -> RemoteWallet:
         """The wallet address at a URL of another server, for the field `to`. Raises InvalidReceiver, Unavailable."""

@@ -1,7 +1,7 @@
 """The audit log, as operators read it. Changes are written by `payres.core.store.audit`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from msgspec import UNSET, UnsetType
 
@@ -114,7 +114,7 @@ def list_entries(
 ) -> tuple[Sequence[AuditRecord], PageBounds]:
     """List what was changed and by whom, newest first."""
     parts = {"actor": actor, "action": action, "object": object_}
-    conditions: dict[str, Any] = {
+    conditions: dict[str, object] = {
         **{f"instr(lower({name}), lower(?)) > 0": text for name, text in parts.items()},
         "created_at >= ?": require_time(from_, "from") if from_ else None,
         "created_at < ?": require_time(to, "to") if to else None,

@@ -6,7 +6,7 @@ however often it is requested. For ten minutes a movement can be undone: the opp
 
 from collections.abc import Mapping
 from itertools import count
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import UNSET
 
@@ -115,9 +115,9 @@ MOVEMENT: Final = Shape(
 )
 
 
-def form(button: str, about: Shape, done: str, **others: Any) -> OperationForm:
+def form(button: str, about: Shape, done: str, title: str = "", path: str = "") -> OperationForm:
     """The form of an operation that moves an amount; `done` goes on after the amount."""
-    return OperationForm(button, about, f"{{asset_code}} {{amount:money}} {done}", **others)
+    return OperationForm(button, about, f"{{asset_code}} {{amount:money}} {done}", title, path)
 
 
 def move(

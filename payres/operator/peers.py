@@ -5,7 +5,7 @@ The balance of a peer's account is what we owe the peer; below zero it is what t
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -261,7 +261,9 @@ def change_peer(
     The asset and the address of a peer cannot be changed: remove the peer and add it again.
     """
     peer = require_peer(work, name)
-    columns: dict[str, Any] = {"max_packet": peer.max_packet if max_packet is None else max_packet or None}
+    columns: dict[str, str | bytes | int | None] = {
+        "max_packet": peer.max_packet if max_packet is None else max_packet or None
+    }
     if url is not None:
         _check_url(work, url)
         columns["url"] = url

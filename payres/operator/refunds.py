@@ -12,7 +12,7 @@ Fees are not returned, and grants still count the amount as spent.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -222,8 +222,13 @@ def make(work: Work, found: RefundPlan, first: int = 0, offer: Offer | None = No
         shown = f"{format_decimal(found.amount, receiver.asset)} {receiver.asset_code}"
         to = {} if wanted.to is None else {"to": canonical(wanted.to)}
         audit.record(work, ACTION, found.payment.id, amount=shown, reference=wanted.reference, **to)
-        asset: dict[str, Any] = {"asset_code": receiver.asset.code, "asset_scale": receiver.asset.scale}
-        notify(work, receiver.owner_id, "sent_back", wallet=receiver.path, amount=found.amount, **asset)
+        notify(
+            *(work, receiver.owner_id, "sent_back"),
+            wallet=receiver.path,
+            amount=found.amount,
+            asset_code=receiver.asset_code,
+            asset_scale=receiver.asset_scale,
+        )
     if wanted.to is not None:
         return [_send_to(work, found, wanted.to, wanted.reference, offer).id]
     return [_send_back(work, found, *part).id for part in found.parts[first : first + PARTS_AT_ONCE]]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, Protocol, TypeVar
 
 from payres.core.protocol.urls import pointed
 from payres.core.protocol.visible import visible_text
@@ -31,6 +31,13 @@ from payres.operator.wallets import WALLET, Wallet
 from payres.operator.webhooks import WEBHOOK, Webhook
 from payres.webhooks.store.webhooks import list_webhooks
 
+
+class Record(Protocol):
+    @property
+    def id(self) -> int | str: ...
+
+
+R = TypeVar("R", bound=Record)
 MOST: Final = 20  # rows of a kind
 # A program finds what its key may read.
 READING: Final = "wallets:read|payments:read|grants:read|peers:read|webhooks:read|keys:read|audit:read"
@@ -60,7 +67,7 @@ class Sought(NamedTuple):
     ids: Sequence[str]
     wallets: Sequence[WalletRecord] = ()
 
-    def among(self, records: Sequence[Any], *fields: str) -> Sequence[Any]:
+    def among(self, records: Sequence[R], *fields: str) -> Sequence[R]:
         """The records that have it in one of these fields, in any case of its letters, or that it names by an id."""
         fields = (*fields, "id") if _PART_OF_ID.fullmatch(self.text) else fields
         texts = ([str(getattr(one, name) or "").casefold() for name in fields] for one in records)
@@ -139,18 +146,18 @@ def _changes(work: Work, sought: Sought) -> Sequence[AuditRecord]:
     return _once([*named, *find_newest(work, AUDIT, conditions, MOST + 1)])
 
 
-def _once(records: Iterable[Any]) -> Sequence[Any]:
+def _once(records: Iterable[R]) -> Sequence[R]:
     return [*{one.id: one for one in records}.values()]
 
 
-def _few(records: Callable[[Work], Sequence[Any]], *fields: str) -> Callable[[Work, Sought], Sequence[Any]]:
+def _few(records: Callable[[Work], Sequence[R]], *fields: str) -> Callable[[Work, Sought], Sequence[R]]:
     """Of a kind with so few that all are looked at."""
     return lambda work, sought: sought.among(records(work), *fields)
 
 
 # By the members of SearchResults: what they are called, the scope of keys that may see them, their shape, and how they
 # are found.
-SEARCHED: Final[Mapping[str, tuple[str, str, Shape, Callable[[Work, Sought], Sequence[Any]]]]] = {
+SEARCHED: Final[Mapping[str, tuple[str, str, Shape, Callable[[Work, Sought], Sequence[Record]]]]] = {
     "wallets": ("Wallets", "wallets:read", WALLET, _wallets),
     "payments": ("Payments", "payments:read", PAYMENT, _payments),
     "grants": ("Grants", "grants:read", GRANT, _grants),

@@ -27,7 +27,7 @@ class OperatorServices(msgspec.Struct, frozen=True):
     long_works: LongWorks
     volume: DailyVolume = field(default_factory=DailyVolume)
     # Reads of events, shared by streams at the same position.
-    event_reads: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)
+    event_reads: dict[Hashable, asyncio.Future[tuple[int, bytes, bool]]] = field(default_factory=dict)
     # By session, what a form has done and the next page says.
     said: Newest[str, Any] = field(default_factory=lambda: Newest(1000))
     # For exports in progress, per API key or operator.

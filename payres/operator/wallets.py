@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -116,12 +116,8 @@ def page_of_wallets(
 ) -> tuple[Sequence[WalletRecord], PageBounds]:
     """List wallets with their balances, newest first."""
     can = "(SELECT password_hash IS NOT NULL FROM owner WHERE id = w.owner_id) = ?"
-    conditions: dict[str, Any] = {
-        "w.state = ?": state,
-        can: can_sign_in,
-    }
-    given = {condition: value for condition, value in conditions.items() if not isinstance(value, UnsetType)}
-    return select_page(work, WALLETS, page, given)
+    given = {"w.state = ?": state, can: can_sign_in}
+    return select_page(work, WALLETS, page, {sql: value for sql, value in given.items() if value is not UNSET})
 
 
 @operation(

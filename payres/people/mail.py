@@ -112,7 +112,8 @@ class MailAttempt:
             if security == "tls"
             else smtplib.SMTP(local_hostname=name, timeout=seconds)
         )
-        smtp._host = settings.smtp_host  # type: ignore[attr-defined]  # whose certificate is expected
+        # STARTTLS expects the certificate of this host. Only the constructor sets it, and would connect at once.
+        smtp._host = settings.smtp_host  # type: ignore[attr-defined]
         getreply = smtp.getreply
 
         def bounded() -> tuple[int, bytes]:

@@ -68,7 +68,7 @@ class ControlCall(msgspec.Struct, frozen=True):
 
     async def run(self, body: bytes, query: set_up.Given) -> ControlAnswer:
         """Raises InvalidRequest for a body, and the errors of the action."""
-        act, arguments = self.endpoint.act, dict[str, Any](self.named)
+        act, arguments = self.endpoint.act, dict[str, object](self.named)
         if kind := self.endpoint.struct_of("given"):
             arguments["given"] = read_body(body, kind)
         if self.endpoint.struct_of("wanted"):
@@ -79,7 +79,7 @@ class ControlCall(msgspec.Struct, frozen=True):
         return answer if isinstance(answer, tuple) else (status, answer)
 
     @property
-    def rules(self) -> Rules[Any]:
+    def rules(self) -> Rules[ConsentRule] | Rules[FaultRule]:
         """The rules that the endpoint is about."""
         return self.server.rules if self.endpoint.tag == "consents" else self.server.faults.rules
 
@@ -125,19 +125,19 @@ async def create_payment(call: ControlCall, given: set_up.BillPayment) -> Outgoi
     return await set_up.pay_bill(call.server.context, given)
 
 
-async def create_fault(call: ControlCall, given: FaultRule) -> dict[str, Any]:
+async def create_fault(call: ControlCall, given: FaultRule) -> dict[str, object]:
     return (await call.server.faults.add(call.server.context, given)).shown()
 
 
-async def create_consent_rule(call: ControlCall, given: ConsentRule) -> dict[str, Any]:
-    return call.rules.add(await with_known(call.server.context, given)).shown()
+async def create_consent_rule(call: ControlCall, given: ConsentRule) -> dict[str, object]:
+    return call.server.rules.add(await with_known(call.server.context, given)).shown()
 
 
-async def list_rules(call: ControlCall) -> dict[str, Any]:
+async def list_rules(call: ControlCall) -> dict[str, object]:
     return {"rules" if call.endpoint.tag == "consents" else "faults": call.rules.shown()}
 
 
-async def read_rule(call: ControlCall, id: str) -> dict[str, Any]:
+async def read_rule(call: ControlCall, id: str) -> dict[str, object]:
     return call.rules.require(id).shown()
 
 

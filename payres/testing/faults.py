@@ -150,7 +150,7 @@ async def truncate(met: Met) -> None:
     await met.answer(met.scope, met.receive, send_half)
 
 
-async def change_first(met: Met, change: Callable[[Work, str], Any]) -> None:
+async def change_first(met: Met, change: Callable[[Work, str], object]) -> None:
     """Applies `change` to the request's token before the request is handled."""
     assert met.asked.token is not None
     id = met.asked.token

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from time import perf_counter
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -37,7 +37,8 @@ from payres.webhooks.sender import EventView, event_view
 FILTERS: Final = ("operation", "client", "wallet", "status", "fault")
 MOST_EVENTS: Final = 10_000  # read for one response
 WaitSeconds = Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS)]
-Matches = tuple[Sequence[Any], int]  # the matches, and the number of the last entry read
+M = TypeVar("M")
+Matches = tuple[Sequence[M], int]  # the matches, and the number of the last entry read
 Verdict = Literal["valid", "refused", "unsigned"]
 
 KEPT: Final = 1000
@@ -255,15 +256,15 @@ def _is_of_wallet(name: str) -> bool:
     return name == "peer.packet_unresolved" or any(matches(pattern, name) for pattern in OF_WALLETS)
 
 
-async def find_requests(journal: Journal, wanted: RequestsWanted, after: int) -> Matches:
+async def find_requests(journal: Journal, wanted: RequestsWanted, after: int) -> Matches[Entry]:
     def fits(one: Entry) -> bool:
         return one.seq > after and all(getattr(wanted, name) in {None, getattr(one, name)} for name in FILTERS)
 
     return [one for one in journal.entries if fits(one)], journal.last
 
 
-def find_events(work: Work, wanted: EventsWanted, after: int) -> tuple[list[EventView], int]:
-    found, last = [], after
+def find_events(work: Work, wanted: EventsWanted, after: int) -> Matches[EventView]:
+    found, last = list[EventView](), after
     wallet = None if wanted.wallet is None else wallet_named(work, wanted.wallet).id
     for event in events.events_after(work, after, MOST_EVENTS):
         last = event.sequence
@@ -273,8 +274,8 @@ def find_events(work: Work, wanted: EventsWanted, after: int) -> tuple[list[Even
 
 
 async def wait_for(
-    changes: Changes, key: str, seconds: float, look: Callable[[], Awaitable[Matches]], count: int
-) -> Matches:
+    changes: Changes, key: str, seconds: float, look: Callable[[], Awaitable[Matches[M]]], count: int
+) -> Matches[M]:
     """Calls `look` after each change until it finds `count` matches, or until `seconds` have passed."""
     with changes.watch(key) as change, suppress(TimeoutError):
         async with asyncio.timeout(seconds):

@@ -44,7 +44,7 @@ def encoded_control_document(base_url: str) -> msgspec.Raw:
     return msgspec.Raw(documents.as_text(control_document(base_url)).encode())
 
 
-def control_document(base_url: str) -> dict[str, Any]:
+def control_document(base_url: str) -> documents.Schema:
     """The document of the server at a base URL."""
     token = {"type": "http", "scheme": "bearer", "description": "The `control_token` of the sandbox's line."}
     made = documents.document(
@@ -65,7 +65,7 @@ def control_document(base_url: str) -> dict[str, Any]:
     return made
 
 
-def _operation(name: str, endpoint: Endpoint) -> dict[str, Any]:
+def _operation(name: str, endpoint: Endpoint) -> documents.Schema:
     made = documents.operation(
         {"operationId": endpoint.id, "summary": endpoint.summary, "tags": [endpoint.tag]},
         [

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -58,7 +58,7 @@ class KeptRule(msgspec.Struct, Generic[R]):
     used: int = 0
     fitted: int = 0
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> dict[str, object]:
         return {"id": self.id, "used": self.used, **asdict(self.rule)}
 
 
@@ -78,7 +78,7 @@ class Rules(Generic[R]):
     def __bool__(self) -> bool:
         return bool(self._kept)
 
-    def shown(self) -> Sequence[dict[str, Any]]:
+    def shown(self) -> Sequence[dict[str, object]]:
         return [one.shown() for one in self._kept]
 
     def require(self, id: str) -> KeptRule[R]:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -36,7 +36,7 @@ SETTLE_SECONDS: Final = 5
 LOOK_SECONDS: Final = 0.005
 
 
-ControlAnswer = tuple[int, Any]  # status and content of the control API
+ControlAnswer = tuple[int, object]  # status and content of the control API
 
 
 class SandboxOptions(msgspec.Struct, frozen=True):

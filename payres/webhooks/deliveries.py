@@ -456,7 +456,7 @@ def _delivery(webhook_id: str, sent: ToSend, attempt: Attempt) -> DeliveryRecord
 
 async def _give_way() -> bool:
     """Pauses in proportion to the time of a turn of the event loop, and longer while requests keep it busy. Returns
-    whether they do not."""
+    whether they do not. The loop does not tell how much waits in it, but each turn does all that was ready."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     for _ in range(TIMED_TURNS):

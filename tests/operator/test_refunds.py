@@ -23,8 +23,7 @@ from payres.core.store.work import Work
 from payres.interledger.settlement import end_remote, has_sent_all, payment_hold
 from payres.interledger.store import peers
 from payres.operator import assets, wallets
-from payres.operator.payment_history import send_back
-from payres.operator.refunds import PARTS_AT_ONCE, WantedRefund, make, plan
+from payres.operator.refunds import PARTS_AT_ONCE, WantedRefund, make, plan, send_back
 from payres.operator.upkeep import invariant_checks
 from payres.people.store.refunds import refunds_of
 from tests.helpers import examples

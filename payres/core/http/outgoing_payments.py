@@ -72,7 +72,7 @@ OUTGOING_PAYMENTS = resources.ResourceKind(
     decoder=msgspec.json.Decoder(OutgoingPaymentRequest),
     create=rules.create,
     find_offer=lambda remote, caller, asked: remote.offer_for_payment(
-        asked, partial(rules.find_payer, caller=caller, asked=asked)
+        asked, partial(rules.checked_payer, caller=caller, asked=asked)
     ),
     on_created=_begin_sending,
     is_final=lambda payment, _: payment.state != "sending",

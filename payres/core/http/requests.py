@@ -53,7 +53,7 @@ class ActorRequest(msgspec.Struct, frozen=True):
         """The unit in the name of the actor, who is authenticated again."""
 
         def run(work: Work) -> T:
-            work.actor = self.authenticate(work)
+            work.actor = self.authenticate(work)  # known only now: in the transaction that does the work
             return unit(work)
 
         return run

@@ -73,7 +73,7 @@ def pay_quote(
     return payment
 
 
-def find_payer(work: Work, caller: Caller, asked: OutgoingPaymentRequest) -> WalletRecord:
+def checked_payer(work: Work, caller: Caller, asked: OutgoingPaymentRequest) -> WalletRecord:
     """The wallet that is to pay `debit_amount` to a receiver on another server, if its balance and the grant suffice.
 
     Checked before that server is asked, to reject hopeless payments early. The received amount is only known to be at

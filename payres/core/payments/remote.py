@@ -14,7 +14,7 @@ from payres.core.signatures.jwk import JWK
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 
-FindPayer = Callable[[Work], WalletRecord]
+CheckedPayer = Callable[[Work], WalletRecord]
 
 
 class Remote(Protocol):
@@ -32,10 +32,10 @@ class Remote(Protocol):
         """
         ...
 
-    async def offer_for_payment(self, asked: OutgoingPaymentRequest, find_payer: FindPayer) -> Offer | None:
+    async def offer_for_payment(self, asked: OutgoingPaymentRequest, checked_payer: CheckedPayer) -> Offer | None:
         """The offer for a payment without a quote; None if there is a quote or the receiver is local.
 
-        Before another server is asked, raises what `find_payer` raises; InvalidReceiver, InvalidAmount,
+        Before another server is asked, raises what `checked_payer` raises; InvalidReceiver, InvalidAmount,
         InsufficientFunds, Unavailable. Specification 4.3.
         """
         ...
@@ -66,7 +66,7 @@ class LocalOnly:
         self._require_local(asked.receiver, "receiver")
         return None
 
-    async def offer_for_payment(self, asked: OutgoingPaymentRequest, find_payer: FindPayer) -> Offer | None:
+    async def offer_for_payment(self, asked: OutgoingPaymentRequest, checked_payer: CheckedPayer) -> Offer | None:
         """None if there is a quote or the receiver is local. Raises InvalidReceiver."""
         self._require_local(asked.incoming_payment or "", "incomingPayment")
         return None

@@ -1,7 +1,7 @@
 """SQL of incoming and outgoing payments together, as operators see them."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -79,7 +79,7 @@ def page_of_payments(
     """A page, newest first. There are indexes by wallet and by grant; other filters are applied to each row. None
     matches all. Times are microseconds, amounts are in the wallet's minor unit. A counterpart is the id of a local
     wallet, or a URL prefix of a remote one."""
-    conditions: dict[str, Any] = {
+    conditions: dict[str, str | int | None] = {
         "p.wallet_address_id = ?": wallet_id,
         "p.grant_id = ?": grant_id,
         "p.direction = ?": direction,
@@ -106,7 +106,7 @@ def payments_in_order(
     return PAYMENTS.list(tx, f"WHERE {where} ORDER BY p.id LIMIT ?", *values, rows)
 
 
-def _state_conditions(state: PaymentState | None, now: int) -> dict[str, Any]:
+def _state_conditions(state: PaymentState | None, now: int) -> dict[str, str | int | None]:
     if state == "pending":
         return {"p.state = 'open' AND p.expires_at > ?": now}
     if state == "expired":

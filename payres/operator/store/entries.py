@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY
@@ -17,7 +17,7 @@ def page_of_entries(
 ) -> tuple[Sequence[EntryRecord], PageBounds]:
     """A page of transfers, newest first; all, or those of one account or payment. Those of an account are found among
     all, because its two sides are not in one order."""
-    conditions: dict[str, Any] = {}
+    conditions: dict[str, str | int] = {}
     if payment is not None:
         conditions[f"t.{payment.direction}_payment_id = ?"] = payment.id
     if account_id is not None:

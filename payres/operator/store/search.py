@@ -6,7 +6,7 @@ compared with `instr`, because LIKE has wildcards.
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from payres.core.store.grants import GrantRecord
 from payres.core.store.rows import AFTER_ALL, R, Table
@@ -38,7 +38,7 @@ OF_GRANTS: Final = (
 )
 
 
-Condition = tuple[str, Sequence[Any]]  # in SQL, with its values
+Condition = tuple[str, Sequence[str | int]]  # in SQL, with its values
 
 
 def contains(columns: Iterable[str], texts: Iterable[str]) -> Condition:

@@ -7,11 +7,11 @@ password. The API only lists them, since a key would then be worth more than all
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import FileResponse, Response
 
@@ -52,7 +52,7 @@ PAUSE_SECONDS: Final = 60.0
 
 log = logging.getLogger("payres.backup")
 
-Write = Callable[[Callable[[Work], None]], Coroutine[Any, Any, None]]
+Write = Callable[[Callable[[Work], None]], Awaitable[None]]
 
 
 @operation("POST /backups backup:write", noun="backups", audits="database.backup")
@@ -197,7 +197,7 @@ async def keep_schedule(context: Context) -> None:
     await Worker("the scheduled backup", context.database, schedule(context, retry_seconds), retry_seconds).run()
 
 
-def schedule(context: Context, retry_seconds: float) -> Callable[[], Coroutine[Any, Any, float]]:
+def schedule(context: Context, retry_seconds: float) -> Callable[[], Coroutine[None, None, float]]:
     """The step of `make_if_due`. While the verification finds the same fault, tries follow each other more and more
     rarely, because each copies and reads the whole database."""
     pauses: dict[str, float] = {}  # after the last fault

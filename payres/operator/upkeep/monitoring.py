@@ -51,7 +51,7 @@ async def readyz(request: Request) -> Response:
     """GET /readyz: 200 if payments can be accepted, else 503 with the reason; both with details."""
     context = context_of(request)
     problem = await operator_of(context).readiness.problem()
-    shown: dict[str, Any] = {"walBytes": log_bytes(context.database.path)}
+    shown: dict[str, object] = {"walBytes": log_bytes(context.database.path)}
     with suppress(DomainError):
         shown["restoredAt"] = format_time_if_any(await context.database.read(backups.last_restore))
     if context.settings.read_only:
@@ -72,7 +72,7 @@ async def read_metrics(request: Request) -> Response:
     return Response(await asyncio.to_thread(_render, context, stored), media_type=CONTENT_TYPE)
 
 
-def _unavailable(reason: str, **details: Any) -> Response:
+def _unavailable(reason: str, **details: object) -> Response:
     return json_response({"status": "unavailable", "reason": reason, **details}, 503)
 
 
