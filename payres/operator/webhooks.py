@@ -14,24 +14,13 @@ from payres.core.store import audit
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Environment, Units, Work
 from payres.operator.api_keys import key_of_actor, require_scopes
-from payres.operator.declared.declarations import (
-    FOR_GOOD,
-    Call,
-    CommandLine,
-    Listing,
-    OperationForm,
-    operation,
-)
+from payres.operator.declared.declarations import FOR_GOOD, Call, CommandLine, Listing, OperationForm, operation
 from payres.operator.declared.inputs import MAX_NAME_LENGTH, check_name, said
 from payres.operator.declared.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.webhooks import rules
 from payres.webhooks.deliveries import wants
 from payres.webhooks.limits import MAX_WEBHOOKS
-from payres.webhooks.rules import (
-    Added,
-    WebhookState,
-    require_webhook,
-)
+from payres.webhooks.rules import Added, WebhookState, require_webhook
 from payres.webhooks.sender import Sender
 from payres.webhooks.store import webhooks as stored
 from payres.webhooks.store.webhooks import WEBHOOKS, WebhookRecord

@@ -14,11 +14,7 @@ from starlette.requests import Request
 
 from payres.core.http.requests import other_parameters
 from payres.core.protocol.clock import format_time
-from payres.core.protocol.errors import (
-    InvalidRequest,
-    WrongState,
-    nothing_here,
-)
+from payres.core.protocol.errors import InvalidRequest, WrongState, nothing_here
 from payres.core.protocol.wire import OutgoingPayment, decode
 from payres.core.store.events import last_sequence
 from payres.core.store.work import EVENTS

@@ -123,6 +123,11 @@ def number(tx: Transaction, sql: str, *values: Any) -> int:
     return find_number(tx, sql, *values) or 0
 
 
+def halves(amounts: str) -> tuple[str, str]:
+    """SQL for the upper and lower halves of a sum: SQLite cannot sum beyond 2^63."""
+    return f"coalesce(sum(({amounts}) >> 32), 0)", f"coalesce(sum(({amounts}) & 4294967295), 0)"
+
+
 def first_row_from(tx: Transaction, table: str, key: str, moment: int) -> int:
     """The key of the first row at a time (microseconds) or later; the last key plus one if there is none.
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY
-from payres.core.store.rows import PageBounds, PageQuery, select_page
+from payres.core.store.rows import PageBounds, PageQuery, halves, select_page
 from payres.core.store.work import Transaction
 from payres.operator.store.all_payments import PaymentRecord
 from payres.people.store.transfers import ENTRIES, REFUND_OF_TRANSFER, EntryRecord
@@ -25,9 +25,6 @@ def page_of_entries(
     return select_page(tx, ENTRIES, query, conditions)
 
 
-_HALF = 1 << 32  # SQLite cannot sum beyond 2^63, so the upper and lower halves are summed separately
-
-
 class DailyFlow(NamedTuple):
     """Transfers of one day (its number since 1970) and asset, into wallets (`received`) or out of them."""
 
@@ -41,7 +38,7 @@ def sums_by_day(tx: Transaction, first: int, last: int) -> Counter[DailyFlow]:
     found = Counter[DailyFlow]()
     for side, received in (("debit", False), ("credit", True)):
         rows = tx.execute(
-            "SELECT t.created_at / ?, s.code, s.scale, sum(t.amount >> 32), sum(t.amount & 4294967295)"
+            f"SELECT t.created_at / ?, s.code, s.scale, {', '.join(halves('t.amount'))}"
             f" FROM transfer t JOIN account a ON a.id = t.{side}_account_id AND a.kind = 'wallet'"
             " JOIN asset s ON s.id = a.asset_id"
             f" WHERE t.id BETWEEN ? AND ? AND t.kind IN ('payment', 'exchange') AND {REFUND_OF_TRANSFER} IS NULL"
@@ -49,5 +46,5 @@ def sums_by_day(tx: Transaction, first: int, last: int) -> Counter[DailyFlow]:
             (DAY, first, last),
         )
         for day, code, scale, upper, lower in rows:
-            found[DailyFlow(day, Asset(code, scale), received)] = upper * _HALF + lower
+            found[DailyFlow(day, Asset(code, scale), received)] = (upper << 32) + lower
     return found

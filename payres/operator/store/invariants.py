@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from payres.core.store.rows import find_number, number
+from payres.core.store.rows import find_number, halves, number
 from payres.core.store.work import Transaction, Work
 
 OWNERS: Final = ("core", "interledger", "operator")  # from the ground up
@@ -106,11 +106,9 @@ def reference_invariants(tx: Transaction) -> Sequence[Invariant]:
 
 
 def sums_to(terms: str, figure: str) -> str:
-    """SQL: whether the exact sum of `terms` over a group is `figure`. sum() fails if a partial sum exceeds 2^63, which
-    an account's turnover may do although its balance never does. So the upper and lower halves are summed separately,
-    and the lower sum is carried over."""
-    low = f"coalesce(sum(({terms}) & 4294967295), 0)"
-    high = f"coalesce(sum(({terms}) >> 32), 0)"
+    """SQL: whether the exact sum of `terms` over a group is `figure`. The turnover of an account may exceed 2^63, and its
+    balance never does; so the lower half of the sum is carried over to the upper."""
+    high, low = halves(terms)
     return f"({high} + ({low} >> 32) = {figure} >> 32 AND {low} & 4294967295 = {figure} & 4294967295)"
 
 

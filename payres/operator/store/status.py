@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from payres.core.protocol.wire import Resource
 from payres.core.store.rows import find_number, number
 from payres.core.store.work import Transaction
 
@@ -18,8 +19,8 @@ class LedgerSum(NamedTuple):
     accounts: int
 
 
-class CreatedCounts(NamedTuple):
-    """The number of payments created in a period, and how many outgoing ones failed."""
+class PaymentCounts(Resource, frozen=True, kw_only=True):
+    """What was created, and how many of the outgoing payments have failed."""
 
     incoming_payments: int
     outgoing_payments: int
@@ -38,13 +39,13 @@ def ledger_sums(tx: Transaction) -> Sequence[LedgerSum]:
     return [LedgerSum(*key, balance, counts[key]) for key, balance in sums.items()]
 
 
-def count_payments_since(tx: Transaction, first_id: str) -> CreatedCounts:
+def count_payments_since(tx: Transaction, first_id: str) -> PaymentCounts:
     """Counts the payments with this id or a higher one."""
     incoming = number(tx, "SELECT count(*) FROM incoming_payment WHERE id >= ?", first_id)
-    outgoing = tx.execute(
+    outgoing, failed = tx.execute(
         "SELECT count(*), count(*) FILTER (WHERE state = 'failed') FROM outgoing_payment WHERE id >= ?", (first_id,)
     ).fetchone()
-    return CreatedCounts(incoming, *outgoing)
+    return PaymentCounts(incoming_payments=incoming, outgoing_payments=outgoing, failed=failed)
 
 
 def first_transfer(tx: Transaction) -> int | None:

@@ -18,6 +18,7 @@ from payres.interledger.store import packets, peers
 from payres.operator.declared.declarations import operation
 from payres.operator.declared.shapes import Cell, Shape, Time, fact, format_size, represent
 from payres.operator.store import backups, invariants, status
+from payres.operator.store.status import PaymentCounts
 from payres.webhooks.store import webhooks
 
 KINDS: Final = {"wallet": "In wallets", "liquidity": "Liquidity", "fees": "Fees"}
@@ -31,14 +32,6 @@ class Balance(Resource, frozen=True, kw_only=True):
     asset_scale: int
     accounts: int
     balance: str
-
-
-class PaymentCounts(Resource, frozen=True, kw_only=True):
-    """What was created, and how many of the outgoing payments have failed."""
-
-    incoming_payments: int
-    outgoing_payments: int
-    failed: int
 
 
 class PeerStatus(Resource, frozen=True, kw_only=True):
@@ -111,7 +104,7 @@ def read_status(work: Work, *, is_running: bool) -> Status:
             for one in status.ledger_sums(work)
             if one.kind in KINDS
         ],
-        last_day=represent(PaymentCounts, status.count_payments_since(work, first_identifier(work.now - DAY))),
+        last_day=status.count_payments_since(work, first_identifier(work.now - DAY)),
         sending=status.count_sending(work),
         peers=[represent(PeerStatus, one) for one in peers.list_peers(work)],
         unresolved_packets=packets.count_unresolved(work),

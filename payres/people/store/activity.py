@@ -10,7 +10,7 @@ import msgspec
 from payres.core.protocol.amounts import MAX_LEDGER
 from payres.core.protocol.clock import lasts
 from payres.core.store.accounts import AccountRecord
-from payres.core.store.rows import first_row_from, number
+from payres.core.store.rows import first_row_from, halves, number
 from payres.core.store.work import Transaction
 
 MOST_APPROVED: Final = 1000  # grants that are looked at for what is usual
@@ -180,11 +180,9 @@ def statement(tx: Transaction, account: AccountRecord, since: int, until: int) -
 
 def _sum(tx: Transaction, side: str, account_id: int, first: int, end: int) -> int:
     """The sum of an account's transfers on one side, with ids from `first` until just before `end`."""
-    # SQLite cannot sum beyond 2^63, so the upper and lower halves are summed separately.
-    halves = "sum(amount >> 32), sum(amount & 4294967295)"
-    found = f"SELECT {halves} FROM transfer WHERE id >= ? AND id < ? AND {side}_account_id = ?"
-    upper, lower = tx.execute(found, (first, end, account_id)).fetchone()
-    return ((upper or 0) << 32) + (lower or 0)
+    of_side = f"FROM transfer WHERE id >= ? AND id < ? AND {side}_account_id = ?"
+    upper, lower = tx.execute(f"SELECT {', '.join(halves('amount'))} {of_side}", (first, end, account_id)).fetchone()
+    return int((upper << 32) + lower)
 
 
 def access_approved(tx: Transaction, wallet_id: int, now: int, time: int) -> Sequence[str]:
