@@ -61,6 +61,7 @@ Scopes = Annotated[
 KeyId = Annotated[str, said("The one in the list, or the part of the key between its underscores.")]
 Expiry = Annotated[TimeText, said("When it ends, such as 2027-01-31; never by default.", option="--expires")]
 KeepMade = Annotated[bool, said("Keep the keys that were created with it.")]
+NONE: Final = "There are no API keys yet"
 
 
 class ApiKey(Resource, frozen=True, kw_only=True):
@@ -109,7 +110,6 @@ API_KEY: Final = Shape(
     name=lambda one: one.name,
 )
 CREATED: Final = Shape(None, *API_KEY.columns, fact("Key", "key", "secret"), page=API_KEY.page, name=API_KEY.name)
-NONE: Final = "There are no API keys yet"
 
 
 @operation("GET /api-keys keys:read", API_KEY, listing=Listing("apiKeys", NONE, "API keys"))

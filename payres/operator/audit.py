@@ -16,6 +16,23 @@ from payres.operator.declared.shapes import Cell, Column, Shape, Time, path_of, 
 # The section with the page of an action's object, by the noun of the action.
 OWN: Final = ("wallet", "peer", "grant", "payment", "webhook")
 SECTIONS: Final = {one: f"{one}s" for one in OWN} | {"key": "wallets", "api_key": "api-keys"}
+# How verbs and nouns of actions are told; other verbs are regular.
+DONE: Final = (
+    {"set": "set the", "send": "sent the", "deny": "denied the", "sign_out": "ended the sessions of the"}
+    | {"deposit": "put {amount} into the", "withdraw": "took {amount} out of the"}
+    | {"refund": "sent back {amount} of the"}
+    | {"peer.deposit": "recorded {amount} paid by the", "peer.withdraw": "recorded {amount} paid to the"}
+    | dict.fromkeys(("link", "reset_link"), "made a password link for the")
+    | {"set_password": "set the password of the", "lock_out": "locked out the", "backup": "made a copy of the"}
+    | {"codes_on": "turned on codes for the", "codes_off": "turned off codes for the"}
+    | {"recovery_codes": "made recovery codes for the", "passkey_added": "added a passkey to the"}
+    | {"passkey_removed": "removed a passkey of the", "rename_passkey": "renamed a passkey of the"}
+    | {"passkey_suspect": "may have a copy of a passkey of the", "factors_removed": "removed the second step of the"}
+    | {"remove_factors": "asked to remove the second step of the", "keep_factors": "kept the second step of the"}
+    | {"ask_above": "set what asks again for the", "change_notices": "changed the notices of the"}
+    | {"role": "set the role of the", "base_url": "set the base URL of the", "superseded": "superseded the"}
+)
+NOUNS: Final = {"admin": "operator", "order": "standing order", "api_key": "API key", "key": "key of the wallet"}
 
 
 class AuditEntry(Resource, frozen=True, kw_only=True):
@@ -47,25 +64,6 @@ def _details(entry: AuditEntry) -> str:
     """The details of an entry in one line."""
     said = entry.details.items()
     return ", ".join(f"{name} {value if isinstance(value, str) else encode(value).decode()}" for name, value in said)
-
-
-# How verbs and nouns of actions are told; other verbs are regular.
-DONE: Final = (
-    {"set": "set the", "send": "sent the", "deny": "denied the", "sign_out": "ended the sessions of the"}
-    | {"deposit": "put {amount} into the", "withdraw": "took {amount} out of the"}
-    | {"refund": "sent back {amount} of the"}
-    | {"peer.deposit": "recorded {amount} paid by the", "peer.withdraw": "recorded {amount} paid to the"}
-    | dict.fromkeys(("link", "reset_link"), "made a password link for the")
-    | {"set_password": "set the password of the", "lock_out": "locked out the", "backup": "made a copy of the"}
-    | {"codes_on": "turned on codes for the", "codes_off": "turned off codes for the"}
-    | {"recovery_codes": "made recovery codes for the", "passkey_added": "added a passkey to the"}
-    | {"passkey_removed": "removed a passkey of the", "rename_passkey": "renamed a passkey of the"}
-    | {"passkey_suspect": "may have a copy of a passkey of the", "factors_removed": "removed the second step of the"}
-    | {"remove_factors": "asked to remove the second step of the", "keep_factors": "kept the second step of the"}
-    | {"ask_above": "set what asks again for the", "change_notices": "changed the notices of the"}
-    | {"role": "set the role of the", "base_url": "set the base URL of the", "superseded": "superseded the"}
-)
-NOUNS: Final = {"admin": "operator", "order": "standing order", "api_key": "API key", "key": "key of the wallet"}
 
 
 def told(entry: AuditEntry) -> Sequence[Cell]:

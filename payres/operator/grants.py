@@ -33,6 +33,13 @@ from payres.operator.declared.shapes import Cell, Column, Shape, Time, fact, pat
 from payres.operator.store.grants import page_of_grants
 from payres.operator.wallets import named_wallet
 
+MAX_REASON: Final = 140
+DecisionReason = Annotated[
+    str,
+    said("The owner and the audit log get this sentence.", label="How you know", min_length=1, max_length=MAX_REASON),
+]
+REFUSED: Final = frozenset({"denied", "expired", "lapsed"})  # states in which a grant has never permitted anything
+
 
 def named_grant(work: Work, ref: str) -> str:
     """The id of a grant, which may be given as the URL of its consent page. Raises InvalidRequest, NotFound."""
@@ -49,12 +56,6 @@ def named_grant(work: Work, ref: str) -> str:
 
 
 GrantName = Annotated[str, said(typed=named_grant)]
-MAX_REASON: Final = 140
-DecisionReason = Annotated[
-    str,
-    said("The owner and the audit log get this sentence.", label="How you know", min_length=1, max_length=MAX_REASON),
-]
-REFUSED: Final = frozenset({"denied", "expired", "lapsed"})  # states in which a grant has never permitted anything
 
 
 class Consent(Resource, frozen=True, kw_only=True):

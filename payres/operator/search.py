@@ -31,6 +31,12 @@ from payres.operator.wallets import WALLET, Wallet
 from payres.operator.webhooks import WEBHOOK, Webhook
 from payres.webhooks.store.webhooks import list_webhooks
 
+MOST: Final = 20  # rows of a kind
+# A program finds what its key may read.
+READING: Final = "wallets:read|payments:read|grants:read|peers:read|webhooks:read|keys:read|audit:read"
+_UUID: Final = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_PART_OF_ID: Final = re.compile("[0-9a-f-]{6,35}")
+
 
 class Record(Protocol):
     @property
@@ -38,11 +44,6 @@ class Record(Protocol):
 
 
 R = TypeVar("R", bound=Record)
-MOST: Final = 20  # rows of a kind
-# A program finds what its key may read.
-READING: Final = "wallets:read|payments:read|grants:read|peers:read|webhooks:read|keys:read|audit:read"
-_UUID: Final = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_PART_OF_ID: Final = re.compile("[0-9a-f-]{6,35}")
 
 
 class SearchResults(Resource, frozen=True, kw_only=True):

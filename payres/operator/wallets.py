@@ -31,6 +31,11 @@ from payres.operator.declared.inputs import Currency, Name, Reference, Sum, chec
 from payres.operator.declared.shapes import Column, Shape, Time, decimals, fact, represent
 from payres.operator.store.movements import MovementRecord, page_of_movements
 
+WalletStanding = Literal["active", "inactive"]
+NONE: Final = "There are no wallets yet"
+OWNED: Final = said("A wallet of the owner, who then signs in to both with one password. Without it the owner is new.")
+VIEWS: Final = {"All": "", "No password yet": "canSignIn=false", "Deactivated": "state=inactive"}
+
 
 def named_wallet(work: Work | Environment, text: str) -> str:
     """The path of a wallet of this server, given as path or wallet address. Raises InvalidRequest."""
@@ -40,10 +45,7 @@ def named_wallet(work: Work | Environment, text: str) -> str:
     return path
 
 
-WalletStanding = Literal["active", "inactive"]
 WalletName = Annotated[str, said(typed=named_wallet)]
-NONE: Final = "There are no wallets yet"
-OWNED: Final = said("A wallet of the owner, who then signs in to both with one password. Without it the owner is new.")
 
 
 class Wallet(Resource, frozen=True, kw_only=True):
@@ -67,6 +69,13 @@ class PasswordLink(Resource, frozen=True, kw_only=True):
     wallet_address: str
     url: str
     expires_at: Time
+
+
+class FactorRemoval(Resource, frozen=True, kw_only=True):
+    """`due_at` is null when it was cancelled."""
+
+    path: str
+    due_at: Time | None
 
 
 def wallet(work: Work, record: WalletRecord) -> Wallet:
@@ -104,7 +113,7 @@ WALLET: Final = Shape(
 
 
 LINK: Final = Shape(None, fact("Link", "url", "secret"), fact("Works once, until (UTC)", "expires_at", "time"))
-VIEWS: Final = {"All": "", "No password yet": "canSignIn=false", "Deactivated": "state=inactive"}
+REMOVAL: Final = Shape(None, fact("Wallet", "path"), fact("Second factors are removed (UTC)", "due_at", "time"))
 
 
 @operation("GET /wallets wallets:read", WALLET, listing=Listing("wallets", NONE, "Wallets", views=VIEWS))
@@ -334,16 +343,6 @@ def password_link(work: Work, found: WalletRecord) -> PasswordLink:
     secret, ends_at = make_link(work, OF_OWNERS, found.owner_id)
     url, address = f"{work.urls.base}{RESET_PATH}{secret}", work.urls.wallet(found.path)
     return PasswordLink(wallet_address=address, url=url, expires_at=format_time(ends_at))
-
-
-REMOVAL: Final = Shape(None, fact("Wallet", "path"), fact("Second factors are removed (UTC)", "due_at", "time"))
-
-
-class FactorRemoval(Resource, frozen=True, kw_only=True):
-    """`due_at` is null when it was cancelled."""
-
-    path: str
-    due_at: Time | None
 
 
 @operation(

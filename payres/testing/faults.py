@@ -56,6 +56,8 @@ ANSWERED: ContextVar[tuple[Asked, Scope] | None] = ContextVar("answered", defaul
 NEEDED: Final = {"token": "gnap", "signature": "signature"}
 # The target of a fault: a request, the redirect after a decision, an event, or the packets of a quote or payment.
 FaultTarget = Literal["request", "redirect", "event", "quote", "payment"]
+# The operations that faults of packets happen to.
+OF_PACKETS: Final[Mapping[FaultTarget, str]] = {"quote": "create-quote", "payment": "create-outgoing-payment"}
 
 
 class FaultRule(RequestRule, frozen=True, kw_only=True):
@@ -208,10 +210,6 @@ KINDS: Final[Mapping[str, FaultKind]] = {
     "slow_settlement": FaultKind(moments=("payment",), seconds=2),
     "partial_failure": FaultKind(moments=("payment",)),
 }
-
-
-# The operations that faults of packets happen to.
-OF_PACKETS: Final[Mapping[FaultTarget, str]] = {"quote": "create-quote", "payment": "create-outgoing-payment"}
 
 
 def check(fault: FaultRule) -> None:

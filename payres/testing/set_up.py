@@ -54,6 +54,11 @@ CLIENT_NAME = "Example Shop"
 DOLLARS = Asset("USD", 2)
 TABLES: Mapping[str, Any] = {"quotes": QUOTES, "incoming-payments": INCOMING, "interact": INTERACTIONS}
 EXPIRING = re.compile(rf"/({'|'.join(TABLES)})/([^/]+)(?:/[^/]+)?/?$")
+# What other requests call its members; their errors name those.
+MEMBERS_OF_BILLS: Final = {"to": "bill", "walletAddress": "from", "debitAmount": "amount", "receiveAmount": "amount"}
+MEMBER: Final = re.compile(rf"^to\b|\b(?:{'|'.join([*MEMBERS_OF_BILLS][1:])})\b")
+# Of a JWK what an Ed25519 key needs (RFC 8037); its kid is in the path.
+KEY: Final = {"kty": {"const": "OKP"}, "crv": {"const": "Ed25519"}, "x": {"type": "string"}}
 
 
 class Given(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -84,15 +89,6 @@ class BillPayment(Given, frozen=True, kw_only=True):
     wallet: str = msgspec.field(name="from")
     bill: str
     amount: str | None = None
-
-
-# What other requests call its members; their errors name those.
-MEMBERS_OF_BILLS: Final = {"to": "bill", "walletAddress": "from", "debitAmount": "amount", "receiveAmount": "amount"}
-MEMBER: Final = re.compile(rf"^to\b|\b(?:{'|'.join([*MEMBERS_OF_BILLS][1:])})\b")
-
-
-# Of a JWK what an Ed25519 key needs (RFC 8037); its kid is in the path.
-KEY: Final = {"kty": {"const": "OKP"}, "crv": {"const": "Ed25519"}, "x": {"type": "string"}}
 
 
 class GivenKey(Given, frozen=True):

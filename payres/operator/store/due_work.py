@@ -15,6 +15,22 @@ MOST: Final = 1000  # rows of a kind
 SLOW: Final = MINUTE  # what the node has been at for longer waits
 _OF_OWNER: Final = "(SELECT path FROM wallet_address WHERE owner_id = {} ORDER BY id LIMIT 1)"
 _OF_WALLET: Final = "(SELECT path FROM wallet_address WHERE id = {})"
+_HOOK: Final = "(SELECT max(d.attempts) FROM delivery d WHERE d.webhook_id = webhook.id AND d.next_at IS NOT NULL)"
+_BILL: Final = "(SELECT wallet_address_id FROM incoming_payment i WHERE i.id = checkout.incoming_payment_id)"
+_PAYER: Final = "(SELECT wallet_address_id FROM outgoing_payment o WHERE o.id = made_elsewhere.id)"
+# Payments to other servers that take long, and packets whose outcome is sought or not known: these the node does.
+_SENDING: Final = (
+    "SELECT 'sending', p.id, w.path, p.receiver, p.created_at, p.attempts, NULL, p.created_at FROM outgoing_payment p"
+    " JOIN wallet_address w ON w.id = p.wallet_address_id WHERE p.state = 'sending' AND p.created_at <= ? LIMIT ?"
+)
+_PACKETS: Final = (
+    "SELECT 'packet', k.id, w.path, p.name, k.expires_at, 0,"
+    " iif(k.state = 'doubtful', 'nobody knows whether it arrived', 'its outcome is sought'),"
+    " iif(k.state = 'doubtful', NULL, k.expires_at) FROM packet k JOIN peer p"
+    " ON p.id = k.to_peer_id LEFT JOIN outgoing_payment o ON o.id = k.outgoing_payment_id"
+    " LEFT JOIN wallet_address w ON w.id = o.wallet_address_id"
+    " WHERE k.state = '{}' AND k.expires_at <= ? ORDER BY k.id LIMIT ?"
+)
 
 
 class Told(NamedTuple):
@@ -44,9 +60,6 @@ class WaitingRow(NamedTuple):
     next_try: int | None
 
 
-_HOOK: Final = "(SELECT max(d.attempts) FROM delivery d WHERE d.webhook_id = webhook.id AND d.next_at IS NOT NULL)"
-_BILL: Final = "(SELECT wallet_address_id FROM incoming_payment i WHERE i.id = checkout.incoming_payment_id)"
-_PAYER: Final = "(SELECT wallet_address_id FROM outgoing_payment o WHERE o.id = made_elsewhere.id)"
 DUE_KINDS: Final[Mapping[str, Told]] = {
     told.kind.name: told
     for told in (
@@ -78,19 +91,6 @@ DUE_KINDS: Final[Mapping[str, Told]] = {
         ),
     )
 }
-# Payments to other servers that take long, and packets whose outcome is sought or not known: these the node does.
-_SENDING: Final = (
-    "SELECT 'sending', p.id, w.path, p.receiver, p.created_at, p.attempts, NULL, p.created_at FROM outgoing_payment p"
-    " JOIN wallet_address w ON w.id = p.wallet_address_id WHERE p.state = 'sending' AND p.created_at <= ? LIMIT ?"
-)
-_PACKETS: Final = (
-    "SELECT 'packet', k.id, w.path, p.name, k.expires_at, 0,"
-    " iif(k.state = 'doubtful', 'nobody knows whether it arrived', 'its outcome is sought'),"
-    " iif(k.state = 'doubtful', NULL, k.expires_at) FROM packet k JOIN peer p"
-    " ON p.id = k.to_peer_id LEFT JOIN outgoing_payment o ON o.id = k.outgoing_payment_id"
-    " LEFT JOIN wallet_address w ON w.id = o.wallet_address_id"
-    " WHERE k.state = '{}' AND k.expires_at <= ? ORDER BY k.id LIMIT ?"
-)
 
 
 def waiting(tx: Transaction, name: str, now: int) -> Sequence[WaitingRow]:

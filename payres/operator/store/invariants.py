@@ -21,6 +21,29 @@ RECENT: Final = 1000
 
 RowKey = int | str | bytes
 Keys = tuple[str, str]
+_ROWS = re.compile(r"^-- rows: (.+?) = (.+)$", re.MULTILINE)
+_SECTION = re.compile(
+    r"^-- (\w+): (.+)\n-- about ([^,\n]+)(?:, by (\w+)\.(\w+))?(?:, after (\w+))?\n((?:.+\n)+)", re.MULTILINE
+)
+_SUMS_TO = re.compile(r"sums_to\(([^,]+), ([^)]+)\)")
+
+
+# Recently used keys. Each query reads from the end of a table, in constant time.
+RECENTLY_USED: Final[dict[Keys, str]] = {
+    ("transfer", "id"): f"SELECT id FROM transfer ORDER BY id DESC LIMIT {RECENT}",
+    ("incoming_payment", "id"): f"""
+        SELECT DISTINCT incoming_payment_id
+        FROM (SELECT incoming_payment_id FROM transfer ORDER BY id DESC LIMIT {RECENT})
+        WHERE incoming_payment_id IS NOT NULL
+    """,
+    ("outgoing_payment", "id"): f"SELECT id FROM outgoing_payment ORDER BY id DESC LIMIT {RECENT}",
+    ("refund", "id"): f"SELECT id FROM refund ORDER BY id DESC LIMIT {RECENT}",
+    ("refund", "incoming_payment_id"): f"SELECT incoming_payment_id FROM refund ORDER BY id DESC LIMIT {RECENT}",
+    ("grant", "id"): f"""
+        SELECT DISTINCT grant_id FROM (SELECT grant_id FROM outgoing_payment ORDER BY id DESC LIMIT {RECENT})
+        WHERE grant_id IS NOT NULL
+    """,
+}
 
 
 class Invariant(msgspec.Struct, frozen=True):
@@ -106,33 +129,10 @@ def reference_invariants(tx: Transaction) -> Sequence[Invariant]:
 
 
 def sums_to(terms: str, figure: str) -> str:
-    """SQL: whether the exact sum of `terms` over a group is `figure`. The turnover of an account may exceed 2^63, and its
-    balance never does; so the lower half of the sum is carried over to the upper."""
+    """SQL: whether the exact sum of `terms` over a group is `figure`. An account's turnover may exceed 2^63, though not
+    its balance; so the lower half of the sum is carried over to the upper."""
     high, low = halves(terms)
     return f"({high} + ({low} >> 32) = {figure} >> 32 AND {low} & 4294967295 = {figure} & 4294967295)"
-
-
-# Recently used keys. Each query reads from the end of a table, in constant time.
-RECENTLY_USED: Final[dict[Keys, str]] = {
-    ("transfer", "id"): f"SELECT id FROM transfer ORDER BY id DESC LIMIT {RECENT}",
-    ("incoming_payment", "id"): f"""
-        SELECT DISTINCT incoming_payment_id
-        FROM (SELECT incoming_payment_id FROM transfer ORDER BY id DESC LIMIT {RECENT})
-        WHERE incoming_payment_id IS NOT NULL
-    """,
-    ("outgoing_payment", "id"): f"SELECT id FROM outgoing_payment ORDER BY id DESC LIMIT {RECENT}",
-    ("refund", "id"): f"SELECT id FROM refund ORDER BY id DESC LIMIT {RECENT}",
-    ("refund", "incoming_payment_id"): f"SELECT incoming_payment_id FROM refund ORDER BY id DESC LIMIT {RECENT}",
-    ("grant", "id"): f"""
-        SELECT DISTINCT grant_id FROM (SELECT grant_id FROM outgoing_payment ORDER BY id DESC LIMIT {RECENT})
-        WHERE grant_id IS NOT NULL
-    """,
-}
-_ROWS = re.compile(r"^-- rows: (.+?) = (.+)$", re.MULTILINE)
-_SECTION = re.compile(
-    r"^-- (\w+): (.+)\n-- about ([^,\n]+)(?:, by (\w+)\.(\w+))?(?:, after (\w+))?\n((?:.+\n)+)", re.MULTILINE
-)
-_SUMS_TO = re.compile(r"sums_to\(([^,]+), ([^)]+)\)")
 
 
 def _read() -> tuple[Mapping[str, str], Sequence[Invariant]]:
