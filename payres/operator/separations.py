@@ -48,7 +48,6 @@ NEWEST: Final = 1000  # of a wallet's orders, far more than go on
     ),
     shows_secret=True,
     form=OperationForm("Separate", WALLET, is_over=lambda one: not one.other_wallets, ends=True),
-    audits="wallet.separate",
     noun="wallets",
 )
 def separate(work: Work, wallet: WalletName, why: Why, keep: Keep = False) -> PasswordLink:

@@ -148,8 +148,8 @@ async def read_clock(call: ControlCall) -> Clock:
 
 async def move_clock(call: ControlCall, given: set_up.Move) -> MovedClock:
     set_up.move(call.sandbox.clock, given)
-    is_settled = await call.sandbox.settle()
-    return MovedClock(**asdict(await read_clock(call)), settled=is_settled)
+    is_done = await call.sandbox.do_due_work()
+    return MovedClock(**asdict(await read_clock(call)), settled=is_done)
 
 
 async def list_requests(call: ControlCall, wanted: RequestsWanted) -> RequestList:

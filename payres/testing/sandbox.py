@@ -132,20 +132,20 @@ class Sandbox:
             await asyncio.gather(*(server.open() for server in self.servers))
             return self.generation
 
-    async def settle(self) -> bool:
+    async def do_due_work(self) -> bool:
         """Wakes every timer, and waits until all due work is done. False if some is left after 5 seconds."""
         for worker in RUNNING:
             worker.wake()
         for server in self.servers:
             server.context.changes.notify((EVENTS,))
         end = asyncio.get_running_loop().time() + SETTLE_SECONDS
-        while not await self._is_settled():
+        while not await self._is_all_done():
             if asyncio.get_running_loop().time() >= end:
                 return False
             await asyncio.sleep(LOOK_SECONDS)
         return True
 
-    async def _is_settled(self) -> bool:
+    async def _is_all_done(self) -> bool:
         return all(worker.is_resting for worker in RUNNING) and all(
             [await server.read(is_all_sent) for server in self.servers]
         )

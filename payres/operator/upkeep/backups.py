@@ -130,7 +130,7 @@ def make_backup(
     ):
         change(partial, remove_token)
         note("Checking the file", 0, 0)
-        version, fault = examine(partial, lambda tx: _verify(tx, note))
+        version, fault = examine(partial, lambda tx: _version_and_fault(tx, note))
         if fault is not None:
             broken = side_file(target, BROKEN)
             rename(partial, broken)
@@ -178,10 +178,10 @@ def restore_backup(
                 raise BackupError(f"{name} exists already; try again in a second")
         try:
             with copied(source, beside=database, still=True) as partial:
-                version, fault = examine(partial, _verify)
+                version, fault = examine(partial, _version_and_fault)
                 if fault is None and examine(partial, is_outdated):
                     migrate_copy(partial)
-                    _, fault = examine(partial, _verify)
+                    _, fault = examine(partial, _version_and_fault)
                 if fault is not None:
                     raise BackupError(f"The backup is not sound: {fault}. Nothing was replaced; try another backup")
                 comparison = _compare(partial, source, compare_with or database)
@@ -313,7 +313,7 @@ def _require_replaceable(source: Path, database: Path) -> None:
         raise BackupError(f"{database} belongs to another user; run this as that user, for example with `sudo -u`")
 
 
-def _verify(tx: sqlite3.Connection, note: StepNote = lambda *_: None) -> tuple[int, str | None]:
+def _version_and_fault(tx: sqlite3.Connection, note: StepNote = lambda *_: None) -> tuple[int, str | None]:
     """The schema version of a database, and what is wrong with it.
 
     The ledger of an older version is not checked. Raises UnusableDatabase if it is not a payres database.

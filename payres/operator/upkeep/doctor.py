@@ -112,18 +112,12 @@ def examine_all(read: Read, environment: Environment, *, is_standby: bool) -> Se
     found, is_replaced, known, linked = read(unit)
     served = chain(_server(known), *map(_reach, linked))
     others = _followed(environment) if is_standby else () if is_replaced else served
-    return [*found, *_findings(_sqlite()), *_clock(), *_findings(others)]
+    return [*found, *_findings(chain(_sqlite(), _clock(), others))]
 
 
 def _findings(looks: Iterable[Look]) -> Sequence[Diagnosis]:
     return [
-        Diagnosis(
-            subject,
-            visible_line(seen, MAX_SEEN),
-            fix if is_wrong else None,
-            is_wrong is WARNS,
-            page=next(iter(page), None),
-        )
+        Diagnosis(subject, visible_line(seen, MAX_SEEN), fix if is_wrong else None, is_wrong is WARNS, *page)
         for subject, seen, is_wrong, fix, *page in looks
     ]
 
@@ -292,7 +286,7 @@ def _sqlite() -> Iterator[Look]:
     yield "SQLite", f"version {sqlite3.sqlite_version}{also}", False, ""
 
 
-def _clock() -> Iterator[Diagnosis]:
+def _clock() -> Iterator[Look]:
     """Whether the clock is synchronized, if systemd knows: not in a container, or where the host sets the clock."""
     command = shutil.which("timedatectl")
     if command is None:
@@ -301,10 +295,10 @@ def _clock() -> Iterator[Diagnosis]:
     with suppress(subprocess.TimeoutExpired):
         said = subprocess.run(asked, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False).stdout  # noqa: S603 - a fixed command
         if said.strip() == "yes":
-            yield Diagnosis("clock", "the clock of this machine is synchronized")
+            yield "clock", "the clock of this machine is synchronized", False, ""
         elif said.strip() == "no":
             fix = "Signatures carry the time: unless its host sets it, run an NTP client (`timedatectl set-ntp true`)"
-            yield Diagnosis("clock", "no NTP client sets the clock of this machine", fix, warning=True)
+            yield "clock", "no NTP client sets the clock of this machine", WARNS, fix
 
 
 def _followed(environment: Environment) -> Iterator[Look]:

@@ -81,7 +81,7 @@ class Status(Resource, frozen=True, kw_only=True):
     followed_at: Time | None
 
 
-@operation("GET /status status:read", noun="status")
+@operation("GET /status status:read")
 def show_status(work: Work) -> Status:
     """Read the state of the server and its money."""
     return read_status(work, is_running=True)
