@@ -227,5 +227,4 @@ def require_scopes(key: ApiKeyRecord, scopes: Iterable[str]) -> None:
 
 
 def is_use_due(key: ApiKeyRecord, now: int) -> bool:
-    """Whether it is time to store that the key was used."""
     return key.last_used_at is None or abs(now - key.last_used_at) >= USE_NOTED_EVERY

@@ -61,7 +61,6 @@ def _object(entry: AuditEntry) -> Cell:
 
 
 def _details(entry: AuditEntry) -> str:
-    """The details of an entry in one line."""
     said = entry.details.items()
     return ", ".join(f"{name} {value if isinstance(value, str) else encode(value).decode()}" for name, value in said)
 

@@ -190,7 +190,6 @@ def _replay_event(work: Work, event: str, webhook: str | None) -> Replayed:
 
 
 def _failed(work: Work, webhook: str | None, since: int) -> Sequence[tuple[int, str]]:
-    """The keys of the deliveries to replay."""
     found = _active_webhooks(work, webhook)
     return [key for one in found for key in stored.failed_deliveries(work, one.id, since, MOST_REPLAYED)]
 

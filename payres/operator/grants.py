@@ -167,7 +167,6 @@ def _left(one: Grant) -> str | None:
 
 
 def spending_under(one: Grant) -> Spending | None:
-    """What the grant permits to spend."""
     return spending_of(msgspec.json.encode(one.access).decode())
 
 
@@ -377,5 +376,4 @@ def _spending(work: Work, record: GrantRecord) -> GrantSpending | None:
 
 
 def _rest(most: Amount | None, spent: int, asset: Asset | None) -> str | None:
-    """What a limit leaves."""
     return None if most is None or asset is None else format_decimal(max(parse_value(most.value) - spent, 0), asset)

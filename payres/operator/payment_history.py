@@ -376,7 +376,6 @@ def _list_checkouts(work: Work, payment: payments.IncomingRecord) -> list[Checko
 
 
 def _sentence_of(checkout: Checkout) -> str:
-    """What became of a checkout."""
     word = "unknown" if checkout.state == "made" and checkout.payment is None else checkout.state
     payer, payment = visible_url(checkout.payer).text, visible_url(checkout.payment or "").text
     said = CHECKOUTS[word].format(payer=payer, failure=checkout.failure, payment=payment)

@@ -19,8 +19,6 @@ from payres.operator.upkeep.volume import DailyVolume
 
 
 class OperatorServices(msgspec.Struct, frozen=True):
-    """The services for operators' requests."""
-
     hosts: AdminHosts
     readiness: Readiness
     sign_in: SignInGuard
@@ -35,5 +33,4 @@ class OperatorServices(msgspec.Struct, frozen=True):
 
 
 def operator_of(context: Context) -> OperatorServices:
-    """The services of a running server."""
     return context.part(OperatorServices)

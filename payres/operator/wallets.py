@@ -339,7 +339,6 @@ def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
 
 
 def password_link(work: Work, found: WalletRecord) -> PasswordLink:
-    """A new link for the owner of a wallet."""
     secret, ends_at = make_link(work, OF_OWNERS, found.owner_id)
     url, address = f"{work.urls.base}{RESET_PATH}{secret}", work.urls.wallet(found.path)
     return PasswordLink(wallet_address=address, url=url, expires_at=format_time(ends_at))

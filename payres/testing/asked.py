@@ -57,7 +57,6 @@ def find_asked(work: Work, scope: Scope, body: bytes) -> Asked:
 
 
 def of_grant(work: Work, grant: GrantRecord) -> Asked:
-    """The wallet and client of a grant."""
     id = grant.wallet_address_id
     return Asked(
         wallet=None if id is None else WALLETS.by_id(work, id).path,

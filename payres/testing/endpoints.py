@@ -76,7 +76,6 @@ class ControlCall(msgspec.Struct, frozen=True):
 
     @property
     def rules(self) -> Rules[ConsentRule] | Rules[FaultRule]:
-        """The rules that the endpoint is about."""
         return self.server.rules if self.endpoint.tag == "consents" else self.server.faults.rules
 
 

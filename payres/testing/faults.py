@@ -161,7 +161,6 @@ async def change_first(met: Met, change: Callable[[Work, str], object]) -> None:
 
 
 async def alter(met: Met, name: bytes, pattern: bytes, by: bytes) -> None:
-    """Replaces a pattern in a request header."""
     lines = met.scope["headers"]
     met.scope["headers"] = [(key, re.sub(pattern, by, value) if key == name else value) for key, value in lines]
     await met.answer(met.scope, met.receive, met.send)
@@ -257,8 +256,6 @@ class Sending(msgspec.Struct, eq=False):
 
 
 class Interference:
-    """The faults of one server."""
-
     def __init__(self, server: Units, max_body_bytes: int, journal: Journal) -> None:
         self.rules: Rules[FaultRule] = Rules("fault")
         self._server = server
@@ -364,7 +361,6 @@ class Interference:
 
 
 def _of_payment(work: Work, payment_id: str) -> tuple[Asked, Asset]:
-    """A payment's creation request, and the asset of its wallet."""
     payment = OUTGOING.by_id(work, payment_id)
     wallet = WALLETS.by_id(work, payment.wallet_address_id)
     client = None if payment.client_id is None else CLIENTS.by_id(work, payment.client_id)

@@ -154,7 +154,6 @@ class Recording:
             await self._send(message)
 
     async def end(self) -> None:
-        """Adds the entry, once."""
         if self._is_noted:
             return
         self._is_noted, asked, verifier = True, Asked(), Verifier()

@@ -40,12 +40,10 @@ EVENT_FILTERS: Final = sorted({*EVENT_TYPES, *(f"{name.partition('.')[0]}.*" for
 
 @cache
 def encoded_control_document(base_url: str) -> msgspec.Raw:
-    """The encoded document."""
     return msgspec.Raw(documents.as_text(control_document(base_url)).encode())
 
 
 def control_document(base_url: str) -> documents.Schema:
-    """The document of the server at a base URL."""
     token = {"type": "http", "scheme": "bearer", "description": "The `control_token` of the sandbox's line."}
     made = documents.document(
         "The control API of payres sandbox",

@@ -63,8 +63,6 @@ class KeptRule(msgspec.Struct, Generic[R]):
 
 
 class Rules(Generic[R]):
-    """The rules of one kind."""
-
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._made = 0

@@ -139,7 +139,6 @@ def read_wallet(work: Work, path: str) -> Wallet:
 
 
 def create_wallet(work: Work, given: WalletState) -> Wallet:
-    """Opens a wallet at an unused path."""
     return set_wallet(work, _unused("wallet"), given)[1]
 
 
@@ -172,12 +171,10 @@ def set_wallet(work: Work, path: str, given: WalletState) -> tuple[int, Wallet]:
 
 
 def create_client(work: Work, given: Named) -> ClientKey:
-    """Opens a wallet with a key at an unused path."""
     return open_client(work, _unused("client"), given.name)
 
 
 def open_client(work: Work, path: str, name: str | None, kid: str = "key-1") -> ClientKey:
-    """Opens a wallet with a key."""
     wallets.create_wallet(work, path, "USD", 2, name, None)
     key = generate_private_key()
     keys.add_key(work, path, jwk_from_public_bytes(kid, key.public_key().public_bytes_raw()))

@@ -125,7 +125,6 @@ class DueCount(NamedTuple):
 
 
 def count_due(tx: Transaction, name: str, now: int) -> DueCount:
-    """What is due of a kind."""
     rows = waiting(tx, name, now)
     due = [one.next_try for one in rows if one.next_try is not None and one.next_try <= now]
     return DueCount(len(due), min(due, default=None), sum(one.next_try is None for one in rows))

@@ -27,7 +27,6 @@ class OperatorRecord(msgspec.Struct, frozen=True):
 
     @property
     def actor(self) -> str:
-        """The operator as the audit log names the actor."""
         return f"page:{self.name}"
 
 

@@ -80,5 +80,4 @@ def find_named(tx: Transaction, statements: Sequence[str], ids: Sequence[str]) -
 
 
 def newest_wallets(tx: Transaction) -> Sequence[WalletRecord]:
-    """The NEWEST wallets, newest first."""
     return WALLETS.list(tx, "WHERE w.id > 0 ORDER BY w.id DESC LIMIT ?", NEWEST)

@@ -268,7 +268,6 @@ def _mail(work: Work) -> Iterator[Look]:
 
 
 def _due(work: Work) -> Iterator[Look]:
-    """Work that is set aside, and work that has been due for long."""
     counts = [due_work.count_due(work, name, work.now) for name in due_work.DUE_KINDS]
     aside, page = sum(one.set_aside for one in counts), ("the page What waits", "due")
     oldest = min((one.oldest for one in counts if one.oldest is not None), default=work.now)
@@ -344,7 +343,6 @@ def _server(known: _Known) -> Iterator[Look]:
 
 
 def _public(known: _Known) -> Iterator[Look]:
-    """What clients see at the base URL."""
     settings, urls, wallet, key = known
     answer = _ask("OPTIONS", urls.auth_server)
     if isinstance(answer, str):

@@ -55,7 +55,6 @@ class Scan:
         self._after: RowKey | None = None
 
     def step(self, tx: Transaction) -> Sequence[str]:
-        """The breaches in the next batch."""
         keys = self.invariant.keys
         batch = None if keys is None else invariants.next_batch(tx, keys, self._after, BATCH_ROWS)
         self.done = batch is None
@@ -110,7 +109,6 @@ def check(tx: Transaction, note: StepNote = lambda *_: None, *, only_ledger: boo
 
 
 def note(work: Work, findings: Sequence[Finding], checked_at: int) -> None:
-    """Stores the result of a check and its time."""
     broken = first_broken(findings)
     invariants.note_check(work, checked_at, None if broken is None else broken.name)
 
@@ -157,7 +155,6 @@ class BackgroundCheck:
         self._database = database
 
     async def run(self, delay: float = 0) -> None:
-        """Checks after `delay` seconds, and then repeatedly."""
         await asyncio.sleep(delay)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.repeat(self.check_recent, RECENT_SHARE))

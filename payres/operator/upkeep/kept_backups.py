@@ -124,7 +124,6 @@ def _made_at(file: Path, database: str) -> int | None:
 
 
 def require_backup(work: Work, name: str) -> Path:
-    """The file of one of the listed backups. Raises NotFound."""
     found = next((one for one in list_backups(work) if one.name == name), None)
     return require(found, f"There is no backup {name} in the folder any more")
 

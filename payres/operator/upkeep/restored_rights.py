@@ -135,7 +135,6 @@ def _end_recovery_codes(work: Work, name: str, row: EndedRow) -> None:
 
 
 def _add_factor(work: Work, name: str, row: EndedRow) -> str | None:
-    """Adds codes, or a passkey, with the recovery codes of their account."""
     columns = dict(row)
     recovery, secret = msgspec.json.decode(columns.pop("recovery")), columns.pop("encrypted_with", None)
     if secret is not None and server_secrets.ensure_secret(work, second_factors.ENCRYPTED, secret) != secret:

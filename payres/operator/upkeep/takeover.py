@@ -69,7 +69,6 @@ async def find_other(http: GuardedClient, base_url: str, restored_at: int | None
 
 
 async def watch_base_url(database: Database, http: GuardedClient, base_url: str) -> None:
-    """Looks for another server regularly, until the database is in fail-stop."""
     step = partial(look_once, database, http, base_url)
     await Worker("the search for another server at the base URL", database, step, PAUSE_SECONDS).run()
 

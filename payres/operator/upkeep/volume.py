@@ -41,7 +41,6 @@ class DailyVolume:
         self._looking = asyncio.Lock()
 
     async def look(self, database: Database) -> Volume:
-        """The volume counted so far."""
         async with self._looking:
             first_day, sums, self._next, is_complete = await database.examine(partial(_count, after=self._next))
             self._sums.update(sums)
