@@ -70,7 +70,7 @@ COMPARED: Final = {
     "accounts/store/mail.py: send_at": "only shown",
     "people/mail.py: created_at": "a mail from a time to come is sent",
     "webhooks/store/webhooks.py: next_at": "one too far ahead is due with its webhook, by the agenda",
-    "operator/store/status.py: checked_at": "one to come is replaced",
+    "operator/store/invariants.py: checked_at": "one to come is replaced",
     "people/standing_order_pages.py: created_at": "a quote's, with a date of the schedule",
     "people/standing_orders.py: created_at": "a quote's, with a date of the schedule",
     "accounts/store/sessions.py: expires_at": "a browser that is known for longer is only locked out by no guesses",
@@ -85,7 +85,7 @@ COMPARED: Final = {
 }
 # Times of two rows, or a row's and one read before, that are compared although a clock may be set back in between.
 COMPARED_TIMES: Final = {
-    "status: excluded.checked_at >= checked_at": "a check that is stored with a time to come is replaced, too",
+    "invariants: excluded.checked_at >= checked_at": "a check that is stored with a time to come is replaced, too",
     "deliveries: webhook.created_at <= event.created_at": "what operators see of an event",
     "payment_history: (one.last_error_at or '') >= payment.created_at": "what operators see beside a payment",
     "standing_order_pages: run.window_at > quote.created_at": "a date of a schedule, which no clock has read",
@@ -252,7 +252,7 @@ def test_each_table_says_what_it_promises_and_the_program_keeps_it() -> None:
         ("changed_at shown;", "changed_at order;", "checkout.changed_at: where money is, order never comes from times"),
         ("after 24 hours, by", "after 23 hours, by", "idempotency_key: `kept: answers under an `Idempotency-Key`"),
         ("after 1 day, by FORMS", "after 1 day", "operator_form: `kept: the ids of forms that operators have sent"),
-        ("after 1 day, by FORMS", "after 1 day, by SIGN_INS", "say in `kept:` what the Rule operators.FORMS deletes"),
+        ("after 1 day, by FORMS", "after 1 day, by SIGN_INS", "say in `kept:` what the Rule forms.FORMS deletes"),
         ("30 days (DECIDED_GRANT)", "31 days (DECIDED_GRANT)", "grant: `31 days (DECIDED_GRANT)` is wrong"),
         ("16 (MAX_WEBHOOKS)", "16 (MAX_HOOKS)", "webhook: `16 (MAX_HOOKS)` names MAX_HOOKS, which the program does"),
         ("16 (MAX_WEBHOOKS)", "64 (deliveries.SENT_AT_ONCE)", "webhook: put deliveries.SENT_AT_ONCE, which bounds its"),
