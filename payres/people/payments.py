@@ -1,6 +1,7 @@
 """The details of one movement of a wallet, for its owner."""
 
 from collections.abc import Sequence
+from datetime import tzinfo
 from typing import Final
 
 import msgspec
@@ -15,8 +16,8 @@ from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.html.sentences import is_short
 from payres.people import bills
-from payres.people import money_requests as requests
 from payres.people.activity import Reader, WalletMovement
+from payres.people.money_requests import is_request
 from payres.people.own_wallets import spendable
 from payres.people.sending import kept_wish
 from payres.people.sessions import OwnerVisit
@@ -34,7 +35,8 @@ FRESH: Final = 10 * MINUTE  # after the end, while the page puts the result firs
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
     """A movement and its payment. `again` is the quote id of a payment that the owner made (`is_bill`: of an incoming
     payment), `order` the standing order that made it; `to` is the other party's address, if it can be paid again.
-    `free` is the wallet's free balance. A deposit or withdrawal may have a `reference`."""
+    `back` is the return URL of the local bill that was paid; `is_request`, that the owner asked for this money; `free`
+    is the wallet's free balance. A deposit or withdrawal may have a `reference`."""
 
     shown: WalletMovement
     note: str
@@ -44,14 +46,16 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     to: str
     again: str | None
     is_bill: bool
+    back: ShownUrl | None
+    is_request: bool
     order: str | None
     refunds: Sequence[RefundRecord]
     free: int
 
 
-def find(work: Work, wallet: WalletRecord, reader: Reader, payment_id: str) -> Detail:
+def find(work: Work, wallet: WalletRecord, zone: tzinfo, payment_id: str) -> Detail:
     """The details of a movement of the wallet. Raises NotFound."""
-    shown = require(reader.find(payment_id), "There is nothing at this address")
+    shown = require(Reader(work, wallet, zone).find(payment_id), "There is nothing at this address")
     outgoing, incoming = OUTGOING.get(work, payment_id), INCOMING.get(work, payment_id)
     quote = QUOTES.get(work, outgoing.quote_id) if outgoing and outgoing.quote_id else None
     wish = kept_wish(quote.wish) if quote and quote.wish else None
@@ -59,6 +63,8 @@ def find(work: Work, wallet: WalletRecord, reader: Reader, payment_id: str) -> D
     is_known = there.address is not None and (incoming or wish or there.wallet_id) and BILL not in there.address.text
     if incoming is not None and not note:
         note = payers_note(work, payment_id)
+    is_bill = bool(wish and wish.is_bill)
+    paid_id = outgoing.terms.incoming_payment_id if outgoing and is_bill else None
     return Detail(
         shown=shown,
         note=note,
@@ -67,7 +73,9 @@ def find(work: Work, wallet: WalletRecord, reader: Reader, payment_id: str) -> D
         reference=reference_of(work, payment_id),
         to=there.address.text if there.address and is_known else "",
         again=quote.id if quote and wish else None,
-        is_bill=bool(wish and wish.is_bill),
+        is_bill=is_bill,
+        back=bills.way_back(INCOMING.by_id(work, paid_id).metadata) if paid_id else None,
+        is_request=incoming is not None and is_request(work, wallet, incoming),
         order=order_of_payment(work, payment_id),
         refunds=refunds_of(work, "outgoing" if outgoing else "incoming", payment_id, REFUNDS),
         free=spendable(work, wallet),
@@ -83,20 +91,11 @@ def payers_note(work: Work, payment_id: str) -> str:
 
 async def show(visit: OwnerVisit) -> Response:
     """GET /account/payments/{payment}."""
-
-    def unit(work: Work) -> tuple[Detail, ShownUrl | None, bool]:
-        reader = Reader(work, visit.wallet, visit.language.zone)
-        found = find(work, visit.wallet, reader, visit.segments["payment"])
-        bill = found.incoming
-        is_request = bill is not None and requests.is_request(work, visit.wallet, bill)
-        return found, _way_back(work, found), is_request
-
-    found, back, is_request = await visit.read(unit)
+    payment_id, zone = visit.segments["payment"], visit.language.zone
+    found = await visit.read(lambda work: find(work, visit.wallet, zone, payment_id))
     payment, one = found.outgoing, found.shown
     if payment is None:
-        return visit.show(
-            "payment_in.html", tab=ACTIVITY, found=found, one=one, payment=found.incoming, is_request=is_request
-        )
+        return visit.show("payment_in.html", tab=ACTIVITY, found=found, one=one, payment=found.incoming)
     terms, ended_at = payment.terms, payment.ended_at
     is_fresh = payment.grant_id is None and (ended_at is None or visit.language.now - ended_at < FRESH)
     return visit.show(
@@ -108,14 +107,7 @@ async def show(visit: OwnerVisit) -> Response:
         payment=payment,
         terms=terms,
         is_fresh=is_fresh,
-        back=back,
         is_short=is_short(payment.failure),
         host=visible_url(terms.receiver).host,
         took=None if terms.path is None or ended_at is None else ended_at - payment.created_at,
     )
-
-
-def _way_back(work: Work, found: Detail) -> ShownUrl | None:
-    """The return URL of the local bill that was paid."""
-    bill_id = found.outgoing.terms.incoming_payment_id if found.outgoing and found.is_bill else None
-    return bills.way_back(INCOMING.by_id(work, bill_id).metadata) if bill_id else None

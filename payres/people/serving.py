@@ -28,17 +28,17 @@ from payres.people import (
     bills,
     consent,
     key_pages,
+    money_requests,
     notice_pages,
     own_wallets,
     payments,
     security,
     sending,
     settings,
+    standing_order_pages,
     statements,
     webhooks,
 )
-from payres.people import money_requests as requests
-from payres.people import standing_order_pages as order_pages
 from payres.people.activity import Reader, Wanted
 from payres.people.letters import STOP_PATH
 from payres.people.services import people_of
@@ -89,7 +89,7 @@ async def show_home(visit: OwnerVisit) -> Response:
             "balance": own_wallets.spendable(work, wallet),
             "in_progress": under_way,
             "rows": [row for row in rows if row.newest.key not in shown][:MOVEMENTS],
-            "coming": order_pages.coming_up(work, wallet),
+            "coming": standing_order_pages.coming_up(work, wallet),
             "others": [one for one in own_wallets.holdings(work, visit.owner.id) if one.wallet.id != wallet.id],
             "budgets": apps.budgets(work, wallet).apps[:BUDGETS],
             "address": work.urls.wallet(wallet.path),
@@ -98,7 +98,8 @@ async def show_home(visit: OwnerVisit) -> Response:
             "removal_due_at": removal_due_at(work, OF_OWNERS, visit.owner.id),
         }
 
-    return await visit.show_found("home.html", unit, HOME, 200, **order_pages.words_of_orders(visit.language))
+    words = standing_order_pages.words_of_orders(visit.language)
+    return await visit.show_found("home.html", unit, HOME, 200, **words)
 
 
 # Pages of signed-in owners. Paths with variables come after literal paths that they would match.
@@ -119,22 +120,28 @@ PLACES: Final[Mapping[str, Place]] = {
             "forget": notice_pages.forget,
         },
     ),
-    "/account/request": Place(requests.show, {"make": Unasked(requests.make, "others pay, if they want to")}),
-    "/account/request/{id}": Place(requests.show_one, {"cancel": Unasked(requests.cancel, "then nobody can pay it")}),
+    "/account/request": Place(
+        money_requests.show, {"make": Unasked(money_requests.make, "others pay, if they want to")}
+    ),
+    "/account/request/{id}": Place(
+        money_requests.show_one, {"cancel": Unasked(money_requests.cancel, "then nobody can pay it")}
+    ),
     "/account/send": Place(sending.show, {"price": Unasked(sending.ask, A_PRICE)}),
     "/account/send/{quote}": Place(
         sending.show_price, {"send": sending.confirm, "again": Unasked(sending.ask_again, A_PRICE)}
     ),
     "/account/payments/{payment}": Place(payments.show),
-    "/account/orders": Place(order_pages.show),
-    "/account/orders/new": Place(order_pages.show_form, {"look": Unasked(order_pages.look_over, A_PRICE)}),
-    "/account/orders/new/{quote}": Place(order_pages.show_draft, {"set-up": order_pages.set_up}),
+    "/account/orders": Place(standing_order_pages.show),
+    "/account/orders/new": Place(
+        standing_order_pages.show_form, {"look": Unasked(standing_order_pages.look_over, A_PRICE)}
+    ),
+    "/account/orders/new/{quote}": Place(standing_order_pages.show_draft, {"set-up": standing_order_pages.set_up}),
     "/account/orders/{order}": Place(
-        order_pages.show_one,
+        standing_order_pages.show_one,
         {
-            "pause": Unasked(order_pages.pause, TAKES_AWAY),
-            "resume": Unasked(order_pages.resume, "it was asked for when the order was set up"),
-            "end": Unasked(order_pages.end, TAKES_AWAY),
+            "pause": Unasked(standing_order_pages.pause, TAKES_AWAY),
+            "resume": Unasked(standing_order_pages.resume, "it was asked for when the order was set up"),
+            "end": Unasked(standing_order_pages.end, TAKES_AWAY),
         },
     ),
     "/settings/developer-keys": Place(

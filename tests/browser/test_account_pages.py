@@ -15,7 +15,7 @@ from payres.core.store.work import Work
 from payres.html.language import CODES, Language
 from payres.operator import keys, wallets
 from payres.operator.wallets import create_wallet
-from payres.people import money_requests as requests
+from payres.people import money_requests
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.screens import AXE, check, fits
 from tests.helpers import Json, last_segment, new_jwk, usd
@@ -67,9 +67,9 @@ def seeded(server: Instance) -> dict[str, str]:
     def ask(*, cancelled: bool = False) -> str:
         def unit(work: Work) -> str:
             wallet = require_wallet(work, "carol")
-            made = requests.make_request(work, wallet, 1250, "Your half of the concert on Saturday", DAY)
+            made = money_requests.make_request(work, wallet, 1250, "Your half of the concert on Saturday", DAY)
             if cancelled:
-                requests.cancel_request(work, wallet, made)
+                money_requests.cancel_request(work, wallet, made)
             return made
 
         return server.write(unit)
@@ -248,7 +248,7 @@ async def test_longest_amounts_never_break_on_a_small_telephone(
     path, asset = f"rich{scale}", Asset(f"LN{scale}", scale)
     server.create_wallet(path, asset.code, scale, "Rich", format_decimal(MAX_LEDGER, asset), PASSWORD)
     asked = server.write(
-        lambda work: requests.make_request(work, require_wallet(work, path), MAX_LEDGER, "A ship", DAY)
+        lambda work: money_requests.make_request(work, require_wallet(work, path), MAX_LEDGER, "A ship", DAY)
     )
     page = await open_page(java_script_enabled=True, viewport={"width": 320, "height": 844})
     await sign_in(page, server, path)

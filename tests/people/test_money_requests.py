@@ -13,7 +13,7 @@ from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.operator import audit
 from payres.operator.wallets import deposit
-from payres.people import money_requests as requests
+from payres.people import money_requests
 from tests.helpers import last_segment, receiver_of, usd
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
@@ -271,7 +271,7 @@ def test_open_request_stays_listed_behind_hundreds_of_newer_ones(shared: Instanc
 
     def paid(work: Work) -> None:
         for _ in range(300):
-            requests.cancel_request(work, wallet, requests.make_request(work, wallet, 100, "", HOUR))
+            money_requests.cancel_request(work, wallet, money_requests.make_request(work, wallet, 100, "", HOUR))
 
     shared.write(paid)
     assert "The oldest one" in owner.words(PATH)
