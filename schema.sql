@@ -891,7 +891,7 @@ create table password_link (
 -- Codes by an app (TOTP, RFC 6238), from confirmed_at on. secret is encrypted; last_step is the step of the last code, which
 -- is good once; wrong counts wrong codes since the last right one.
 -- rows: one for each owner and operator
--- kept: until codes are turned off, by delete_totp
+-- kept: until codes are turned off, by remove_step
 -- times: created_at lasts 10 minutes (SET_UP); confirmed_at shown
 -- restore: listed and carried over as codes
 create table totp (
@@ -981,7 +981,7 @@ create index half_sign_in_of_operator on half_sign_in (operator_id) where operat
 
 -- Second factors that an operator removes for somebody who has lost them, once due_at has passed.
 -- rows: operators, one for each owner and operator
--- kept: until it is done or refused, by delete_removal
+-- kept: until it is done or refused, by cancel_removal
 -- times: asked_at shown; due_at due, at most 1 day (REMOVAL_DELAY) ahead
 -- restore: ended by restore: the removal of a second step, which its owner may have refused since
 create table factor_removal (

@@ -13,7 +13,6 @@ from tests.helpers import ROOT, TIMEOUT
 LOADED_BEFORE: Final = {
     "payres/accounts/passkeys.py add_passkey": "load_fido2",
     "payres/accounts/passkeys.py verify": "a read in a thread of its own",
-    "payres/operator/upkeep/restored_rights.py _end_passkey": "the command restore alone",
     "payres/people/mail.py _write": "a read in a thread of its own",
 }
 

@@ -73,7 +73,7 @@ COMPARED: Final = {
     "operator/store/invariants.py: checked_at": "one to come is replaced",
     "people/standing_order_pages.py: created_at": "a quote's, with a date of the schedule",
     "people/standing_orders.py: created_at": "a quote's, with a date of the schedule",
-    "accounts/store/sessions.py: expires_at": "a browser that is known for longer is only locked out by no guesses",
+    "accounts/store/browsers.py: expires_at": "a browser that is known for longer is only locked out by no guesses",
     "accounts/store/sessions.py: at": "a sign-in is shown for longer, which may be a stranger's",
     "interledger/remote_payments.py: created_at": "a payment ends by its attempts, too",
     "interledger/store/packets.py: killed_after": "what operators look at for longer",
@@ -96,7 +96,7 @@ COMPARED_TIMES: Final = {
     "retention: ORDER BY created_at DESC": "tokens that have ended, of which the last give a better answer",
     "activity: ORDER BY created_at DESC": "what is shown first",
     "mail: ORDER BY send_at DESC": "what is shown first",
-    "sessions: ORDER BY expires_at DESC": "of too many known browsers, which one is forgotten",
+    "kinds: ORDER BY expires_at DESC": "of too many known browsers, which one is forgotten",
 }
 
 

@@ -1,7 +1,11 @@
-"""What somebody calls a browser, by its User-Agent, which is stored with sessions and sign-ins."""
+"""From where somebody comes, as it is stored with sessions and sign-ins, and what they call a browser."""
 
 from typing import Final
 
+from starlette.requests import Request
+
+from payres.accounts.store.sign_ins import Seen
+from payres.core.process.rate_limiter import UNREADABLE, address_of
 from payres.html.language import marked
 
 A_BROWSER: Final = marked("A browser")
@@ -26,6 +30,12 @@ SYSTEMS: Final = {
     "Macintosh": "Mac",
     "Linux": "Linux",
 }
+
+
+def seen_of(request: Request) -> Seen:
+    """From where a request comes."""
+    address, name = address_of(request.scope), browser_name(request.headers.get("user-agent", ""))
+    return Seen(None if address == UNREADABLE else address, name)
 
 
 def browser_name(user_agent: str) -> str:

@@ -1,36 +1,29 @@
 """Cookies of owners and operators."""
 
-import re
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Final, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Final, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.accounts.passkeys import SIGN_IN, options_to_sign
+from payres.accounts.second_factors import STEPS
+from payres.accounts.second_step import SIGN_IN, SecondStep
 from payres.accounts.sessions import COOKIE_VALUE, Browser, SignedIn, check_csrf, csrf_token
+from payres.accounts.store.browsers import BROWSER_LIFETIME
+from payres.accounts.store.kinds import Kind
+from payres.accounts.store.owners import OF_OWNERS
 from payres.accounts.store.second_factors import HALF_LIFETIME
-from payres.accounts.store.sessions import BROWSER_LIFETIME, OF_OWNERS, Kind
 from payres.core.http.context import context_of
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.identifiers import new_secret
+from payres.html.cookies import SameSite, read_cookies, set_cookie
 from payres.html.html import read_template, render
-
-SameSite = Literal["lax", "strict"]
-
 
 # Over https, browsers refuse cookies with this prefix if another host or http sets them (RFC 6265bis).
 HOST_PREFIX: Final = "__Host-"
-
-
 FORM: Final = "payres_form"  # a secret that binds forms without a session to this browser
-
-
-# The script of a form for a passkey: it asks the browser for one, or for a new one, and sends the form with the answer.
-# Where browsers offer passkeys while a name is typed, it asks for that at once; there is one request at a time. It
-# fetches nothing. Without it, or in a browser too old for it, the form is sent without an answer.
-SCRIPT: Final = read_template("passkey.js")
+NAMES: Final = rb"payres_(?:session|form|half|admin_half|(?:admin_)?known_[0-9]{1,19}+|admin)"
 
 
 class Cookies(NamedTuple):
@@ -55,24 +48,41 @@ def render_sign_in(
     status: int,
     leads_away: bool = False,
     script: str = "",
-    passkeys: Kind | None = None,
+    kind: Kind = OF_OWNERS,
+    steps: Sequence[SecondStep] = (),
 ) -> Response:
     """A page with a form that needs no session. Its CSRF token is bound to a cookie, so that another site cannot sign
-    this browser in to an account of its own. Accounts of the kind `passkeys` can also sign in with a passkey."""
+    this browser in to an account of its own. These steps can be answered there, by accounts of the kind."""
     secret = form_secret(request) or new_secret()
-    values = {**values, "csrf": csrf_token(secret)}
-    if passkeys is not None:
-        values["passkey"] = options_to_sign(request, passkeys, secret, SIGN_IN)
-        script = f"{script}\n{SCRIPT}" if values["passkey"] else script
+    asked = asked_of(request, steps, kind, secret, SIGN_IN)
+    script = "\n".join(filter(None, (script, scripts_of(asked))))
+    values = {**values, "csrf": csrf_token(secret), "asked": asked}
     response = render(request, template, values, status, leads_away, script)
     # Lax: opening a page by a link from another site must not replace the secret of open pages.
     _set(request, response, FORM, secret, None, "lax")
     return response
 
 
+def asked_of(
+    request: Request, steps: Sequence[SecondStep], kind: Kind, browser: str, purpose: str
+) -> Mapping[str, str | None]:
+    """What a page asks the browser for, by the names of the steps; None of one that cannot be used there."""
+    return {one.name: one.asked(request, kind, browser, purpose) for one in steps}
+
+
+def scripts_of(asked: Mapping[str, str | None]) -> str:
+    """The scripts of the steps that a page asks the browser for."""
+    return "\n".join(_script(one.script) for one in STEPS if one.script and asked.get(one.name))
+
+
+@cache
+def _script(file: str) -> str:
+    return read_template(file)
+
+
 def form_secret(request: Request) -> str | None:
     """The browser's secret for forms without a session."""
-    return _cookies(request).get(FORM)
+    return _read(request).get(FORM)
 
 
 def check_sign_in(request: Request, form: Mapping[str, str]) -> None:
@@ -82,7 +92,7 @@ def check_sign_in(request: Request, form: Mapping[str, str]) -> None:
 
 def browser_of(request: Request, cookies: Cookies = OWNER) -> Browser:
     """The secrets in the cookies. Malformed ones are ignored; the last of a name counts."""
-    found, prefix = _cookies(request), cookies.known
+    found, prefix = _read(request), cookies.known
     known = {int(name.removeprefix(prefix)): value for name, value in found.items() if name.startswith(prefix)}
     return Browser(found.get(cookies.session), known, found.get(cookies.half))
 
@@ -104,40 +114,16 @@ def set_signed_out(request: Request, response: Response, cookies: Cookies = OWNE
     _set(request, response, cookies.session, "", 0, cookies.same_site)
 
 
-def _cookies(request: Request) -> dict[str, str]:
-    """Our cookies by their names without the prefix.
-
-    Not parsed by Python's SimpleCookie, which before Python 3.11.10 takes seconds for some thousand escaped quotes.
-    """
-    lines = [value for name, value in request.scope["headers"] if name == b"cookie"]
-    pairs = _pattern(_is_secure(request)).findall(b";".join(lines))
-    return {name.decode("ascii"): value.decode("ascii") for name, value in pairs}
-
-
-@lru_cache
-def _pattern(secure: bool) -> re.Pattern[bytes]:
-    """Matches our cookies in `name=value; name=value` (RFC 6265bis), in linear time.
-
-    The groups are the name without the prefix, and the value.
-    """
-    prefix = HOST_PREFIX.encode() if secure else b""
-    names = rb"payres_(?:session|form|half|admin_half|(?:admin_)?known_[0-9]{1,19}+|admin)"
-    return re.compile(rb"(?:^|;)[ \t]*+%b(%b)=(%b)(?=[ \t]*+(?:;|$))" % (prefix, names, COOKIE_VALUE))
+def _read(request: Request) -> dict[str, str]:
+    """Our cookies by their names without the prefix."""
+    return read_cookies(request, NAMES, COOKIE_VALUE, HOST_PREFIX if _is_secure(request) else "")
 
 
 def _set(
     request: Request, response: Response, name: str, value: str, lifetime: int | None, same_site: SameSite
 ) -> None:
-    secure = _is_secure(request)
-    response.set_cookie(
-        f"{HOST_PREFIX}{name}" if secure else name,
-        value,
-        max_age=None if lifetime is None else lifetime // SECOND,
-        path="/",
-        secure=secure,
-        httponly=True,
-        samesite=same_site,
-    )
+    secure, seconds = _is_secure(request), None if lifetime is None else lifetime // SECOND
+    set_cookie(response, f"{HOST_PREFIX}{name}" if secure else name, value, seconds, secure, same_site)
 
 
 def _is_secure(request: Request) -> bool:

@@ -5,18 +5,13 @@ from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
 from payres.accounts.limits import MAX_WRONG_PASSWORDS, MAX_WRONG_PASSWORDS_PER_ADDRESS, MAX_WRONG_PASSWORDS_PER_WALLET
-from payres.accounts.passwords import Account, PasswordGate, password_slots, too_busy
-from payres.accounts.store.sessions import (
-    OF_OWNERS,
-    Kind,
-)
+from payres.accounts.passwords import PasswordGate, password_slots, too_busy
+from payres.accounts.store.kinds import Account, Kind
+from payres.accounts.store.owners import OF_OWNERS
 from payres.core.process.newest import Newest
 from payres.core.process.slots import SlotsBusy
 from payres.core.protocol.clock import MINUTE, SECOND
-from payres.core.protocol.errors import (
-    SignInFailed,
-    TooManyRequests,
-)
+from payres.core.protocol.errors import SignInFailed, TooManyRequests
 from payres.core.protocol.limits import MAX_COUNTED
 
 WINDOW: Final = 15 * MINUTE

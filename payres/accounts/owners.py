@@ -1,7 +1,8 @@
 """Rules of owners' accounts."""
 
 from payres.accounts.notices import notify
-from payres.accounts.store.sessions import OF_OWNERS, OWNERS, end_access
+from payres.accounts.store.owners import OF_OWNERS, OWNERS
+from payres.accounts.store.sessions import end_access
 from payres.core.store import audit
 from payres.core.store.wallets import WalletRecord, require_wallet
 from payres.core.store.work import Work

@@ -5,22 +5,23 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from payres.accounts.cookies import SCRIPT, browser_of
+from payres.accounts.browser_names import seen_of
+from payres.accounts.cookies import browser_of, scripts_of
 from payres.accounts.factor_pages import FactorPages
 from payres.accounts.passkeys import (
+    PASSKEYS,
     PasskeySecret,
     add_passkey,
     load_fido2,
     options_to_add,
     own_passkey,
-    remove_passkey,
     rename_passkey,
     takes_passkeys,
 )
-from payres.accounts.second_factors import has_factor
+from payres.accounts.second_factors import has_factor, remove_step
 from payres.accounts.sessions import SignedIn, start_over
 from payres.accounts.store.passkeys import passkeys_of
-from payres.accounts.visits import Place, seen_of
+from payres.accounts.visits import Place, Visit
 from payres.core.http.error_answers import note_error
 from payres.core.http.routing import OnFirstUse
 from payres.core.protocol.errors import DomainError
@@ -51,14 +52,13 @@ class PasskeyPages(NamedTuple):
             f"{self.path}/{{passkey}}": Place(self.show, one),
         }
 
-    async def show_all(self, visit: Any) -> Response:
+    async def show_all(self, visit: Visit) -> Response:
         """All passkeys of the account."""
         found = await visit.read(lambda work: passkeys_of(work, self.factors.kind, visit.account.id))
-        response: Response = visit.show("passkeys.html", passkeys=found, path=self.path)
-        return response
+        return visit.show("security/passkeys.html", passkeys=found, path=self.path, above=self.factors.above)
 
     async def show_new(
-        self, visit: Any, error: DomainError | None = None, field: str = "", is_proved: bool = False
+        self, visit: Visit, error: DomainError | None = None, field: str = "", is_proved: bool = False
     ) -> Response:
         """The form for a new passkey; first one for the password, if that is all that the account has."""
         kind, account, secret = self.factors.kind, visit.account, visit.context.part(PasskeySecret)
@@ -72,16 +72,14 @@ class PasskeyPages(NamedTuple):
         options = await visit.read(unit)
         problems = {field: problem_of(language_of(visit.request), error)} if error else {}
         values = {"one": None, "options": options, "is_here": is_here, "problems": problems}
-        values |= {"script": SCRIPT if options else "", "path": self.path}
-        response: Response = visit.show("passkey.html", error.status if error else 200, **values)
-        return response
+        return self._show_one(visit, error, script=scripts_of({PASSKEYS.name: options or ""}), **values)
 
-    async def prove(self, visit: Any, form: Form) -> Response:
+    async def prove(self, visit: Visit, form: Form) -> Response:
         """The form for a new passkey, for who gives the password."""
         error = await self.factors.wrong_password(visit, form)
         return await self.show_new(visit, error, "password", is_proved=error is None)
 
-    async def add(self, visit: Any, form: Form) -> Response:
+    async def add(self, visit: Visit, form: Form) -> Response:
         """Adds the passkey that the browser made; shows recovery codes if there are none. The first second factor ends
         all other sessions, and browsers that know the password alone."""
         kind, account, secret = self.factors.kind, visit.account, visit.context.part(PasskeySecret)
@@ -104,23 +102,21 @@ class PasskeyPages(NamedTuple):
             return self.factors.signed_in_anew(visit, anew, codes, self.path)
         return self.factors.render_recovery(visit, codes, self.path) if codes else redirect(self.path)
 
-    async def show(self, visit: Any, changed: ChangedMeanwhile | None = None) -> Response:
+    async def show(self, visit: Visit, changed: ChangedMeanwhile | None = None) -> Response:
         """One passkey."""
         kind, named = self.factors.kind, visit.segments["passkey"]
         found = await visit.read(lambda work: own_passkey(work, kind, visit.account.id, named))
         if changed:
             note_error(visit.request, changed)
-        values: dict[str, Any] = {
-            "form": changed.merged({}) if changed else filled({"name": found.name}),
-            "problems": {},
-        }
-        values["rows"] = sides_of(changed, {"name": language_of(visit.request).say("Name")}) if changed else ()
-        response: Response = visit.show(
-            "passkey.html", changed.status if changed else 200, one=found, path=self.path, **values
-        )
-        return response
+        form = changed.merged({}) if changed else filled({"name": found.name})
+        rows = sides_of(changed, {"name": language_of(visit.request).say("Name")}) if changed else ()
+        return self._show_one(visit, changed, one=found, form=form, rows=rows, problems={})
 
-    async def rename(self, visit: Any, form: Form) -> Response:
+    def _show_one(self, visit: Visit, error: DomainError | None, **values: Any) -> Response:
+        values |= {"path": self.path, "above": self.factors.above}
+        return visit.show("security/passkey.html", error.status if error else 200, **values)
+
+    async def rename(self, visit: Visit, form: Form) -> Response:
         """Gives it another name."""
         kind, account, passkey = self.factors.kind, visit.account, visit.segments["passkey"]
         try:
@@ -134,8 +130,8 @@ class PasskeyPages(NamedTuple):
             return await self.show(visit, error)
         return redirect(self.path)
 
-    async def remove(self, visit: Any, form: Form) -> Response:
+    async def remove(self, visit: Visit, form: Form) -> Response:
         """Removes it."""
         kind, account, passkey = self.factors.kind, visit.account, visit.segments["passkey"]
-        await visit.write(lambda work: remove_passkey(work, kind, account, passkey))
+        await visit.write(lambda work: remove_step(work, kind, account, PASSKEYS, passkey))
         return redirect(self.path)

@@ -7,7 +7,6 @@ the purpose: what a passkey signs is good in the browser that asked, for what it
 
 import hmac
 import ipaddress
-import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -19,23 +18,20 @@ import msgspec
 from starlette.requests import Request
 
 from payres.accounts.limits import MAX_PASSKEYS
-from payres.accounts.second_factors import (
-    REMOVAL_DELAY,
-    audit_action,
-    end_after_last,
-    first_recovery_codes,
-    record,
-    removal_due_at,
-)
+from payres.accounts.recovery_codes import first_recovery_codes
+from payres.accounts.second_step import Held, Refused, SecondStep, Take, audit_action, record
+from payres.accounts.store.kinds import Account, Kind
 from payres.accounts.store.passkeys import (
-    PASSKEYS,
+    PASSKEY_TABLE,
     PasskeyRecord,
+    count_passkeys,
     delete_passkey,
     find_credential,
     passkeys_of,
     use_challenge,
 )
-from payres.accounts.store.sessions import Kind, verify_session
+from payres.accounts.store.second_factors import REMOVAL_DELAY, removal_due_at
+from payres.accounts.store.sessions import change_session
 from payres.core.http.context import context_of
 from payres.core.protocol.clock import MINUTE, is_due, lasts
 from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState
@@ -65,7 +61,6 @@ LONGEST_ID: Final = 1023  # bytes of a credential id (WebAuthn section 4)
 LONGEST_KEY: Final = 600  # bytes: RSA of 4096 bits has 540; longer ones take long to verify
 LONGEST_NAME: Final = 60  # characters
 
-SIGN_IN: Final = "sign in"
 ADD: Final = "add"
 
 NO_ANSWER: Final = marked("Your browser sent no passkey: it runs no scripts here, or is too old for passkeys.")
@@ -79,9 +74,6 @@ SUSPECT: Final = marked(
 TAKEN: Final = marked("This device has a passkey here already.")
 TOO_MANY: Final = marked("There are 20 passkeys already. Remove one first.")
 NO_NAME: Final = marked("Give it a name by which you know the device.")
-
-
-log = logging.getLogger("payres.sign_in")
 
 
 def relying_party(urls: Urls) -> str | None:
@@ -130,24 +122,64 @@ class PasskeySecret(msgspec.Struct, frozen=True):
         return hmac.digest(self.secret, msgspec.json.encode(parts), "sha256")
 
 
+class Passkeys(SecondStep):
+    """They stand in for the password too. One that may have been copied is not taken, and so it is no second step."""
+
+    name = "passkeys"
+    ways: Mapping[str, str] = {"passkey": marked("Passkey")}
+    choice, field, template = "passkey", "answer", "passkey.html"
+    off = "passkey_removed"
+    kept = ("passkey",)
+    script = "passkey.js"
+    alone = True
+
+    def held(self, work: Work, kind: Kind, account_id: int) -> Held | None:
+        count = count_passkeys(work, kind, account_id)
+        return Held(count) if count else None
+
+    def asked(self, request: Request, kind: Kind, browser: str, purpose: str) -> str | None:
+        """PublicKeyCredentialRequestOptionsJSON: any passkey of this server, of a user whom the device has verified.
+        None where passkeys cannot be used."""
+        if not takes_passkeys(request):
+            return None
+        context = context_of(request)
+        challenge = context.part(PasskeySecret).challenge(kind, browser, purpose, context.clock.now())
+        party = relying_party(context.urls)
+        options = {"challenge": base64url(challenge), "rpId": party, "userVerification": "required"}
+        return msgspec.json.encode(options).decode()
+
+    async def read(self, request: Request, kind: Kind, answer: str, browser: str, purpose: str) -> Take:
+        database, secret = context_of(request).database, context_of(request).part(PasskeySecret)
+        # The signature takes milliseconds, during which no payment shall wait.
+        signed = await database.examine(lambda work: verify(work, kind, answer, secret, browser, purpose))
+
+        def take(work: Work, of: Account | None) -> Account | Refused:
+            used = use(work, kind, signed)
+            account = kind.accounts.by_id(work, getattr(used, kind.column))
+            if used.suspect_at:
+                record(work, kind, account, "passkey_suspect", name=used.name)
+                return Refused(SUSPECT, alarm=f"a passkey may have been copied, and is taken no more: {account.actor}")
+            if account.password_hash is None or (of is not None and of.id != account.id):
+                raise refused(UNKNOWN)
+            return account
+
+        return take
+
+    def remove(self, work: Work, kind: Kind, account: Account, named: str) -> dict[str, str]:
+        found = own_passkey(work, kind, account.id, named)
+        delete_passkey(work, found.id)
+        return {"name": found.name}
+
+
+PASSKEYS: Final = Passkeys()
+
+
 def refused(sentence: str) -> InvalidRequest:
     """The error for a passkey that is not taken."""
     return InvalidRequest(sentence, field="passkey")
 
 
-def options_to_sign(request: Request, kind: Kind, browser: str, purpose: str) -> str | None:
-    """PublicKeyCredentialRequestOptionsJSON: any passkey of this server, of a user whom the device has verified. None
-    where passkeys cannot be used."""
-    if not takes_passkeys(request):
-        return None
-    context = context_of(request)
-    challenge = context.part(PasskeySecret).challenge(kind, browser, purpose, context.clock.now())
-    party = relying_party(context.urls)
-    options = {"challenge": base64url(challenge), "rpId": party, "userVerification": "required"}
-    return msgspec.json.encode(options).decode()
-
-
-def options_to_add(work: Work, kind: Kind, account: Any, secret: PasskeySecret, session: str, brand: str) -> str:
+def options_to_add(work: Work, kind: Kind, account: Account, secret: PasskeySecret, session: str, brand: str) -> str:
     """PublicKeyCredentialCreationOptionsJSON: a passkey for the account, on a device that has none of it.
 
     Raises WrongState if the account has too many.
@@ -180,7 +212,7 @@ def load_fido2() -> None:
 
 
 def add_passkey(
-    work: Work, kind: Kind, account: Any, name: str, answer: str, secret: PasskeySecret, session: str
+    work: Work, kind: Kind, account: Account, name: str, answer: str, secret: PasskeySecret, session: str
 ) -> Sequence[str]:
     """Adds the passkey that a browser has made for an account, with a challenge of this session, in which it counts as
     just given. Returns new recovery codes if the account has none.
@@ -214,25 +246,17 @@ def add_passkey(
         name=name,
         created_at=work.now,
     )
-    PASSKEYS.insert(work, msgspec.structs.replace(passkey, **{kind.column: account.id}))
+    PASSKEY_TABLE.insert(work, msgspec.structs.replace(passkey, **{kind.column: account.id}))
     record(work, kind, account, "passkey_added", name=name)
-    verify_session(work, kind, hash_secret(session), work.now)
+    change_session(work, kind, hash_secret(session), verified_at=work.now)
     return first_recovery_codes(work, kind, account)
 
 
-def rename_passkey(work: Work, kind: Kind, account: Any, passkey_id: str, name: str) -> None:
+def rename_passkey(work: Work, kind: Kind, account: Account, passkey_id: str, name: str) -> None:
     """Raises InvalidRequest for a name that shows nothing, NotFound."""
     found, shown = own_passkey(work, kind, account.id, passkey_id), _shown_name(name)
-    PASSKEYS.update(work, found.id, name=shown)
+    PASSKEY_TABLE.update(work, found.id, name=shown)
     audit.record(work, audit_action(kind, "rename_passkey"), account.name, before=found.name, name=shown)
-
-
-def remove_passkey(work: Work, kind: Kind, account: Any, passkey_id: str) -> None:
-    """Removes a passkey; recovery codes go with the last factor. Raises NotFound."""
-    found = own_passkey(work, kind, account.id, passkey_id)
-    delete_passkey(work, found.id)
-    end_after_last(work, kind, account)
-    record(work, kind, account, "passkey_removed", name=found.name)
 
 
 def _shown_name(text: str) -> str:
@@ -245,7 +269,7 @@ def _shown_name(text: str) -> str:
 
 def own_passkey(work: Work, kind: Kind, account_id: int, passkey_id: str) -> PasskeyRecord:
     """A passkey of the account. Raises NotFound."""
-    found = PASSKEYS.get(work, passkey_id)
+    found = PASSKEY_TABLE.get(work, passkey_id)
     if found is None or getattr(found, kind.column) != account_id:
         raise NotFound("There is no such passkey, or not any more")
     return found
@@ -259,32 +283,6 @@ class Signed(msgspec.Struct, frozen=True):
     made_at: int
     sign_count: int
     is_backed_up: bool
-
-
-async def with_passkey(
-    request: Request, kind: Kind, answer: str, browser: str, purpose: str, then: Callable[[Work, Any], T]
-) -> T:
-    """Does `then`, with the account, in the unit that uses what its passkey has signed for this browser and purpose.
-
-    Raises InvalidRequest if it is not taken, and what `then` raises.
-    """
-    database, secret = context_of(request).database, context_of(request).part(PasskeySecret)
-    # The signature takes milliseconds, during which no payment shall wait.
-    signed = await database.examine(lambda work: verify(work, kind, answer, secret, browser, purpose))
-
-    def unit(work: Work) -> tuple[Any, T | None]:
-        used = use(work, kind, signed)
-        account = kind.accounts.by_id(work, getattr(used, kind.column))
-        if not used.suspect_at:
-            return account, then(work, account)
-        record(work, kind, account, "passkey_suspect", name=used.name)
-        return account, None
-
-    account, done = await database.write(unit)
-    if done is None:  # raised here, where it does not undo what was stored
-        log.warning("a passkey may have been copied, and is taken no more: %s", account.actor)
-        raise refused(SUSPECT)
-    return done
 
 
 def verify(work: Work, kind: Kind, answer: str, secret: PasskeySecret, browser: str, purpose: str) -> Signed:
@@ -315,8 +313,8 @@ def use(work: Work, kind: Kind, signed: Signed) -> PasskeyRecord:
 
     Raises InvalidRequest if it was removed, or is to be by now; if it is suspect; if this has been used before.
     """
-    before = PASSKEYS.get(work, signed.passkey.id)
-    due_at = removal_due_at(work, kind, getattr(signed.passkey, kind.column))
+    before = PASSKEY_TABLE.get(work, signed.passkey.id)
+    due_at = removal_due_at(work, kind, getattr(signed.passkey, kind.column), work.now)
     if before is None or (due_at is not None and is_due(due_at, work.now, REMOVAL_DELAY)):
         raise refused(UNKNOWN)
     if before.suspect_at:
@@ -327,8 +325,8 @@ def use(work: Work, kind: Kind, signed: Signed) -> PasskeyRecord:
         changes = {"sign_count": signed.sign_count, "is_backed_up": int(signed.is_backed_up), "last_used_at": work.now}
     else:
         changes = {"suspect_at": work.now}
-    PASSKEYS.update(work, before.id, **changes)
-    return PASSKEYS.by_id(work, before.id)
+    PASSKEY_TABLE.update(work, before.id, **changes)
+    return PASSKEY_TABLE.by_id(work, before.id)
 
 
 def _use_challenge(work: Work, challenge: bytes, made_at: int) -> None:

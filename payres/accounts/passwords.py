@@ -5,15 +5,13 @@ import unicodedata
 from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from payres.accounts.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH, PASSWORDS_AT_ONCE, PASSWORDS_WAITING
-from payres.accounts.store.sessions import (
-    OF_OWNERS,
-    Kind,
-)
+from payres.accounts.store.kinds import Account, Kind
+from payres.accounts.store.owners import OF_OWNERS
 from payres.core.process.slots import Slots, SlotsBusy
 from payres.core.protocol.errors import (
     InvalidRequest,
@@ -26,24 +24,12 @@ BUSY_SECONDS: Final = 5  # in which a full queue is processed, also on a slow ma
 T = TypeVar("T")
 
 
-class Account(Protocol):
-    """An account with a password, and the wallet that an owner sees first. Wrong passwords from before `unlocked_at` do
-    not count."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def wallet_id(self) -> int | None: ...
-    @property
-    def password_hash(self) -> str | None: ...
-    @property
-    def unlocked_at(self) -> int | None: ...
-
-
 class Nobody(msgspec.Struct, frozen=True):
     """Stands for an account that does not exist, so that attempts are counted all the same."""
 
     id: int
+    name: str = ""
+    actor: str = "no such account"
     wallet_id: None = None
     password_hash: None = None
     unlocked_at: None = None

@@ -3,30 +3,24 @@
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal
+from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from payres.accounts import second_factors
 from payres.accounts.guesses import wrong_password
 from payres.accounts.notices import notify
-from payres.accounts.passwords import Account, Nobody
-from payres.accounts.second_factors import Factors, Refused
-from payres.accounts.store import mail, sessions
+from payres.accounts.passwords import Nobody
+from payres.accounts.second_factors import Factors
+from payres.accounts.second_step import signed_out
+from payres.accounts.store import browsers, mail, sessions
 from payres.accounts.store import second_factors as factor_store
-from payres.accounts.store.sessions import (
-    NOWHERE,
-    OF_OWNERS,
-    TRUSTED_LIFETIME,
-    Kind,
-    Seen,
-    SessionRecord,
-)
-from payres.core.protocol.errors import (
-    InsufficientAccess,
-    SignInFailed,
-)
+from payres.accounts.store.browsers import TRUSTED_LIFETIME
+from payres.accounts.store.kinds import Account, Kind
+from payres.accounts.store.owners import OF_OWNERS, account_at
+from payres.accounts.store.sessions import SessionRecord
+from payres.accounts.store.sign_ins import NOWHERE, Seen, insert_sign_in
+from payres.core.protocol.errors import InsufficientAccess
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.work import Work
 
@@ -52,16 +46,11 @@ class SignedIn(msgspec.Struct, frozen=True):
 
 
 class HalfSignIn(msgspec.Struct, frozen=True):
-    """A right password that waits for a second factor: its secret, the account, and why a code was not taken."""
+    """A right password that waits for a second step: its secret, the account, and what that has."""
 
     secret: str
-    account: Any
+    account: Account
     factors: Factors
-    refused: str = ""
-
-
-# With what somebody signs in, or tried to.
-SignInWay = Literal["password", "password and code", "recovery code", "passkey", "link", "wrong password", "wrong code"]
 
 
 def find_account(
@@ -80,32 +69,13 @@ def begin(work: Work, kind: Kind, verified: Account, browser: Browser, seen: See
     second_factors.remove_if_due(work, kind, verified)
     if _trusted_until(work, kind, verified.id, browser) or not second_factors.has_factor(work, kind, verified.id):
         return open_session(work, kind, verified, browser, "password", seen=seen)
-    return _wait(work, kind, verified, browser, seen)
-
-
-def complete(
-    work: Work, kind: Kind, secret: str, code: str, trusts: bool, browser: Browser, seen: Seen
-) -> SignedIn | HalfSignIn:
-    """Signs in who gives the second factor that a half sign-in waits for; the browser is not asked for it again for 30
-    days if the owner `trusts` it. A code that is not taken leaves it half, and a wrong one is counted.
-
-    Raises SignInFailed when it is over.
-    """
-    half = find_half(work, kind, secret)
-    if half is None:
-        raise signed_out()
-    way = second_factors.verify(work, kind, half.account.id, code)
-    if way is None:
-        refused = refused_code(work, kind, half.account.id, code, seen)
-        return replace(half, factors=second_factors.factors_of(work, kind, half.account.id), refused=refused)
-    browser = replace(browser, half=secret)
-    return open_session(work, kind, half.account, browser, way, verified_at=work.now, trusts=trusts, seen=seen)
+    return wait_for_step(work, kind, verified, browser, seen)
 
 
 def find_half(work: Work, kind: Kind, secret: str) -> HalfSignIn | None:
     """The half sign-in with this secret, unless it is over."""
     found = factor_store.find_half_sign_in(work, kind, hash_secret(secret), work.now)
-    account = found and sessions.account_at(work, kind, *found)
+    account = found and account_at(work, kind, *found)
     return HalfSignIn(secret, account, second_factors.factors_of(work, kind, account.id)) if account else None
 
 
@@ -114,7 +84,7 @@ def open_session(
     kind: Kind,
     verified: Account,
     browser: Browser,
-    way: SignInWay | None = None,
+    way: str | None = None,
     *,
     verified_at: int | None = None,
     trusts: bool = False,
@@ -142,9 +112,9 @@ def open_session(
         if trusts or not second_factors.has_factor(work, kind, verified.id):
             trusted_until = work.now + TRUSTED_LIFETIME
         if verified.id in browser.known:
-            sessions.delete_browser(work, kind, hash_secret(browser.known[verified.id]), verified.id)
+            browsers.delete_browser(work, kind, hash_secret(browser.known[verified.id]), verified.id)
         known = work.new_secret()
-        sessions.insert_browser(work, kind, hash_secret(known), verified.id, work.now, trusted_until)
+        browsers.insert_browser(work, kind, hash_secret(known), verified.id, work.now, trusted_until)
     session = work.new_secret()
     id_hash, wallet_id = hash_secret(session), verified.wallet_id
     sessions.insert_session(work, kind, id_hash, verified.id, work.now, wallet_id, verified_at, seen)
@@ -165,14 +135,14 @@ def start_over(
     is_trusted = _trusted_until(work, kind, account.id, browser) is not None
     change()
     sessions.end_access(work, kind, account.id)
-    changed = sessions.account_at(work, kind, account.id, account.wallet_id)
+    changed = account_at(work, kind, account.id, account.wallet_id) or account
     verified_at = found.verified_at if found else None
     return open_session(work, kind, changed, browser, verified_at=verified_at, trusts=is_trusted, seen=seen)
 
 
-def noted(work: Work, kind: Kind, account_id: int, way: SignInWay, seen: Seen) -> None:
+def noted(work: Work, kind: Kind, account_id: int, way: str, seen: Seen) -> None:
     """Notes a sign-in of an account, or one that failed, for the owner to look at."""
-    sessions.insert_sign_in(work, kind, account_id, way, work.now, seen)
+    insert_sign_in(work, kind, account_id, way, work.now, seen)
 
 
 def _check_unchanged(work: Work, kind: Kind, verified: Account) -> None:
@@ -186,7 +156,7 @@ def _alarm_of(half: str, kind: Kind, account_id: int) -> str:
     return f"half:{hash_secret(half).hex()}:{kind.noun}:{account_id}"
 
 
-def _wait(work: Work, kind: Kind, account: Account, browser: Browser, seen: Seen) -> HalfSignIn:
+def wait_for_step(work: Work, kind: Kind, account: Account, browser: Browser, seen: Seen) -> HalfSignIn:
     """A half sign-in, for which the browser's session ends; the browser's own if it waits for the same account, so that
     there is one alarm."""
     if browser.session is not None:
@@ -209,28 +179,9 @@ def is_stale(work: Work, kind: Kind, session: str) -> bool:
     return has_factor and not second_factors.is_fresh(found.verified_at, work.now)
 
 
-def verify(work: Work, kind: Kind, session: str, code: str, seen: Seen) -> str:
-    """Why the code is not taken; "" if it is, and then the second factor counts as given in the session. A wrong one is
-    counted, so a unit must not raise after it. A second click needs none. Raises SignInFailed without a session."""
-    found = _require_session(work, kind, session)
-    if is_stale(work, kind, session):
-        if second_factors.verify(work, kind, found.account_id, code) is None:
-            return refused_code(work, kind, found.account_id, code, seen)
-        verified_now(work, kind, session)
-    return ""
-
-
-def refused_code(work: Work, kind: Kind, account_id: int, code: str, seen: Seen) -> Refused:
-    """Why a code was not taken; a wrong one is noted."""
-    why = second_factors.why_refused(work, kind, account_id, code)
-    if why == "wrong code":
-        noted(work, kind, account_id, why, seen)
-    return why
-
-
 def verified_now(work: Work, kind: Kind, session: str) -> None:
     """Notes that a second factor was given in the session just now."""
-    sessions.verify_session(work, kind, hash_secret(session), work.now)
+    sessions.change_session(work, kind, hash_secret(session), verified_at=work.now)
 
 
 def _require_session(work: Work, kind: Kind, session: str) -> SessionRecord:
@@ -245,7 +196,7 @@ def find_session(work: Work, kind: Kind, session: str) -> SessionRecord | None:
     return sessions.find_session(work, kind, hash_secret(session), work.now)
 
 
-def account_of_session(work: Work, kind: Kind, session: str) -> Any:
+def account_of_session(work: Work, kind: Kind, session: str) -> Account:
     """The account that is signed in. Raises SignInFailed for a session that has ended."""
     return kind.accounts.by_id(work, _require_session(work, kind, session).account_id)
 
@@ -255,21 +206,16 @@ def close_session(work: Work, kind: Kind, session: str) -> None:
     sessions.delete_session(work, kind, hash_secret(session))
 
 
-def signed_out() -> SignInFailed:
-    """The error for who is not signed in any more."""
-    return SignInFailed("You are signed out by now, so nothing was done. Sign in again", reason="signed_out")
-
-
 def known_browser(work: Work, kind: Kind, account_id: int, browser: Browser) -> bytes | None:
     """The hash of the browser's secret for the account, None unless that knows the browser."""
     known = hash_secret(browser.known[account_id]) if account_id in browser.known else None
-    return known if known and sessions.knows_browser(work, kind, known, account_id, work.now) else None
+    return known if known and browsers.knows_browser(work, kind, known, account_id, work.now) else None
 
 
 def _trusted_until(work: Work, kind: Kind, account_id: int, browser: Browser) -> int | None:
     """Until when the account asks for no second factor in the browser; None if it does."""
     secret = browser.known.get(account_id)
-    return None if secret is None else sessions.trusted_until(work, kind, hash_secret(secret), account_id, work.now)
+    return None if secret is None else browsers.trusted_until(work, kind, hash_secret(secret), account_id, work.now)
 
 
 def csrf_token(session: str) -> str:

@@ -23,7 +23,7 @@ import msgspec
 
 from payres import __version__
 from payres.accounts.passwords import hash_password, verify_password
-from payres.accounts.store.sessions import owner_at
+from payres.accounts.store.owners import owner_at
 from payres.cli.commands import Command
 from payres.cli.options import WholeNumber
 from payres.cli.session import JsonObject, Session, place, warn, with_session

@@ -19,11 +19,10 @@ from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, canonical, canonic
 from payres.core.protocol.visible import visible_text
 from payres.html.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 
+Form = Mapping[str, str]
 AROUND: Final = "<>()[]\"'“”„‘’«».,;"  # characters often pasted along with an address
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
-
-
 BOXES: Final = "key_id"  # the field of checkboxes, which may be repeated
 
 
@@ -61,6 +60,17 @@ def _check_origin(request: Request) -> None:
         raise InsufficientAccess("It came from another site. Nothing was decided", reason="cross_site")
 
 
+def not_of_page(field: str = "choice") -> InvalidRequest:
+    """The error for a form, or a choice in it, that the page does not have."""
+    return InvalidRequest("This form is not one of this page's. Please open it again", field=field)
+
+
+def here(request: Request) -> str:
+    """The path and query of a request."""
+    query = request.scope["query_string"]
+    return str((request.scope["raw_path"] + (b"?" + query if query else b"")).decode("ascii"))
+
+
 def _malformed() -> InvalidRequest:
     return InvalidRequest("The form that arrived cannot be read. Please open the request again", field="body")
 
@@ -82,6 +92,3 @@ def typed_url(urls: Urls, text: str) -> str:
     if url is None:
         raise unpayable("to", "it is no wallet address, and no payment pointer", "no_address")
     return url if urlsplit(url).path else f"{url}/{ROOT_WALLET_PATH}"
-
-
-Form = Mapping[str, str]

@@ -44,6 +44,8 @@ TEMPLATES: Final = tuple(Path(__file__).parents[1] / part / "templates" for part
 STYLE_SHEETS: Final = ("style.css",)
 # The folder of the operator's templates, which are English only and have a further style sheet.
 OPERATORS: Final = "admin/"
+# The folder of the templates that both have, in the `layout` of either.
+SHARED: Final = "security/"
 OPERATORS_STYLE_SHEETS: Final = (*STYLE_SHEETS, "admin.css")
 # The macros that templates have without importing them, by their file, with the names that they have there.
 PARTS: Final = {"parts.html": ("common", "parts")}
@@ -101,7 +103,8 @@ def render(
     """Renders a template; `script` is the one that may run. Its forms may send to this server only, unless one
     `leads_away`: browsers apply form-action to all redirects after a form, also to those of other servers, which may
     lead into an app by a scheme that nobody here knows."""
-    is_operators, brand = template.startswith(OPERATORS), brand_of(context_of(request).settings)
+    is_operators = str(values.get("layout", template)).startswith(OPERATORS)
+    brand = brand_of(context_of(request).settings)
     style, _ = _style(OPERATORS_STYLE_SHEETS if is_operators else STYLE_SHEETS, brand.style)
     host = context_of(request).urls.base.partition("://")[2]
     language = operators_language(request) if is_operators else language_of(request)

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from payres.core.http.requests import ActorRequest
-from payres.core.protocol.errors import InvalidRequest, WrongState
+from payres.core.protocol.errors import WrongState
 from payres.core.store.work import Work
-from payres.html.forms import Form
+from payres.html.forms import Form, not_of_page
 
 T = TypeVar("T")
 WAS: Final = "was."  # before the name of a field: what the form showed in it
@@ -52,7 +52,7 @@ def check_unchanged(form: Form, present: Mapping[str, str]) -> None:
     """Raises ChangedMeanwhile if a field is neither as the form showed it nor as it was sent, InvalidRequest for a form
     that does not say what it showed."""
     if any(f"{WAS}{name}" not in form for name in present):
-        raise InvalidRequest("This form is not one of this page's. Please open it again", field="")
+        raise not_of_page("")
     fields = [
         Compared(name, plain_lines(form[f"{WAS}{name}"]), plain_lines(now), plain_lines(form.get(name, "")))
         for name, now in present.items()

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 from payres.accounts import links
-from payres.accounts.second_factors import factors_of, remove_factors
-from payres.accounts.store.sessions import delete_sessions, end_access
+from payres.accounts.second_factors import delete_factors, factors_of, remove_factors
+from payres.accounts.store.kinds import Account, delete_of
+from payres.accounts.store.sessions import end_access
 from payres.accounts.visits import TAKES_AWAY
 from payres.core.process.settings import local_url
 from payres.core.protocol.clock import format_time
@@ -52,8 +53,8 @@ def operator(work: Work, record: OperatorRecord) -> Operator:
     until, sessions, last = operators.access_of(work, record.id, work.now)
     state = "active" if record.password_hash else "invited" if until else "locked out"
     factors = factors_of(work, OF_OPERATORS, record.id)
-    steps = [name for name, has in (("codes", factors.codes_since), ("passkeys", factors.passkeys)) if has]
-    found = {"state": state, "second_step": ", ".join(steps) or None, "sessions": sessions}
+    steps = ", ".join(sorted(one.name for one in factors.asked)) or None
+    found = {"state": state, "second_step": steps, "sessions": sessions}
     return represent(Operator, record, **found, link_expires_at=until, last_sign_in_at=last)
 
 
@@ -174,7 +175,7 @@ def set_role(work: Work, name: str, role: Role) -> OperatorRecord:
 def sign_out(work: Work, name: str) -> OperatorRecord:
     """Sign an operator out in every browser. The password stays."""
     found = require_operator(work, name)
-    delete_sessions(work, OF_OPERATORS, found.id)
+    delete_of(work, OF_OPERATORS, found.id, "session")
     return found
 
 
@@ -197,6 +198,7 @@ def remove_operator(work: Work, name: str) -> Operator:
     _require_another(work, found)
     shown = operator(work, found)
     end_access(work, OF_OPERATORS, found.id)
+    delete_factors(work, OF_OPERATORS, found.id)
     operators.delete_operator(work, found.id)
     audit.record(work, "admin.remove", name, role=found.role)
     return shown
@@ -214,7 +216,7 @@ def is_page(work: Work) -> bool:
     return work.actor.startswith("page:")
 
 
-def set_password(work: Work, operator: OperatorRecord, password_hash: str) -> None:
+def set_password(work: Work, operator: Account, password_hash: str) -> None:
     """Sets the password of an operator who has followed a link (see hash_password)."""
     OPERATORS.update(work, operator.id, password_hash=password_hash)
     end_access(work, OF_OPERATORS, operator.id)  # the link; nobody is signed in without a password

@@ -6,17 +6,10 @@ from msgspec.structs import replace
 
 from payres.accounts.notices import GATHERED, notify
 from payres.accounts.store import mail
+from payres.accounts.store.joins import JOINS_KEPT, delete_join, join_of
 from payres.accounts.store.mail import ADDRESSES, AddressRecord
-from payres.accounts.store.sessions import (
-    JOINS_KEPT,
-    OF_OWNERS,
-    OWNERS,
-    delete_join,
-    end_access,
-    join_of,
-    owner_of,
-    wallets_of,
-)
+from payres.accounts.store.owners import OF_OWNERS, OWNERS, owner_of, wallets_of
+from payres.accounts.store.sessions import end_access
 from payres.core.grants import tokens
 from payres.core.protocol.clock import lasts
 from payres.core.protocol.errors import WrongState

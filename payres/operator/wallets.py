@@ -11,7 +11,8 @@ from payres.accounts.links import make_link
 from payres.accounts.owners import store_password
 from payres.accounts.passwords import PasswordGate
 from payres.accounts.second_factors import ask_removal, cancel_removal
-from payres.accounts.store.sessions import OF_OWNERS, OWNERS, delete_sessions, owner_of, wallets_of
+from payres.accounts.store.kinds import delete_of
+from payres.accounts.store.owners import OF_OWNERS, OWNERS, owner_of, wallets_of
 from payres.accounts.visits import TAKES_AWAY
 from payres.core.payments import ledger
 from payres.core.protocol.clock import format_time
@@ -400,7 +401,7 @@ def unlock(work: Work, wallet: WalletName) -> WalletRecord:
 def sign_out(work: Work, wallet: WalletName) -> WalletRecord:
     """Sign a wallet's owner out in every browser. The password stays."""
     found = require_wallet(work, wallet)
-    delete_sessions(work, OF_OWNERS, found.owner_id)
+    delete_of(work, OF_OWNERS, found.owner_id, "session")
     return found
 
 

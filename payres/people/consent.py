@@ -8,8 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.accounts import cookies
-from payres.accounts.sessions import check_csrf, close_session, csrf_token, signed_out
-from payres.accounts.store.sessions import OF_OWNERS
+from payres.accounts.second_factors import STEPS, alone
+from payres.accounts.second_step import signed_out
+from payres.accounts.sessions import check_csrf, close_session, csrf_token
+from payres.accounts.store.owners import OF_OWNERS
 from payres.core.grants import consent
 from payres.core.grants.access import granted_access
 from payres.core.grants.limits import Spending, spending_of
@@ -70,13 +72,13 @@ async def answer(request: Request) -> Response:
     if request.method != "POST":
         raise MethodNotAllowed(html.PAGE_METHODS)
     form = await forms.read_form(request)
+    if form.get("choice") in {"sign-in", *(one.choice for one in alone())}:
+        return await _sign_in(request, form)
+    if form.get("choice") in {one.choice for one in STEPS}:
+        return await _complete(request, form)
     match form.get("choice"):
-        case "sign-in" | "passkey":
-            return await _sign_in(request, form)
         case "sign-out":
             return await _sign_out(request, form)
-        case "code":
-            return await _complete(request, form)
         case "start-over":
             return _show_sign_in(request, await _find(request))
         case "verify":
@@ -103,8 +105,8 @@ async def _show(request: Request, found: ConsentRequest) -> Response:
         response = await _show_request(request, found, found.session, script=LOOK_AGAIN)
         if spending_of(found.grant.access) is None:  # without a script, a refresh would clear a limit being typed
             seconds = READING_SECONDS
-    elif (half := await OWNER_SIGN_IN.find_half(request)) is not None and half.account.id == found.owner.id:
-        response = OWNER_SIGN_IN.ask_half(request, _path(request), half)
+    elif (half := await OWNER_SIGN_IN.asking.find_half(request)) is not None and half.account.id == found.owner.id:
+        response = OWNER_SIGN_IN.asking.half(request, _path(request), half)
     elif found.owner.password_hash is None:
         response, seconds = _show_sign_in(request, found), WAITING_SECONDS
     else:  # without a script, no refresh before expiry: it would clear a password being typed
@@ -134,8 +136,8 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     if found.owner.password_hash is None:
         return _show_sign_in(request, found, 409)
     try:
-        if form["choice"] == "passkey":
-            return await OWNER_SIGN_IN.by_passkey(request, form, _path(request), only=found.owner.id)
+        if form["choice"] != "sign-in":
+            return await OWNER_SIGN_IN.by_step(request, form, _path(request), only=found.owner)
         return await OWNER_SIGN_IN.by_password(request, found.owner, found.known_browser, form, _path(request))
     except (InsufficientAccess, InvalidRequest) as error:
         return _show_sign_in(request, found, error.status, note_error(request, error))
@@ -145,7 +147,7 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
 
 async def _complete(request: Request, form: dict[str, str]) -> Response:
     try:
-        return await OWNER_SIGN_IN.by_code(request, form, _path(request))
+        return await OWNER_SIGN_IN.by_step(request, form, _path(request))
     except DomainError as error:
         return _explain(request, await _find(request), error)
 
@@ -158,7 +160,7 @@ async def _verify(request: Request, form: dict[str, str]) -> Response:
     check_csrf(found.session, form.get("csrf", ""))
     try:
         leads_away = found.interaction.finish_uri is not None
-        decision = await OWNER_SIGN_IN.verified(request, found.session, form, leads_away)
+        decision = await OWNER_SIGN_IN.asking.verified(request, found.session, form, leads_away)
     except WrongState as error:
         return _explain(request, found, error)
     return decision if isinstance(decision, Response) else await _decide(request, decision, decision.get("choice", ""))
@@ -200,7 +202,7 @@ async def _decide(request: Request, form: Mapping[str, str], choice: str) -> Res
         assert finish.session is not None, "is_stale_for requires a session"
         check_csrf(finish.session, csrf)
         leads_away = finish.interaction.finish_uri is not None
-        return await OWNER_SIGN_IN.ask_factor(request, finish.session, form, leads_away=leads_away)
+        return await OWNER_SIGN_IN.asking.again(request, finish.session, form, leads_away=leads_away)
     return html.redirect(finish or _path(request))
 
 
@@ -236,8 +238,8 @@ def _show_sign_in(
     problem = problem_of(html.language_of(request), error) if error else None
     is_password = error is not None and error.details.get("field") != "passkey"
     values = _parties(request, found) | {"problem": problem, "is_password": is_password, "here": _path(request)}
-    passkeys = OF_OWNERS if values["can_sign_in"] else None
-    return cookies.render_sign_in(request, "consent/sign_in.html", values, status, script=script, passkeys=passkeys)
+    steps = alone() if values["can_sign_in"] else ()
+    return cookies.render_sign_in(request, "consent/sign_in.html", values, status, script=script, steps=steps)
 
 
 async def _show_request(

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from payres.accounts.browser_names import A_BROWSER
 from payres.accounts.notices import GATHERED, stop_token
 from payres.accounts.store.mail import ADDRESSES, AddressRecord, MailRecord, rates
-from payres.accounts.store.sessions import OWNERS
+from payres.accounts.store.owners import OWNERS
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import SECOND
 from payres.core.store.accounts import ACCOUNTS, last_transfer

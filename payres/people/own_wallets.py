@@ -8,27 +8,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.accounts import second_factors
+from payres.accounts.browser_names import seen_of
 from payres.accounts.cookies import browser_of
 from payres.accounts.guesses import wrong_password
 from payres.accounts.notices import notify
-from payres.accounts.passwords import Account
-from payres.accounts.sessions import csrf_token, find_account, find_session, refused_code
-from payres.accounts.store.sessions import (
-    JOIN_DELAY,
-    NOWHERE,
-    OF_OWNERS,
-    JoinRecord,
-    OwnerRecord,
-    Seen,
-    delete_join,
-    look_at,
-    open_joins,
-    owner_at,
-    store_join,
-    take_over,
-    wallets_of,
-)
-from payres.accounts.visits import here, seen_of
+from payres.accounts.second_step import Refused
+from payres.accounts.sessions import csrf_token, find_account, find_session, noted
+from payres.accounts.store.joins import JOIN_DELAY, JoinRecord, delete_join, open_joins, store_join
+from payres.accounts.store.kinds import Account
+from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, owner_at, take_over, wallets_of
+from payres.accounts.store.sessions import change_session, end_access
+from payres.accounts.store.sign_ins import NOWHERE, Seen
 from payres.core.http.error_answers import note_error
 from payres.core.payments import ledger, quotes
 from payres.core.payments.incoming import open_receiver
@@ -45,7 +35,7 @@ from payres.core.store import audit
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.wallets import WalletRecord, find_wallet
 from payres.core.store.work import Work
-from payres.html.forms import Form
+from payres.html.forms import Form, here
 from payres.html.html import redirect
 from payres.html.language import marked
 from payres.html.sentences import problem_of
@@ -53,14 +43,7 @@ from payres.people.sessions import OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit, wall
 from payres.people.store.activity import being_sent
 
 ALREADY: Final = marked("This wallet is yours already: you find it above.")
-# Why a code of the other wallet is asked for, or not taken.
-CODES: Final = {
-    "no code": marked("This wallet has a second step: its code too, or one of its recovery codes."),
-    "wrong code": marked("This code is not right, or no longer. Type the one shown now."),
-    "used code": marked(
-        "This code was used a moment ago, and each is good once. Wait for the next one, and type that."
-    ),
-}
+NO_CODE: Final = Refused(marked("This wallet has a second step: its code too, or one of its recovery codes."))
 DONE: Final = {
     "connected": marked(
         "The wallets are brought together. One name and one password open them all: those that you signed in with."
@@ -68,7 +51,7 @@ DONE: Final = {
     "asked": marked("Whoever has the wallet is asked. Below it says from when you can connect it."),
     "kept": marked("The wallets stay apart."),
 }
-Joined = Literal["connected", "asked", "no code", "wrong code", "used code"]
+Joined = Literal["connected", "asked"]
 MOST_UNDER_WAY: Final = 99
 
 
@@ -129,7 +112,11 @@ async def answer_first(visit: OwnerVisit, form: Form) -> Response | None:
     second tab; None to all others. Raises NotFound for a wallet of somebody else."""
     if form.get("choice") == "switch":
         wanted, session = form.get("wallet", ""), hash_secret(visit.session)
-        await visit.write(lambda work: look_at(work, session, _own(work, visit, wanted).id))
+
+        def unit(work: Work) -> None:
+            change_session(work, OF_OWNERS, session, wallet_address_id=_own(work, visit, wanted).id)
+
+        await visit.write(unit)
         return redirect(here(visit.request))
     if form["csrf"] == visit.csrf:
         return None
@@ -172,9 +159,7 @@ async def connect(visit: OwnerVisit, form: Form) -> Response:
     try:
         await OWNER_SIGN_IN.check_password(request, account, form.get("password", ""), known)
         code, seen = form.get("code", ""), seen_of(request)
-        outcome: Joined = await visit.write(
-            lambda work: join(work, visit.owner, wallet_path(work, given), account, code, seen)
-        )
+        outcome = await visit.write(lambda work: join(work, visit.owner, wallet_path(work, given), account, code, seen))
     except (SignInFailed, TooManyRequests, Unavailable) as error:
         noted = note_error(request, error)
         response = await show(visit, noted.status, given, password=problem_of(visit.language, noted))
@@ -182,8 +167,8 @@ async def connect(visit: OwnerVisit, form: Form) -> Response:
         return response
     except WrongState as error:
         return await show(visit, note_error(request, error).status, given, other=visit.language.say(str(error)))
-    if outcome in CODES:
-        return await show(visit, 401, given, code=visit.language.say(CODES[outcome]))
+    if isinstance(outcome, Refused):
+        return await show(visit, 401, given, code=visit.language.say(outcome.sentence))
     return redirect(f"/settings/wallets?done={outcome}")
 
 
@@ -193,7 +178,9 @@ async def keep(visit: OwnerVisit, form: Form) -> Response:
     return redirect("/settings/wallets?done=kept")
 
 
-def join(work: Work, owner: OwnerRecord, path: str, verified: Account, code: str = "", seen: Seen = NOWHERE) -> Joined:
+def join(
+    work: Work, owner: OwnerRecord, path: str, verified: Account, code: str = "", seen: Seen = NOWHERE
+) -> Joined | Refused:
     """Gives all wallets of another owner, `verified` by a password, to this one; the other ends, with every sign-in.
 
     A password alone could be a thief's: it takes a code of the other's second step, whose wrong ones are counted, so a
@@ -206,10 +193,9 @@ def join(work: Work, owner: OwnerRecord, path: str, verified: Account, code: str
     if other is None or other.id != verified.id or other.password_hash != verified.password_hash:
         raise wrong_password()
     if second_factors.has_factor(work, OF_OWNERS, other.id):
-        if not code:
-            return "no code"
-        if second_factors.verify(work, OF_OWNERS, other.id, code) is None:
-            return refused_code(work, OF_OWNERS, other.id, code, seen)
+        refused = _refused(work, other, code, seen)
+        if refused is not None:
+            return refused
         is_done = True
     else:
         asked = [one for one in open_joins(work, other.id, work.now) if one.owner_id == owner.id]
@@ -223,8 +209,20 @@ def join(work: Work, owner: OwnerRecord, path: str, verified: Account, code: str
             kind, due_at = "wallet_connected" if is_done else "wallet_asked_for", work.now + JOIN_DELAY
             notify(work, told, kind, wallet=one.path, by=owner.name, due_at=due_at)
     if is_done:
+        end_access(work, OF_OWNERS, other.id)
+        second_factors.delete_factors(work, OF_OWNERS, other.id)
         take_over(work, owner.id, other.id)
     return "connected" if is_done else "asked"
+
+
+def _refused(work: Work, other: OwnerRecord, code: str, seen: Seen) -> Refused | None:
+    """Why a code of the other's second step is not taken; None if it is."""
+    found = second_factors.verify(work, OF_OWNERS, other.id, code) if code else NO_CODE
+    if not isinstance(found, Refused):
+        return None
+    if found.way:
+        noted(work, OF_OWNERS, other.id, found.way, seen)
+    return found
 
 
 def keep_apart(work: Work, owner: OwnerRecord) -> None:

@@ -9,17 +9,13 @@ from starlette.responses import Response
 from payres.accounts.cookies import browser_of
 from payres.accounts.limits import RECOVERY_CODES
 from payres.accounts.passkeys import takes_passkeys
-from payres.accounts.second_factors import factors_of, has_factor
+from payres.accounts.second_factors import STEPS, factors_of, has_factor
 from payres.accounts.sessions import keyed, known_browser
+from payres.accounts.store.browsers import forget_others
+from payres.accounts.store.owners import OF_OWNERS
 from payres.accounts.store.passkeys import passkeys_of
-from payres.accounts.store.sessions import (
-    OF_OWNERS,
-    SignInRecord,
-    delete_session,
-    forget_others,
-    last_sign_ins,
-    open_sessions,
-)
+from payres.accounts.store.sessions import delete_session, open_sessions
+from payres.accounts.store.sign_ins import SignInRecord, last_sign_ins
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store import audit
 from payres.core.store.work import Work
@@ -34,15 +30,11 @@ DONE: Final[Mapping[str, str]] = {
     "ended": marked("Signed out. What your apps may spend stays as it is."),
     "over": marked("It was signed out already."),
 }
-# What is said of a sign-in, by the way of it; `name` is that of the server.
+# What is said of a sign-in without a second step, by the way of it; `name` is that of the server.
 WAYS: Final[Mapping[str, str]] = {
     "password": marked("Password"),
-    "password and code": marked("Password and code"),
-    "recovery code": marked("Recovery code"),
-    "passkey": marked("Passkey"),
     "link": marked("Link from {name}"),
     "wrong password": marked("Wrong password"),
-    "wrong code": marked("Wrong code"),
 }
 
 
@@ -95,7 +87,7 @@ async def show(visit: OwnerVisit) -> Response:
         own=digest_of(visit, hash_secret(visit.session)),
         takes_passkeys=takes_passkeys(visit.request),
         lifetime=OF_OWNERS.lifetime,
-        ways=WAYS,
+        ways={**WAYS, **{way: said for one in STEPS for way, said in one.ways.items()}},
         all_codes=RECOVERY_CODES,
     )
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import asdict
 from starlette.responses import Response
 
-from payres.accounts.store.sessions import wallets_of
+from payres.accounts.store.owners import wallets_of
 from payres.core.grants.clients import own_client
 from payres.core.http.error_answers import note_error
 from payres.core.payments import quotes as quote_rules

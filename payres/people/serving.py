@@ -10,8 +10,10 @@ from starlette.responses import Response
 
 from payres.accounts.factor_pages import FactorPages
 from payres.accounts.passkey_pages import PasskeyPages
-from payres.accounts.second_factors import removal_due_at
-from payres.accounts.store.sessions import OF_OWNERS, open_joins
+from payres.accounts.places import answer_place
+from payres.accounts.store.joins import open_joins
+from payres.accounts.store.owners import OF_OWNERS
+from payres.accounts.store.second_factors import removal_due_at
 from payres.accounts.visits import TAKES_AWAY, Place, Unasked, choose_zone
 from payres.core.http import wallet_addresses
 from payres.core.http.context import context_of
@@ -42,7 +44,7 @@ from payres.people import (
 from payres.people.activity import Reader, Wanted
 from payres.people.letters import STOP_PATH
 from payres.people.services import people_of
-from payres.people.sessions import HOME, NOTICES, OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit
+from payres.people.sessions import HOME, NOTICES, OWNER_SIGN_IN, SECURITY, SETTINGS_TAB, OwnerVisit
 
 # How many of each the first page of an owner shows.
 MOVEMENTS: Final = 10
@@ -50,7 +52,7 @@ IN_PROGRESS: Final = 5
 BUDGETS: Final = 3
 A_PRICE: Final = "nothing is paid yet"
 HOW_IT_LOOKS: Final = "it changes how pages look in this browser"
-FACTOR_PAGES: Final = FactorPages(OWNER_SIGN_IN, "/account/security")
+FACTOR_PAGES: Final = FactorPages(OWNER_SIGN_IN, SECURITY, above=SECURITY)
 
 
 async def front_page(request: Request) -> Response:
@@ -95,7 +97,7 @@ async def show_home(visit: OwnerVisit) -> Response:
             "address": work.urls.wallet(wallet.path),
             "pointer": work.urls.pointer(wallet.path) or work.urls.wallet(wallet.path),
             "asked_for": [one for one in open_joins(work, visit.owner.id, work.now) if one.holder_id == visit.owner.id],
-            "removal_due_at": removal_due_at(work, OF_OWNERS, visit.owner.id),
+            "removal_due_at": removal_due_at(work, OF_OWNERS, visit.owner.id, work.now),
         }
 
     words = standing_order_pages.words_of_orders(visit.language)
@@ -186,7 +188,7 @@ def load() -> None:
 def page_routes() -> Sequence[Route]:
     """The routes. Takes long, because it also loads the templates of every page, and what reads keys."""
     load()
-    at = OWNER_SIGN_IN.answer_place
+    at = partial(answer_place, OWNER_SIGN_IN)
     answers: dict[str, Handler] = {
         path: partial(at, place=place, first=partial(_first, place=place)) for path, place in PLACES.items()
     }

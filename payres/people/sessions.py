@@ -12,11 +12,15 @@ from payres.accounts.cookies import OWNER, check_sign_in, render_sign_in
 from payres.accounts.guesses import SignInGuard, wrong_password
 from payres.accounts.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.accounts.owners import store_password
-from payres.accounts.passwords import Account
+from payres.accounts.second_factors import alone
 from payres.accounts.sessions import Browser, SignedIn, account_of_session, csrf_token, find_session, start_over
+from payres.accounts.sign_in import SignIn, check_typed_twice
+from payres.accounts.store.kinds import Account
+from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, owner_at, owner_of
 from payres.accounts.store.passkeys import PasskeyRecord
-from payres.accounts.store.sessions import NOWHERE, OF_OWNERS, OwnerRecord, Seen, extend_session, owner_at, owner_of
-from payres.accounts.visits import SignIn, Visit, check_typed_twice
+from payres.accounts.store.sessions import change_session
+from payres.accounts.store.sign_ins import NOWHERE, Seen
+from payres.accounts.visits import Visit
 from payres.core.http.context import Context, context_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.clock import MINUTE, lasts
@@ -33,7 +37,7 @@ from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.html.forms import typed_url
-from payres.html.html import PAGE_METHODS, language_of, render
+from payres.html.html import PAGE_METHODS, SHARED, language_of, render
 from payres.html.language import Language, marked
 from payres.html.sentences import problem_of
 from payres.people.services import people_of
@@ -140,7 +144,9 @@ class OwnerVisit(Visit, frozen=True):
         common["places"] = [(self.language.say(label), path) for path, label in places.items()]
         below = f"{self.request.scope['path']}/"
         common["here"] = max((path for path in places if below.startswith(f"{path}/")), key=len, default="")
-        response = render(self.request, f"account/{template}", common | values, status, script=script)
+        template = template if template.startswith(SHARED) else f"account/{template}"
+        common["layout"] = "account/layout.html"
+        response = render(self.request, template, common | values, status, script=script)
         if refresh is not None:
             response.headers["Refresh"] = str(refresh)
         return response
@@ -158,7 +164,7 @@ class OwnerSignIn(SignIn[OwnerVisit]):
 
     cookies = OWNER
     field = "wallet"
-    asks = "code.html"
+    asks = "second_step.html"
     home, outside = HOME, "/"
     link_checks = check_sign_in, check_typed_twice
 
@@ -169,7 +175,7 @@ class OwnerSignIn(SignIn[OwnerVisit]):
         path = wallet_path(work, name)
         return path, owner_at(work, path)
 
-    def set_password(self, work: Work, account: OwnerRecord, password_hash: str) -> None:
+    def set_password(self, work: Work, account: Account, password_hash: str) -> None:
         store_password(work, account.name, password_hash, forget_browsers=True)
 
     async def find_visit(self, request: Request, session: str) -> OwnerVisit | None:
@@ -180,13 +186,16 @@ class OwnerSignIn(SignIn[OwnerVisit]):
         owner, wallet, is_renewal_due = found
 
         def authentic(work: Work) -> str:
-            actor: str = account_of_session(work, OF_OWNERS, session).actor
-            return actor
+            return account_of_session(work, OF_OWNERS, session).actor
 
         visit = OwnerVisit(request, authentic, session, owner, wallet, language_of(request))
+
+        def renew(work: Work) -> None:
+            change_session(work, OF_OWNERS, hash_secret(session), expires_at=work.now + OF_OWNERS.lifetime)
+
         if is_renewal_due and request.method != "POST":  # a form may end the session; the next page renews it
             with suppress(SignInFailed, Unavailable):
-                await visit.write(lambda work: extend_session(work, OF_OWNERS, hash_secret(session), work.now))
+                await visit.write(renew)
         return visit
 
     def show_sign_in(self, request: Request, error: DomainError | None, name: str | None) -> Response:
@@ -195,7 +204,7 @@ class OwnerSignIn(SignIn[OwnerVisit]):
         given = request.query_params.get("wallet", "") if name is None else name
         values = {"problems": problems, "given": given}
         status = error.status if error else 401
-        return render_sign_in(request, "account/sign_in.html", values, status, passkeys=OF_OWNERS)
+        return render_sign_in(request, "account/sign_in.html", values, status, steps=alone())
 
     async def follow_link(self, request: Request) -> Response:
         try:
@@ -206,7 +215,7 @@ class OwnerSignIn(SignIn[OwnerVisit]):
     def show_link(
         self,
         request: Request,
-        account: OwnerRecord | None,
+        account: Account | None,
         passkeys: Sequence[PasskeyRecord],
         error: DomainError | None = None,
     ) -> Response:
@@ -217,7 +226,7 @@ class OwnerSignIn(SignIn[OwnerVisit]):
             note_error(request, error)
         values = {
             "name": None if isinstance(error, NotFound) or account is None else account.name,
-            "names": account.names if account else (),
+            "names": account.names if isinstance(account, OwnerRecord) else (),
             "problems": new_password_problems(language_of(request), error) if error else {},
             "least": MIN_PASSWORD_LENGTH,
             "passkeys": passkeys,

@@ -6,9 +6,10 @@ from typing import Final
 
 from starlette.responses import Response
 
+from payres.accounts.browser_names import seen_of
 from payres.accounts.cookies import browser_of, set_signed_in
 from payres.accounts.limits import MIN_PASSWORD_LENGTH
-from payres.accounts.visits import check_typed_twice, seen_of
+from payres.accounts.sign_in import check_typed_twice
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.amounts import MAX_VALUE, describe_amount
 from payres.core.protocol.errors import InvalidRequest, SignInFailed, TooManyRequests, Unavailable

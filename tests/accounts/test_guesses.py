@@ -16,7 +16,7 @@ from payres.accounts.limits import (
     PASSWORDS_WAITING,
 )
 from payres.accounts.passwords import PasswordGate
-from payres.accounts.store.sessions import OwnerRecord
+from payres.accounts.store.owners import OwnerRecord
 from payres.core.protocol.clock import DAY, MINUTE, SECOND
 from payres.core.protocol.errors import DomainError, NotFound
 from payres.operator.store.operators import OF_OPERATORS

@@ -13,11 +13,13 @@ import httpx2
 import pytest
 
 from payres.accounts import passkeys
-from payres.accounts.cookies import SCRIPT
 from payres.accounts.links import make_link
-from payres.accounts.second_factors import REMOVAL_DELAY, ask_removal
+from payres.accounts.passkeys import PASSKEYS
+from payres.accounts.second_factors import ask_removal
+from payres.accounts.store.owners import OF_OWNERS, owner_at
 from payres.accounts.store.passkeys import passkeys_of
-from payres.accounts.store.sessions import OF_OWNERS, owner_at
+from payres.accounts.store.second_factors import REMOVAL_DELAY
+from payres.html.html import read_template
 from tests.accounts.authenticator import UP, Authenticator
 from tests.accounts.test_factor_pages import send_code
 from tests.accounts.test_passkeys import mutated
@@ -262,7 +264,7 @@ def test_consent_takes_the_passkey_of_the_wallets_owner_alone(server: Instance, 
 def test_factors_that_are_to_be_removed_by_now_sign_nobody_in(server: Instance, http: httpx2.Client) -> None:
     with opened(server) as own:
         device = owner(server, own, "jon")
-    server.write(lambda work: ask_removal(work, OF_OWNERS, owner_at(work, "jon")))
+    server.write(lambda work: ask_removal(work, OF_OWNERS, owner_at(work, "jon")))  # type: ignore[arg-type]
     server.clock.advance(REMOVAL_DELAY // 1_000_000)
     assert "not known here any more" in words_of(by_passkey(http, device))
     assert sign_in(http, "jon").status_code == 303
@@ -340,11 +342,12 @@ def test_pages_with_the_form_and_no_others_may_run_its_script_alone(server: Inst
         pages = [(http, "/account"), (http, "/admin"), (own, f"{OWNERS}/new")]
         server.clock.advance(301)
         pages.append((own, "/settings/password"))
-        digest = b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+        script = read_template(PASSKEYS.script)
+        digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
         for browser, path in pages:
             page = browser.get(path)
             scripts = re.findall(r"<script>(.*?)</script>", page.text, re.S)
-            assert [one.strip() for one in scripts] == [SCRIPT.strip()], path
+            assert [one.strip() for one in scripts] == [script.strip()], path
             [source] = re.findall(r"; script-src 'sha256-([^']+)'", page.headers["content-security-policy"])
             given = b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
             assert source == given, path
@@ -353,7 +356,7 @@ def test_pages_with_the_form_and_no_others_may_run_its_script_alone(server: Inst
         for browser, path in ((own, OWNERS), (own, "/account"), (own, "/settings"), (http, "/"), (http, "/alice")):
             page = browser.get(path)
             assert (page.headers["content-security-policy"], "<script" in page.text) == (PLAIN, False), path
-        assert len(SCRIPT) < 820, digest
+        assert len(script) < 820, digest
 
 
 def test_mutated_forms_are_answered_with_a_page_and_sign_nobody_in(server: Instance, http: httpx2.Client) -> None:

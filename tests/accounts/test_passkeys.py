@@ -12,10 +12,13 @@ import pytest
 
 from payres.accounts import passkeys
 from payres.accounts.limits import MAX_PASSKEYS
-from payres.accounts.passkeys import SIGN_IN, PasskeySecret
+from payres.accounts.passkeys import PasskeySecret
+from payres.accounts.second_factors import remove_step
+from payres.accounts.second_step import SIGN_IN
 from payres.accounts.store import mail
-from payres.accounts.store.passkeys import PASSKEYS, PasskeyRecord, delete_passkey, passkeys_of
-from payres.accounts.store.sessions import OF_OWNERS, Kind
+from payres.accounts.store.kinds import Kind
+from payres.accounts.store.owners import OF_OWNERS
+from payres.accounts.store.passkeys import PASSKEY_TABLE, PasskeyRecord, delete_passkey, passkeys_of
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import MINUTE
 from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState
@@ -133,7 +136,7 @@ def test_wrong_answer_adds_nothing_and_signs_nobody_in(work: Work, wrong: Json) 
     device = Authenticator(ORIGIN)
     with pytest.raises(InvalidRequest):
         add(work, device.register(to_add(work), **wrong))
-    assert not PASSKEYS.list(work, "")
+    assert not PASSKEY_TABLE.list(work, "")
     add(work, device.register(to_add(work)))
     with pytest.raises(InvalidRequest):
         use(work, device.sign(to_sign(), **wrong))
@@ -306,7 +309,7 @@ def test_owner_is_told_by_mail_of_what_happens_to_passkeys(work: Work) -> None:
     mail.turn(work, on=True)
     mail.ADDRESSES.replace(work, mail.AddressRecord(ID, "alice@example.com", NOW, "en", "UTC"))
     made = add(work, Authenticator(ORIGIN).register(to_add(work)))
-    passkeys.remove_passkey(work, OF_OWNERS, OF_OWNERS.accounts.by_id(work, ID), made.id)
+    remove_step(work, OF_OWNERS, OF_OWNERS.accounts.by_id(work, ID), passkeys.PASSKEYS, made.id)
     added(work, OF_OPERATORS)
     told = [(one.kind, one.data) for one in mail.MAILS.list(work, "WHERE kind LIKE 'passkey%' ORDER BY id")]
     assert told == [("passkey_added", {"name": "Pixel 9"}), ("passkey_removed", {"name": "Pixel 9"})]

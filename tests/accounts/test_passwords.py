@@ -7,7 +7,7 @@ import argon2
 import pytest
 
 from payres.accounts.passwords import hash_password, verify_password
-from payres.accounts.store.sessions import OwnerRecord
+from payres.accounts.store.owners import OwnerRecord
 from payres.core.protocol.errors import DomainError
 
 

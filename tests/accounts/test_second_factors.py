@@ -9,26 +9,16 @@ from typing import TypeVar
 import pytest
 
 from payres.accounts import second_factors
-from payres.accounts.second_factors import (
-    FRESH,
-    MAX_WRONG_CODES,
-    STEP,
-    begin_codes,
-    code_at,
-    confirm_codes,
-    factors_of,
-    is_fresh,
-    new_recovery_codes,
-    turn_codes_off,
-    unconfirmed_secret,
-    verify,
-)
-from payres.accounts.store.sessions import OF_OWNERS, Kind, owner_at
+from payres.accounts.codes import CODES, MAX_WRONG_CODES, STEP, begin_codes, code_at, confirm_codes, unconfirmed_secret
+from payres.accounts.second_factors import FRESH, factors_of, is_fresh, new_recovery_codes, remove_step, verify
+from payres.accounts.second_step import Refused, SecondStep
+from payres.accounts.store.kinds import Account, Kind
+from payres.accounts.store.owners import OF_OWNERS
 from payres.core.protocol.clock import MINUTE, SECOND
 from payres.core.protocol.errors import WrongState
 from payres.core.store.connections import connect_writer
 from payres.core.store.work import Work
-from payres.operator.operators import make_link, require_operator
+from payres.operator.operators import make_link
 from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.wallets import create_wallet
 from tests.works import NOW, work_at
@@ -66,8 +56,13 @@ def with_codes(tx: Work, kind: Kind) -> bytes:
     return secret
 
 
-def account_of(tx: Work, kind: Kind) -> object:
-    return owner_at(tx, "alice") if kind is OF_OWNERS else require_operator(tx, "alice")
+def account_of(tx: Work, kind: Kind) -> Account:
+    return kind.accounts.by_id(tx, 1)
+
+
+def way(found: SecondStep | Refused) -> str | None:
+    """What is stored of a sign-in with what was found; None if it was refused."""
+    return None if isinstance(found, Refused) else found.way
 
 
 @kinds
@@ -79,17 +74,17 @@ def test_code_is_taken_one_step_to_each_side_and_after_the_last(
 ) -> None:
     secret = with_codes(tx, kind)  # with the code of one step before
     code = code_at(secret, tx.now // STEP + steps)
-    assert (verify(tx, kind, 1, f" {code[:3]} {code[3:]} ") is not None) == is_right
-    assert verify(tx, kind, 1, code) is None, "a second time"
+    assert (way(verify(tx, kind, 1, f" {code[:3]} {code[3:]} ")) is not None) == is_right
+    assert way(verify(tx, kind, 1, code)) is None, "a second time"
     other = OF_OPERATORS if kind is OF_OWNERS else OF_OWNERS
-    assert verify(tx, other, 1, code_at(secret, tx.now // STEP + 1)) is None, "the account of another kind"
+    assert way(verify(tx, other, 1, code_at(secret, tx.now // STEP + 1))) is None, "the account of another kind"
 
 
 @pytest.mark.parametrize("typed", ["", "00000", "١٢٣٤٥٦", "💶", "0" * 4000, "-"])
 def test_what_is_no_code_is_wrong(tx: Work, typed: str) -> None:
     with_codes(tx, OF_OWNERS)
-    assert verify(tx, OF_OWNERS, 1, typed) is None
-    assert factors_of(tx, OF_OWNERS, 1).tries_left == MAX_WRONG_CODES - 1
+    assert way(verify(tx, OF_OWNERS, 1, typed)) is None
+    assert factors_of(tx, OF_OWNERS, 1).held["codes"].tries_left == MAX_WRONG_CODES - 1
 
 
 @kinds
@@ -97,10 +92,12 @@ def test_recovery_code_is_good_once_for_its_account_as_it_is_read(tx: Work, kind
     with_codes(tx, kind)
     first, second, *_ = new_recovery_codes(tx, kind, account_of(tx, kind))
     other = OF_OPERATORS if kind is OF_OWNERS else OF_OWNERS
-    assert verify(tx, other, 1, first) is None
-    assert verify(tx, kind, 1, first.replace("o", "0").replace("l", "1").replace("b", "8").upper()) == "recovery code"
-    assert verify(tx, kind, 1, first) is None
-    assert verify(tx, kind, 1, second.replace("-", "")) == "recovery code"
+    assert way(verify(tx, other, 1, first)) is None
+    assert (
+        way(verify(tx, kind, 1, first.replace("o", "0").replace("l", "1").replace("b", "8").upper())) == "recovery code"
+    )
+    assert way(verify(tx, kind, 1, first)) is None
+    assert way(verify(tx, kind, 1, second.replace("-", ""))) == "recovery code"
     stored = [row[0] for row in tx.execute("SELECT hash FROM recovery_code").fetchall()]
     assert len(stored) == 10
     assert all(len(one) == 32 for one in stored)
@@ -115,10 +112,10 @@ def test_secret_is_stored_encrypted(tx: Work) -> None:
 
 def test_recovery_codes_go_with_the_last_factor(tx: Work) -> None:
     with_codes(tx, OF_OWNERS)
-    owner = owner_at(tx, "alice")
+    owner = account_of(tx, OF_OWNERS)
     new_recovery_codes(tx, OF_OWNERS, owner)
-    turn_codes_off(tx, OF_OWNERS, owner)
-    assert factors_of(tx, OF_OWNERS, 1) == (None, MAX_WRONG_CODES, 0, 0, None)
+    remove_step(tx, OF_OWNERS, owner, CODES)
+    assert factors_of(tx, OF_OWNERS, 1) == ({}, None)
     with pytest.raises(WrongState, match="there is none"):
         new_recovery_codes(tx, OF_OWNERS, owner)
 
@@ -149,6 +146,6 @@ def test_count_of_wrong_codes_survives_a_restart(tmp_path: Path) -> None:
 
     secret = anew(lambda work: with_codes(work, OF_OWNERS))
     for _ in range(MAX_WRONG_CODES):
-        assert anew(lambda work: verify(work, OF_OWNERS, 1, "000000")) is None
-    assert anew(lambda work: factors_of(work, OF_OWNERS, 1)).refused
-    assert anew(lambda work: verify(work, OF_OWNERS, 1, code_at(secret, NOW // STEP + 1))) is None
+        assert anew(lambda work: way(verify(work, OF_OWNERS, 1, "000000"))) is None
+    assert anew(lambda work: factors_of(work, OF_OWNERS, 1)).held["codes"].is_locked
+    assert anew(lambda work: way(verify(work, OF_OWNERS, 1, code_at(secret, NOW // STEP + 1)))) is None

@@ -8,7 +8,9 @@ from payres.accounts.limits import MAX_KNOWN_BROWSERS
 from payres.accounts.links import make_link, open_link
 from payres.accounts.sessions import Browser, close_session, find_session, known_browser, open_session
 from payres.accounts.store import sessions
-from payres.accounts.store.sessions import OF_OWNERS, Kind
+from payres.accounts.store.browsers import insert_browser
+from payres.accounts.store.kinds import Kind, delete_of
+from payres.accounts.store.owners import OF_OWNERS
 from payres.core.protocol.errors import NotFound
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.work import Work
@@ -40,8 +42,8 @@ def test_session_is_none_of_the_other_kind(tx: Work, own: Kind, other: Kind) -> 
     assert find_session(tx, other, session) is None
     close_session(tx, other, session)
     sign_in(tx, other, Browser(session))
-    sessions.extend_session(tx, other, hash_secret(session), NOW + 1)
-    sessions.delete_sessions(tx, other, ID)
+    sessions.change_session(tx, other, hash_secret(session), expires_at=NOW + 1)
+    delete_of(tx, other, ID, "session")
     found = find_session(tx, own, session)
     assert found == sessions.SessionRecord(ID, ID if own is OF_OWNERS else None, NOW, NOW + own.lifetime)
     close_session(tx, own, session)
@@ -54,7 +56,7 @@ def test_known_browser_is_none_of_the_other_kind(tx: Work, own: Kind, other: Kin
     assert known_browser(tx, other, ID, browser) is None
     sign_in(tx, other, browser)
     for number in range(MAX_KNOWN_BROWSERS + 1):
-        sessions.insert_browser(tx, other, bytes([number]), ID, NOW + 1)
+        insert_browser(tx, other, bytes([number]), ID, NOW + 1)
     sessions.end_access(tx, other, ID)
     assert known_browser(tx, own, ID, browser) == hash_secret(browser.known[ID])
     sign_in(tx, own, browser)

@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Page, Response, expect
 
 from payres.accounts.sessions import Browser, open_session
-from payres.accounts.store.sessions import OF_OWNERS, owner_of
+from payres.accounts.store.owners import OF_OWNERS, owner_of
 from payres.core.protocol.clock import SECOND
 from payres.core.store.grants import GRANTS
 from payres.core.store.wallets import require_wallet

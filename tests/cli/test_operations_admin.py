@@ -4,7 +4,7 @@ import pytest
 
 from payres.accounts.links import open_link
 from payres.core.store.work import Work
-from payres.operator.store.operators import OF_OPERATORS
+from payres.operator.store.operators import OF_OPERATORS, OPERATORS
 from tests.cli.conftest import AsJson, Command, rows_of
 
 
@@ -16,7 +16,7 @@ def test_link_prints_a_url_that_lets_its_operator_in(payres: Command, as_json: A
     printed = payres("admin", "link", "--name", "Ann")
     assert printed.exit_code == 0
     assert re.fullmatch(r"http://127\.0\.0\.1:8080/admin/link/[\w-]{43}\n", printed.stdout)
-    operator = open_link(tx, OF_OPERATORS, secret_of(printed.stdout.strip()))
+    operator = OPERATORS.by_id(tx, open_link(tx, OF_OPERATORS, secret_of(printed.stdout.strip())).id)
     assert (operator.name, operator.role, operator.may_change) == ("Ann", "full", True)
     assert re.fullmatch(r"It works once, until \d{4}-\d\d-\d\dT[\d:.]+Z\n", printed.stderr)
 
@@ -25,7 +25,7 @@ def test_link_in_json_says_until_when_it_is_good_and_for_which_role(as_json: AsJ
     made = as_json("admin", "link", "--read-only")
     assert made.keys() == {"name", "role", "url", "expiresAt"}
     assert (made["name"], made["role"]) == ("admin", "read-only")
-    assert not open_link(tx, OF_OPERATORS, secret_of(made["url"])).may_change
+    assert not OPERATORS.by_id(tx, open_link(tx, OF_OPERATORS, secret_of(made["url"])).id).may_change
 
 
 @pytest.mark.parametrize(

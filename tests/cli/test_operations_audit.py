@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from payres.accounts import second_factors
-from payres.accounts.store.sessions import OF_OWNERS, owner_at
+from payres.accounts import codes
+from payres.accounts.store.owners import OF_OWNERS, owner_at
 from payres.cli import main
 from payres.core.signatures.jwk import encode_jwk
 from payres.core.store import events
@@ -112,11 +112,11 @@ def protect(work: Work, path: str) -> None:
     """Turns codes on for the owner of a wallet."""
     owner = owner_at(work, path)
     assert owner is not None
-    second_factors.begin_codes(work, OF_OWNERS, owner.id)
-    secret = second_factors.unconfirmed_secret(work, OF_OWNERS, owner.id)
+    codes.begin_codes(work, OF_OWNERS, owner.id)
+    secret = codes.unconfirmed_secret(work, OF_OWNERS, owner.id)
     assert secret is not None
-    code = second_factors.code_at(base64.b32decode(secret), work.now // second_factors.STEP)
-    assert second_factors.confirm_codes(work, OF_OWNERS, owner, code)
+    code = codes.code_at(base64.b32decode(secret), work.now // codes.STEP)
+    assert codes.confirm_codes(work, OF_OWNERS, owner, code)
 
 
 def run(instance: Instance, line: str) -> str:

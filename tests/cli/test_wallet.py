@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from payres.accounts.passwords import verify_password
-from payres.accounts.store.sessions import owner_at
+from payres.accounts.store.owners import owner_at
 from payres.core.store.connections import connect_writer
 from tests.cli.conftest import CREATE, AsJson, Command, rows_of
 from tests.helpers import TIMEOUT, free_of_settings

@@ -15,8 +15,10 @@ from payres.accounts.links import make_link, open_link
 from payres.accounts.notices import ask
 from payres.accounts.second_factors import ask_removal, has_factor, remove_if_due
 from payres.accounts.sessions import Browser, find_session, known_browser, open_session
-from payres.accounts.store.second_factors import replace_totp
-from payres.accounts.store.sessions import OF_OWNERS, OwnerRecord, insert_session, owner_at, trusted_until
+from payres.accounts.store.browsers import trusted_until
+from payres.accounts.store.codes import replace_totp
+from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, owner_at
+from payres.accounts.store.sessions import insert_session
 from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.errors import InvalidInteraction, NotFound
 from payres.core.protocol.identifiers import hash_secret

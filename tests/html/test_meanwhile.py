@@ -11,9 +11,10 @@ import pytest
 from payres.accounts import owners
 from payres.accounts.sessions import verified_now
 from payres.accounts.store import mail
+from payres.accounts.store.kinds import Kind
 from payres.accounts.store.mail import AddressRecord
-from payres.accounts.store.passkeys import PASSKEYS, PasskeyRecord
-from payres.accounts.store.sessions import OF_OWNERS, Kind
+from payres.accounts.store.owners import OF_OWNERS
+from payres.accounts.store.passkeys import PASSKEY_TABLE, PasskeyRecord
 from payres.core.protocol.clock import DAY, format_time
 from payres.core.protocol.identifiers import new_id
 from payres.core.store.accounts import find_rate
@@ -116,7 +117,7 @@ def give_passkey(work: Work, kind: Kind, account_id: int, session: str | None) -
     """The id of a passkey that the session has just used."""
     values: dict[str, Any] = {kind.column: account_id}
     key = PasskeyRecord(work.new_id(), b"u", work.new_id().encode(), b"k", 0, 0, [], "Pixel 9", work.now, **values)
-    PASSKEYS.insert(work, key)
+    PASSKEY_TABLE.insert(work, key)
     verified_now(work, kind, session or "")
     return key.id
 

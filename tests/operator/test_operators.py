@@ -7,7 +7,7 @@ from payres.core.protocol.errors import NotFound, SignInFailed, WrongState
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.work import Work
 from payres.operator import operators
-from payres.operator.operators import OPERATOR, list_operators, make_link, remove_operator, set_role
+from payres.operator.operators import OPERATOR, list_operators, make_link, remove_operator, require_operator, set_role
 from payres.operator.store.operators import OF_OPERATORS, find_operator
 
 LAST = "^ann is the last who may do everything here: let somebody else in first$"
@@ -92,7 +92,8 @@ def test_link_of_who_is_removed_and_added_again_is_not_the_old_one(tx: Work) -> 
     old = make_link(tx, "cleo").url.rpartition("/")[2]
     remove_operator(tx, "cleo")
     new = make_link(tx, "cleo", read_only=True).url.rpartition("/")[2]
-    assert open_link(tx, OF_OPERATORS, new).role == "read-only"
+    assert open_link(tx, OF_OPERATORS, new) == require_operator(tx, "cleo")
+    assert require_operator(tx, "cleo").role == "read-only"
     with pytest.raises(NotFound):
         open_link(tx, OF_OPERATORS, old)
     assert tx.execute("SELECT link_hash FROM password_link").fetchall() == [(hash_secret(new),)]

@@ -4,7 +4,8 @@ import pytest
 
 from payres.accounts import owners
 from payres.accounts.passwords import hash_password, verify_password
-from payres.accounts.store import sessions
+from payres.accounts.store import browsers, sessions
+from payres.accounts.store.owners import OF_OWNERS, owner_at, owner_of
 from payres.core.protocol.clock import HOUR
 from payres.core.protocol.errors import DomainError
 from payres.core.store.accounts import ACCOUNTS
@@ -75,39 +76,39 @@ def test_deactivated_wallet_takes_nothing_in_but_can_be_emptied(tx: Work) -> Non
 def test_new_password_ends_what_the_old_one_opened_in_this_wallet_only(tx: Work, forget: bool) -> None:
     alice, bob = open_wallet(tx, password="old words"), open_wallet(tx, "bob")
     for name, wallet in ((b"a", alice), (b"b", bob)):
-        sessions.insert_session(tx, sessions.OF_OWNERS, name, wallet.owner_id, NOW, wallet.id)
-        sessions.insert_browser(tx, sessions.OF_OWNERS, name, wallet.owner_id, NOW)
+        sessions.insert_session(tx, OF_OWNERS, name, wallet.owner_id, NOW, wallet.id)
+        browsers.insert_browser(tx, OF_OWNERS, name, wallet.owner_id, NOW)
     owners.store_password(tx, "alice", hash_password("new words"), forget)
-    changed = sessions.owner_of(tx, alice.id)
+    changed = owner_of(tx, alice.id)
     assert verify_password(changed, "new words")
     assert not verify_password(changed, "old words")
-    left = [sessions.find_session(tx, sessions.OF_OWNERS, name, NOW) for name in (b"a", b"b")]
+    left = [sessions.find_session(tx, OF_OWNERS, name, NOW) for name in (b"a", b"b")]
     assert [one and one.account_id for one in left] == [None, bob.id]
-    assert sessions.knows_browser(tx, sessions.OF_OWNERS, b"a", alice.id, NOW) is not forget
-    assert sessions.knows_browser(tx, sessions.OF_OWNERS, b"b", bob.id, NOW)
+    assert browsers.knows_browser(tx, OF_OWNERS, b"a", alice.id, NOW) is not forget
+    assert browsers.knows_browser(tx, OF_OWNERS, b"b", bob.id, NOW)
 
 
 def test_signing_out_leaves_the_password_and_the_browsers_that_are_known(tx: Work) -> None:
     alice, bob = open_wallet(tx, password="old words"), open_wallet(tx, "bob")
     for name, wallet in ((b"a", alice), (b"c", alice), (b"b", bob)):
-        sessions.insert_session(tx, sessions.OF_OWNERS, name, wallet.owner_id, NOW, wallet.id)
-        sessions.insert_browser(tx, sessions.OF_OWNERS, name, wallet.owner_id, NOW)
-    assert sessions.count_sessions(tx, sessions.OF_OWNERS, alice.id, NOW) == 2
+        sessions.insert_session(tx, OF_OWNERS, name, wallet.owner_id, NOW, wallet.id)
+        browsers.insert_browser(tx, OF_OWNERS, name, wallet.owner_id, NOW)
+    assert sessions.count_sessions(tx, OF_OWNERS, alice.id, NOW) == 2
     wallets.sign_out(tx, "alice")
-    assert verify_password(sessions.owner_of(tx, alice.id), "old words")
-    counts = [sessions.count_sessions(tx, sessions.OF_OWNERS, one.id, NOW) for one in (alice, bob)]
+    assert verify_password(owner_of(tx, alice.id), "old words")
+    counts = [sessions.count_sessions(tx, OF_OWNERS, one.id, NOW) for one in (alice, bob)]
     assert counts == [0, 1]
-    assert sessions.count_sessions(tx, sessions.OF_OWNERS, bob.id, NOW - HOUR) == 0, "the clock was ahead"
-    assert sessions.knows_browser(tx, sessions.OF_OWNERS, b"a", alice.id, NOW)
+    assert sessions.count_sessions(tx, OF_OWNERS, bob.id, NOW - HOUR) == 0, "the clock was ahead"
+    assert browsers.knows_browser(tx, OF_OWNERS, b"a", alice.id, NOW)
 
 
 def test_wrong_passwords_count_since_the_wallet_was_unlocked_or_got_a_password(tx: Work) -> None:
     wallet = open_wallet(tx)
-    assert sessions.owner_of(tx, wallet.id).unlocked_at is None
+    assert owner_of(tx, wallet.id).unlocked_at is None
     wallets.unlock(tx, "alice")
-    assert sessions.owner_of(tx, wallet.id).unlocked_at == NOW
+    assert owner_of(tx, wallet.id).unlocked_at == NOW
     owners.store_password(work_at(tx, NOW + 5), "alice", hash_password("new words"))
-    assert sessions.owner_of(tx, wallet.id).unlocked_at == NOW + 5
+    assert owner_of(tx, wallet.id).unlocked_at == NOW + 5
 
 
 def test_owner_of_a_wallet_gets_another(tx: Work) -> None:
@@ -123,8 +124,8 @@ def test_owner_of_a_wallet_gets_another(tx: Work) -> None:
     ]
     assert {one.can_sign_in for one in shown} == {True}
     owners.store_password(tx, "pottery", hash_password("battery staple"))
-    owner = sessions.owner_at(tx, "alice")
-    assert owner == sessions.owner_of(tx, first.id)
+    owner = owner_at(tx, "alice")
+    assert owner == owner_of(tx, first.id)
     assert verify_password(owner, "battery staple")
     details = tx.execute("SELECT details FROM audit WHERE object = 'pottery' AND action = 'wallet.create'").fetchone()
     assert '"ownerOf":"household"' in str(details[0]).replace(" ", "")

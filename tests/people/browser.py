@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from payres.accounts.sessions import Browser, csrf_token, open_session
-from payres.accounts.store.sessions import OF_OWNERS, owner_of
+from payres.accounts.store.owners import OF_OWNERS, owner_of
 from payres.core.store.wallets import require_wallet
 from tests.helpers import TIMEOUT
 from tests.instance import Instance

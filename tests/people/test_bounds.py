@@ -11,7 +11,8 @@ import pytest
 from payres.accounts import notices, sessions
 from payres.accounts.limits import MAX_NOTICES_OF_KIND, MAX_SESSIONS
 from payres.accounts.store.mail import ADDRESSES, MAILS, MailRecord
-from payres.accounts.store.sessions import OF_OWNERS, open_sessions, owner_at
+from payres.accounts.store.owners import OF_OWNERS, owner_at
+from payres.accounts.store.sessions import open_sessions
 from payres.core.protocol.clock import HOUR, SECOND
 from payres.core.store.events import EventRecord
 from payres.core.store.rows import number

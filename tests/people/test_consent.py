@@ -19,7 +19,7 @@ from payres.accounts import owners
 from payres.accounts.limits import MAX_KNOWN_BROWSERS, MAX_WRONG_PASSWORDS
 from payres.accounts.passwords import hash_password
 from payres.accounts.sessions import Browser, csrf_token, open_session
-from payres.accounts.store.sessions import OF_OWNERS, OWNERS, owner_at
+from payres.accounts.store.owners import OF_OWNERS, OWNERS, owner_at
 from payres.application import create_app
 from payres.core.grants import requests, tokens
 from payres.core.grants.requests import request_grant

@@ -16,8 +16,9 @@ from payres.accounts.limits import MAX_WRONG_PASSWORDS
 from payres.accounts.owners import store_password
 from payres.accounts.passwords import hash_password
 from payres.accounts.sessions import csrf_token, verified_now
+from payres.accounts.store.joins import open_joins
 from payres.accounts.store.mail import ADDRESSES, AddressRecord
-from payres.accounts.store.sessions import ENDS, OF_OWNERS, OWNERS, open_joins, owner_at
+from payres.accounts.store.owners import OF_OWNERS, OWNERS, owner_at
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.errors import SignInFailed, WrongState
 from payres.core.protocol.identifiers import hash_secret
@@ -43,6 +44,14 @@ from tests.versions import make_version, plain
 NUMBERS = count(1)
 OTHER = "another password"
 BILL = "/incoming-payments/"
+
+
+# What an owner has besides wallets.
+ENDS = (
+    *("session", "known_browser", "password_link", "half_sign_in"),
+    *("totp", "recovery_code", "passkey", "factor_removal", "sign_in"),
+    *("mail_address", "mail_choice"),
+)
 
 
 class Several(OwnersBrowser):

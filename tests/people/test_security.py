@@ -3,36 +3,31 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Final, get_args
+from typing import Final
 
 import httpx2
 import pytest
+from tests.people.test_second_factors import asks_for_code, send_code, turn_on
+from tests.people.test_sign_in import sign_in
 
 from payres.accounts.browser_names import A_BROWSER, browser_name
 from payres.accounts.limits import MAX_KEPT_SIGN_INS
-from payres.accounts.sessions import SignInWay, csrf_token
-from payres.accounts.store.passkeys import PASSKEYS, PasskeyRecord
-from payres.accounts.store.sessions import (
-    NOWHERE,
-    OF_OWNERS,
-    Seen,
-    insert_sign_in,
-    last_sign_ins,
-)
+from payres.accounts.sessions import csrf_token
+from payres.accounts.store.owners import OF_OWNERS
+from payres.accounts.store.passkeys import PASSKEY_TABLE, PasskeyRecord
+from payres.accounts.store.sign_ins import NOWHERE, Seen, insert_sign_in, last_sign_ins
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.rows import number
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.operator import wallets
-from payres.people.security import WAYS, folded
+from payres.people.security import folded
 from payres.people.sessions import NOTICES, VIEWS
-from tests.accounts.test_factor_pages import asks_for_code, send_code, turn_on
 from tests.helpers import sign_in_token
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_in, signed_out
-from tests.people.test_sessions import sign_in
 from tests.works import NOW
 
 PAGE = "/account/security"
@@ -335,10 +330,6 @@ def test_where_somebody_was_is_forgotten_after_ninety_days(tx: Work) -> None:
     assert number(tx, "SELECT count(*) FROM sign_in WHERE address IS NOT NULL") == 0, "of those who never come back too"
 
 
-def test_each_way_to_sign_in_has_its_words() -> None:
-    assert {*WAYS} == {*get_args(SignInWay)}
-
-
 def test_passkeys_stand_with_when_they_were_used_and_can_be_removed(payres: Instance, owner: OwnersBrowser) -> None:
     assert "Passkeys" not in owner.words(PAGE), "browsers take none at this address"
 
@@ -352,7 +343,7 @@ def test_passkeys_stand_with_when_they_were_used_and_can_be_removed(payres: Inst
                 last_used_at=used,
                 suspect_at=suspect,
             )
-            PASSKEYS.insert(work, stored)
+            PASSKEY_TABLE.insert(work, stored)
 
     payres.write(add)
     words, at = owner.words(PAGE), r"today, [\d:]{5}"

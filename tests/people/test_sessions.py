@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from payres.accounts.limits import MAX_WRONG_PASSWORDS_PER_WALLET
 from payres.accounts.sessions import close_session, find_session
-from payres.accounts.store.sessions import OF_OWNERS
+from payres.accounts.store.owners import OF_OWNERS
 from payres.core.http.context import context_of
 from payres.core.store.rows import number
 from payres.core.store.work import Work

@@ -9,10 +9,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from payres.accounts import owners, second_factors, sessions
-from payres.accounts.passkeys import remove_passkey
-from payres.accounts.store.passkeys import PASSKEYS, PasskeyRecord
-from payres.accounts.store.sessions import OF_OWNERS, OwnerRecord, delete_session, owner_at
+from payres.accounts import codes, owners, second_factors, sessions
+from payres.accounts.codes import CODES
+from payres.accounts.passkeys import PASSKEYS
+from payres.accounts.second_factors import remove_step
+from payres.accounts.second_step import record
+from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, owner_at
+from payres.accounts.store.passkeys import PASSKEY_TABLE, PasskeyRecord
+from payres.accounts.store.sessions import delete_session
 from payres.core.protocol.errors import require
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.signatures.jwk import jwk_from_public_bytes
@@ -65,10 +69,10 @@ def _password(work: Work, path: str) -> str:
 
 def _codes(work: Work, path: str) -> int:
     owner = _owner(work, path)
-    second_factors.begin_codes(work, OF_OWNERS, owner.id)
-    secret = base64.b32decode(second_factors.unconfirmed_secret(work, OF_OWNERS, owner.id) or "")
-    code = second_factors.code_at(secret, work.now // second_factors.STEP)
-    second_factors.confirm_codes(work, OF_OWNERS, owner, code)
+    codes.begin_codes(work, OF_OWNERS, owner.id)
+    secret = base64.b32decode(codes.unconfirmed_secret(work, OF_OWNERS, owner.id) or "")
+    code = codes.code_at(secret, work.now // codes.STEP)
+    codes.confirm_codes(work, OF_OWNERS, owner, code)
     return work.now
 
 
@@ -78,10 +82,10 @@ def _recovery_codes(work: Work, path: str) -> bytes:
 
 def _passkey(work: Work, path: str) -> str:
     owner, own = _owner(work, path), os.urandom(16)
-    record = PasskeyRecord(work.new_id(), own, own, b"key", 0, 0, [], "A phone", work.now, owner.id)
-    PASSKEYS.insert(work, record)
-    second_factors.record(work, OF_OWNERS, owner, "passkey_added", name="A phone")
-    return record.id
+    made = PasskeyRecord(work.new_id(), own, own, b"key", 0, 0, [], "A phone", work.now, owner.id)
+    PASSKEY_TABLE.insert(work, made)
+    record(work, OF_OWNERS, owner, "passkey_added", name="A phone")
+    return made.id
 
 
 def _key(work: Work, path: str) -> str:
@@ -109,7 +113,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     "codes": Kind(
         *(_codes, "totp r USING (owner_id) WHERE r.created_at = ? AND r.confirmed_at NOTNULL"),
-        lambda work, path, _: second_factors.turn_codes_off(work, OF_OWNERS, _owner(work, path)),
+        lambda work, path, _: remove_step(work, OF_OWNERS, _owner(work, path), CODES),
     ),
     "recovery codes": Kind(
         *(_recovery_codes, "recovery_code r USING (owner_id) WHERE r.hash = ? AND r.used_at IS NULL"),
@@ -117,7 +121,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     "passkey": Kind(
         *(_passkey, "passkey r USING (owner_id) WHERE r.id = ? AND r.suspect_at IS NULL"),
-        lambda work, path, mark: remove_passkey(work, OF_OWNERS, _owner(work, path), mark),
+        lambda work, path, mark: remove_step(work, OF_OWNERS, _owner(work, path), PASSKEYS, mark),
     ),
     "key of an app": Kind(
         *(_key, "wallet_key r ON r.wallet_address_id = w.id WHERE r.kid = ? AND r.revoked_at IS NULL"),

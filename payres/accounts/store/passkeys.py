@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from payres.accounts.store.sessions import Kind
+from payres.accounts.store.kinds import Kind
 from payres.core.store.retention import Rule, purge
-from payres.core.store.rows import Table, json_column
+from payres.core.store.rows import Table, json_column, number
 from payres.core.store.work import Transaction
 
 CHALLENGES: Final = Rule("used_challenge", "expires_at", "hash")
@@ -31,17 +31,22 @@ class PasskeyRecord(msgspec.Struct, frozen=True):
     suspect_at: int | None = None
 
 
-PASSKEYS = Table(PasskeyRecord, "passkey", transports=json_column("transports"))
+PASSKEY_TABLE = Table(PasskeyRecord, "passkey", transports=json_column("transports"))
 
 
 def passkeys_of(tx: Transaction, kind: Kind, account_id: int) -> Sequence[PasskeyRecord]:
     """The passkeys of an account, the oldest first."""
-    return PASSKEYS.list(tx, f"WHERE {kind.column} = ? ORDER BY id", account_id)
+    return PASSKEY_TABLE.list(tx, f"WHERE {kind.column} = ? ORDER BY id", account_id)
+
+
+def count_passkeys(tx: Transaction, kind: Kind, account_id: int) -> int:
+    """How many are taken: one that may have been copied is not."""
+    return number(tx, f"SELECT count(*) FROM passkey WHERE {kind.column} = ? AND suspect_at IS NULL", account_id)
 
 
 def find_credential(tx: Transaction, credential_id: bytes) -> PasskeyRecord | None:
     """The passkey that its authenticator calls so."""
-    return PASSKEYS.find(tx, "WHERE credential_id = ?", credential_id)
+    return PASSKEY_TABLE.find(tx, "WHERE credential_id = ?", credential_id)
 
 
 def delete_passkey(tx: Transaction, passkey_id: str) -> None:

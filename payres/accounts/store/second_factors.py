@@ -1,83 +1,16 @@
-"""SQL of second factors: codes of an app (TOTP), recovery codes, half sign-ins and removals.
+"""SQL of half sign-ins, which wait for a second step, and of the removal of all second steps."""
 
-The accounts are of two kinds, as in `sessions`: a row has the column of its kind set.
-"""
-
-from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
-from payres.accounts.store.sessions import Kind
-from payres.core.protocol.clock import MINUTE, lasts
+from payres.accounts.store.kinds import Kind
+from payres.core.protocol.clock import DAY, MINUTE, lasts
 from payres.core.store.retention import Rule, purge
-from payres.core.store.rows import Table, find_number, insert_row, number
+from payres.core.store.rows import find_number, insert_row
 from payres.core.store.work import Transaction
 
 HALF_LIFETIME: Final = 10 * MINUTE
+REMOVAL_DELAY: Final = DAY  # in which the owner can say no
 HALF_SIGN_INS = Rule("half_sign_in", "expires_at", "id_hash")
-
-
-class TotpRecord(msgspec.Struct, frozen=True):
-    """An account's codes. They count from confirmed_at on; `secret` is encrypted, last_step is that of the last code,
-    and `wrong` counts wrong codes in a row."""
-
-    id: int
-    secret: bytes
-    created_at: int
-    confirmed_at: int | None
-    last_step: int
-    wrong: int
-
-
-TOTP = Table(TotpRecord, "totp")
-
-
-def find_totp(tx: Transaction, kind: Kind, account_id: int) -> TotpRecord | None:
-    """The account's codes, also before they are confirmed."""
-    return TOTP.find(tx, f"WHERE {kind.column} = ?", account_id)
-
-
-def replace_totp(tx: Transaction, kind: Kind, account_id: int, secret: bytes, now: int) -> None:
-    """Stores codes that are not confirmed, in place of earlier ones."""
-    delete_totp(tx, kind, account_id)
-    insert_row(tx, "totp", **{kind.column: account_id}, secret=secret, created_at=now)
-
-
-def delete_totp(tx: Transaction, kind: Kind, account_id: int) -> None:
-    tx.execute(f"DELETE FROM totp WHERE {kind.column} = ?", (account_id,))
-
-
-def count_passkeys(tx: Transaction, kind: Kind, account_id: int) -> int:
-    """How many are taken. One that may have been copied is not, and so it is no second factor either."""
-    return number(tx, f"SELECT count(*) FROM passkey WHERE {kind.column} = ? AND suspect_at IS NULL", account_id)
-
-
-def replace_recovery_codes(tx: Transaction, kind: Kind, account_id: int, hashes: Sequence[bytes], now: int) -> None:
-    """Stores recovery codes in place of all earlier ones."""
-    tx.execute(f"DELETE FROM recovery_code WHERE {kind.column} = ?", (account_id,))
-    add_recovery_codes(tx, kind, account_id, hashes, now)
-
-
-def add_recovery_codes(tx: Transaction, kind: Kind, account_id: int, hashes: Sequence[bytes], now: int) -> None:
-    """Stores recovery codes beside those that there are."""
-    stored = f"INSERT INTO recovery_code (hash, {kind.column}, created_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-    tx.executemany(stored, [(one, account_id, now) for one in hashes])
-
-
-def count_recovery_codes(tx: Transaction, kind: Kind, account_id: int) -> int:
-    """How many were not used."""
-    return number(tx, f"SELECT count(*) FROM recovery_code WHERE {kind.column} = ? AND used_at IS NULL", account_id)
-
-
-def use_recovery_code(tx: Transaction, kind: Kind, account_id: int, code_hash: bytes, now: int) -> bool:
-    """Whether this is a recovery code of the account, which was not used before and now is."""
-    used = f"UPDATE recovery_code SET used_at = ? WHERE hash = ? AND {kind.column} = ? AND used_at IS NULL"
-    return tx.execute(used, (now, code_hash, account_id)).rowcount == 1
-
-
-def delete_recovery_code(tx: Transaction, code_hash: bytes) -> None:
-    tx.execute("DELETE FROM recovery_code WHERE hash = ?", (code_hash,))
 
 
 def insert_half_sign_in(
@@ -100,9 +33,10 @@ def delete_half_sign_in(tx: Transaction, kind: Kind, id_hash: bytes, account_id:
     tx.execute(f"DELETE FROM half_sign_in WHERE id_hash = ? AND {kind.column} = ?", (id_hash, account_id))
 
 
-def removal_due_at(tx: Transaction, kind: Kind, account_id: int, latest: int) -> int | None:
-    """When the account's second factors are removed, at the latest then; None unless an operator wants that."""
-    return find_number(tx, f"SELECT min(due_at, ?) FROM factor_removal WHERE {kind.column} = ?", latest, account_id)
+def removal_due_at(tx: Transaction, kind: Kind, account_id: int, now: int) -> int | None:
+    """When the account's second factors are removed, in a day at the latest; None unless an operator wants that."""
+    found = f"SELECT min(due_at, ?) FROM factor_removal WHERE {kind.column} = ?"
+    return find_number(tx, found, now + REMOVAL_DELAY, account_id)
 
 
 def limit_removal(tx: Transaction, kind: Kind, account_id: int, latest: int) -> None:
@@ -112,13 +46,3 @@ def limit_removal(tx: Transaction, kind: Kind, account_id: int, latest: int) -> 
 
 def insert_removal(tx: Transaction, kind: Kind, account_id: int, now: int, due_at: int) -> None:
     insert_row(tx, "factor_removal", **{kind.column: account_id}, asked_at=now, due_at=due_at)
-
-
-def delete_removal(tx: Transaction, kind: Kind, account_id: int) -> None:
-    tx.execute(f"DELETE FROM factor_removal WHERE {kind.column} = ?", (account_id,))
-
-
-def delete_factors(tx: Transaction, kind: Kind, account_id: int) -> None:
-    """Removes all second factors of an account, and what waits for one."""
-    for table in ("totp", "recovery_code", "passkey", "half_sign_in", "factor_removal"):
-        tx.execute(f"DELETE FROM {table} WHERE {kind.column} = ?", (account_id,))

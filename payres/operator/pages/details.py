@@ -8,7 +8,9 @@ import msgspec
 from starlette.responses import Response
 
 from payres.accounts.guesses import SignInGuard
-from payres.accounts.store.sessions import OF_OWNERS, count_sessions, last_sign_ins, open_sessions, owner_of
+from payres.accounts.store.owners import OF_OWNERS, owner_of
+from payres.accounts.store.sessions import count_sessions, open_sessions
+from payres.accounts.store.sign_ins import last_sign_ins
 from payres.core.protocol.amounts import Fee, fee_on
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.urls import ADMIN_ROOT

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from payres.accounts.second_factors import factors_of
+from payres.accounts.second_factors import TYPED, factors_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.clock import parse_time
 from payres.core.protocol.errors import DomainError, InvalidAmount, InvalidRequest, NotFound, SignInFailed, WrongState
@@ -17,7 +17,7 @@ from payres.core.protocol.identifiers import hash_secret, new_id
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import visible_text
 from payres.core.store.work import Work
-from payres.html.forms import Form
+from payres.html.forms import Form, not_of_page
 from payres.html.html import language_of, operators_language, redirect
 from payres.html.language import typed_decimal
 from payres.html.meanwhile import WAS, ChangedMeanwhile, check_unchanged, plain_lines, sides_of
@@ -39,10 +39,6 @@ FIELDS: Final = {"ilp_address": "ILP address", "url": "URL", "asset_scale": "Dec
 ONCE: Final = "once"  # the field with the form's id, which makes it run once
 SEEN: Final = "seen"  # the field of a form that was looked over and asks for no password
 FACTOR: Final = "second_step"  # the field of a code beside that of the password
-REFUSED_CODES: Final = {
-    "wrong code": "This code is not right, or no longer: type the one shown now, or a recovery code",
-    "used code": "This code was used a moment ago, and each is good once: wait for the next one, and type that",
-}
 NOW: Final = "now"  # the field of what stood as `Now` where a form was looked over
 SECRETS: Final = "secrets"  # the field of what secrets the thing had where a form that sets one was opened
 SET: Final = "Somebody has set another secret here since you opened this: look again."
@@ -111,18 +107,18 @@ class OperationPage:
             {SECRETS, *(name for one in self._inputs for name in (one.name, f"{WAS}{one.name}"))},
             visit.request.query_params,
         )
-        if not self._inputs and await self._asks_passkey(visit):
-            return await OPERATOR_SIGN_IN.ask_factor(visit.request, visit.session, {})
+        if not self._inputs and await self._asks_first(visit):
+            return await OPERATOR_SIGN_IN.asking.again(visit.request, visit.session, {})
         return await self._render(visit, {name: value for name, value in query.items() if name in names}, {}, 200)
 
     async def act(self, visit: OperatorVisit, form: Form) -> Response:
         """The response to a submitted form."""
         try:
             if form.get("choice") not in self.form.buttons:
-                raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
+                raise not_of_page()
             if not {"password", SEEN} & form.keys():
-                if await self._asks_passkey(visit):
-                    return await OPERATOR_SIGN_IN.ask_factor(visit.request, visit.session, form)
+                if await self._asks_first(visit):
+                    return await OPERATOR_SIGN_IN.asking.again(visit.request, visit.session, form)
                 weighs = self.form.weighs and not self.operation.because
                 weighed = await visit.read(lambda work: self._weighed(work, visit, form)) if weighs else None
                 if self.operation.because or weighed:
@@ -147,10 +143,11 @@ class OperationPage:
         account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
         session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
         await OPERATOR_SIGN_IN.check_password(visit.request, account, form.get("password", ""), session)
-        if await OPERATOR_SIGN_IN.is_stale(visit.request, visit.session):
-            refused = await OPERATOR_SIGN_IN.verify(visit.request, visit.session, form.get(FACTOR, ""))
-            if refused:
-                raise InvalidRequest(REFUSED_CODES[refused], field=FACTOR)
+        if await OPERATOR_SIGN_IN.asking.is_stale(visit.request, visit.session):
+            typed = {TYPED: form.get(FACTOR, "")}
+            refused = await OPERATOR_SIGN_IN.asking.verify(visit.request, visit.session, typed)
+            if refused is not None:
+                raise InvalidRequest(refused.beside_password, field=FACTOR)
 
     async def _refused(self, visit: OperatorVisit, form: Form, error: DomainError) -> Response:
         """The form with what is wrong with it, or the page that shows what others did."""
@@ -170,12 +167,14 @@ class OperationPage:
         except DomainError as other:
             return await self._refused(visit, form, note_error(visit.request, other))
 
-    async def _asks_passkey(self, visit: OperatorVisit) -> bool:
+    async def _asks_first(self, visit: OperatorVisit) -> bool:
         """Whether the second step comes before what is looked over: that form takes codes, and it can be a passkey."""
         if not self.operation.because or not visit.operator.may_change:
             return False
         factors = await visit.read(lambda work: factors_of(work, OF_OPERATORS, visit.operator.id))
-        return factors.passkeys > 0 and await OPERATOR_SIGN_IN.is_stale(visit.request, visit.session)
+        return any(one.field != TYPED for one in factors.asked) and await OPERATOR_SIGN_IN.asking.is_stale(
+            visit.request, visit.session
+        )
 
     async def _carry_out(self, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
         """Runs the operation once; returns its answer, and the subject after it."""
@@ -355,7 +354,7 @@ class OperationPage:
             form=form,
             problems=problems,
             once=new_id(),
-            asks_factor=self.operation.because and await OPERATOR_SIGN_IN.is_stale(visit.request, visit.session),
+            asks_factor=self.operation.because and await OPERATOR_SIGN_IN.asking.is_stale(visit.request, visit.session),
         )
 
     async def _made_before(self, visit: OperatorVisit, form: Form, subject: FormSubject) -> Repeated:
@@ -530,6 +529,6 @@ def _text(value: Any) -> str:
 def _check_unused(work: Work, form_id: str) -> None:
     """Raises InvalidRequest for a malformed id, WrongState if the form was already carried out."""
     if FORM.fullmatch(form_id) is None:
-        raise InvalidRequest("This form is not one of this page's. Please open it again", field=ONCE)
+        raise not_of_page(ONCE)
     if is_used(work, form_id):
         raise WrongState("This form was carried out before, and nothing was done again. To do more, send this new one")

@@ -14,11 +14,13 @@ from starlette.responses import Response
 
 from payres.accounts.factor_pages import FactorPages
 from payres.accounts.passkey_pages import PasskeyPages
+from payres.accounts.places import answer as answer_visit
+from payres.accounts.places import answer_place
 from payres.accounts.visits import Place, choose_zone
 from payres.core.http.routing import Handler, Route
-from payres.core.protocol.errors import InvalidRequest, NotFound, nothing_here
+from payres.core.protocol.errors import NotFound, nothing_here
 from payres.core.protocol.urls import ADMIN_API, ADMIN_ROOT
-from payres.html.forms import Form
+from payres.html.forms import Form, not_of_page
 from payres.html.html import load_templates, redirect, serve_page
 from payres.operator.declared.api import all_operations
 from payres.operator.declared.shapes import Shape
@@ -76,7 +78,7 @@ def admin_pages() -> Mapping[str, Callable[..., Any] | Place]:
 
 def _handler(found: Callable[..., Any] | Place) -> Handler:
     if isinstance(found, Place):
-        answer: Handler = partial(OPERATOR_SIGN_IN.answer_place, place=found)
+        answer: Handler = partial(answer_place, OPERATOR_SIGN_IN, place=found)
     else:
         answer = found if found in OPEN else partial(_answer, page=found)
     return partial(
@@ -97,9 +99,9 @@ OPEN: Final = (OPERATOR_SIGN_IN.follow_link, _find_nothing)  # served without si
 async def _answer(request: Request, page: Page) -> Response:
     shape = page.form.about if isinstance(page, OperationPage) else getattr(page, "keywords", {}).get("shape")
     if shape is None or not shape.gone:
-        return await OPERATOR_SIGN_IN.answer(request, page, partial(_carry_out, page=page))
+        return await answer_visit(OPERATOR_SIGN_IN, request, page, partial(_carry_out, page=page))
     show, act = partial(_lead_back, page, shape), partial(_lead_back, partial(_carry_out, page=page), shape)
-    return await OPERATOR_SIGN_IN.answer(request, show, act)
+    return await answer_visit(OPERATOR_SIGN_IN, request, show, act)
 
 
 async def _lead_back(
@@ -117,7 +119,7 @@ async def _carry_out(visit: OperatorVisit, form: Form, page: Page) -> Response:
     if page is server.settings_page and form.get("choice") == "zone":
         return await choose_zone(visit, form, f"{ADMIN_ROOT}/settings")
     if not isinstance(page, OperationPage):
-        raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
+        raise not_of_page()
     if not visit.operator.may_change:
         raise may_only_look()
     return await page.act(visit, form)

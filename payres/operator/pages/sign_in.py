@@ -11,15 +11,17 @@ from payres import __version__
 from payres.accounts.cookies import Cookies, check_sign_in, render_sign_in
 from payres.accounts.guesses import SignInGuard
 from payres.accounts.limits import MIN_PASSWORD_LENGTH
-from payres.accounts.passwords import Account
+from payres.accounts.second_factors import alone
 from payres.accounts.sessions import account_of_session, csrf_token, find_session
+from payres.accounts.sign_in import SignIn, check_typed_twice
+from payres.accounts.store.kinds import Account
 from payres.accounts.store.passkeys import PasskeyRecord
-from payres.accounts.visits import SignIn, Visit, check_typed_twice
+from payres.accounts.visits import Visit
 from payres.core.http.context import Context, context_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.errors import DomainError, InsufficientAccess
 from payres.core.store.work import Work
-from payres.html.html import render
+from payres.html.html import SHARED, render
 from payres.operator import operators
 from payres.operator.services import operator_of
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord, find_operator
@@ -70,7 +72,9 @@ class OperatorVisit(Visit, frozen=True):
         common["done"] = operator_of(self.context).said.pop(self.session, None)
         common |= {"sections": SECTIONS, "section": section, "view": view, "trail": trail, "searched": ""}
         common |= {"version": __version__, "path": own_path}
-        return render(self.request, f"admin/{template}", common | values, status, script=script)
+        template = template if template.startswith(SHARED) else f"admin/{template}"
+        common["layout"] = "admin/layout.html"
+        return render(self.request, template, common | values, status, script=script)
 
 
 Page = Callable[[OperatorVisit], Awaitable[Response]]
@@ -81,7 +85,7 @@ class OperatorSignIn(SignIn[OperatorVisit]):
 
     cookies = Cookies(OF_OPERATORS, "payres_admin", "payres_admin_known_", "payres_admin_half", "strict")
     field = "name"
-    asks = "admin/code.html"
+    asks = "admin/second_step.html"
     home = outside = "/admin"
     link_checks = check_typed_twice, check_sign_in
 
@@ -91,7 +95,7 @@ class OperatorSignIn(SignIn[OperatorVisit]):
     def find_account(self, work: Work, name: str) -> tuple[str, Account | None]:
         return name, find_operator(work, name)
 
-    def set_password(self, work: Work, account: OperatorRecord, password_hash: str) -> None:
+    def set_password(self, work: Work, account: Account, password_hash: str) -> None:
         operators.set_password(work, account, password_hash)
 
     async def find_visit(self, request: Request, session: str) -> OperatorVisit | None:
@@ -102,7 +106,8 @@ class OperatorSignIn(SignIn[OperatorVisit]):
         operator = await context_of(request).database.read(unit)
 
         def authentic(work: Work) -> str:
-            now: OperatorRecord = account_of_session(work, OF_OPERATORS, session)
+            now = account_of_session(work, OF_OPERATORS, session)
+            assert isinstance(now, OperatorRecord)
             is_limited = operator and operator.may_change and not now.may_change
             if request.method == "POST" and is_limited:  # since the request began
                 raise may_only_look()
@@ -118,12 +123,12 @@ class OperatorSignIn(SignIn[OperatorVisit]):
             "is_password": name is not None,
         }
         status = error.status if error else 401
-        return render_sign_in(request, "admin/sign_in.html", values, status, passkeys=OF_OPERATORS)
+        return render_sign_in(request, "admin/sign_in.html", values, status, kind=OF_OPERATORS, steps=alone())
 
     def show_link(
         self,
         request: Request,
-        account: OperatorRecord,
+        account: Account,
         passkeys: Sequence[PasskeyRecord],
         error: DomainError | None = None,
     ) -> Response:

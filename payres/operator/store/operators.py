@@ -4,8 +4,9 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from payres.accounts.store.second_factors import delete_factors
-from payres.accounts.store.sessions import BROWSER_LIFETIME, Kind, count_sessions
+from payres.accounts.store.browsers import BROWSER_LIFETIME
+from payres.accounts.store.kinds import Kind, delete_of
+from payres.accounts.store.sessions import count_sessions
 from payres.core.protocol.clock import HOUR, MINUTE, lasting
 from payres.core.store.rows import Table, find_number
 from payres.core.store.work import Transaction
@@ -52,9 +53,8 @@ def access_of(tx: Transaction, operator_id: int, now: int) -> tuple[int | None, 
 
 
 def delete_operator(tx: Transaction, operator_id: int) -> None:
-    """Deletes an operator with the second factors and the last sign-ins; access was ended."""
-    delete_factors(tx, OF_OPERATORS, operator_id)
-    tx.execute("DELETE FROM sign_in WHERE operator_id = ?", (operator_id,))
+    """Deletes an operator with the last sign-ins; access and second factors have ended."""
+    delete_of(tx, OF_OPERATORS, operator_id, "sign_in")
     tx.execute("DELETE FROM operator WHERE id = ?", (operator_id,))
 
 

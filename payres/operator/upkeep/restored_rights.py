@@ -10,11 +10,16 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import asdict
 
-from payres.accounts import owners, second_factors
+from payres.accounts import owners
+from payres.accounts.codes import ENCRYPTED
+from payres.accounts.passkeys import PASSKEYS
+from payres.accounts.second_factors import remove_step
+from payres.accounts.second_step import record
+from payres.accounts.store.codes import add_recovery_codes, delete_recovery_code
+from payres.accounts.store.kinds import Kind, delete_of
 from payres.accounts.store.mail import ADDRESSES, AddressRecord
-from payres.accounts.store.passkeys import PASSKEYS, find_credential
-from payres.accounts.store.second_factors import add_recovery_codes, delete_recovery_code, delete_totp
-from payres.accounts.store.sessions import OF_OWNERS, Kind
+from payres.accounts.store.owners import OF_OWNERS
+from payres.accounts.store.passkeys import PASSKEY_TABLE, find_credential
 from payres.core.grants import tokens
 from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.errors import WrongState
@@ -117,16 +122,14 @@ def _replace_address(work: Work, name: str, row: EndedRow) -> None:
 
 
 def _end_passkey(work: Work, name: str, row: EndedRow) -> None:
-    from payres.accounts.passkeys import remove_passkey  # and with it the sentences of pages
-
-    found = PASSKEYS.get(work, name)
+    found = PASSKEY_TABLE.get(work, name)
     if found is None:  # it was removed with the account, or with all its factors
         return
     if row["suspect_at"] is not None:
-        PASSKEYS.update(work, name, suspect_at=row["suspect_at"])
+        PASSKEY_TABLE.update(work, name, suspect_at=row["suspect_at"])
     else:
         kind, account = _account_of(work, asdict(found))
-        remove_passkey(work, kind, account, name)
+        remove_step(work, kind, account, PASSKEYS, name)
 
 
 def _end_recovery_codes(work: Work, name: str, row: EndedRow) -> None:
@@ -137,17 +140,17 @@ def _end_recovery_codes(work: Work, name: str, row: EndedRow) -> None:
 def _add_factor(work: Work, name: str, row: EndedRow) -> str | None:
     columns = dict(row)
     recovery, secret = msgspec.json.decode(columns.pop("recovery")), columns.pop("encrypted_with", None)
-    if secret is not None and server_secrets.ensure_secret(work, second_factors.ENCRYPTED, secret) != secret:
+    if secret is not None and server_secrets.ensure_secret(work, ENCRYPTED, secret) != secret:
         return f"The codes of {name} cannot be read with the secret that the backup has: its owner turns them on again"
     if secret is None and find_credential(work, row["credential_id"]) is not None:  # of owners who became one since
         return f"The passkey {row['name']} signs in to another wallet, and not to {name}"
     kind, account = _account_of(work, columns)
     if secret is not None:
-        delete_totp(work, kind, account.id)
+        delete_of(work, kind, account.id, "totp")
     add_recovery_codes(work, kind, account.id, [bytes.fromhex(one) for one in recovery], work.now)
     insert_row(work, "passkey" if secret is None else "totp", **columns)
     what, data = ("passkey_added", {"name": row["name"]}) if secret is None else ("codes_on", {})
-    second_factors.record(work, kind, account, what, **data)
+    record(work, kind, account, what, **data)
     return None
 
 

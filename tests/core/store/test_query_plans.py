@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import msgspec
 import pytest
 
-from payres.accounts.store import mail, sessions
+from payres.accounts.store import kinds, mail, sessions, sign_ins
 from payres.core.protocol.amounts import Asset
 from payres.core.store import agenda, audit, clients, events, grants, payments, retention, wallets
 from payres.core.store.accounts import AccountRecord, Cause, RateRecord
@@ -32,7 +32,20 @@ Query = Callable[[Transaction], object]
 WITH_QUERIES = {
     "core": ("accounts", "clients", "events", "grants", "payments", "wallets"),
     "interledger": ("packets", "peers"),
-    "accounts": ("mail", "passkeys", "second_factors", "sessions"),
+    "accounts": (
+        *(
+            "browsers",
+            "codes",
+            "joins",
+            "links",
+            "mail",
+            "owners",
+            "passkeys",
+            "second_factors",
+            "sessions",
+            "sign_ins",
+        ),
+    ),
     "webhooks": ("webhooks",),
     "operator": ("grants", "entries", "operators", "search"),
     "people": ("activity", "apps", "movements", "refunds", "standing_orders", "transfers"),
@@ -59,8 +72,8 @@ VALUES: dict[Any, Any] = {
     Sequence[webhooks.OfWallet]: [webhooks.OfWallet(1, "wallet.deposited", "1")],
     events.EventRecord: events.EventRecord(1, "wallet.deposited", None, b"{}", 1),
     Cause: {},
-    sessions.Kind: operators.OF_OPERATORS,
-    sessions.Seen: sessions.NOWHERE,
+    kinds.Kind: operators.OF_OPERATORS,
+    sign_ins.Seen: sign_ins.NOWHERE,
     Sequence[bytes]: [b"1"],
     Asset: Asset("EUR", 2),
     standing_orders.OrderRecord: standing_orders.OrderRecord(
@@ -95,10 +108,10 @@ OTHERS = {
         "all_payments.page_of_payments",
     ),
     *("refunds.payers_of", "all_payments.payments_in_order", "peers.outgoing_token"),
-    "second_factors.add_recovery_codes",
+    "codes.add_recovery_codes",
     *("refunds.delivered_here", "refunds.open_parts", "refunds.refunds_of"),
     *("wallets.count_wallets", "wallets.find_with_wallet", "events.delete_old_events"),
-    *("mail.turn", "mail.change_mail", "mail.release_events"),
+    *("mail.turn", "mail.change_mail", "mail.release_events", "sessions.change_session"),
     *("search.find_newest", "webhooks.release_events", "webhooks.count_failed_deliveries", "packets.count_unresolved"),
 }
 
@@ -180,6 +193,8 @@ QUERIES: dict[str, Query] = (
             checkouts.change_checkout, checkouts.CheckoutRecord(b"1", "1", b"1", "payer", 1, "asked", 1), "failed", 1
         ),
         "checkouts.gone_on": call(checkouts.gone_on, "1", b"1"),
+        "kinds.delete_of": call(kinds.delete_of, operators.OF_OPERATORS, 1, "session", "passkey", "sign_in"),
+        "sessions.change_session": call(partial(sessions.change_session, expires_at=1), operators.OF_OPERATORS, b"1"),
         "packets.count_and_sum, doubtful": call(packets.count_and_sum, 1, "doubtful"),
         "search.find_named": call(search.find_named, (*search.OF_PAYMENTS, *search.OF_GRANTS), ["1"]),
         "wallets.list_keys": call(wallets.list_keys, 1),

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from payres.accounts.store import sessions
+from payres.accounts.store.browsers import BROWSERS
 from payres.core.grants import clients
 from payres.core.grants.access import Caller
 from payres.core.grants.requests import continue_grant, request_grant
@@ -486,7 +487,7 @@ def test_use_nonce_remembers_those_that_are_over_for_requests_that_still_wait(tx
     [
         (NONCES, "1, 'kid', x, 1"),
         (sessions.SESSIONS, "CAST(x AS BLOB), 1, 1, NULL, 1, 1, NULL, NULL, NULL"),
-        (sessions.BROWSERS, "CAST(x AS BLOB), 1, NULL, 1, NULL"),
+        (BROWSERS, "CAST(x AS BLOB), 1, NULL, 1, NULL"),
         (forms.FORMS, "x, 1"),
     ],
     ids=lambda one: one.table if isinstance(one, Rule) else "",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from payres.accounts.passwords import verify_password
-from payres.accounts.store.sessions import owner_at
+from payres.accounts.store.owners import owner_at
 from payres.core.protocol.amounts import MAX_DECIMAL_LENGTH, MAX_RATE_LENGTH
 from payres.operator.api_keys import revoke_api_key
 from payres.operator.declared import api as serving

@@ -17,7 +17,7 @@ from payres.accounts.sessions import Browser as Cookies
 from payres.accounts.sessions import open_session
 from payres.accounts.store import mail
 from payres.accounts.store.mail import AddressRecord
-from payres.accounts.store.sessions import OF_OWNERS, owner_at
+from payres.accounts.store.owners import OF_OWNERS, owner_at
 from payres.cli import main
 from payres.core.protocol.clock import HOUR
 from payres.core.protocol.errors import NotFound

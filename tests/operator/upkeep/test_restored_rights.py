@@ -11,15 +11,20 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from payres.accounts import notices, owners, second_factors
+from payres.accounts import codes, notices, owners, second_factors, second_step
+from payres.accounts.codes import CODES, WRONG_CODE
 from payres.accounts.links import follow_link
-from payres.accounts.passkeys import remove_passkey
-from payres.accounts.second_factors import new_recovery_codes
+from payres.accounts.passkeys import PASSKEYS
+from payres.accounts.recovery_codes import RECOVERY
+from payres.accounts.second_factors import new_recovery_codes, remove_step
 from payres.accounts.sessions import Browser, HalfSignIn, SignedIn, begin, open_session
+from payres.accounts.store.browsers import insert_browser
+from payres.accounts.store.codes import replace_recovery_codes, use_recovery_code
+from payres.accounts.store.kinds import Kind
 from payres.accounts.store.mail import MAILS
-from payres.accounts.store.passkeys import PASSKEYS, PasskeyRecord
-from payres.accounts.store.second_factors import replace_recovery_codes, use_recovery_code
-from payres.accounts.store.sessions import NOWHERE, OF_OWNERS, Kind, OwnerRecord, insert_browser, owner_at, owner_of
+from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, owner_at, owner_of
+from payres.accounts.store.passkeys import PASSKEY_TABLE, PasskeyRecord
+from payres.accounts.store.sign_ins import NOWHERE
 from payres.core.grants import tokens
 from payres.core.grants.clients import remember
 from payres.core.protocol.clock import DAY, SECOND
@@ -93,7 +98,7 @@ class Books:
             ORDERS.insert(work, standing_order(wallet.id, "https://b.example/b", id=name, **times))
             keys.add_key(work, name, new_jwk("key-1"))
             if name == "alice":
-                PASSKEYS.insert(work, passkey_of(wallet.owner_id))
+                PASSKEY_TABLE.insert(work, passkey_of(wallet.owner_id))
             else:
                 replace_recovery_codes(work, OF_OWNERS, wallet.owner_id, [b"used", b"unused"], work.now)
             api_keys.create_api_key(work, name, ["wallets:read"], None)
@@ -139,10 +144,10 @@ def forget_address(work: Work, path: str) -> None:
 
 
 def turn_codes_on(work: Work, kind: Kind, account: OwnerRecord | OperatorRecord) -> None:
-    second_factors.begin_codes(work, kind, account.id)
-    secret = base64.b32decode(str(second_factors.unconfirmed_secret(work, kind, account.id)))
-    code = second_factors.code_at(secret, work.now // second_factors.STEP)
-    assert second_factors.confirm_codes(work, kind, account, code)
+    codes.begin_codes(work, kind, account.id)
+    secret = base64.b32decode(str(codes.unconfirmed_secret(work, kind, account.id)))
+    code = codes.code_at(secret, work.now // codes.STEP)
+    assert codes.confirm_codes(work, kind, account, code)
 
 
 def guard(work: Work) -> None:
@@ -152,14 +157,14 @@ def guard(work: Work) -> None:
 
 
 def make_codes_anew(work: Work) -> None:
-    second_factors.turn_codes_off(work, OF_OWNERS, owner(work, "alice"))
+    remove_step(work, OF_OWNERS, owner(work, "alice"), CODES)
     turn_codes_on(work, OF_OWNERS, owner(work, "alice"))
 
 
 def add_passkey(work: Work) -> None:
     dora = owner(work, "dora")
-    PASSKEYS.insert(work, passkey_of(dora.id))
-    second_factors.record(work, OF_OWNERS, dora, "passkey_added", name="Pixel 9")
+    PASSKEY_TABLE.insert(work, passkey_of(dora.id))
+    second_step.record(work, OF_OWNERS, dora, "passkey_added", name="Pixel 9")
 
 
 def webhook_of(work: Work, name: str) -> str:
@@ -248,7 +253,7 @@ CASES: Final[Mapping[str, tuple[Callable[[Work], object], str]]] = {
     "mailAddress, taken away": (lambda work: forget_address(work, "bob"), ADDRESS.format(2)),
     "mailAddress, the first": (lambda work: take_address(work, "dora", "dora@mail.example"), ADDRESS.format(3)),
     "passkey": (
-        lambda work: remove_passkey(work, OF_OWNERS, owner(work, "alice"), "of 1"),
+        lambda work: remove_step(work, OF_OWNERS, owner(work, "alice"), PASSKEYS, "of 1"),
         "id FROM passkey WHERE owner_id = 1",
     ),
     "recoveryCodes": (
@@ -404,7 +409,7 @@ def test_nothing_is_said_of_what_was_turned_off_or_resumed_in_the_newer_backup(b
         webhooks.pause(work, webhook_of(work, "third"))
 
     def undo_all(work: Work) -> None:
-        second_factors.turn_codes_off(work, OF_OWNERS, owner(work, "bob"))
+        remove_step(work, OF_OWNERS, owner(work, "bob"), CODES)
         standing_orders.resume(work, require_wallet(work, "bob"), "bob")
         webhooks.resume(work, webhook_of(work, "third"))
 
@@ -421,10 +426,10 @@ def test_nothing_is_said_of_factors_that_are_not_taken(books: Books, backup: Pat
 
     def change(work: Work) -> None:
         make_codes_anew(work)
-        second_factors.turn_codes_off(work, OF_OWNERS, owner(work, "alice"))
-        second_factors.begin_codes(work, OF_OWNERS, owner(work, "alice").id)
+        remove_step(work, OF_OWNERS, owner(work, "alice"), CODES)
+        codes.begin_codes(work, OF_OWNERS, owner(work, "alice").id)
         add_passkey(work)
-        PASSKEYS.update(work, "of 3", suspect_at=work.now)
+        PASSKEY_TABLE.update(work, "of 3", suspect_at=work.now)
 
     books.write(change)
     assert restore(books, backup).ended == []
@@ -434,7 +439,7 @@ def test_recovery_codes_that_were_replaced_since_have_ended(books: Books, backup
     def replace(work: Work) -> None:
         bob = owner_at(work, "bob")
         assert bob is not None
-        PASSKEYS.insert(work, passkey_of(bob.id))
+        PASSKEY_TABLE.insert(work, passkey_of(bob.id))
         new_recovery_codes(work, OF_OWNERS, bob)
 
     books.write(replace)
@@ -476,7 +481,7 @@ def test_codes_that_are_carried_over_are_asked_for_in_every_browser(books: Books
     change_copy(backup, lambda tx: know(work_at(tx, NOW)))
     change_copy(backup, lambda tx: tx.execute("DELETE FROM secret WHERE name = 'second_factors'"))  # of the first codes
     books.write(guard)
-    codes = books.write(lambda work: new_recovery_codes(work, OF_OWNERS, owner(work, "dora")))
+    recovery = books.write(lambda work: new_recovery_codes(work, OF_OWNERS, owner(work, "dora")))
     browser = Browser(known={3: known.decode()})
 
     def sign_in(work: Work) -> SignedIn | HalfSignIn:
@@ -486,8 +491,10 @@ def test_codes_that_are_carried_over_are_asked_for_in_every_browser(books: Books
     assert isinstance(books.write(sign_in), SignedIn), "as it was"
     restore(books, backup, carry_over=True, other=first.replaced)
     assert isinstance(books.write(sign_in), HalfSignIn)
-    assert books.write(lambda work: second_factors.verify(work, OF_OWNERS, 3, "000000")) is None, "it can be decrypted"
-    assert books.write(lambda work: second_factors.verify(work, OF_OWNERS, 3, codes[0])) == "recovery code"
+    assert books.write(lambda work: second_factors.verify(work, OF_OWNERS, 3, "000000")) == WRONG_CODE, (
+        "it can be decrypted"
+    )
+    assert books.write(lambda work: second_factors.verify(work, OF_OWNERS, 3, recovery[0])) == RECOVERY
 
 
 def test_what_cannot_be_carried_over_whole_is_said(books: Books, backup: Path) -> None:
@@ -597,11 +604,11 @@ def test_operator_who_was_removed_or_limited_is_so_again(
 
 
 def test_passkey_that_may_have_been_copied_is_suspect_again(books: Books, backup: Path) -> None:
-    [passkey] = books.write(lambda work: PASSKEYS.list(work, "ORDER BY id"))
-    books.write(lambda work: PASSKEYS.update(work, passkey.id, suspect_at=NOW))
+    [passkey] = books.write(lambda work: PASSKEY_TABLE.list(work, "ORDER BY id"))
+    books.write(lambda work: PASSKEY_TABLE.update(work, passkey.id, suspect_at=NOW))
     [found] = restore(books, backup, carry_over=True).ended
     assert (found.kind, found.name, found.about) == ("passkey", passkey.id, "of alice")
-    assert books.write(lambda work: PASSKEYS.by_id(work, passkey.id)).suspect_at == NOW
+    assert books.write(lambda work: PASSKEY_TABLE.by_id(work, passkey.id)).suspect_at == NOW
 
 
 def test_password_of_an_owner_with_several_wallets_is_listed_and_ended_once(books: Books, tmp_path: Path) -> None:
