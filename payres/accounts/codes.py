@@ -28,12 +28,14 @@ MAX_WRONG_CODES: Final = 10  # in a row; then only a passkey or a recovery code 
 SET_UP: Final = 10 * MINUTE  # in which a new secret is to be confirmed: whoever has the session then can do so
 ENCRYPTED: Final = "second_factors"  # the secret that secrets of apps are encrypted with
 WRONG_CODE: Final = Refused(
+    "code",
     marked("This code is not right, or no longer. Type the one shown now."),
     "This code is not right, or no longer: type the one shown now, or a recovery code",
     "wrong code",
 )
 # Of a code that was used, or of the one before it: no guess.
 USED_CODE: Final = Refused(
+    "code",
     marked("This code was used a moment ago, and each is good once. Wait for the next one, and type that."),
     "This code was used a moment ago, and each is good once: wait for the next one, and type that",
 )

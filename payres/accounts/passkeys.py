@@ -158,7 +158,9 @@ class Passkeys(SecondStep):
             account = kind.accounts.by_id(work, getattr(used, kind.column))
             if used.suspect_at:
                 record(work, kind, account, "passkey_suspect", name=used.name)
-                return Refused(SUSPECT, alarm=f"a passkey may have been copied, and is taken no more: {account.actor}")
+                return Refused(
+                    self.field, SUSPECT, alarm=f"a passkey may have been copied, and is taken no more: {account.actor}"
+                )
             if account.password_hash is None or (of is not None and of.id != account.id):
                 raise refused(UNKNOWN)
             return account

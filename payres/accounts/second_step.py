@@ -31,9 +31,10 @@ class Held(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Why an answer is not taken, as pages say it, and in English a form that asks for the password too; `way` is that
-    of a failed sign-in, "" if it is none; `alarm` is what the log of the server says then."""
+    """Why an answer in this field is not taken, as pages say it, and in English a form that asks for the password too;
+    `way` is that of a failed sign-in, "" if it is none; `alarm` is what the log of the server says then."""
 
+    field: str
     sentence: str
     beside_password: str = ""
     way: str = ""

@@ -43,7 +43,7 @@ from payres.people.sessions import OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit, wall
 from payres.people.store.activity import being_sent
 
 ALREADY: Final = marked("This wallet is yours already: you find it above.")
-NO_CODE: Final = Refused(marked("This wallet has a second step: its code too, or one of its recovery codes."))
+NO_CODE: Final = Refused("code", marked("This wallet has a second step: its code too, or one of its recovery codes."))
 DONE: Final = {
     "connected": marked(
         "The wallets are brought together. One name and one password open them all: those that you signed in with."
