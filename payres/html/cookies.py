@@ -1,6 +1,6 @@
 """Cookies of this server: read in linear time, and set so that no script reads them.
 
-They are not parsed by Python's SimpleCookie, which before Python 3.11.10 takes seconds for some thousand escaped quotes.
+Python's SimpleCookie, which does not read them, takes seconds before Python 3.11.10 for some thousand escaped quotes.
 """
 
 import re
