@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.people.test_second_factors import hidden
+from tests.people.test_sign_in import sign_in
 
 from payres.accounts.second_factors import STEPS
 from payres.accounts.second_step import Held, Refused, TypedStep
@@ -16,8 +18,6 @@ from payres.html import html
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import OwnersBrowser, signed_in, signed_out
-from tests.people.test_second_factors import hidden
-from tests.people.test_sign_in import sign_in
 
 KEY = "seven words on paper"
 
