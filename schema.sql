@@ -89,7 +89,7 @@ create index account_of_asset on account (asset_id);
 
 -- People with wallets, each with one or more. unlocked_at is when the counts of wrong passwords were last reset.
 -- rows: operators
--- kept: until the wallets are connected to another owner's, by sessions.take_over
+-- kept: until the wallets are connected to another owner's, by owners.take_over
 -- times: unlocked_at lasts 15 minutes (guesses.WINDOW); created_at shown
 -- restore: listed and carried over as password
 create table owner (
@@ -1038,7 +1038,7 @@ create index sign_in_of_operator on sign_in (operator_id, id) where operator_id 
 -- code_hash; wrong counts wrong codes. language and time_zone are those of the page on which they were last chosen.
 -- after_event is the last event before email was confirmed, of which nobody is told there.
 -- rows: one for each owner
--- kept: with owner, by sessions.take_over
+-- kept: with owner, by owners.take_over
 -- times: confirmed_at shown; code_until lasts 1 hour (CODE_LIFETIME)
 -- restore: listed and carried over as mailAddress
 create table mail_address (

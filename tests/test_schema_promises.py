@@ -74,7 +74,7 @@ COMPARED: Final = {
     "people/standing_order_pages.py: created_at": "a quote's, with a date of the schedule",
     "people/standing_orders.py: created_at": "a quote's, with a date of the schedule",
     "accounts/store/browsers.py: expires_at": "a browser that is known for longer is only locked out by no guesses",
-    "accounts/store/sessions.py: at": "a sign-in is shown for longer, which may be a stranger's",
+    "accounts/store/sign_ins.py: at": "a sign-in is shown for longer, which may be a stranger's",
     "interledger/remote_payments.py: created_at": "a payment ends by its attempts, too",
     "interledger/store/packets.py: killed_after": "what operators look at for longer",
     "operator/deliveries.py: created_at": "only shown",
