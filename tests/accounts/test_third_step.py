@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.people.test_second_factors import hidden
-from tests.people.test_sign_in import sign_in
 
 from payres.accounts.second_factors import STEPS
 from payres.accounts.second_step import Held, Refused, TypedStep
@@ -15,9 +13,11 @@ from payres.accounts.store.owners import OF_OWNERS
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.html import html
+from tests.accounts.test_factor_pages import hidden
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import OwnersBrowser, signed_in, signed_out
+from tests.people.test_sessions import sign_in
 
 KEY = "seven words on paper"
 

@@ -7,8 +7,6 @@ from typing import Final
 
 import httpx2
 import pytest
-from tests.people.test_second_factors import asks_for_code, send_code, turn_on
-from tests.people.test_sign_in import sign_in
 
 from payres.accounts.browser_names import A_BROWSER, browser_name
 from payres.accounts.limits import MAX_KEPT_SIGN_INS
@@ -24,10 +22,12 @@ from payres.core.store.work import Work
 from payres.operator import wallets
 from payres.people.security import folded
 from payres.people.sessions import NOTICES, VIEWS
+from tests.accounts.test_factor_pages import asks_for_code, send_code, turn_on
 from tests.helpers import sign_in_token
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_in, signed_out
+from tests.people.test_sessions import sign_in
 from tests.works import NOW
 
 PAGE = "/account/security"
