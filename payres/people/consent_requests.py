@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from payres.accounts.notices import notify_of_app
-from payres.accounts.sessions import Browser, check_csrf, find_session, is_stale, keyed, known_browser, signed_out
+from payres.accounts.second_step import signed_out
+from payres.accounts.sessions import Browser, check_csrf, find_session, is_stale, keyed, known_browser
 from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, owner_of
 from payres.core.grants.access import granted_access
 from payres.core.grants.consent import Pending, check_undecided, decide, find_pending
