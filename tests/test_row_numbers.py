@@ -55,7 +55,7 @@ FROM_ROWS = {
     "people/activity.py grant_id": "the grant of a payment",
     "people/activity.py wallet_id": "the wallet of a payment",
     "people/consent.py wallet_id": "the wallet of a grant",
-    "people/letters.py record.data['wallet']": "the wallet of a mail, which is never deleted",
+    "people/notice_texts.py record.data['wallet']": "the wallet of a mail, which is never deleted",
     "people/mail.py item or ''": "the refund of its event; none is ever deleted",
     "people/mail.py paid": "the payment of a refund",
     "people/mail.py wallet_id": "the wallet of an event, or of the payment of a refund",

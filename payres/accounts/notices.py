@@ -39,8 +39,8 @@ MOST_WRONG: Final = 5
 def notify(
     work: Work, owner_id: int, kind: str, /, key: str | None = None, send_at: int | None = None, **data: Any
 ) -> None:
-    """Tells an owner what this unit does, if there is a confirmed address. `people/letters.py` has the kinds and what
-    they say of the data. With a `key`, there is at most one mail; with `send_at` it can be withdrawn until then.
+    """Tells an owner what this unit does, if there is a confirmed address. `people/notice_texts.py` has the kinds, and
+    what they say of the data. With a `key`, there is at most one mail; with `send_at` it can be withdrawn until then.
 
     Beyond a few of a kind within an hour, the others are gathered. What can be withdrawn is told no more often then: it
     would be the same again.

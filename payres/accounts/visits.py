@@ -11,7 +11,7 @@ from payres.accounts.store.kinds import Account
 from payres.core.http.requests import ActorRequest
 from payres.html.forms import Form
 from payres.html.html import redirect
-from payres.html.language import set_zone
+from payres.html.preferences import set_zone
 
 Act = Callable[[Any, Form], Awaitable[Response]]  # what a form of a page does
 TAKES_AWAY: Final = "it only takes access away"

@@ -20,8 +20,8 @@ def test(session: Session, address: str) -> None:
 
     It uses the settings smtp_host and so on; no server has to run.
     """
-    from payres.people.letters import Letter, envelope
-    from payres.people.mail import MailAttempt
+    from payres.accounts.mail import MailAttempt
+    from payres.people.notice_texts import Notice, envelope
 
     settings, environment = session.settings, session.environment
     if not settings.smtp_host:
@@ -31,9 +31,9 @@ def test(session: Session, address: str) -> None:
     to = mail_address(address)
     if to is None:
         raise click.UsageError(f"{address} is no e-mail address, or has more than ASCII before the @")
-    letter = Letter("A test", [f"This is how notices of {environment.urls.host} arrive."])
+    notice = Notice("A test", [f"This is how notices of {environment.urls.host} arrive."])
     outcome = MailAttempt(settings, environment.urls.host).send(
-        envelope(environment, to, letter, environment.clock.now())
+        envelope(environment, to, notice, environment.clock.now())
     )
     if not outcome.is_sent:
         raise click.ClickException(f"{settings.smtp_host} did not take it: {outcome.said}")

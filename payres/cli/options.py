@@ -34,7 +34,8 @@ limit_option = click.option(
 def decimal_of(text: str) -> str:
     """The decimal that rules take of an amount as people write it where the user's locale is from, such as `1.234,50`.
     Raises InvalidAmount for what can be read in two ways."""
-    from payres.html.language import Language, preferred, typed_decimal  # it loads slowly, and few commands need it
+    from payres.html.language import Language, preferred
+    from payres.html.typed_amounts import typed_decimal
 
     names = ("LC_ALL", "LC_MONETARY", "LC_NUMERIC", "LANG")
     found = next(filter(None, map(os.environ.get, names)), "")  # such as de_CH.UTF-8

@@ -31,7 +31,8 @@ from payres.core.protocol.errors import DomainError, ServerFailed, nothing_here
 from payres.core.protocol.limits import MAX_URL_LENGTH
 from payres.core.protocol.visible import visible_url
 from payres.html.brand import ACCENTS, GROUNDS, SHIELD, dark_accent, logo, on_accent
-from payres.html.language import Language, chosen_language, marked, preferred, zone_of
+from payres.html.language import Language, marked, preferred
+from payres.html.preferences import chosen_language, zone_of
 from payres.html.sentences import ended, failure_of, problem_of
 
 if TYPE_CHECKING:

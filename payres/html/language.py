@@ -7,23 +7,17 @@ finds missing ones. Sentences are HTML; values are escaped.
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Final, Literal
-from zoneinfo import ZoneInfo
 
 import msgspec
 from markupsafe import Markup
-from starlette.requests import Request
-from starlette.responses import Response
 
-from payres.core.http.context import context_of
-from payres.core.protocol.amounts import MAX_DECIMAL_LENGTH, MAX_LEDGER, Asset, format_decimal
+from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import DAY, HOUR, LATEST, MINUTE, SECOND, parse_time
-from payres.core.protocol.errors import InvalidAmount
 
 LanguageCode = Literal["en", "de", "es"]
 TRANSLATED: Final[tuple[LanguageCode, ...]] = ("de", "es")  # the columns of the catalogue
@@ -212,182 +206,3 @@ def sentences() -> Mapping[LanguageCode, Mapping[str, str]]:
     tables = tomllib.loads(path.read_text(encoding="utf-8")).values()
     rows = [(english, others) for table in tables for english, others in table.items()]
     return {code: {english: others[n] for english, others in rows} for n, code in enumerate(TRANSLATED)}
-
-
-PLAIN: Final = re.compile(r"(?=.*[0-9])(?P<whole>[0-9]*)(?:[.,](?P<decimals>[0-9]*))?")
-GROUPED: Final = re.compile(r"(?P<whole>[0-9]{1,3}([.,'’ ])[0-9]{3}(?:\2[0-9]{3})*)(?:(?!\2)[.,](?P<decimals>[0-9]+))?")
-# Currency signs accepted in place of a code; an ambiguous sign means the wallet's currency.
-SIGNS: Final = {"$": ("USD", "AUD", "CAD", "MXN", "NZD", "SGD"), "€": ("EUR",), "£": ("GBP",), "¥": ("JPY", "CNY")}
-# Full-width ASCII and the yen sign, which Chinese and Japanese keyboards write, and the other spaces between groups.
-WIDE: Final = {wide: chr(wide - 0xFEE0) for wide in range(0xFF01, 0xFF5F)} | {0xFFE5: "¥"}
-USUAL: Final = WIDE | dict.fromkeys((0xA0, 0x2009, 0x202F, 0x3000), " ")
-
-
-class Mistyped(Exception):
-    """An unusable amount; the message says what to type, in the reader's language."""
-
-
-def typed_amount(language: Language, text: str, asset: Asset, most: int = MAX_LEDGER) -> int:
-    """Parses a typed amount above zero into minor units. Raises Mistyped, also for what can be read in two ways."""
-    bare = _bare(text, asset)
-    found = _parts(bare)
-    if found and _is_ambiguous(bare, language.point):
-        raise Mistyped(_ambiguous(language, bare, asset))
-    if not found:
-        example = language.decimal(1250 * 10**asset.scale // 100, asset)
-        raise Mistyped(language.say("Type an amount, like {example}.", example=example))
-    whole, decimals = found
-    if len(decimals) > asset.scale:
-        raise Mistyped(_too_fine(language, asset))
-    value = _value(whole, decimals, asset)
-    if value == 0:
-        raise Mistyped(language.say("Type an amount above zero."))
-    if value > most:
-        raise Mistyped(language.say("This is more than this server can move at once. Type less."))
-    return value
-
-
-def typed_decimal(text: str, point: str = ".", asset: Asset | None = None) -> str:
-    """The decimal that rules take, such as `1234.50`, of a typed amount; `point` is the reader's decimal mark.
-
-    The asset's code or sign may stand beside it. What is no amount is returned as it is, so that the rule refuses it.
-    Raises InvalidAmount for what can be read in two ways.
-    """
-    bare = _bare(text, asset)
-    found = _parts(bare)
-    if not found:
-        return text
-    whole, decimals = found
-    if _is_ambiguous(bare, point):
-        ways = f"{whole}{decimals} or {whole}{point}{decimals}"
-        raise InvalidAmount(f"{bare} can be read in two ways: write {ways}")
-    return f"{whole or 0}.{decimals}".rstrip(".")
-
-
-def _bare(text: str, asset: Asset | None) -> str:
-    """The typed amount without the asset's code and signs; empty if it is too long."""
-    bare, code = text.translate(USUAL).strip().upper(), asset.code if asset else ""
-    for name in (code.upper(), *(sign for sign, codes in SIGNS.items() if code in codes)):
-        bare = bare.removeprefix(name).removesuffix(name).strip()
-    return bare if len(bare) <= MAX_DECIMAL_LENGTH else ""
-
-
-def _parts(bare: str) -> tuple[str, str] | None:
-    """The digits before and after the decimal mark; None if it is no amount."""
-    found = PLAIN.fullmatch(bare) or GROUPED.fullmatch(bare)
-    return found and ("".join(filter(str.isdigit, found["whole"])), found["decimals"] or "")
-
-
-def _is_ambiguous(bare: str, point: str) -> bool:
-    """1,000: is the comma for thousands, or for decimals?"""
-    grouped = GROUPED.fullmatch(bare)
-    if grouped is None or PLAIN.fullmatch(bare) is None:
-        return False
-    return grouped[2] != point and not bare.startswith("0")
-
-
-def _value(whole: str, decimals: str, asset: Asset) -> int:
-    return int(whole + decimals.ljust(asset.scale, "0"))
-
-
-def _ambiguous(language: Language, bare: str, asset: Asset) -> str:
-    whole, decimals = re.split("[.,]", bare)
-    thousands = language.decimal(_value(whole + decimals, "", asset), asset)
-    if asset.scale < len(decimals):
-        sentence = marked("Type {thousands}, without a mark for thousands: {typed} can be read in two ways.")
-        return language.say(sentence, thousands=thousands, typed=bare)
-    sentence = marked("{typed} can be read in two ways. Type {thousands} or {less}.")
-    less = language.decimal(_value(whole, decimals, asset), asset)
-    return language.say(sentence, typed=bare, thousands=thousands, less=less)
-
-
-def _too_fine(language: Language, asset: Asset) -> str:
-    if asset.scale == 0:
-        return language.say("{currency} has no decimals. Type a whole number, without points.", currency=asset.code)
-    one = marked("{currency} has one decimal. Type it like {example}, and thousands without a point.")
-    many = marked("{currency} has {number} decimals. Type it like {example}, and thousands without a point.")
-    example = language.decimal(1250 * 10**asset.scale // 100, asset)
-    return language.count(asset.scale, one, many, currency=asset.code, example=example)
-
-
-ZONE_COOKIE: Final = "payres_zone"
-LANGUAGE_COOKIE: Final = "payres_language"
-VALUE: Final = r"(?:^|;)[ \t]*+{name}=\"?([A-Za-z_/-]{{1,40}})\"?(?=[ \t]*+(?:;|$))"
-VALUES: Final = {name: re.compile(VALUE.format(name=name).encode()) for name in (ZONE_COOKIE, LANGUAGE_COOKIE)}
-LIFETIME: Final = 400 * 86400  # seconds, the longest that browsers accept
-# The zones offered, by region; one for all places whose clocks agree.
-ZONES: Final[Mapping[str, str]] = {
-    "Africa": "Abidjan Accra Addis_Ababa Algiers Cairo Casablanca Johannesburg Kampala Lagos Nairobi Tunis",
-    "America": (
-        "Anchorage Argentina/Buenos_Aires Bogota Caracas Chicago Costa_Rica Denver Guatemala Halifax Havana Lima"
-        " Los_Angeles Mexico_City Montevideo New_York Panama Phoenix Port-au-Prince Puerto_Rico Santiago"
-        " Santo_Domingo Sao_Paulo St_Johns Toronto Vancouver"
-    ),
-    "Asia": (
-        "Almaty Baghdad Bangkok Colombo Dhaka Dubai Ho_Chi_Minh Hong_Kong Jakarta Jerusalem Kabul Karachi Kathmandu"
-        " Kolkata Manila Riyadh Seoul Shanghai Singapore Taipei Tashkent Tbilisi Tehran Tokyo Yangon"
-    ),
-    "Atlantic": "Azores Canary Cape_Verde Reykjavik",
-    "Australia": "Adelaide Brisbane Darwin Perth Sydney",
-    "Europe": (
-        "Amsterdam Athens Belgrade Berlin Brussels Bucharest Budapest Copenhagen Dublin Helsinki Istanbul Kyiv Lisbon"
-        " London Madrid Moscow Oslo Paris Prague Rome Sofia Stockholm Vienna Warsaw Zurich"
-    ),
-    "Pacific": "Auckland Fiji Guam Honolulu Port_Moresby",
-}
-NAMES: Final = frozenset(f"{region}/{place}" for region, places in ZONES.items() for place in places.split())
-
-
-def zone_of(request: Request) -> tzinfo:
-    """The reader's time zone."""
-    return zone_named(chosen_zone(request) or context_of(request).settings.time_zone)
-
-
-def chosen_zone(request: Request) -> str:
-    """The name of the zone that the reader has chosen, or an empty string."""
-    found = _kept(request, ZONE_COOKIE)
-    return found if found in NAMES else ""
-
-
-def chosen_language(request: Request) -> LanguageCode | None:
-    """The language that the reader has chosen, if they have."""
-    found = _kept(request, LANGUAGE_COOKIE)
-    return next((code for code in CODES if code == found), None)
-
-
-def set_zone(response: Response, name: str, *, secure: bool) -> None:
-    """Sets the cookie, or deletes it if the name is not in NAMES."""
-    _keep(response, ZONE_COOKIE, name if name in NAMES else "", secure)
-
-
-def set_language(response: Response, code: str, *, secure: bool) -> None:
-    """Sets the cookie, or deletes it if the code is not in CODES."""
-    _keep(response, LANGUAGE_COOKIE, code if code in CODES else "", secure)
-
-
-def _kept(request: Request, cookie: str) -> str:
-    match = VALUES[cookie].search(b";".join(value for name, value in request.scope["headers"] if name == b"cookie"))
-    return match[1].decode() if match else ""
-
-
-def _keep(response: Response, cookie: str, value: str, secure: bool) -> None:
-    age = LIFETIME if value else 0
-    response.set_cookie(cookie, value, max_age=age, path="/", secure=secure, httponly=True, samesite="lax")
-
-
-def clocks(now: int) -> Mapping[str, Sequence[tuple[str, str, str]]]:
-    """Zones by region: the name, the place, and the local time."""
-    return {region: [_clock(f"{region}/{place}", now) for place in places.split()] for region, places in ZONES.items()}
-
-
-def _clock(name: str, now: int) -> tuple[str, str, str]:
-    place = name.rpartition("/")[2].replace("_", " ")
-    return name, place, f"{datetime.fromtimestamp(now // SECOND, zone_named(name)):%H:%M}"
-
-
-@lru_cache
-def zone_named(name: str) -> tzinfo:
-    """UTC if the machine does not know the zone."""
-    with suppress(OSError, ValueError, KeyError):
-        return ZoneInfo(name)
-    return UTC

@@ -14,7 +14,8 @@ from payres.core.store.grants import GRANTS, GrantRecord
 from payres.core.store.rows import PageQuery
 from payres.core.store.wallets import WalletRecord, find_wallet
 from payres.core.store.work import Work
-from payres.html.language import Language, Mistyped, typed_amount
+from payres.html.language import Language
+from payres.html.typed_amounts import Mistyped, typed_amount
 from payres.interledger.store.peers import list_peers
 from payres.operator.api_keys import API_KEY, ApiKey, key_of_actor, list_api_keys
 from payres.operator.audit import ENTRY, AuditEntry

@@ -25,8 +25,9 @@ from payres.core.store.wallets import WalletRecord, find_with_wallet
 from payres.core.store.work import Work
 from payres.html.forms import read_form, typed_url
 from payres.html.html import PAGE_METHODS, language_of, qr_code, redirect, render
-from payres.html.language import Mistyped, marked, typed_amount
+from payres.html.language import marked
 from payres.html.sentences import problem_of
+from payres.html.typed_amounts import Mistyped, typed_amount
 from payres.people import checkout, checkout_steps, own_wallets
 from payres.people.checkout import BillCheckout
 from payres.people.own_wallets import Payers

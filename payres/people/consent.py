@@ -36,8 +36,9 @@ from payres.core.store.grants import has_lapsed
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.html import forms, html
-from payres.html.language import Language, Mistyped, typed_amount
+from payres.html.language import Language
 from payres.html.sentences import length_words, limit_words, other_words, problem_of, what_it_reads
+from payres.html.typed_amounts import Mistyped, typed_amount
 from payres.people.apps import Budgets, budgets
 from payres.people.consent_requests import (
     ConsentRequest,

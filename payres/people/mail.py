@@ -1,32 +1,26 @@
-"""Sends mails to owners: one of each at a time, on threads, to the mail server in the settings.
+"""Tells owners of events by mail, and sends what is due: one mail of each owner at a time, on threads.
 
-A mail is at least sent once: after a kill between its acceptance and the commit it is sent again, with the same id. A
-mail that the server refuses for good (5xx) is given up; anything else is tried again, more and more rarely.
+A mail is at least sent once: after a kill between its acceptance and the commit it is sent again, with the same id.
 """
 
 import asyncio
 import logging
-import re
-import socket
 import ssl
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from payres.accounts.mail import MailAnswer, MailAttempt, store_outcome
 from payres.accounts.notices import GATHERED, MOST_ITEMS, add_item, gather
 from payres.accounts.store import mail
 from payres.accounts.store.mail import MAILS, MailRecord
 from payres.core.http.context import Context
-from payres.core.process.settings import Settings
 from payres.core.process.worker import Worker
-from payres.core.protocol.clock import DAY, HOUR, MINUTE
+from payres.core.protocol.clock import DAY
 from payres.core.protocol.event_types import WalletEvent
-from payres.core.protocol.visible import visible_line, visible_text
 from payres.core.store.accounts import last_transfer
 from payres.core.store.agenda import Agenda
 from payres.core.store.events import EventRecord, last_sequence
@@ -37,135 +31,16 @@ from payres.people.store.activity import receiving_between
 from payres.people.store.refunds import REFUNDS
 
 if TYPE_CHECKING:  # loaded with the first mail
-    import smtplib
     from email.message import EmailMessage
 
-PAUSES: Final = (MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY)
 TOO_OLD: Final = 3 * DAY  # events and mails that nobody waits for any more, as after a restore
 EVENTS_AT_ONCE: Final = 1024
 POLL_SECONDS: Final = 1.0
 REST_SECONDS: Final = 30.0  # after the mail server could not be used
 RETRY_SECONDS: Final = 5.0
-SOCKET_SECONDS: Final = 10.0  # for each answer
-MAX_ANSWER_BYTES: Final = 65536
 MAIL_SECONDS: Final = 60.0  # for all of them, from a server that sends them byte by byte
 
 log = logging.getLogger("payres.mail")
-
-
-class MailAnswer(NamedTuple):
-    """What a mail server said: whether it took the mail, whether that is for good, whether it would take others; and
-    whether it may have taken the mail, of which nobody knows."""
-
-    said: str
-    is_sent: bool = False
-    is_final: bool = False
-    is_usable: bool = True
-    is_unsure: bool = False
-
-
-class MailAttempt:
-    """One attempt to send a mail. What the server says is bounded and safe to show, and has the address nowhere."""
-
-    def __init__(self, settings: Settings, local_name: str, trust: ssl.SSLContext | None = None) -> None:
-        self._settings = settings
-        self._local_name = local_name
-        self._trust = trust  # which takes long to load
-        self._smtp: smtplib.SMTP | None = None
-        self.is_written = False  # or a part of the mail
-
-    def send(self, message: "EmailMessage") -> MailAnswer:
-        """Makes the attempt; blocks."""
-        outcome, address = self._attempt(message), re.escape(message["To"])
-        said = re.sub(address, "the address", visible_text(outcome.said), flags=re.IGNORECASE)
-        return outcome._replace(said=visible_line(said))
-
-    def _attempt(self, message: "EmailMessage") -> MailAnswer:
-        import smtplib
-
-        try:
-            return self._send(message)
-        except smtplib.SMTPDataError as error:
-            return _answered(error.smtp_code, error.smtp_error)
-        except smtplib.SMTPResponseException as error:
-            return _answered(error.smtp_code, error.smtp_error)._replace(is_final=False, is_usable=False)
-        except (OSError, UnicodeError, smtplib.SMTPException) as error:
-            return MailAnswer(f"{type(error).__name__}: {error}", is_usable=False, is_unsure=self.is_written)
-        finally:
-            if self._smtp is not None:
-                self._smtp.close()
-
-    def abort(self) -> None:
-        """Ends an attempt on another thread soon."""
-        with suppress(OSError, AttributeError):  # there is no connection
-            self._smtp.sock.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
-
-    def _send(self, message: "EmailMessage") -> MailAnswer:
-        import smtplib
-
-        settings, security = self._settings, self._settings.smtp_security
-        trust = None if security == "none" else self._trust or ssl.create_default_context()
-        name, seconds = self._local_name, SOCKET_SECONDS
-        # Without a host, so that `abort` knows the connection from the beginning.
-        smtp = self._smtp = (
-            smtplib.SMTP_SSL(local_hostname=name, timeout=seconds, context=trust)
-            if security == "tls"
-            else smtplib.SMTP(local_hostname=name, timeout=seconds)
-        )
-        # STARTTLS expects the certificate of this host. Only the constructor sets it, and would connect at once.
-        smtp._host = settings.smtp_host  # type: ignore[attr-defined]
-        getreply = smtp.getreply
-
-        def bounded() -> tuple[int, bytes]:
-            """A server, or who is on the way to it, must not fill the memory."""
-            if smtp.file is None:  # also after STARTTLS
-                smtp.file = _Answers(smtp.sock.makefile("rb"))  # type: ignore[union-attr]
-            smtp.file.left = MAX_ANSWER_BYTES
-            return getreply()
-
-        smtp.getreply = bounded  # type: ignore[method-assign]
-        code, said = smtp.connect(settings.smtp_host, settings.smtp_port)
-        if code != 220:
-            return _answered(code, said)._replace(is_sent=False, is_final=False, is_usable=False)
-        if security == "starttls":
-            smtp.starttls(context=trust)
-        if settings.smtp_user:
-            path = settings.smtp_password_file
-            smtp.login(settings.smtp_user, Path(path).read_text(encoding="utf-8").strip() if path else "")
-        smtp.ehlo_or_helo_if_needed()
-        code, said = smtp.mail(settings.mail_from)
-        if code >= 400:
-            return _answered(code, said)._replace(is_final=False, is_usable=False)
-        code, said = smtp.rcpt(message["To"])
-        self.is_written = code < 400
-        outcome = _answered(*smtp.data(message.as_bytes())) if self.is_written else _answered(code, said)
-        with suppress(OSError, smtplib.SMTPException):  # it has said all that matters
-            smtp.quit()
-        return outcome
-
-
-class _Answers:
-    """The answers of a mail server, each of at most so many bytes as are `left`."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.left = 0
-
-    def readline(self, most: int) -> bytes:
-        """Raises OSError beyond the bound."""
-        line = self._file.readline(min(most, self.left))
-        self.left -= len(line)
-        if not self.left:
-            raise OSError(f"its answer is longer than {MAX_ANSWER_BYTES} bytes")
-        return line
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def _answered(code: int, said: bytes | str) -> MailAnswer:
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
-    return MailAnswer(f"{code} {text}", is_sent=code < 400, is_final=code < 400 or code >= 500)
 
 
 class MailWorker:
@@ -221,7 +96,7 @@ class MailWorker:
 
 def _write(work: Work, mail_id: str) -> "tuple[MailRecord, Mapping[str, int], EmailMessage | None, MailAnswer] | None":
     """A mail that is due, with until when it tells and its message; without one, how it ends."""
-    from payres.people.letters import message_of
+    from payres.people.notice_texts import message_of
 
     record = MAILS.get(work, mail_id)
     if record is None or record.send_at is None:
@@ -285,26 +160,3 @@ def _tell(work: Work, event: EventRecord) -> None:
         item = f"{event.sequence}:{msgspec.json.decode(event.data, type=WalletEvent).amount.value}"
     kind = "failed" if event.type == "outgoing_payment.failed" else "money"
     gather(work, wallet.owner_id, kind, wallet.id, item, event)
-
-
-def store_outcome(work: Work, record: MailRecord, outcome: MailAnswer, until: Mapping[str, int]) -> None:
-    """Stores how an attempt has ended, and when the next is due."""
-    is_last = outcome.is_final or record.attempts >= len(PAUSES)
-    data = {} if record.kind == "code" and is_last else record.data
-    if "items" in data:
-        last = mail.last_with_key(work, record.key.rpartition(":")[0])
-        # If it was not sent, more is gathered into it, unless that is in another one by now. One that may have been
-        # taken, also by an attempt before, stays as it is: its reader may know it.
-        is_known = outcome.is_sent or outcome.is_unsure or "until" in data
-        is_closed = is_known or last is None or last.id != record.id
-        closing = ("until", "upto")
-        data = {**until, **data} if is_closed else {key: one for key, one in data.items() if key not in closing}
-    mail.change_mail(
-        work,
-        record.id,
-        data=data,
-        attempts=record.attempts + 1,
-        send_at=None if is_last else work.now + PAUSES[record.attempts],
-        sent_at=work.now if outcome.is_sent else None,
-        last_error=None if outcome.is_sent else outcome.said,
-    )

@@ -20,7 +20,7 @@ from payres.core.store.wallets import WalletRecord, active_wallet
 from payres.core.store.work import Work
 from payres.html.forms import Form
 from payres.html.html import qr_code, redirect
-from payres.html.language import Mistyped, typed_amount
+from payres.html.typed_amounts import Mistyped, typed_amount
 from payres.people.bills import Bill, bill_of
 from payres.people.sending import MAX_NOTE
 from payres.people.sessions import HOME, OwnerVisit

@@ -27,8 +27,9 @@ from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Units, Work
 from payres.html.forms import Form, typed_url
 from payres.html.html import redirect
-from payres.html.language import Mistyped, marked, typed_amount
+from payres.html.language import marked
 from payres.html.sentences import is_short, problem_of
+from payres.html.typed_amounts import Mistyped, typed_amount
 from payres.interledger.node import node_of
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_receivers import PAYING

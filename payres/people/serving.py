@@ -42,7 +42,7 @@ from payres.people import (
     webhooks,
 )
 from payres.people.activity import Reader, Wanted
-from payres.people.letters import STOP_PATH
+from payres.people.notice_texts import STOP_PATH
 from payres.people.services import people_of
 from payres.people.sessions import HOME, NOTICES, OWNER_SIGN_IN, SECURITY, SETTINGS_TAB, OwnerVisit
 

@@ -17,7 +17,7 @@ from payres.core.protocol.identifiers import hash_secret
 from payres.core.store import audit
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
-from payres.html import language
+from payres.html import preferences, typed_amounts
 from payres.html.forms import Form
 from payres.html.html import qr_code, redirect
 from payres.html.language import LanguageCode, marked
@@ -50,14 +50,14 @@ LANGUAGES: Final[Mapping[LanguageCode, str]] = {"en": "English", "de": "Deutsch"
 
 async def show(visit: OwnerVisit) -> Response:
     """GET /settings."""
-    clocks = language.clocks(visit.language.now)
+    clocks = preferences.clocks(visit.language.now)
     return visit.show(
         "settings.html",
         tab=SETTINGS_TAB,
         done=visit.request.query_params.get("done"),
-        chosen=language.chosen_zone(visit.request),
+        chosen=preferences.chosen_zone(visit.request),
         languages=LANGUAGES,
-        chosen_language=language.chosen_language(visit.request),
+        chosen_language=preferences.chosen_language(visit.request),
         regions=[(visit.language.say(label), clocks[region]) for region, label in REGIONS.items()],
         usual=visit.context.settings.time_zone,
     )
@@ -66,7 +66,7 @@ async def show(visit: OwnerVisit) -> Response:
 async def choose_language(visit: OwnerVisit, form: Form) -> Response:
     """Stores the language of this browser in a cookie; an unknown one restores what the browser prefers."""
     response = redirect(f"{SETTINGS_TAB}?done=language")
-    language.set_language(response, form.get("language", ""), secure=visit.context.urls.base.startswith("https:"))
+    preferences.set_language(response, form.get("language", ""), secure=visit.context.urls.base.startswith("https:"))
     return response
 
 
@@ -124,8 +124,8 @@ async def set_limit(visit: OwnerVisit, form: Form) -> Response:
     """Stores the limit; an empty field removes it."""
     typed, asset = form.get("limit", ""), visit.wallet.asset
     try:
-        above = language.typed_amount(visit.language, typed, asset, most=MAX_VALUE) if typed.strip() else None
-    except language.Mistyped as error:
+        above = typed_amounts.typed_amount(visit.language, typed, asset, most=MAX_VALUE) if typed.strip() else None
+    except typed_amounts.Mistyped as error:
         return await show_limit(visit, form, str(error), 400)
     try:
         await save_unchanged(visit, form, partial(_limit, visit), partial(ask_above, wallet=visit.wallet, above=above))

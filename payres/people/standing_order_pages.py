@@ -22,9 +22,10 @@ from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.html.forms import Form
 from payres.html.html import redirect
-from payres.html.language import Language, Mistyped, marked, typed_amount
+from payres.html.language import Language, marked
 from payres.html.meanwhile import ChangedMeanwhile, Compared, sides_of
 from payres.html.sentences import length_words, problem_of
+from payres.html.typed_amounts import Mistyped, typed_amount
 from payres.interledger.node import node_of
 from payres.people import standing_orders as rules
 from payres.people.own_wallets import spendable

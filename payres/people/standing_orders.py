@@ -25,7 +25,8 @@ from payres.core.store import audit
 from payres.core.store.payments import QuoteRecord
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Units, Work
-from payres.html.language import marked, zone_named
+from payres.html.language import marked
+from payres.html.preferences import zone_named
 from payres.interledger.quoting import RemoteQuotes
 from payres.people.limits import MAX_ORDERS_OF_WALLET
 from payres.people.payees import Payee, find_payee

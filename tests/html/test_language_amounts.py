@@ -8,7 +8,8 @@ from markupsafe import Markup
 
 from payres.core.protocol.amounts import MAX_LEDGER, MAX_VALUE, Asset, parse_decimal
 from payres.core.protocol.errors import InvalidAmount
-from payres.html.language import Language, Mistyped, typed_amount, typed_decimal
+from payres.html.language import Language
+from payres.html.typed_amounts import Mistyped, typed_amount, typed_decimal
 
 USD, EUR, JPY, ONE = Asset("USD", 2), Asset("EUR", 2), Asset("JPY", 0), Asset("ONE", 1)
 KWD, FINE = Asset("KWD", 3), Asset("USD", 9)

@@ -19,8 +19,8 @@ from payres.core.store.rows import number
 from payres.core.store.work import Work
 from payres.operator import webhooks
 from payres.operator.services import operator_of
-from payres.people.letters import message_of
 from payres.people.limits import MAX_EXPORTS_OF_OWNER, MAX_FORMS_OF_OWNER
+from payres.people.notice_texts import message_of
 from payres.people.services import people_of
 from payres.people.serving import PLACES, page_routes
 from tests.instance import Instance, run_instance
@@ -174,16 +174,16 @@ def test_many_notices_of_a_kind_are_a_few_mails_an_hour_and_tell_all(
             found = mails(now)[hour * MAX_NOTICES_OF_KIND :]
             assert len(found) == MAX_NOTICES_OF_KIND
             assert [one.send_at for one in found] == [now.now] * (MAX_NOTICES_OF_KIND - 1) + [now.now + HOUR]
-        letter = message_of(now, found[-1])
-        assert letter is not None
-        assert letter["Subject"].endswith(" (und 11 weitere)")
-        assert text_of(letter).count("Wallet: busy") == 12
+        notice = message_of(now, found[-1])
+        assert notice is not None
+        assert notice["Subject"].endswith(" (und 11 weitere)")
+        assert text_of(notice).count("Wallet: busy") == 12
         for _ in range(30):
             notices.notify(now, to, kind, **data)
         assert len(mails(now)) == 2 * MAX_NOTICES_OF_KIND
-        letter = message_of(now, mails(now)[-1])
-        assert letter is not None
-        assert "Das sind die letzten; es waren mehr." in text_of(letter)
+        notice = message_of(now, mails(now)[-1])
+        assert notice is not None
+        assert "Das sind die letzten; es waren mehr." in text_of(notice)
         later = work_at(now, now.now + HOUR)  # the last is due, and may be on its way
         for _ in range(MAX_NOTICES_OF_KIND):
             notices.notify(later, to, kind, **data)

@@ -14,6 +14,7 @@ import pytest
 
 from payres.accounts import notices, owners
 from payres.accounts.limits import MAX_NOTICES_OF_KIND
+from payres.accounts.mail import PAUSES, MailAnswer, MailAttempt
 from payres.accounts.store import mail
 from payres.accounts.store.mail import ADDRESSES, MAILS, MailRecord
 from payres.core.process.settings import Settings
@@ -25,8 +26,8 @@ from payres.core.store.work import Environment, Work
 from payres.interledger.settlement import end_sending
 from payres.operator import assets, grants, refunds, wallets
 from payres.operator.upkeep import doctor
-from payres.people.letters import Letter, envelope
-from payres.people.mail import PAUSES, MailAnswer, MailAttempt, MailWorker, tell_of_events
+from payres.people.mail import MailWorker, tell_of_events
+from payres.people.notice_texts import Notice, envelope
 from tests.accounts.test_factor_pages import hidden, send_code, with_codes
 from tests.helpers import TIMEOUT, Json, receiver_of, usd, wait_until
 from tests.instance import Instance, run_instance
@@ -47,7 +48,7 @@ def hurry() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("POLL", "REST"):
             patch.setattr(SOON.format(name), 0.01)
-        patch.setattr(SOON.format("SOCKET"), 0.5)
+        patch.setattr("payres.accounts.mail.SOCKET_SECONDS", 0.5)
         yield
 
 
@@ -470,7 +471,7 @@ def test_mute_server_is_left_in_time_and_the_mail_sent_later(payres: Instance, p
 
 def test_server_that_drips_is_left_in_time(payres: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SOON.format("MAIL"), 0.2)
-    monkeypatch.setattr(SOON.format("SOCKET"), 60)
+    monkeypatch.setattr("payres.accounts.mail.SOCKET_SECONDS", 60)
     owner_id = with_address(payres, "bob", "drip@mail.example")
     with socket.create_server(("127.0.0.1", 0)) as mute, pytest.MonkeyPatch.context() as patch:
         patch.setattr("smtplib.SMTP.connect", _to(mute.getsockname()[1]))
@@ -562,7 +563,7 @@ def test_answer_of_a_mail_server_has_an_end(before: list[bytes], endless: bytes)
             smtp_security="starttls",
             mail_from="wallet@pay.example",
         )
-        message = envelope(Environment.of(settings), "alice@mail.example", Letter("A test", ["A test"]), 1)
+        message = envelope(Environment.of(settings), "alice@mail.example", Notice("A test", ["A test"]), 1)
         outcome = MailAttempt(settings, "pay.example").send(message)
         thread.join(TIMEOUT)
         assert not thread.is_alive()
@@ -679,7 +680,7 @@ def test_starttls_and_password_from_a_file(tmp_path: Path, monkeypatch: pytest.M
     ca, tls = privately_issued(tmp_path, "mail.example")
     file, server = tmp_path / "password", MailServer()
     file.write_text(f"{password}\n")
-    monkeypatch.setattr(SOON.format("SOCKET"), 60)
+    monkeypatch.setattr("payres.accounts.mail.SOCKET_SECONDS", 60)
     with server.running("127.0.0.2", tls, authenticator=server.authenticate, auth_required=True):
         given = server.settings | {"smtp_user": "payres", "smtp_password_file": str(file)}
         untrusted = attempt(given)
@@ -703,8 +704,8 @@ def attempt(settings: dict[str, Any]) -> Any:
     from payres.core.store.work import Environment
 
     environment = Environment.of(Settings(**settings))
-    letter = Letter("A test", ["It works."])
-    message = envelope(environment, "alice@mail.example", letter, 0)
+    notice = Notice("A test", ["It works."])
+    message = envelope(environment, "alice@mail.example", notice, 0)
     return MailAttempt(environment.settings, "pay.example").send(message)
 
 

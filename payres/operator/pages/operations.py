@@ -19,9 +19,9 @@ from payres.core.protocol.visible import visible_text
 from payres.core.store.work import Work
 from payres.html.forms import Form, not_of_page
 from payres.html.html import language_of, operators_language, redirect
-from payres.html.language import typed_decimal
 from payres.html.meanwhile import WAS, ChangedMeanwhile, check_unchanged, plain_lines, sides_of
 from payres.html.sentences import ended
+from payres.html.typed_amounts import typed_decimal
 from payres.operator.audit import AuditEntry, told, who_moved, who_set
 from payres.operator.declared.declarations import OF_PEOPLE, LookOver, Operation, OperationForm
 from payres.operator.declared.etags import Conditions, thing_of

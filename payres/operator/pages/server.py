@@ -10,7 +10,7 @@ from starlette.responses import Response
 from payres.core.process.settings import LoadedSettings, Settings
 from payres.core.protocol.clock import format_time
 from payres.core.store.connections import free_bytes
-from payres.html.language import chosen_zone, clocks
+from payres.html.preferences import chosen_zone, clocks
 from payres.operator.declared.declarations import operation_of
 from payres.operator.declared.shapes import Cell, Column, DataTable, format_size, make_table
 from payres.operator.ledger import begin_check

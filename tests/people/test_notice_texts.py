@@ -12,7 +12,7 @@ from payres.accounts.store.mail import ADDRESSES, AddressRecord, MailRecord
 from payres.core.process.settings import Settings
 from payres.core.store.work import Environment, Work
 from payres.operator.wallets import create_wallet, deposit
-from payres.people.letters import TEXTS, message_of
+from payres.people.notice_texts import TEXTS, message_of
 from payres.testing.clock import MovableClock
 from tests.people.mail_server import text_of
 from tests.works import NOW

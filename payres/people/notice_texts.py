@@ -25,7 +25,8 @@ from payres.core.store.accounts import ACCOUNTS, last_transfer
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Environment, Work
 from payres.html.html import brand_of
-from payres.html.language import Language, marked, preferred, zone_named
+from payres.html.language import Language, marked, preferred
+from payres.html.preferences import zone_named
 from payres.people.activity import Reader, WalletMovement
 from payres.people.store.activity import received_between, statement
 
@@ -138,7 +139,7 @@ PLAIN: Final = frozenset(
 Data = Mapping[str, Any]  # of a stored mail, or of an item that is gathered in one
 
 
-class Letter(NamedTuple):
+class Notice(NamedTuple):
     subject: str
     paragraphs: Sequence[str]
 
@@ -152,10 +153,10 @@ def message_of(work: Work, record: MailRecord) -> EmailMessage | None:
     code, region = preferred(record.language)
     zone = zone_named((address and address.time_zone) or work.settings.time_zone)
     language = Language(code, work.now, zone, region)
-    letter = (_gathered if record.kind in GATHERED else _single)(work, record, language)
-    if letter is None:
+    notice = (_gathered if record.kind in GATHERED else _single)(work, record, language)
+    if notice is None:
         return None
-    found = envelope(work, record.address, letter, work.now)
+    found = envelope(work, record.address, notice, work.now)
     # The same again for a mail that is repeated, but not once more has been gathered into it.
     found["Message-ID"] = f"<{record.id}.{len(record.data.get('items', ''))}@{work.urls.host}>"
     found["Content-Language"] = language.code
@@ -174,25 +175,25 @@ def _is_wanted(work: Work, record: MailRecord, address: AddressRecord | None) ->
     )
 
 
-def envelope(work: Work | Environment, to: str, letter: Letter, now: int) -> EmailMessage:
+def envelope(work: Work | Environment, to: str, notice: Notice, now: int) -> EmailMessage:
     """A message to an address. Raises ValueError for an invalid header."""
     found, settings = EmailMessage(policy=SMTP), work.settings
     found["From"] = formataddr((brand_of(settings).name, settings.mail_from))
     # Names of others are in the subject: a header that looks encoded is decoded, with line breaks, when it is set.
-    found["To"], found["Subject"] = to, letter.subject.replace("=?", "= ?")
+    found["To"], found["Subject"] = to, notice.subject.replace("=?", "= ?")
     found["Date"] = format_datetime(datetime.fromtimestamp(now // SECOND, UTC))
     found["Auto-Submitted"] = "auto-generated"
-    found.set_content("\n\n".join(letter.paragraphs) + "\n", cte="quoted-printable")
+    found.set_content("\n\n".join(notice.paragraphs) + "\n", cte="quoted-printable")
     return found
 
 
-def _single(work: Work, record: MailRecord, language: Language) -> Letter:
+def _single(work: Work, record: MailRecord, language: Language) -> Notice:
     subject, sentence = TEXTS[record.kind]
     items = record.data.get("items") or [{**record.data, "at": record.created_at}]
     values = [_values(one, language) | {"operator": _operator(work)} for one in items]
     title = language.say(subject, **values[-1])
     if record.kind == "code":
-        return _letter(language, work, title, language.say(sentence, **values[-1]))
+        return _notice(language, work, title, language.say(sentence, **values[-1]))
     if len(items) > 1:
         title += language.say(" (and {number} more)", number=len(items) - 1)
     owner = OWNERS.find(work, "WHERE o.id = ? ORDER BY w.id", record.owner_id)
@@ -205,7 +206,7 @@ def _single(work: Work, record: MailRecord, language: Language) -> Letter:
         paragraphs.append(language.say("These are the last ones; there were more."))
     worry = marked("If this was not you, sign in as you always do, change your password, and tell {operator}.")
     rest = [] if record.kind in PLAIN else [language.say(worry, **values[-1])]
-    return _letter(language, work, title, *paragraphs, *rest)
+    return _notice(language, work, title, *paragraphs, *rest)
 
 
 def _claimed(name: str, host: str) -> str:
@@ -227,7 +228,7 @@ def _values(data: Data, language: Language) -> dict[str, object]:
     return found
 
 
-def _gathered(work: Work, record: MailRecord, language: Language) -> Letter | None:
+def _gathered(work: Work, record: MailRecord, language: Language) -> Notice | None:
     wallet = WALLETS.by_id(work, record.data["wallet"])
     is_money = record.kind == "money"
     lines = list((_arrived if is_money else _failed)(work, wallet, record.data, language))
@@ -250,7 +251,7 @@ def _gathered(work: Work, record: MailRecord, language: Language) -> Letter | No
             in_all = marked("{amount} came in all, since {since}.")
             paragraphs.append(language.say(in_all, amount=_money(language, total, wallet), since=since))
     wallet_line = language.say("Wallet: {wallet}", wallet=wallet.path)
-    return _letter(language, work, subject, *paragraphs, wallet_line)
+    return _notice(language, work, subject, *paragraphs, wallet_line)
 
 
 def _arrived(work: Work, wallet: WalletRecord, data: Data, language: Language) -> Iterator[str]:
@@ -293,12 +294,12 @@ def _line(language: Language, sentence: str, amount: int, wallet: WalletRecord, 
     return language.say(sentence, amount=_money(language, amount, wallet), name=name)
 
 
-def _letter(language: Language, work: Work, subject: str, *paragraphs: str) -> Letter:
+def _notice(language: Language, work: Work, subject: str, *paragraphs: str) -> Notice:
     foot = language.say(
         "{operator} sends no links to sign in. If a mail has one, it is not from there.", operator=_operator(work)
     )
     texts = [unescape(one) for one in (*paragraphs, f"-- \n{foot}")]
-    return Letter(unescape(subject), ["\n".join(map(_wrapped, one.split("\n"))) for one in texts])
+    return Notice(unescape(subject), ["\n".join(map(_wrapped, one.split("\n"))) for one in texts])
 
 
 def _wrapped(line: str) -> str:
