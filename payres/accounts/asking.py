@@ -86,10 +86,9 @@ class Asking(NamedTuple):
         self, request: Request, after: str, half: HalfSignIn, status: int = 200, refused: Refused | None = None
     ) -> Response:
         """The page that asks after a right password, and leads to the page `after`."""
-        values = self._values(half.account, half.factors, after, refused) | {"half": half.secret}
-        return render_sign_in(
-            request, self.template, values, status, kind=self.cookies.kind, steps=half.factors.offered
-        )
+        values, factors = self._values(half.account, half.factors, after, refused), half.factors
+        values |= {"half": half.secret, "lead": factors.main.lead}
+        return render_sign_in(request, self.template, values, status, kind=self.cookies.kind, steps=factors.offered)
 
     async def is_stale(self, request: Request, session: str) -> bool:
         """Whether a second step must be given first. Raises SignInFailed without a session."""
@@ -120,7 +119,7 @@ class Asking(NamedTuple):
         asked = asked_of(request, factors.offered, kind, session, shown)
         values = self._values(account, factors, here(request), refused)
         values |= {"carried": {f"{CARRIED}{name}": text for name, text in fields.items()}, "shown": shown}
-        values |= {"csrf": csrf, "asked": asked, "problem": problem}
+        values |= {"csrf": csrf, "asked": asked, "problem": problem, "lead": factors.main.lead_again}
         status = 401 if refused or problem else 200
         return render(request, self.template, values, status, leads_away, scripts_of(asked))
 
@@ -165,7 +164,8 @@ class Asking(NamedTuple):
 
     def _values(self, account: Account, factors: Factors, after: str, refused: Refused | None) -> dict[str, object]:
         values: dict[str, object] = {"name": account.name, "factors": factors, "after": after, "refused": refused}
-        return values | {"half": "", "carried": {}, "shown": "", "problem": ""}
+        values |= {"half": "", "carried": {}, "shown": "", "problem": "", "heading": factors.main.heading}
+        return values
 
 
 class _Fresh(Exception):

@@ -36,6 +36,11 @@ class Factors(NamedTuple):
         return [one for one in STEPS if one.name in self.held and not one.stands_in]
 
     @property
+    def main(self) -> SecondStep:
+        """The one that a page is about when it asks."""
+        return next(one for one in self.offered if one.heading)
+
+    @property
     def offered(self) -> Sequence[SecondStep]:
         """Those that a page offers when it asks: whether there is still one that stands in, it does not say."""
         return [one for one in STEPS if one.name in self.held or one.stands_in]

@@ -21,7 +21,7 @@ from payres.core.protocol.clock import DAY, HOUR, LATEST, MINUTE, SECOND, parse_
 
 LanguageCode = Literal["en", "de", "es"]
 TRANSLATED: Final[tuple[LanguageCode, ...]] = ("de", "es")  # the columns of the catalogue
-CODES: Final[tuple[LanguageCode, ...]] = ("en", *TRANSLATED)
+LANGUAGE_CODES: Final[tuple[LanguageCode, ...]] = ("en", *TRANSLATED)
 MAX_UNBROKEN: Final = 24  # characters of an amount that fit a line
 WEIGHTED: Final = re.compile(
     r"\s*([a-z]{1,8})(?:-[a-z]{4})?(?:-([a-z]{2}|[0-9]{3}))?(?:-[a-z0-9-]+)?\s*(?:;\s*q=([01](?:\.[0-9]{0,3})?))?\s*"
@@ -186,7 +186,7 @@ def preferred(accept_language: str, chosen: LanguageCode | None = None) -> tuple
     supported. A `chosen` language counts alone, in the region that is preferred for it."""
     found: dict[tuple[LanguageCode, str], float] = {}
     matches = map(WEIGHTED.fullmatch, accept_language[:256].lower().split(","))
-    for match, code in product(matches, (chosen,) if chosen else CODES):
+    for match, code in product(matches, (chosen,) if chosen else LANGUAGE_CODES):
         if match and match[1] == code:
             one = (code, match[2] or "")
             found[one] = max(found.get(one, 0), float(match[3] or 1))

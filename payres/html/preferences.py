@@ -13,7 +13,7 @@ from starlette.responses import Response
 from payres.core.http.context import context_of
 from payres.core.protocol.clock import SECOND
 from payres.html.cookies import read_cookies, set_cookie
-from payres.html.language import CODES, LanguageCode
+from payres.html.language import LANGUAGE_CODES, LanguageCode
 
 ZONE_COOKIE: Final = "payres_zone"
 LANGUAGE_COOKIE: Final = "payres_language"
@@ -56,7 +56,7 @@ def chosen_zone(request: Request) -> str:
 def chosen_language(request: Request) -> LanguageCode | None:
     """The language that the reader has chosen, if they have."""
     found = _kept(request, LANGUAGE_COOKIE)
-    return next((code for code in CODES if code == found), None)
+    return next((code for code in LANGUAGE_CODES if code == found), None)
 
 
 def set_zone(response: Response, name: str, *, secure: bool) -> None:
@@ -65,8 +65,8 @@ def set_zone(response: Response, name: str, *, secure: bool) -> None:
 
 
 def set_language(response: Response, code: str, *, secure: bool) -> None:
-    """Sets the cookie, or deletes it if the code is not in CODES."""
-    _keep(response, LANGUAGE_COOKIE, code if code in CODES else "", secure)
+    """Sets the cookie, or deletes it if the code is not in LANGUAGE_CODES."""
+    _keep(response, LANGUAGE_COOKIE, code if code in LANGUAGE_CODES else "", secure)
 
 
 def _kept(request: Request, cookie: str) -> str:

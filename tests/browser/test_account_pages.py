@@ -12,7 +12,7 @@ from payres.core.protocol.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.core.protocol.clock import DAY
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
-from payres.html.language import CODES, Language
+from payres.html.language import LANGUAGE_CODES, Language
 from payres.operator import keys, wallets
 from payres.operator.wallets import create_wallet
 from payres.people import money_requests
@@ -123,7 +123,7 @@ async def test_every_page_for_everyone_fits_and_can_be_read(
         await check(page, server.base_url + path.format(**seeded))
 
 
-@pytest.mark.parametrize("language", CODES)
+@pytest.mark.parametrize("language", LANGUAGE_CODES)
 async def test_every_page_of_owners_fits_and_can_be_read(
     server: Instance, seeded: dict[str, str], open_page: OpenPage, language: str
 ) -> None:
@@ -159,7 +159,7 @@ def several(server: Instance, seeded: dict[str, str]) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("language", CODES)
+@pytest.mark.parametrize("language", LANGUAGE_CODES)
 async def test_pages_of_several_wallets_fit_and_a_stale_tab_is_told(
     server: Instance, several: dict[str, str], open_page: OpenPage, language: str
 ) -> None:

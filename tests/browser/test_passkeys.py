@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import CDPSession, Page, expect
 
-from payres.html.language import CODES, Language, LanguageCode
+from payres.html.language import LANGUAGE_CODES, Language, LanguageCode
 from payres.operator.operators import make_link
 from tests.browser.conftest import PASSWORD, ClientSite, OpenPage
 from tests.browser.screens import AXE, check, fits
@@ -162,7 +162,7 @@ async def test_without_scripts_the_password_signs_in(server: Instance, open_page
     assert page.url.endswith("/account/apps")
 
 
-@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("code", LANGUAGE_CODES)
 async def test_passkey_signs_in_by_the_keyboard_in_each_language(
     server: Instance, open_page: OpenPage, code: LanguageCode
 ) -> None:
@@ -185,7 +185,7 @@ async def test_pages_of_passkeys_fit_and_can_be_read(server: Instance, device: D
     page = device.page
     await add(device, server, "ida")
     await page.context.add_init_script(path=AXE)
-    for code in CODES:
+    for code in LANGUAGE_CODES:
         await page.set_extra_http_headers({"Accept-Language": code})
         await fits(page, f"{server.base_url}/account")
     await page.set_extra_http_headers({"Accept-Language": "en"})

@@ -11,7 +11,7 @@ from jinja2 import nodes
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND, parse_time
 from payres.html.html import _environment
-from payres.html.language import CODES, TRANSLATED, Language, preferred, sentences
+from payres.html.language import LANGUAGE_CODES, TRANSLATED, Language, preferred, sentences
 from tests.helpers import ROOT
 
 SAID = {"say": (0,), "count": (1, 2), "marked": (0,)}  # which arguments are sentences
@@ -84,7 +84,7 @@ def test_language_and_region_are_those_that_the_browser_prefers(header: str, cod
 
 
 def test_what_is_put_into_a_sentence_is_escaped() -> None:
-    for code in CODES:
+    for code in LANGUAGE_CODES:
         assert "&lt;b&gt;" in Language(code, NOW).say("{name}, you have", name="<b>")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from payres.core.protocol.clock import DAY
 from payres.core.store.wallets import require_wallet
-from payres.html.language import CODES, TRANSLATED, LanguageCode, sentences
+from payres.html.language import LANGUAGE_CODES, TRANSLATED, LanguageCode, sentences
 from payres.people.serving import PLACES
 from payres.people.store.standing_orders import ORDERS
 from tests.helpers import TIMEOUT, last_segment, sign_in_token, usd
@@ -65,7 +65,7 @@ def left_in_english(words: str, code: LanguageCode) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("code", LANGUAGE_CODES)
 def test_every_page_is_in_the_language_of_its_reader(
     server: Instance, names: dict[str, str], browser: httpx2.Client, code: LanguageCode
 ) -> None:
