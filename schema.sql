@@ -159,6 +159,16 @@ create table client (
 ) strict;
 create index client_to_purge on client (purge_at) where purge_at is not null;
 
+-- Clients whose grants pay nothing, by their identity, also if `client` has no row of it.
+-- rows: operators
+-- kept: until it is unfrozen, by grants.unfreeze
+-- times: frozen_at shown
+-- restore: listed and carried over as frozenClient
+create table frozen_client (
+  client text primary key,
+  frozen_at integer not null
+) strict, without rowid;
+
 -- Keys of clients without a local wallet. Those of a wallet address on another server were fetched from its jwks.json,
 -- and expire at good_until. A client known only by its key has a row for each of the last kids it presented.
 -- rows: clients, at most 32 (MAX_JWKS_KEYS) published and 8 (MAX_PRESENTED_KIDS) presented for each client
@@ -293,6 +303,10 @@ create trigger grant_deleted after delete on "grant"
   when old.purge_at is null
   begin update authorization_revision set revision = random() where id = 1; end;
 create trigger client_changed after update of identity, wallet_address, jwk on client
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger client_frozen after insert on frozen_client
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger client_unfrozen after delete on frozen_client
   begin update authorization_revision set revision = random() where id = 1; end;
 create trigger client_deleted after delete on client
   when exists (select 1 from "grant" where client_id = old.id)

@@ -88,11 +88,17 @@ def hash_password(password: str) -> str:
     """The encoded Argon2id hash of a password: parameters, salt and hash. Raises InvalidRequest."""
     from argon2 import PasswordHasher  # slow to load: longer than most commands run
 
+    check_password(password)
+    return PasswordHasher().hash(_encoded(password) or b"")
+
+
+def check_password(password: str) -> str:
+    """The password. Raises InvalidRequest unless it can be one."""
     encoded = _encoded(password)
     if encoded is None or len(encoded.decode()) < MIN_PASSWORD_LENGTH or len(password) > MAX_PASSWORD_LENGTH:
         sentence = f"A password has {MIN_PASSWORD_LENGTH} to {MAX_PASSWORD_LENGTH} characters of Unicode"
         raise InvalidRequest(sentence, field="password")
-    return PasswordHasher().hash(encoded)
+    return password
 
 
 def verify_password(account: Account | None, password: str) -> bool:

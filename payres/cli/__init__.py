@@ -10,95 +10,59 @@ import click
 
 from payres import __version__
 from payres.cli.commands import Group
+from payres.operator.declared.nouns import NOUNS
 
 
-class Noun(NamedTuple):
-    """A command or a group: the first line of its help, the modules with the operations that become commands of the
-    group, the rest of its help if it has no module here, and that module."""
+class Listed(NamedTuple):
+    """A command or a group: its help, which begins with its line in the help of `payres`; the modules of the operations
+    that it is made from, or the module here that has it."""
 
-    line: str
+    help: str
     operations: str = ""
-    about: str = ""
     module: str = ""
+
+    @property
+    def line(self) -> str:
+        return self.help.partition("\n")[0]
+
+
+def _declared(section: str) -> Mapping[str, Listed]:
+    """The commands of operations in a section."""
+    found = [(noun.modules, noun.commands.items()) for noun in NOUNS if noun.section == section]
+    return {name: Listed(text, modules) for modules, commands in found for name, text in commands}
 
 
 # The lines are here so that `payres --help` loads none of the modules.
-SECTIONS: Mapping[str, Mapping[str, Noun]] = {
+SECTIONS: Mapping[str, Mapping[str, Listed]] = {
     "Set up and run": {
-        "init": Noun("Write an annotated payres.toml and create the database.", module="server"),
-        "serve": Noun("Run the server.", module="server"),
-        "status": Noun("Show the state of the server and its money.", module="status"),
-        "doctor": Noun("Find problems, and say how to fix them.", module="status"),
-        "due": Noun("See what waits; try it now, or give it up.", "due_work"),
-        "backup": Noun("Copy the database while the server runs.", module="backup"),
-        "restore": Noun("Replace the database by a backup.", module="backup"),
+        "init": Listed("Write an annotated payres.toml and create the database.", module="server"),
+        "serve": Listed("Run the server.", module="server"),
+        "status": Listed("Show the state of the server and its money.", module="status"),
+        "doctor": Listed("Find problems, and say how to fix them.", module="status"),
+        **_declared("Set up and run"),
+        "backup": Listed("Copy the database while the server runs.", module="backup"),
+        "restore": Listed("Replace the database by a backup.", module="backup"),
     },
-    "Wallets and payments": {
-        "wallet": Noun("Open wallets and move money in and out of them.", "wallets separations", module="wallet"),
-        "payment": Noun("List payments, and send money back.", "payments payment_history", module="payment"),
-        "order": Noun("See the standing orders of owners.", "standing_orders"),
-        "grant": Noun(
-            "List grants; approve, deny and revoke them.",
-            "grants",
-            "REF is the id of a grant, or the URL that the client sends its user to (`interact.redirect`).",
-        ),
-        "key": Noun("Manage the public keys that clients sign with.", "keys", module="key"),
-        "search": Noun("Find wallets, payments, grants, keys and changes.", "search"),
-    },
-    "Currencies": {
-        "asset": Noun("Show the currencies in use, with their fees and liquidity.", "assets"),
-        "liquidity": Noun(
-            "Fund exchange between currencies.",
-            "assets",
-            "In a payment between two currencies, the receiver is paid from the operator's liquidity in the one, and"
-            " the sender's money goes into the liquidity in the other.",
-        ),
-        "rate": Noun("Set exchange rates.", "assets"),
-        "fee": Noun("Set the fees for sending; withdraw collected fees.", "assets"),
-    },
+    **{title: _declared(title) for title in ("Wallets and payments", "Currencies")},
     "Other servers and programs": {
-        "peer": Noun("Connect to other Interledger servers, and settle with them.", "peers", module="peer"),
-        "webhook": Noun(
-            "Send events to your programs, and list their deliveries.",
-            "webhooks deliveries",
-            "ID is what `payres webhook add` printed. docs/events.md lists the events, and says how to verify their"
-            " signatures.",
-        ),
-        "mail": Noun("Try the mail server for the notices of owners.", module="mail"),
-        "api-key": Noun(
-            "Let programs use the operator's API.",
-            "api_keys",
-            "A program shows its key as `Authorization: Bearer <key>`. Scopes say what it may do.",
-        ),
+        **_declared("Other servers and programs"),
+        "mail": Listed("Try the mail server for the notices of owners.", module="mail"),
     },
-    "Operators and their books": {
-        "admin": Noun(
-            "Let people use the admin pages.",
-            "operators",
-            "The pages are at /admin; docs/operators-api.md describes them.",
-        ),
-        "audit": Noun("See what was changed and by whom.", "audit"),
-        "ledger": Noun("Check the ledger.", module="status"),
-        "export": Noun(
-            "Export payments, the ledger and statements.",
-            "exports",
-            "The rows go to standard output, in constant memory.",
-        ),
-    },
+    "Operators and their books": _declared("Operators and their books"),
     "Try, and build clients": {
-        "demo": Noun("Show one payment, step by step, against a temporary server.", module="demo"),
-        "sandbox": Noun("Run a temporary server for the tests of an app.", module="sandbox"),
-        "pay": Noun("Pay from a wallet anywhere, with its owner's consent.", module="open_payments"),
-        "request": Noun("Send a signed request.", module="open_payments"),
-        "sign": Noun("Sign a request, and print the headers.", module="open_payments"),
-        "verify": Noun("Check the signature of a request.", module="open_payments"),
+        "demo": Listed("Show one payment, step by step, against a temporary server.", module="demo"),
+        "sandbox": Listed("Run a temporary server for the tests of an app.", module="sandbox"),
+        "pay": Listed("Pay from a wallet anywhere, with its owner's consent.", module="open_payments"),
+        "request": Listed("Send a signed request.", module="open_payments"),
+        "sign": Listed("Sign a request, and print the headers.", module="open_payments"),
+        "verify": Listed("Check the signature of a request.", module="open_payments"),
     },
     "The shell": {
-        "completion": Noun("Print a script that completes commands in a shell.", module="manual"),
-        "man": Noun("Print the manual page.", module="manual"),
+        "completion": Listed("Print a script that completes commands in a shell.", module="manual"),
+        "man": Listed("Print the manual page.", module="manual"),
     },
 }
-COMMANDS: Mapping[str, Noun] = {name: noun for section in SECTIONS.values() for name, noun in section.items()}
+COMMANDS: Mapping[str, Listed] = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 
 class LazyGroup(Group):
@@ -129,25 +93,20 @@ class LazyGroup(Group):
         width = max(map(len, COMMANDS))
         for title, section in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), noun.line) for name, noun in section.items()])
+                formatter.write_dl([(name.ljust(width), entry.line) for name, entry in section.items()])
 
 
 @cache
 def _load(name: str) -> click.Command:
     """The command; its docstring follows its line in COMMANDS."""
-    noun = COMMANDS[name]
-    command: click.Command = Group(name, help=noun.about)
-    if noun.module:
-        command = getattr(import_module(f"{__name__}.{noun.module}"), name.replace("-", "_"))
-    if noun.operations:
-        from payres.cli.operations import commands_of
+    entry = COMMANDS[name]
+    if entry.operations:
+        from payres.cli.operations import command_of
 
-        found = commands_of(noun.operations.split(), name)
-        if name in found:
-            command = found[name]
-        elif isinstance(command, Group):
-            command.commands = {**command.commands, **found}
-    command.help = f"{noun.line}\n\n{cleandoc(command.help or '')}"
+        command = command_of(entry.operations.split(), name)
+    else:
+        command = getattr(import_module(f"{__name__}.{entry.module}"), name.replace("-", "_"))
+    command.help = f"{entry.help}\n\n{cleandoc(command.help or '')}"
     return command
 
 

@@ -12,7 +12,6 @@ import httpx2
 import msgspec
 
 from payres.cli.commands import Command
-from payres.cli.key import read_key
 from payres.cli.options import InputFile, WholeNumber, decimal_of, secret_option
 from payres.cli.session import Session, print_text, with_session
 from payres.client import Client, OpenPaymentsError, access, money
@@ -32,6 +31,7 @@ from payres.core.signatures.verify import Verified, describe_signature, parse, w
 from payres.core.signatures.verify import verify as verify_signature
 from payres.html.forms import typed_url
 from payres.operator.declared.shapes import labelled
+from payres.operator.keys import read_key
 
 REQUEST_SECONDS: Final = 60
 OWNERS_SECONDS: Final = 600
@@ -331,7 +331,7 @@ def _public_keys(
     if [client, jwk, pem].count(None) != 2:
         raise click.UsageError("Give the key that may have signed with one of --client, --jwk and --pem")
     if client is None:
-        found = [read_key(jwk, pem, keyids[0] if pem else None)]
+        found = [read_key(jwk.read() if jwk else None, pem.read() if pem else None, keyids[0] if pem else None)]
     else:
         with Client(client) as op:
             found = op.wallet_address.get_keys(client)

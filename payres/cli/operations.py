@@ -1,25 +1,28 @@
 """Commands made from operations that are declared with `payres.operator.declared.declarations`."""
 
+import io
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce, wraps
+from operator import attrgetter
 from typing import Any, Final
 
 import click
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from payres.cli.commands import Command
-from payres.cli.options import decimal_of, limit_option, require_secret, secret_option
-from payres.cli.session import Session, print_text, with_session
+from payres.cli.commands import Command, Group
+from payres.cli.options import InputFile, decimal_of, limit_option, require_secret, secret_option
+from payres.cli.session import Session, errors_in_sentences, print_text, with_session
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Environment, Work
 from payres.html.exports import Export
-from payres.operator.declared.declarations import CommandLine, Operation, declared
-from payres.operator.declared.inputs import REQUIRED, Input
+from payres.operator.declared.declarations import CommandLine, Operation, declared, operation_of
+from payres.operator.declared.inputs import REQUIRED, Input, inputs_of
 from payres.operator.declared.shapes import Column
 
+ALL: Final = 10**9  # rows
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 OLD_ASSET: Final = ["CODE", "SCALE"]
 # What an argument is in examples that are not declared.
@@ -27,16 +30,19 @@ EXAMPLES: Final = {"PATH": "alice", "ID": "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"
 asset_option = click.option(
     *("--asset", "asset_option"), metavar="CODE", expose_value=False, help="The currency, such as USD."
 )
+CREATE: Final = "is_new"
+create_option = click.option("--create", CREATE, is_flag=True, help="Create the database first when there is none.")
 scale_option = click.option(
     *("--scale", "scale_option"), metavar="N", expose_value=False, help="Its number of decimals: 2 for cents."
 )
 
 
-def commands_of(modules: Sequence[str], group: str) -> Mapping[str, click.Command]:
-    """The commands of a group that are declared in these modules, by name; or the one that has the group's name."""
-    found = [(one, one.command) for one in declared(*modules) if one.command]
-    made = [_command(one, line) for one, line in found if line.words.split()[0] == group]
-    return {str(one.name): one for one in made}
+def command_of(modules: Sequence[str], name: str) -> click.Command:
+    """The command of this name that is declared in these modules, or the group of those whose first word it is."""
+    found = [(one, one.command) for one in declared(*modules) if one.command and one.command.words.split()[0] == name]
+    made = {str(one.name): one for one in (_command(*each) for each in found)}
+    old_names = {line.once: line.words.split()[1] for _, line in found if line.once}
+    return made[name] if name in made else Group(name, commands=made, old_names=old_names)
 
 
 def _command(operation: Operation, line: CommandLine) -> click.Command:
@@ -52,7 +58,9 @@ def _command(operation: Operation, line: CommandLine) -> click.Command:
             for one, word in zip(arguments, capitals, strict=True)
         ),
         *(limit_option if one.name == "limit" else _option(one) for one in options),
-        *([limit_option] if operation.is_paged else []),
+        *([limit_option] if operation.is_paged and line.sorts is None else []),
+        *(click.option(f"--{name}", is_flag=True, help=words) for name, (_, words) in line.besides.items()),
+        *([create_option] if line.creates else []),
         with_session,
     ]
     found: Callable[..., Any] = partial(_run, operation, line, options)
@@ -96,20 +104,36 @@ class AssetCommand(Command):
 def _run(operation: Operation, line: CommandLine, options: Sequence[Input], session: Session, /, **given: Any) -> None:
     _check(operation, line, options, given)
     asked = {key: value for key, value in given.items() if value is not None and value != ()}
+    for one in operation.inputs.values():  # before the unit of work, for which a server waits
+        if one.is_secret and one.name in asked:
+            asked[one.name] = one.typed(session.environment, asked[one.name])
+    unit = partial(_unit, operation, line, asked)
+    if line.creates:
+        if given[CREATE]:
+            session.create_database(unit)
+        else:
+            session.database("add --create, or name another with --database PATH")
     if operation.answer_type is Export:
         _export(session, operation, asked)
         return
     if operation.is_async:
-        found = session.in_steps(partial(operation.function, **_arguments(session.environment, operation, asked)))
+        rule = partial(operation.function, **_arguments(session.environment, operation, asked))
+        found = session.in_steps(rule, changes=operation.changes)
     else:
-        found = (session.read if operation.only_reads else session.write)(partial(_unit, operation, line, asked))
+        found = (session.read if operation.only_reads else session.write)(unit)
     _show(session, operation, line, found, given)
 
 
 def _unit(operation: Operation, line: CommandLine, given: Mapping[str, Any], work: Work) -> Any:
     arguments = _arguments(work, operation, given)
-    page = {"page": PageQuery(given["limit"])} if operation.is_paged else {}
+    page = {"page": PageQuery(ALL if line.sorts is not None else given["limit"])} if operation.is_paged else {}
     found = operation.run(work, arguments | page)
+    if line.sorts:
+        found.result.sort(key=attrgetter(line.sorts))
+    if line.besides:
+        return {None: found} | {
+            name: operation_of(rule).run(work, arguments) for name, (rule, _) in line.besides.items()
+        }
     if line.then is not None:
         return line.then.find(work, **{name: arguments[name] for name in operation.segments})
     return found
@@ -153,18 +177,23 @@ def _arguments(work: Work | Environment, operation: Operation, given: Mapping[st
     inputs = operation.inputs
     known = {name: value for name, value in given.items() if name in inputs}
     amounts = {name: decimal_of(text) for name, text in known.items() if inputs[name].kind_of_field == "amount"}
-    return operation.read({name: inputs[name].typed(work, value) for name, value in (known | amounts).items()})
+    known |= amounts
+    typed = {name: one if inputs[name].is_secret else inputs[name].typed(work, one) for name, one in known.items()}
+    return operation.read(typed)
 
 
 def _show(session: Session, operation: Operation, line: CommandLine, found: Any, given: Mapping[str, Any]) -> None:
     shape = line.then or operation.shows
     if operation.listing is not None:
-        listing, things = operation.listing, found.result
+        listing, lists = operation.listing, found if line.besides else {None: found}
+        chosen = next((name for name in line.besides if given[name]), None)
+        shape = operation_of(line.besides[chosen][0]).shows if chosen else shape
         none = "; ".join(filter(None, (listing.none.format(**given), listing.advice)))
-        text = table_text(shape.listed, things) if shape and things else none
-        session.show({listing.member: things}, text)
+        text = table_text(shape.listed, lists[chosen].result) if shape and lists[chosen].result else none
+        session.show({name or listing.member: one.result for name, one in lists.items()}, text)
     elif line.text:
-        session.show(found, line.text(found) if callable(line.text) else line.text.format_map(asdict(found)))
+        text = line.text(found) if callable(line.text) else line.text.format_map(asdict(found))
+        session.show({line.member: found.result} if line.member else found, text)
         is_link = hasattr(found, "url") and hasattr(found, "expires_at")
         if is_link and not session.as_json:  # beside the URL, which scripts take from standard output
             print_text(f"It works once, until {found.expires_at}", err=True)
@@ -190,16 +219,49 @@ def table_text(columns: Sequence[Column], things: Sequence[Any]) -> str:
 
 def _option(one: Input) -> Decorator:
     flag = one.extra.get("option") or f"--{one.name.rstrip('_').replace('_', '-')}"
-    if "is_secret" in one.extra:
-        return secret_option(flag.removeprefix("--"), one.extra.get("metavar", "TEXT"), one.words)
-    if one.is_mark:
+    metavar, reader = one.extra.get("metavar"), one.extra.get("given_by")
+    if reader is not None:
+        return _read_options(one.name, reader)
+    if flags := one.extra.get("flags"):
+        return _all_of([click.option(f"--{word}", is_flag=True, help=words) for word, words in flags.items()])
+    if one.is_secret:
+        asks = one.extra.get("asks", "")
+        return secret_option(flag.removeprefix("--"), None if asks else metavar or "TEXT", one.words, asks)
+    if "is_file" in one.extra:
+        return click.option(flag, one.name, type=InputFile(one.extra.get("inline")), metavar="FILE", help=one.words)
+    if one.is_mark and one.default is not UNSET:
         return click.option(flag, one.name, is_flag=True, help=one.words)
     words = f"{one.words} May be repeated." if one.is_several else one.words
-    attributes: dict[str, Any] = {"help": words, "type": _type(one), "metavar": one.extra.get("metavar")}
+    attributes: dict[str, Any] = {"help": words, "type": bool if one.is_mark else _type(one), "metavar": metavar}
     attributes |= {"required": one.is_required, "multiple": one.is_several}
     if one.default not in {REQUIRED, None, UNSET, ()}:
         attributes |= {"default": one.default, "show_default": True}
     return click.option(flag, one.name, **attributes)
+
+
+def _all_of(decorators: Sequence[Decorator]) -> Decorator:
+    return lambda command: reduce(lambda found, decorate: decorate(found), reversed(decorators), command)
+
+
+def _read_options(name: str, reader: Callable[..., Any]) -> Decorator:
+    """The options that are the parameters of a reader, whose result the command gets as the argument of this name."""
+    inputs = inputs_of(reader)
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def run(*args: Any, **given: Any) -> None:
+            asked = {one: given.pop(one) for one in inputs}
+            read = {key: value.read() if isinstance(value, io.IOBase) else value for key, value in asked.items()}
+            with errors_in_sentences():
+                try:
+                    given[name] = reader(**read)
+                except ValueError as error:
+                    raise click.UsageError(str(error)) from error
+            command(*args, **given)
+
+        return _all_of([_option(one) for one in inputs.values()])(run)
+
+    return decorate
 
 
 def _type(one: Input) -> Any:
@@ -207,11 +269,20 @@ def _type(one: Input) -> Any:
     return click.Choice(list(one.choices)) if one.choices else str
 
 
-def _check(operation: Operation, line: CommandLine, options: Sequence[Input], given: Mapping[str, Any]) -> None:
-    """Raises UsageError if a secret is missing, or a change has no members."""
+def _check(operation: Operation, line: CommandLine, options: Sequence[Input], given: dict[str, Any]) -> None:
+    """Raises UsageError if a secret is missing, options do not go together, or a change has no members."""
     for one in options:
-        if "is_secret" in one.extra and one.is_required:
+        if one.is_secret and one.is_required:
             require_secret(one.name, given[one.name])
+        if flags := one.extra.get("flags"):
+            chosen = [word for word in flags if given.pop(word)]
+            if len(chosen) != 1:
+                either = " or ".join(f"--{word}" for word in flags)
+                raise click.UsageError(f"Give the {one.name}, with either {either}")
+            given[one.name] = chosen[0]
+        other, why = one.extra.get("unless", ("", ""))
+        if other and None not in (given[one.name], given[other]):
+            raise click.UsageError(f"{why}: leave out --{other}, or --{one.name}")
     if operation.method == "PATCH" and all(given[one.name] in (None, ()) for one in options):
         example = line.example.partition("--")[2]
         raise click.UsageError(f"Name what is to change, such as --{example}")

@@ -1,10 +1,13 @@
 """Options and types that several commands take."""
 
+import io
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from functools import wraps
+from getpass import GetPassWarning
 from typing import IO, Any, Final
 
 import click
@@ -44,23 +47,30 @@ def decimal_of(text: str) -> str:
 
 
 class InputFile(click.File):
-    """A file to read bytes from, - for standard input."""
+    """A file to read bytes from, - for standard input. What is no file may be the content itself, which `inline` makes
+    of the text; it raises ValueError with what it must be."""
 
-    def __init__(self) -> None:
+    def __init__(self, inline: Callable[[str], bytes] | None = None) -> None:
         super().__init__("rb")
+        self.inline = inline
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "-" and sys.stdin is None:
             self.fail("standard input is closed", param, ctx)
+        if self.inline and isinstance(value, str) and value != "-" and not os.path.exists(value):
+            try:
+                return io.BytesIO(self.inline(value))
+            except ValueError as error:
+                self.fail(f"{value!r} is neither a file nor {error}", param, ctx)
         return super().convert(value, param, ctx)
 
 
 def secret_option(
-    name: str, metavar: str | None, help_text: str = "", file_help: str = FILE_HELP
+    name: str, metavar: str | None, help_text: str = "", asks: str = ""
 ) -> Callable[[Callback], Callback]:
     """Gives a command the options `--NAME METAVAR` and `--NAME-file FILE`; without a metavar, only the latter. The
-    content of a file cannot be seen in `ps`. The command gets one keyword, None if neither was given. Of several such
-    decorators the first reads standard input first."""
+    content of a file cannot be seen in `ps`. The command gets one keyword, None if neither was given, or what the user
+    was asked for. Of several such decorators the first reads standard input first."""
     keyword = name.replace("-", "_")
 
     def decorate(command: Callback) -> Callback:
@@ -68,13 +78,27 @@ def secret_option(
         def run(*args: Any, **options: Any) -> None:
             file = options.pop(f"{keyword}_file")
             with errors_in_sentences():
-                options[keyword] = _secret(name, options.get(keyword), file)
+                secret = _secret(name, options.get(keyword), file)
+                options[keyword] = _ask(name, asks) if asks and secret is None else secret
             command(*args, **options)
 
-        from_file = click.option(f"--{name}-file", type=InputFile(), metavar="FILE", help=file_help)(run)
+        words = help_text if asks else FILE_HELP
+        from_file = click.option(f"--{name}-file", type=InputFile(), metavar="FILE", help=words)(run)
         return click.option(f"--{name}", metavar=metavar, help=help_text)(from_file) if metavar else from_file
 
     return decorate
+
+
+def _ask(name: str, asks: str) -> str:
+    """A new secret from the terminal, without echo."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)  # of one that would be echoed
+        try:
+            # The prompt goes to standard error: standard output is for the resource.
+            return str(click.prompt(asks, hide_input=True, confirmation_prompt=True, err=True))
+        except GetPassWarning as error:
+            sentence = f"There is no terminal to ask for the {name} on: give it with --{name}-file FILE, - for stdin"
+            raise click.ClickException(sentence) from error
 
 
 def require_secret(name: str, text: str | None) -> None:

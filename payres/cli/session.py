@@ -27,7 +27,8 @@ from payres.core.process.settings import (
     named_by,
     settings_file,
 )
-from payres.core.protocol.errors import DomainError
+from payres.core.process.slots import Slots
+from payres.core.protocol.errors import DomainError, Unavailable
 from payres.core.protocol.urls import Urls
 from payres.core.protocol.visible import visible_lines
 from payres.core.store.base_url import base_url_of_run
@@ -135,11 +136,14 @@ class Session:
         said = f"There is no database at {place(self.settings.database)}. Make one with {init}"
         raise click.ClickException(f"{said}, {folder}or {otherwise}")
 
-    def in_steps(self, operation: Callable[[Units], Coroutine[Any, Any, T]]) -> T:
-        """The result of an operation of several units of work."""
+    def in_steps(self, operation: Callable[[Units], Coroutine[Any, Any, T]], *, changes: bool = True) -> T:
+        """The result of an operation of several units of work. One that `changes` nothing takes notes if possible."""
         import asyncio  # an operation of one unit need not load it
 
-        return asyncio.run(operation(_Steps(self)))
+        if changes:
+            self.database()
+            self.require_writable()
+        return asyncio.run(operation(_Steps(self, changes)))
 
     def _run(self, unit: Callable[[Work], T], begin: str, connect: Connect) -> T:
         with self._connection(self.database(), connect) as connection:
@@ -190,20 +194,41 @@ def place(path: str) -> str:
     return f"{Path(path).absolute()} ({why})"
 
 
+class CommandContext:
+    """The environment of a command in place of a server's context, with services for one operation."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.idempotency_slots = Slots(None, None, 1)
+
+    def part(self, kind: type[T]) -> T:
+        return kind()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.environment, name)
+
+
 class _Steps(NamedTuple):
     """Runs units of work one by one."""
 
     session: Session
+    changes: bool
 
     @property
-    def context(self) -> Environment:
-        return self.session.environment
+    def context(self) -> CommandContext:
+        return CommandContext(self.session.environment)
 
     async def read(self, unit: Callable[[Work], T]) -> T:
         return self.session.read(unit)
 
     async def write(self, unit: Callable[[Work], T]) -> T:
-        return self.session.write(unit)
+        if self.changes:
+            return self.session.write(unit)
+        noted = list[T]()
+        self.session.write_if_possible(lambda work: noted.append(unit(work)))
+        if not noted:
+            raise Unavailable("Nothing can be noted now")
+        return noted[0]
 
 
 def warn(sentence: str | None) -> None:

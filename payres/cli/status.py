@@ -1,19 +1,14 @@
-"""`payres status` for an overview, `payres doctor` for problems, `payres ledger` for the checks."""
+"""`payres status` for an overview, `payres doctor` for problems."""
 
 import re
 from typing import Final
 
 import click
 
-from payres.cli.commands import Command, Group
+from payres.cli.commands import Command
 from payres.cli.session import Session, with_session
-from payres.core.store import runs as server
 from payres.core.store.connections import is_served
-from payres.core.store.work import Work
-from payres.operator.ledger import ledger_check
-from payres.operator.upkeep import invariant_checks
 from payres.operator.upkeep.doctor import Diagnosis, examine_all
-from payres.operator.upkeep.invariant_checks import Finding
 from payres.operator.upkeep.status import STATUS, read_status
 
 TIME: Final = re.compile(r"(?<![^\s(])([0-9]{4}(?:-[0-9]{2}){2})T([0-9]{2}:[0-9]{2}):[0-9.]+Z(?![^\s,:;)])")
@@ -51,38 +46,3 @@ def doctor(session: Session) -> None:
 def _line(one: Diagnosis) -> str:
     kind = "ok  " if one.fix is None else "WARN" if one.warning else "FIX "
     return f"{kind} {one.subject}: {one.seen}" + ("" if one.fix is None else f"\n     {one.fix}")
-
-
-@click.group(cls=Group)
-def ledger() -> None:
-    pass
-
-
-@ledger.command(example="payres ledger check")
-@with_session
-def check(session: Session) -> None:
-    """Check every invariant of the ledger.
-
-    Reads one snapshot of the database while the server goes on serving. The exit code is 1 if an invariant is broken,
-    and the first broken one is named.
-    """
-    at, findings = session.read(lambda work: (work.now, invariant_checks.check(work)))
-    broken = invariant_checks.first_broken(findings)
-    session.show(ledger_check(findings), "\n".join(map(_text, findings)))
-
-    def note(work: Work) -> None:
-        if not is_served(work.settings.database):
-            server.note_kill(work)
-        invariant_checks.note(work, findings, at)
-
-    session.write_if_possible(note)
-    if broken is not None:
-        raise click.ClickException(f"The invariant `{broken.name}` is broken: {broken.breaches[0]}")
-
-
-def _text(finding: Finding) -> str:
-    if finding.holds:
-        return f"ok      {finding.name}: {finding.claim} ({finding.examined} {finding.unit})"
-    return f"BROKEN  {finding.name}: it does not hold that {finding.claim}" + "".join(
-        f"\n          {breach}" for breach in finding.breaches
-    )

@@ -112,23 +112,22 @@ API_KEY: Final = Shape(
 CREATED: Final = Shape(None, *API_KEY.columns, fact("Key", "key", "secret"), page=API_KEY.page, name=API_KEY.name)
 
 
-@operation("GET /api-keys keys:read", API_KEY, listing=Listing("apiKeys", NONE, "API keys"))
-def page_of_api_keys(work: Work, page: PageQuery) -> tuple[Sequence[ApiKeyRecord], PageBounds]:
-    """List API keys."""
-    return select_page(work, API_KEYS, page)
-
-
 @operation(
-    shows=API_KEY,
-    command=CommandLine("api-key list"),
-    listing=Listing("apiKeys", NONE, advice="`payres api-key create` makes one"),
+    "GET /api-keys keys:read",
+    API_KEY,
+    command=CommandLine("api-key list", sorts=""),
+    listing=Listing(
+        *("apiKeys", "There are no API keys yet", "API keys"),
+        menu="Programs",
+        advice="`payres api-key create` makes one",
+    ),
 )
-def list_api_keys(work: Work) -> Sequence[ApiKeyRecord]:
-    """List keys, newest first.
+def page_of_api_keys(work: Work, page: PageQuery) -> tuple[Sequence[ApiKeyRecord], PageBounds]:
+    """List API keys, newest first.
 
     With their scopes and their last use.
     """
-    return API_KEYS.list(work, "ORDER BY id DESC")
+    return select_page(work, API_KEYS, page)
 
 
 @operation(

@@ -159,7 +159,7 @@ RATE: Final = Shape(
     "GET /assets assets:read",
     ASSET,
     command=CommandLine("asset list"),
-    listing=Listing("assets", "There are no assets yet; the first wallet makes one", "Currencies"),
+    listing=Listing("assets", "There are no assets yet; the first wallet makes one", "Currencies", menu="Currencies"),
 )
 def list_assets(work: Work) -> Sequence[AssetRecord]:
     """List the assets that accounts are kept in.
@@ -227,7 +227,7 @@ def set_fee(work: Work, code: str, scale: Scale, fixed: FixedFee = "0", basis_po
     "GET /rates assets:read",
     RATE,
     command=CommandLine("rate list"),
-    listing=Listing("rates", "No rates are set", "Exchange rates", advice="see `payres rate set`"),
+    listing=Listing("rates", "No rates are set", "Exchange rates", menu="Currencies", advice="see `payres rate set`"),
 )
 def list_rates(work: Work) -> Sequence[RateRecord]:
     """List exchange rates with their source and end."""

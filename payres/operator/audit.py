@@ -1,6 +1,7 @@
 """The audit log, as operators read it. Changes are written by `payres.core.store.audit`."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Annotated, Final
 
 from msgspec import UNSET, UnsetType
@@ -9,7 +10,7 @@ from payres.core.protocol.wire import Resource, encode
 from payres.core.store.audit import AUDIT, AuditRecord
 from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.work import Work
-from payres.operator.declared.declarations import CommandLine, Listing, operation
+from payres.operator.declared.declarations import CommandLine, Listing, declared, operation
 from payres.operator.declared.inputs import Name, TimeText, require_time, said
 from payres.operator.declared.shapes import Cell, Column, Shape, Time, path_of, represent
 
@@ -65,6 +66,12 @@ def _details(entry: AuditEntry) -> str:
     return ", ".join(f"{name} {value if isinstance(value, str) else encode(value).decode()}" for name, value in said)
 
 
+@cache
+def _told() -> Mapping[str, str]:
+    """What declarations say of their actions."""
+    return {one.actions[0]: one.told for one in declared() if one.told}
+
+
 def told(entry: AuditEntry) -> Sequence[Cell]:
     """What was done, as a sentence in parts: who, did what, to what, by what name."""
     kind, _, key = entry.actor.partition(":")
@@ -73,7 +80,8 @@ def told(entry: AuditEntry) -> Sequence[Cell]:
     first, *rest = verb.split("_")
     usual = " ".join([f"{first}{'' if first.endswith('e') else 'e'}d", *([*rest, "of"] if rest else ()), "the"])
     amount, _, code = str(entry.details.get("amount", "")).partition(" ")
-    done = DONE.get(entry.action, DONE.get(verb, usual)).format(amount=f"{code} {Cell(amount, 'number').shown}")
+    done = DONE.get(entry.action) or _told().get(entry.action) or DONE.get(verb, usual)
+    done = done.format(amount=f"{code} {Cell(amount, 'number').shown}")
     reference = str(entry.details.get("reference", ""))
     named = f", “{reference}”" if reference and not reference.startswith("page ") else ""
     named = f" once more{named}" if "again" in entry.details else named
@@ -97,6 +105,7 @@ ENTRY: Final = Shape(
     command=CommandLine("audit list", "--limit 10"),
     listing=Listing(
         *("entries", "Nothing has been changed yet", "Audit log"),
+        menu="Server",
         about="What operators changed, with the command, the API or these pages.",
     ),
 )

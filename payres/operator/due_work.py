@@ -119,6 +119,7 @@ DUE: Final = Shape(
     listing=Listing(
         *("due", "Nothing waits", "What waits"),
         page="/due",
+        menu="Server",
         about="What is set aside waits for you: it has failed again and again. The rest is tried again by itself.",
     ),
     noun="due",

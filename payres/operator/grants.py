@@ -240,6 +240,7 @@ GRANT: Final = Shape(
     command=CommandLine("grant list", "--state pending"),
     listing=Listing(
         *("grants", "There are no such grants", "Grants"),
+        menu="Grants",
         views={"All": "", "Waiting": "state=pending", "In use": "state=issued"},
     ),
 )
@@ -336,6 +337,7 @@ def deny(work: Work, id: GrantName, reason: DecisionReason | None = None) -> Gra
         because=FOR_GOOD,
         ends=True,
     ),
+    carries=("grant", "grants"),
 )
 def revoke(work: Work, id: GrantName) -> GrantRecord:
     """End a grant and all its tokens at once. What was paid stays paid."""

@@ -2,33 +2,35 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, UnsetType
 
-from payres.core.http.requests import ActorRequest
+from payres.core.http.context import Context
 from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.errors import InvalidRequest, Unavailable, require
 from payres.core.protocol.wire import Resource
 from payres.core.store import accounts
+from payres.core.store.connections import is_served
 from payres.core.store.copies import StepNote
 from payres.core.store.rows import PageBounds, PageQuery
+from payres.core.store.runs import note_kill
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Units, Work
 from payres.operator.assets import require_asset
-from payres.operator.declared.declarations import OperationForm, operation
+from payres.operator.declared.declarations import CommandLine, ContextUnits, OperationForm, operation
 from payres.operator.declared.inputs import Name
-from payres.operator.declared.long_work import in_background
 from payres.operator.declared.shapes import Shape, Time, represent
 from payres.operator.payments import require_payment
 from payres.operator.peers import require_peer
 from payres.operator.services import operator_of
 from payres.operator.store.entries import page_of_entries
+from payres.operator.store.invariants import FILE, LEDGER_INVARIANTS
 from payres.operator.upkeep import invariant_checks
 from payres.operator.upkeep.invariant_checks import Finding, first_broken
 from payres.people.store.transfers import EntryRecord
 
+UNITS: Final = {"references": "tables"} | {one.name: one.rows for one in (*LEDGER_INVARIANTS, FILE)}
 # In the form of an entry: `wallet alice`, `peer second` or `liquidity USD 2`.
 AccountName = Annotated[str, Meta(max_length=300)]
 
@@ -77,29 +79,56 @@ def ledger_check(findings: Sequence[Finding]) -> LedgerCheck:
     return LedgerCheck(ok=broken is None, broken=broken.name if broken else None, checks=checks)
 
 
-@operation("GET /ledger/check ledger:read")
-async def check(call: Units) -> LedgerCheck:
-    """Check every invariant of the ledger, over one snapshot. This takes long if there are many payments."""
-    return await check_noted(call, lambda *_: None)
+def _checked(found: LedgerCheck) -> str:
+    return "\n".join(map(_line, found.checks))
 
 
-async def check_noted(call: Units, note: StepNote) -> LedgerCheck:
-    """The same, with its progress."""
-    at, findings = await call.read(lambda work: (work.now, invariant_checks.check(work, note)))
-    with suppress(Unavailable):  # the findings can be shown all the same
-        await call.write(partial(invariant_checks.note, findings=findings, checked_at=at))
-    return ledger_check(findings)
+def _line(one: InvariantCheck) -> str:
+    if one.holds:
+        return f"ok      {one.name}: {one.claim} ({one.examined} {UNITS[one.name]})"
+    return "\n          ".join([f"BROKEN  {one.name}: it does not hold that {one.claim}", *one.breaches])
+
+
+def _broken(found: LedgerCheck) -> str | None:
+    first = next((one for one in found.checks if not one.holds), None)
+    return f"The invariant `{first.name}` is broken: {first.breaches[0]}" if first else None
 
 
 @operation(
-    form=OperationForm("Check now", path="/ledger-check/check", back="/ledger-check", done="The check began"),
-    scope="ledger:read",
+    "GET /ledger/check ledger:read",
+    command=CommandLine("ledger check", text=_checked, failure=_broken),
+    form=OperationForm(
+        "Check now",
+        path="/ledger-check/check",
+        back="/ledger-check",
+        will="Check every invariant of the ledger. You may leave the page.",
+        done="The check began",
+        begins="check",
+    ),
 )
-async def begin_check(call: ActorRequest) -> None:
-    """Check every invariant of the ledger. You may leave the page."""
-    works = operator_of(call.context).long_works
-    actor, background = await in_background(call)
-    works.begin("check", lambda: works.run("check", actor, lambda one: check_noted(background, one.note)))
+async def check(call: ContextUnits) -> LedgerCheck:
+    """Check every invariant of the ledger, over one snapshot. This takes long if there are many payments.
+
+    The server goes on serving. The exit code is 1 if an invariant is broken, and the first broken one is named.
+    """
+    if not isinstance(call.context, Context):  # that of a command
+        return await _check(call, lambda *_: None)
+    actor, works = await call.read(lambda work: work.actor), operator_of(call.context).long_works
+    found: LedgerCheck = await works.run("check", actor, lambda one: _check(call, one.note))
+    return found
+
+
+async def _check(call: Units, note: StepNote) -> LedgerCheck:
+    at, findings = await call.read(lambda work: (work.now, invariant_checks.check(work, note)))
+
+    def unit(work: Work) -> None:
+        if not is_served(work.settings.database):
+            note_kill(work)
+        invariant_checks.note(work, findings, at)
+
+    with suppress(Unavailable):  # the findings can be shown all the same
+        await call.write(unit)
+    return ledger_check(findings)
 
 
 ENTRY: Final = Shape(ledger_entry)

@@ -90,6 +90,7 @@ LINK: Final = Shape(
     listing=Listing(
         *("operators", "Nobody can sign in to the pages yet", "Operators"),
         page="/operators",
+        menu="Server",
         about="Who may use these pages. If nobody can sign in, `payres admin link` on the server lets somebody in.",
         advice="`payres admin link` lets the first one in",
     ),

@@ -126,6 +126,7 @@ PAYMENT: Final = Shape(
         *("payments", "There are no such payments", "Payments"),
         about="The amount is what a payment has received or sent, and of how much if not all.",
         narrowed="used",
+        menu="Payments",
     ),
 )
 def list_payments(

@@ -156,7 +156,9 @@ PEER: Final = Shape(
     "GET /peers peers:read",
     PEER,
     command=CommandLine("peer list"),
-    listing=Listing("peers", "There are no peers", "Peers", advice="`payres peer add` connects to another server"),
+    listing=Listing(
+        "peers", "There are no peers", "Peers", menu="Peers", advice="`payres peer add` connects to another server"
+    ),
 )
 def list_peers(work: Work) -> Sequence[PeerRecord]:
     """List all peers and their balances."""

@@ -12,13 +12,13 @@ Fees are not returned, and grants still count the amount as spent.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from payres.accounts.notices import notify
 from payres.core.grants.clients import own_client
-from payres.core.http.requests import ActorRequest
+from payres.core.http.context import Context
 from payres.core.payments import ledger
 from payres.core.payments.idempotency import check_reference
 from payres.core.payments.incoming import LocalReceiver, add, unpaid
@@ -27,19 +27,27 @@ from payres.core.payments.outgoing import check_funds, check_movable, insert, pa
 from payres.core.payments.quotes import local_terms
 from payres.core.payments.settlement import warn_of_low
 from payres.core.protocol.amounts import Offer, Terms, describe_amount, format_decimal
-from payres.core.protocol.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState, require
+from payres.core.protocol.errors import (
+    InsufficientFunds,
+    InvalidAmount,
+    InvalidReceiver,
+    InvalidRequest,
+    WrongState,
+    require,
+)
 from payres.core.protocol.urls import canonical, canonical_url
 from payres.core.protocol.wire import List, Resource, Text, require_amount
 from payres.core.store import audit, representations
+from payres.core.store.connections import is_served
 from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Units, Work
-from payres.interledger.node import node_of
+from payres.interledger.node import node_of, open_quotes
 from payres.interledger.store import elsewhere
-from payres.operator.declared.declarations import OperationForm, operation
+from payres.operator.declared.declarations import CommandLine, ContextUnits, OperationForm, operation
 from payres.operator.declared.inputs import DecimalText, Reference, said
 from payres.operator.declared.shapes import Time, decimals, represent
-from payres.operator.payments import PAYMENT
+from payres.operator.payments import PAYMENT, PaymentName
 from payres.people.refunds import emit_refund
 from payres.people.store import refunds as store
 from payres.people.store.refunds import REFUNDS, RefundRecord, RefundState
@@ -49,7 +57,11 @@ ACTION: Final = "payment.refund"
 PARTS_AT_ONCE: Final = 64
 Returned = Annotated[DecimalText | None, said("By default all that is left.")]
 Receiver = Annotated[
-    Text | None, said("Only for money that came from another server: the wallet address that it is sent to.")
+    Text | None,
+    said(
+        "Only for money that came from another server: the wallet address that it is sent to.",
+        metavar="WALLET_ADDRESS",
+    ),
 ]
 
 
@@ -101,6 +113,13 @@ class RefundPlan(msgspec.Struct, frozen=True):
 
 @operation(
     "POST /payments/{id}/refunds payments:refund",
+    command=CommandLine(
+        "payment refund ID",
+        "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --amount 5.00 --reference returned-17\n"
+        "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --to https://x.example/ann --reference r-18",
+        text=lambda made: "\n".join(map(_line, made.result)),
+        member="refunds",
+    ),
     form=OperationForm(
         "Refund",
         PAYMENT,
@@ -116,20 +135,49 @@ class RefundPlan(msgspec.Struct, frozen=True):
     audits="payment.refund",
 )
 async def refund(
-    call: ActorRequest, id: str, amount: Returned = None, to: Receiver = None, *, reference: Reference
+    call: ContextUnits, id: PaymentName, amount: Returned = None, to: Receiver = None, *, reference: Reference
 ) -> List[Refund]:
     """Send back what an incoming payment received: to the wallets here that paid, or to a wallet address.
 
     Without an amount, all that is left. Money from wallets here goes back to them, with a refund for each payment, the
-    last one first. Money from another server goes to the wallet address in `to`, and is `sending` until it has arrived
-    there. Repeating a request with the same reference does nothing.
+    last one first. Money from another server goes to the wallet address in `to`: the server, which must be running,
+    sends it, and `payres payment show` has the outcome. Repeating it with the same reference does nothing.
     """
     wanted = WantedRefund(id, reference, amount, to)
-    offer = await node_of(call.context).quotes.offer_for_refund(to, partial(plan_elsewhere, wanted=wanted))
+    offer = await _find_offer(call.context, wanted)
     async with call.context.idempotency_slots.slot("refunds", id):  # each sees what the one before has sent back
         made = await send_back(call, wanted, offer)
-    node_of(call.context).payments.wake()
+    if isinstance(call.context, Context):
+        node_of(call.context).payments.wake()
     return made
+
+
+async def _find_offer(context: Context | Any, wanted: WantedRefund) -> Offer | None:
+    """The offer of another server, if the refund needs one; a command asks by itself."""
+    plan = partial(plan_elsewhere, wanted=wanted)
+    if isinstance(context, Context):
+        return await node_of(context).quotes.offer_for_refund(wanted.to, plan)
+    if wanted.to is None:
+        return None
+    try:
+        async with open_quotes(context.settings) as quotes:
+            return await quotes.offer_for_refund(wanted.to, plan)
+    except InvalidReceiver as error:
+        if is_served(context.settings.database):
+            raise
+        sentence = f"{error}; no server is running here, whose keys the other server asks for"
+        raise InvalidReceiver(sentence, **error.details) from error
+
+
+def _line(made: Refund) -> str:
+    is_exact = made.asset_code == made.returned_asset_code and made.amount == made.returned
+    returned = "" if is_exact or made.state == "sending" else f" as {made.returned_asset_code} {made.returned}"
+    state = "" if made.to is None else f", {made.state}"
+    why = f": {made.asset_code} {made.sent} was sent; {made.failure}" if made.failure else ""
+    return (
+        f"{made.created_at}  {made.asset_code} {made.amount} from {made.receiver} to {made.payer or made.to}{returned},"
+        f" {made.reference}{state}{why}"
+    )
 
 
 def _meant(work: Work, wanted: WantedRefund) -> Mapping[str, str]:

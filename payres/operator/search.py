@@ -17,7 +17,7 @@ from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.typed_amounts import Mistyped, typed_amount
 from payres.interledger.store.peers import list_peers
-from payres.operator.api_keys import API_KEY, ApiKey, key_of_actor, list_api_keys
+from payres.operator.api_keys import API_KEY, ApiKey, key_of_actor
 from payres.operator.audit import ENTRY, AuditEntry
 from payres.operator.declared.declarations import CommandLine, operation
 from payres.operator.declared.inputs import Name, said
@@ -27,6 +27,7 @@ from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER, Peer
 from payres.operator.store import search as store
 from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, page_of_payments
+from payres.operator.store.api_keys import API_KEYS
 from payres.operator.store.search import Condition, contains, contains_in_json, find_newest
 from payres.operator.wallets import WALLET, Wallet
 from payres.operator.webhooks import WEBHOOK, Webhook
@@ -165,6 +166,6 @@ SEARCHED: Final[Mapping[str, tuple[str, str, Shape, Callable[[Work, Sought], Seq
     "grants": ("Grants", "grants:read", GRANT, _grants),
     "peers": ("Peers", "peers:read", PEER, _few(list_peers, "name", "ilp_address", "url", "note")),
     "webhooks": ("Webhooks", "webhooks:read", WEBHOOK, _few(list_webhooks, "url", "name")),
-    "api_keys": ("API keys", "keys:read", API_KEY, _few(list_api_keys, "name")),
+    "api_keys": ("API keys", "keys:read", API_KEY, _few(lambda work: API_KEYS.list(work, "ORDER BY id DESC"), "name")),
     "changes": ("Changes", "audit:read", ENTRY, _changes),
 }

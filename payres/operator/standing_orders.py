@@ -121,6 +121,7 @@ ORDER: Final = Shape(
     command=CommandLine("order list", "--state paused"),
     listing=Listing(
         *("orders", "There are no such standing orders", "Standing orders"),
+        menu="Payments",
         about="Owners set them up, pause and end them on their pages.",
         views={"All": "", "Active": "state=active", "Paused": "state=paused"},
     ),

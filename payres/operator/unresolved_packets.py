@@ -7,7 +7,7 @@ The packets from a peer that the peer may not have counted are listed with them,
 """
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec.structs import asdict
@@ -25,11 +25,16 @@ from payres.interledger.settlement import payment_of, release_unresolved, warn_o
 from payres.interledger.store import packets, peers
 from payres.interledger.store.packets import PACKETS, PacketRecord, TakenPacket
 from payres.interledger.store.peers import PeerRecord
-from payres.operator.declared.declarations import Listing, OperationForm, operation
+from payres.operator.declared.declarations import CommandLine, Listing, OperationForm, operation
+from payres.operator.declared.inputs import said
 from payres.operator.declared.shapes import Column, Shape, Time, decimals, represent
 from payres.operator.peers import require_peer
 
 Resolution = Literal["delivered", "returned"]
+OUTCOMES: Final = {
+    "delivered": "It arrived: the peer is owed its amount.",
+    "returned": "It did not arrive: nothing is owed.",
+}
 NONE: Final = "No packet is unresolved"
 SENT: Final = "Whether the peer counts it as delivered"
 RECEIVED: Final = "Accepted just before this server was killed: whether the peer counts it, or has sent the money again"
@@ -121,6 +126,11 @@ def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacke
 
 @operation(
     "PUT /packets/{id}/outcome peers:write",
+    command=CommandLine(
+        "peer resolve PACKET",
+        "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --delivered",
+        text="Packet {id} with {asset_code} {amount} is recorded as {outcome}",
+    ),
     form=OperationForm(
         {"delivered": "It arrived", "returned": "It did not"},
         PACKET,
@@ -133,8 +143,12 @@ def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacke
     ),
     audits="packet.resolve",
 )
-def resolve(work: Work, id: str, outcome: Resolution) -> ResolvedPacket:
-    """Record the outcome of an unresolved packet."""
+def resolve(work: Work, id: str, outcome: Annotated[Resolution, said(flags=OUTCOMES)]) -> ResolvedPacket:
+    """Record the outcome of an unresolved packet.
+
+    PACKET is its id in `payres peer unresolved --packets`. The payer has the money back, so a delivered packet is owed
+    to the peer out of your liquidity.
+    """
     packet = require_unresolved(work, id)
     peer, payment = _peer_of(work, packet), payment_of(work, packet)
     if outcome == "delivered":
@@ -248,14 +262,26 @@ UNRESOLVED_PAYMENT: Final = Shape(
 @operation(
     "GET /peers/{name}/unresolved-payments peers:read",
     UNRESOLVED_PAYMENT,
-    listing=Listing("payments", NONE),
+    command=CommandLine(
+        "peer unresolved NAME",
+        "first-bank\nfirst-bank --packets",
+        besides={"packets": (list_unresolved, "List each packet, with its id for `payres peer resolve`.")},
+        once="doubts",
+    ),
+    listing=Listing("payments", "No packet to {name} is unresolved"),
     noun="unresolved_payments",
 )
 def list_unresolved_payments(work: Work, name: str) -> Sequence[UnresolvedGroup]:
     """List the payments with unresolved packets of a peer, and what to compare.
 
-    Each has the number and the sum of these packets, and what the peer counts for the whole payment at least and at
-    most.
+    Each has the figures to compare with the peer's operator. The peer did not answer packets of our payments, and the
+    receiver's balance does not show whether they arrived. Their payers have the money back. `payres peer resolve`
+    records what the peer can prove.
+
+    Packets from the peer are those accepted in the last 5 seconds before the server was killed, within the last 30
+    days. A peer that does not repeat requests may have got no answer, and send the money again: compare the balances.
+
+    With --json, both lists are printed: payments and packets.
     """
     peer = require_peer(work, name)
     groups: dict[object, list[PacketRecord | TakenPacket]] = {}

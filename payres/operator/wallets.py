@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Final, Literal
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
 from payres.accounts.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.accounts.links import make_link
 from payres.accounts.owners import store_password
-from payres.accounts.passwords import PasswordGate
+from payres.accounts.passwords import PasswordGate, check_password, hash_password
 from payres.accounts.second_factors import ask_removal, cancel_removal
 from payres.accounts.store.kinds import delete_of
 from payres.accounts.store.owners import OF_OWNERS, OWNERS, owner_of, wallets_of
@@ -27,7 +27,7 @@ from payres.core.store.work import Environment, Work
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declared import look_overs
-from payres.operator.declared.declarations import Call, CommandLine, Listing, OperationForm, operation
+from payres.operator.declared.declarations import CommandLine, ContextUnits, Listing, OperationForm, operation
 from payres.operator.declared.inputs import Currency, Name, Reference, Sum, check_name, said
 from payres.operator.declared.shapes import Column, Shape, Time, decimals, fact, represent
 from payres.operator.store.movements import MovementRecord, page_of_movements
@@ -47,6 +47,28 @@ def named_wallet(work: Work | Environment, text: str) -> str:
 
 
 WalletName = Annotated[str, said(typed=named_wallet)]
+
+FirstPassword = Annotated[
+    str | None,
+    said(
+        "What the owner signs in with. Here others can see it in ps; `payres wallet password` asks for it.",
+        secret=True,
+        of_commands=True,
+        typed=lambda _, text: hash_password(text),
+        unless=("owner", "The owner of another wallet has a password"),
+    ),
+]
+NewPassword = Annotated[
+    str,
+    said(
+        "A file whose first line is the new password, - for stdin; prompted for by default.",
+        secret=True,
+        asks="New password",
+        typed=lambda _, text: check_password(text),
+        min_length=MIN_PASSWORD_LENGTH,
+        max_length=MAX_PASSWORD_LENGTH,
+    ),
+]
 
 
 class Wallet(Resource, frozen=True, kw_only=True):
@@ -117,7 +139,14 @@ LINK: Final = Shape(None, fact("Link", "url", "secret"), fact("Works once, until
 REMOVAL: Final = Shape(None, fact("Wallet", "path"), fact("Second factors are removed (UTC)", "due_at", "time"))
 
 
-@operation("GET /wallets wallets:read", WALLET, listing=Listing("wallets", NONE, "Wallets", views=VIEWS))
+@operation(
+    "GET /wallets wallets:read",
+    WALLET,
+    command=CommandLine("wallet list", sorts="path"),
+    listing=Listing(
+        *("wallets", NONE, "Wallets"), views=VIEWS, menu="Wallets", advice="`payres wallet create` opens one"
+    ),
+)
 def page_of_wallets(
     work: Work,
     page: PageQuery,
@@ -131,18 +160,11 @@ def page_of_wallets(
 
 
 @operation(
-    shows=WALLET,
-    command=CommandLine("wallet list"),
-    listing=Listing("wallets", NONE, advice="`payres wallet create` opens one"),
-)
-def list_wallets(work: Work) -> Sequence[WalletRecord]:
-    """List all wallets with their balances."""
-    return wallets.list_wallets(work)
-
-
-@operation(
     "POST /wallets wallets:write",
     WALLET,
+    command=CommandLine(
+        *("wallet create PATH", "alice --asset USD --scale 2 --name Alice"), text="{wallet_address}", creates=True
+    ),
     form=OperationForm(
         "Open the wallet",
         done="The wallet {name} is open and empty; an owner without a password needs a link to sign in",
@@ -155,14 +177,19 @@ def list_wallets(work: Work) -> Sequence[WalletRecord]:
 )
 def open_wallet(
     work: Work,
-    path: Annotated[Name, said("What follows this server's address. It never changes.", label="Address")],
-    asset_code: Annotated[Currency, said("Such as USD. It never changes.")],
-    asset_scale: Annotated[Scale, said("2 for cents.")],
-    public_name: Annotated[Name | None, said("Payers see it; the owner can change it.", label="Name")] = None,
-    owner: Annotated[Name | None, OWNED, said(typed=named_wallet, label="Owner of")] = None,
+    path: Annotated[
+        Name, said("What follows this server's address. It never changes.", label="Address", typed=named_wallet)
+    ],
+    asset_code: Annotated[Currency, said("Such as USD. It never changes.", option="--asset", metavar="CODE")],
+    asset_scale: Annotated[Scale, said("2 for cents.", option="--scale", metavar="N")],
+    public_name: Annotated[
+        Name | None, said("Payers see it; the owner can change it.", option="--name", metavar="TEXT", label="Name")
+    ] = None,
+    owner: Annotated[Name | None, OWNED, said(typed=named_wallet, metavar="WALLET", label="Owner of")] = None,
+    password: FirstPassword = None,
 ) -> WalletRecord:
     """Open a wallet. It is empty. A new owner gets a password later."""
-    return create_wallet(work, path, asset_code, asset_scale, public_name, None, owner)
+    return create_wallet(work, path, asset_code, asset_scale, public_name, password, owner)
 
 
 @operation("GET /wallets/{wallet} wallets:read", WALLET, command=CommandLine("wallet show PATH"))
@@ -289,6 +316,7 @@ def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRec
         "Deactivate", WALLET, done="{name} is inactive", is_over=lambda one: one.state != "active", ends=True
     ),
     scope="wallets:write",
+    carries=("wallet", "wallets"),
 )
 def deactivate(work: Work, wallet: WalletName) -> WalletRecord:
     """Deactivate a wallet address. It answers 404: no payment in or out can begin. Money and history stay."""
@@ -306,12 +334,19 @@ def activate(work: Work, wallet: WalletName) -> WalletRecord:
     return _turn(work, wallet, "active")
 
 
-@operation("PUT /wallets/{wallet}/password wallets:write", audits="wallet.set_password")
+@operation(
+    "PUT /wallets/{wallet}/password wallets:write",
+    WALLET,
+    command=CommandLine("wallet password PATH"),
+    audits="wallet.set_password",
+)
 async def set_password(
-    call: Call,
-    wallet: str,
-    password: Annotated[str, Meta(min_length=MIN_PASSWORD_LENGTH, max_length=MAX_PASSWORD_LENGTH)],
-    forget_browsers: bool = False,
+    call: ContextUnits,
+    wallet: WalletName,
+    password: NewPassword,
+    forget_browsers: Annotated[
+        bool, said("Somebody else had the password: no browser counts as the owner's any more.")
+    ] = False,
 ) -> Wallet:
     """Give a wallet's owner a new password. Browsers that are signed in must sign in again."""
     find = partial(call.read, lambda work: require_wallet(work, wallet) and work.actor)

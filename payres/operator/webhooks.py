@@ -14,7 +14,7 @@ from payres.core.store import audit
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Environment, Units, Work
 from payres.operator.api_keys import key_of_actor, require_scopes
-from payres.operator.declared.declarations import FOR_GOOD, Call, CommandLine, Listing, OperationForm, operation
+from payres.operator.declared.declarations import FOR_GOOD, CommandLine, ContextUnits, Listing, OperationForm, operation
 from payres.operator.declared.inputs import MAX_NAME_LENGTH, check_name, said
 from payres.operator.declared.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.webhooks import rules
@@ -114,6 +114,7 @@ WEBHOOK: Final = Shape(
         *("webhooks", "There are no webhooks", "Webhooks"),
         about="A webhook tells a program of yours what happens here: a bill is paid, a payment failed. It needs an"
         " https address that answers.",
+        menu="Programs",
         also=("Deliveries that failed at first", "/admin/webhooks/deliveries"),
         advice="`payres webhook add` adds one",
     ),
@@ -181,7 +182,7 @@ def show(work: Work, id: str) -> WebhookRecord:
         unasked="a test says nothing about money or people",
     ),
 )
-async def test(call: Call, id: str) -> WebhookTest:
+async def test(call: ContextUnits, id: str) -> WebhookTest:
     """Send the event webhook.test now, and return the answer.
 
     A webhook that was disabled, because its endpoint answered 410, continues if the endpoint accepts the test.

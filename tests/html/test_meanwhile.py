@@ -21,9 +21,9 @@ from payres.core.store.accounts import find_rate
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.interledger.store import peers
-from payres.operator import wallets, webhooks
+from payres.operator import clients, wallets, webhooks
 from payres.operator.assets import set_fee
-from payres.operator.declared.api import all_operations
+from payres.operator.declared.declarations import declared
 from payres.operator.pages.serving import admin_pages
 from payres.operator.peers import write_note
 from payres.operator.store.operators import OF_OPERATORS, find_operator
@@ -140,6 +140,7 @@ def operators_pages(payres: Instance, ann: Browser) -> list[str]:
     def unit(work: Work) -> dict[str, str]:
         set_fee(work, "USD", 2, "0.10", 50)
         write_note(work, "second", "Ask Tess")
+        clients.freeze(work, "thumbprint")
         hook = webhooks.add(work, "https://hooks.example/named", "Order book").webhook
         [moved] = work.execute("SELECT max(id) FROM movement").fetchone()
         mail.insert_mail(
@@ -159,7 +160,15 @@ def operators_pages(payres: Instance, ann: Browser) -> list[str]:
         return found | {"security": give_passkey(work, OF_OPERATORS, account.id, ann.session)}
 
     ids = payres.write(unit) | {"grants": seeded.pending, "packets": seeded.packet}
-    names = {"wallet": "alice", "kid": seeded.kid, "code": "USD", "scale": "2", "base": "EUR", "counter": "USD"}
+    names = {
+        "client": "thumbprint",
+        "wallet": "alice",
+        "kid": seeded.kid,
+        "code": "USD",
+        "scale": "2",
+        "base": "EUR",
+        "counter": "USD",
+    }
     own = {"peers": "second", "operators": "eva", "backups": "payres.db"}
 
     def of(path: str) -> str:
@@ -291,12 +300,12 @@ CASES: Final = {
 }
 
 
-@pytest.mark.parametrize("id", [one.id for one in all_operations() if one.form and one.form.changes])
+@pytest.mark.parametrize("id", [one.id for one in declared() if one.form and one.form.changes])
 def test_operator_looks_at_what_another_changed_before_anything_is_saved(
     payres: Instance, ann: Browser, eva: Browser, id: str
 ) -> None:
     payres.clock.freeze(True)
-    case, operation = CASES[id], next(one for one in all_operations() if one.id == id)
+    case, operation = CASES[id], next(one for one in declared() if one.id == id)
     assert operation.form is not None
     with Browser(payres) as zoe:
         zoe.follow_link("zoe")

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from payres.core.grants.access import Caller, Holder
 from payres.core.grants.clients import find_keys, is_remote_client
 from payres.core.protocol.clock import SECOND
-from payres.core.protocol.errors import ClientUnproven, LimitExceeded, RotationUnknown, TokenInvalid
-from payres.core.protocol.gnap import AccessToken
+from payres.core.protocol.errors import ClientUnproven, InsufficientAccess, LimitExceeded, RotationUnknown, TokenInvalid
+from payres.core.protocol.gnap import AccessToken, IncomingPaymentAccess
 from payres.core.protocol.identifiers import base64url, hash_secret
 from payres.core.protocol.limits import MAX_TOKEN_HOLDERS
 from payres.core.signatures.verify import Verified
@@ -178,12 +178,21 @@ def require_still_valid(work: Work, caller: Caller) -> None:
     if holder.revision is not None and holder.revision == grants.authorization_revision(work):
         check_valid(holder.record, work.now)
         return
-    check_valid(HOLDERS.get(work, holder.record.token_id), work.now, pays=caller.pays)
+    found = HOLDERS.get(work, holder.record.token_id)
+    check_valid(found, work.now, pays=caller.pays)
+    check_unfrozen(caller, found)
     keys = find_keys(work, holder.client, holder.kids)
     if not keys and is_remote_client(work.urls, holder.client):
         return  # its cached keys have expired, and are not fetched again
     if any(keys.get(kid) != holder.keys[kid] for kid in holder.kids if kid in holder.keys):
         raise ClientUnproven("The client's key is no longer valid; sign with another", reason="unknown_key")
+
+
+def check_unfrozen(caller: Caller, holder: TokenHolder | None) -> Caller:
+    """The caller. Raises InsufficientAccess for a payment or quote of a client whose grants pay nothing."""
+    if holder and holder.is_frozen and caller.action == "create" and type(caller.items[0]) is not IncomingPaymentAccess:
+        raise InsufficientAccess("The operator lets this client pay nothing for now", reason="frozen_client")
+    return caller
 
 
 def check_valid(holder: TokenHolder | None, now: int, *, pays: bool = False) -> None:

@@ -14,7 +14,7 @@ from starlette.types import Scope
 
 from payres.core.grants import clients
 from payres.core.grants.access import Action, Caller, Holder, permit
-from payres.core.grants.tokens import check_valid
+from payres.core.grants.tokens import check_unfrozen, check_valid
 from payres.core.http.context import Context, context_of
 from payres.core.http.observation import observation_of
 from payres.core.http.request_head import credentials
@@ -72,7 +72,8 @@ async def authorize_reading(
         if holder is None:
             raise TokenInvalid("The access token is not known; ask for a grant", reason="unknown_token")
         try:
-            return holder, read(work, permit(holder, kind, action, pays=pays))
+            caller = permit(holder, kind, action, pays=pays)
+            return holder, read(work, check_unfrozen(caller, holder.record) if is_post else caller)
         except DomainError as error:
             return holder, error
 

@@ -123,31 +123,25 @@ class LateRoutes(msgspec.Struct, frozen=True):
 
 
 class RouteTable(Generic[M]):
-    """Finds what answers a path: a literal path, else of the routes that begin like it the one with the longest
-    beginning before its first variable; of several with the same beginning the first that matches."""
+    """Finds a literal path, else the first match of those with the longest beginning before their first variable."""
 
     def __init__(self, routes: Sequence[M]) -> None:
-        self._literal: dict[str, M] = {}
+        self._literal = {path: route for route in reversed(routes) for path in route.paths}
         self._beginnings: dict[str, list[M]] = {}
-        for route in routes:
-            for path in route.paths:
-                self._literal.setdefault(path, route)
-            for beginning in route.beginnings:
-                self._beginnings.setdefault(beginning, []).append(route)
+        for beginning, route in [(beginning, one) for one in routes for beginning in one.beginnings]:
+            self._beginnings.setdefault(beginning, []).append(route)
         self._deepest = max((one.count("/") for one in self._beginnings), default=0)
 
     def find(self, path: str) -> tuple[M | None, Mapping[str, str]]:
         """What answers the path, and the path's parameters."""
         if (literal := self._literal.get(path)) is not None:
             return literal, {}
-        ends, end = list[int](), path.find("/")
-        while end >= 0 and len(ends) < self._deepest:
-            ends.append(end + 1)
-            end = path.find("/", end + 1)
-        for end in reversed(ends):
-            for route in self._beginnings.get(path[:end], ()):
+        beginning = "/".join(path.split("/", self._deepest)[: self._deepest]) + "/"
+        while beginning:
+            for route in self._beginnings.get(beginning, ()):
                 if (found := route.match(path)) is not None:
                     return route, found
+            beginning = beginning[: beginning.rfind("/", 0, -1) + 1]
         return None, {}
 
 

@@ -258,6 +258,7 @@ class InsufficientAccess(
     reasons={
         "action": "No access item of the grant has `details.type` and `details.action`",
         "identifier": "The grant is for another wallet address",
+        "frozen_client": "The operator lets grants of this client pay nothing for now",
         "csrf": "On pages: the form was not shown to this browser, or before another sign-in",
         "cross_site": "On pages: the form was sent from another site",
         "scope": "The API key lacks `details.scope`",

@@ -1,5 +1,4 @@
-"""SQL of grants: their interactions, what they have spent, and their access tokens. What owners and operators see of
-them is in `operator/store/grants.py`."""
+"""SQL of grants: their interactions, what they have spent, and their access tokens."""
 
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -153,7 +152,7 @@ class TokenHolder(msgspec.Struct, frozen=True):
     """An access token with everything needed to authorize a request.
 
     grant_stays is 1 if the grant is never purged, which is final; was_rotated is 1 if a token of a valid grant was
-    rotated, not revoked; is_unused is 1 if the answer that has the token can be repeated.
+    rotated, not revoked; is_unused is 1 if its answer can be repeated, is_frozen if its client's grants pay nothing.
     """
 
     token_id: str
@@ -169,6 +168,7 @@ class TokenHolder(msgspec.Struct, frozen=True):
     grant_stays: int = 0
     was_rotated: int = 0
     is_unused: int = 0
+    is_frozen: int = 0
     created_at: int = 0
 
     @property
@@ -178,6 +178,13 @@ class TokenHolder(msgspec.Struct, frozen=True):
 
     def valid_at(self, now: int) -> bool:
         return not self.revoked and lasts(self.expires_at, now, self.expires_at - self.created_at)
+
+
+class FrozenRecord(msgspec.Struct, frozen=True):
+    """A row of `frozen_client`, by the identity of the client."""
+
+    client: str
+    frozen_at: int
 
 
 TOKENS = Table(TokenRecord, "access_token")
@@ -197,12 +204,18 @@ HOLDERS = Table(
     was_rotated="t.revoked_at IS NOT NULL AND g.state = 'issued'"
     " AND EXISTS (SELECT 1 FROM access_token WHERE grant_id = t.grant_id AND revoked_at IS NULL)",
     is_unused="t.sealed IS NOT NULL",
+    is_frozen="EXISTS (SELECT 1 FROM frozen_client WHERE client = c.identity)",
 )
+FROZEN = Table(FrozenRecord, "frozen_client")
 
 
 def find_holder(tx: Transaction, value_hash: bytes) -> TokenHolder | None:
     """Looked up by hash, so that timing reveals nothing about the token."""
     return HOLDERS.find(tx, "WHERE t.value_hash = ?", value_hash)
+
+
+def unfreeze(tx: Transaction, client: str) -> None:
+    tx.execute("DELETE FROM frozen_client WHERE client = ?", (client,))
 
 
 def authorization_revision(tx: Transaction) -> int:

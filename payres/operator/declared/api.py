@@ -39,6 +39,7 @@ from payres.operator import api_keys
 from payres.operator.api_keys import SCOPES
 from payres.operator.declared.declarations import Operation, declared, operation
 from payres.operator.declared.etags import Conditions, is_shown, thing_of
+from payres.operator.declared.nouns import NOUNS
 from payres.operator.services import operator_of
 from payres.operator.store.api_keys import API_KEYS, ApiKeyRecord
 
@@ -68,15 +69,9 @@ class ConditionalCall(ApiCall, frozen=True):
         return found
 
 
-@cache
-def all_operations() -> Sequence[Operation]:
-    """The operations of the rules, and those of this package."""
-    return [*declared(), *declared("upkeep.kept_backups", "events", "declared.api")]
-
-
 def admin_endpoints() -> Sequence[Operation]:
     """The operations that are endpoints of the operator's API; their paths are below ADMIN_API."""
-    return [one for one in all_operations() if one.method]
+    return [one for one in declared() if one.method]
 
 
 def admin_routes() -> Sequence[Route]:
@@ -222,28 +217,6 @@ ERRORS_HERE: Final = documents.ERRORS | {
 }
 
 
-TAGS: Final = {
-    "wallets": "Wallets with their keys, movements and passwords",
-    "grants": "What clients may do: the grants of owners, consent, ending them",
-    "assets": "Assets with their fees and liquidity",
-    "rates": "Exchange rates",
-    "peers": "Interledger peers with their routes, credit and settlements",
-    "packets": "The outcome of packets that peers left unanswered",
-    "payments": "Payments and refunds",
-    "webhooks": "Webhooks and their tests",
-    "deliveries": "What was sent to webhooks",
-    "replays": "Sending events again",
-    "status": "The state of the server",
-    "ledger": "Entries of the ledger, and its check",
-    "exports": "Files for bookkeeping",
-    "api-keys": "Keys of this API",
-    "audit-log": "Who changed what",
-    "search": "Finding things of every kind",
-    "backups": "Copies of the database",
-    "events": "What has happened, as webhooks get it",
-}
-
-
 @operation("GET /openapi.json")
 @cache
 def read(base_url: str) -> msgspec.Raw:
@@ -257,7 +230,7 @@ def admin_document(base_url: str) -> dict[str, Any]:
         "Scopes: " + "; ".join(f"`{scope}`: {what}" for scope, what in SCOPES.items()) + ".",
         base_url,
         [(one.method, ADMIN_API + one.path, _operation(one)) for one in admin_endpoints() if one.scopes],
-        TAGS,
+        {name: what for noun in NOUNS for name, what in noun.about.items()},
         {"apiKey": {"type": "http", "scheme": "bearer", "description": "A key of `payres api-key create`."}},
         [{"apiKey": []}],
     )

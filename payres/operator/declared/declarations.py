@@ -7,7 +7,7 @@ special, such as a command that reads a file, is written by hand in `cli/` or `p
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property, partial, update_wrapper
+from functools import cache, cached_property, partial, update_wrapper
 from importlib import import_module
 from inspect import getdoc, iscoroutinefunction, signature
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast, get_type_hints
@@ -22,23 +22,17 @@ from payres.core.protocol.wire import Body, List, Page, broken_rule
 from payres.core.store import audit
 from payres.core.store.representations import page_of
 from payres.core.store.work import Units, Work
-from payres.operator.declared.inputs import Input
+from payres.operator.declared.inputs import Input, inputs_of
+from payres.operator.declared.nouns import NOUNS
 from payres.operator.declared.shapes import Cell, Shape
 
 F = TypeVar("F", bound=Callable[..., Any])
-# The modules that declare operations, in the order of the endpoints.
-NOUNS: Final = (
-    *("wallets", "separations", "movements", "keys", "grants", "assets", "peers", "unresolved_packets", "payments"),
-    *("refunds", "payment_history", "standing_orders", "webhooks", "deliveries", "due_work"),
-    *("upkeep.status", "ledger", "exports", "api_keys", "operators", "audit", "search"),
-)
 NOTHING: Final = (None, UNSET, (), "")  # what is no detail
-OF_PEOPLE: Final = frozenset({"limit", "again"})  # inputs that endpoints do not have
 WHOLE: Final = re.compile("-?(0|[1-9][0-9]*)")
 
 
-class Call(Units, Protocol):
-    """A request with an actor, such as ActorRequest, which commands need not load; `context` is that of the server."""
+class ContextUnits(Units, Protocol):
+    """Units of work with what they need of the server, its `context`: a request with an actor, or a command."""
 
     @property
     def context(self) -> Any: ...
@@ -54,7 +48,7 @@ class Listing(NamedTuple):
 
     With a `title` the list is also a page, at the path of the endpoint or at `page`; `{name}` in the title stands for a
     segment of the path. `views` are queries that are often wanted, by name, and `also` is a link to another list. The
-    page has the mark `narrowed` set unless its query says otherwise.
+    page has the mark `narrowed` set unless its query says otherwise. It is in this section of the `menu`, if any.
     """
 
     member: str
@@ -66,21 +60,29 @@ class Listing(NamedTuple):
     also: tuple[str, str] | None = None
     advice: str = ""
     narrowed: str = ""
+    menu: str = ""
 
 
 class CommandLine(NamedTuple):
     """A command: its `words` name its arguments in capitals, in the order of the inputs; the others are options, and
-    only commands have `limit`.
+    only commands have `limit`. One of a paged list that `sorts` all rows, by this member if any, has none. It can make
+    the database if it `creates` something first. What it was called `once` goes on working.
 
     It prints the answer, or with `then` the thing that the path names: as `text`, which has its members in braces or
-    formats it, or with the labels of its shape; and fails with the `failure` of the answer. The help shows each line of
-    `example` after the name of the command.
+    formats it, or with the labels of its shape; and fails with the `failure` of the answer. The JSON has a list of
+    results as the `member`, and those of other lists `besides`, by member, each with the help of the option that prints
+    it. The help shows each line of `example` after the name of the command.
     """
 
     words: str
     example: str = ""
     then: Shape | None = None
     text: str | Callable[[Any], str] = ""
+    member: str = ""
+    sorts: str | None = None
+    besides: Mapping[str, tuple[Callable[..., Any], str]] = {}
+    creates: bool = False
+    once: str = ""
     failure: Callable[[Any], str | None] = lambda _: None
 
 
@@ -126,7 +128,7 @@ class OperationForm(NamedTuple):
       was asked for. Before that, `plan` raises what an operation of several units refuses, and returns what fields
       that are left empty stand for; after it, `weighs` says of arguments that are good what is to be looked at. A form
       that `presses` is a button on the page itself, because what it does can be taken back. One that `ends` something
-      stands at the end of the page.
+      stands at the end of the page. One that `begins` a long work of this kind waits only for its `plan`.
     - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `back` is the
       next page, or makes its path of the thing; by default it is that of the thing.
     """
@@ -149,6 +151,7 @@ class OperationForm(NamedTuple):
     weighs: Callable[..., LookOver | None] | None = None
     presses: bool = False
     ends: bool = False
+    begins: str = ""
 
     @property
     def buttons(self) -> Mapping[str, str]:
@@ -193,6 +196,8 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     One that changes something names what it `audits`, such as `fee.set`, or several of which it does one; by default
     these are the words of its command. A call that has changed something leaves this row in the audit log, with the
     names in the path as its object and the other arguments as details, unless the rule has recorded it with others.
+    An irregular verb is `told` as what was done to its noun, such as `froze the`. One that `carries` over what a
+    restore brings back, by its name, has its kind (`operator/store/restored_rights.py`) and what such are called.
     """
 
     request: str = ""
@@ -203,6 +208,8 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     noun: str = ""
     scope: str = ""
     audits: str = ""
+    told: str = ""
+    carries: tuple[str, str] | None = None
     shows_secret: bool = False
     stream: Callable[..., Any] | None = None
     media_types: Sequence[str] = ()
@@ -244,7 +251,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
             details = {
                 self.wire_names[one.name]: named[one.name]
                 for one in self.inputs.values()
-                if one.name not in names and "is_secret" not in one.extra and named[one.name] not in NOTHING
+                if one.name not in names and not one.is_secret and named[one.name] not in NOTHING
             }
             audit.record(work, self.actions[0], " ".join(about), **details)
         return found
@@ -257,6 +264,11 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     def path(self) -> str:
         """The path of the endpoint below ADMIN_API, with parameters in braces."""
         return self.request.split()[1] if self.request else ""
+
+    @property
+    def list_url(self) -> str:
+        """The path of the page of its list."""
+        return (self.listing and self.listing.page) or self.path
 
     @property
     def scopes(self) -> Sequence[str]:
@@ -329,12 +341,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def inputs(self) -> Mapping[str, Input]:
         """The parameters by name, without the unit of work, the call and the page."""
-        found = signature(self.function).parameters
-        return {
-            name: Input.of(name, self.hints[name], one.default)
-            for name, one in found.items()
-            if name not in {"work", "call", "page"}
-        }
+        return inputs_of(self.function, "work", "call", "page")
 
     @cached_property
     def segments(self) -> Sequence[str]:
@@ -344,7 +351,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def struct(self) -> type[msgspec.Struct] | None:
         """The struct of the body, or of the query of a GET or DELETE; None if there are no parameters for it."""
-        rest = [one for one in self.inputs.values() if one.name not in self.segments and one.name not in OF_PEOPLE]
+        rest = [one for one in self.inputs.values() if one.name not in self.segments and not one.is_of_people]
         base = Body if self.takes_json else Query
         if not rest and base is Query:
             return None
@@ -421,9 +428,11 @@ _DECLARED: Final[dict[Callable[..., Any], Operation]] = {}
 operation: Final = Operation
 
 
+@cache
 def declared(*modules: str) -> Sequence[Operation]:
-    """The operations of these modules, such as `wallets`, in their order; without arguments, those of all rules."""
-    names = [f"payres.operator.{module}" for module in modules or NOUNS]
+    """The operations of these modules, such as `wallets`, in their order; without arguments, those of all nouns."""
+    found = modules or [module for noun in NOUNS for module in noun.modules.split()]
+    names = [f"payres.operator.{module}" for module in found]
     for name in names:
         import_module(name)
     return [one for name in names for one in _DECLARED.values() if one.function.__module__ == name]

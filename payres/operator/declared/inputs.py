@@ -5,9 +5,9 @@ each endpoint gives the same errors.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from inspect import Parameter
+from inspect import Parameter, signature
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, UnsetType
@@ -22,6 +22,7 @@ from payres.core.store.work import Environment, Work
 
 REQUIRED: Final = Parameter.empty
 MAX_NAME_LENGTH: Final = 200
+OF_PEOPLE: Final = frozenset({"limit", "again"})
 
 
 def said(
@@ -34,6 +35,13 @@ def said(
     choices: Collection[str] = (),
     is_long: bool = False,
     label: str = "",
+    asks: str = "",
+    unless: tuple[str, str] | None = None,
+    flags: Mapping[str, str] | None = None,
+    of_commands: bool = False,
+    file: bool = False,
+    inline: Callable[[str], bytes] | None = None,
+    given_by: Callable[..., Any] | None = None,
     **schema: Any,
 ) -> Meta:
     """Describes a parameter: the help of its option, the note of its form field, its description in OpenAPI.
@@ -41,9 +49,14 @@ def said(
     `option` and `metavar` are for the command, and `typed` converts what was typed there or in a form to the value of
     the rule. Only words in `choices` can be chosen. A `secret` can be read from a file, and a text that `is_long` has
     several lines. A form calls it by the `label`, or else by its name.
+
+    More of commands, which alone have an input `of_commands`: one for a secret `asks` for it if it was not given; one
+    cannot be given with another, `unless` names it and says why; a choice has `flags` with their help; the content of a
+    `file` is read, or made of the text `inline`; a value is `given_by` a function, whose parameters are the options.
     """
     extra: dict[str, Any] = {"option": option, "metavar": metavar, "typed": typed, "choices": choices}
-    extra |= {"is_secret": secret, "is_long": is_long, "label": label}
+    extra |= {"is_secret": secret, "is_long": is_long, "label": label, "asks": asks, "unless": unless, "flags": flags}
+    extra |= {"is_of_commands": of_commands, "is_file": file, "inline": inline, "given_by": given_by}
     kept = {name: one for name, one in extra.items() if one not in ("", None, ()) and one is not False}
     return Meta(description=words or None, extra=kept, **schema)
 
@@ -105,6 +118,15 @@ class Input(NamedTuple):
     def is_mark(self) -> bool:
         return self.type is bool
 
+    @property
+    def is_of_people(self) -> bool:
+        """Whether endpoints do not have it."""
+        return self.name in OF_PEOPLE or "is_of_commands" in self.extra
+
+    @property
+    def is_secret(self) -> bool:
+        return "is_secret" in self.extra
+
     def typed(self, work: Work | Environment, text: Any) -> Any:
         """The value of what was typed in a command or a form."""
         return self.extra["typed"](work, text) if "typed" in self.extra else text
@@ -127,6 +149,12 @@ class Input(NamedTuple):
         kinds = {"mark": self.is_mark, "choice": self.choices, "whole": self.type is int}
         kinds |= {kind: self.extra.get(f"is_{kind}") for kind in ("amount", "day", "secret", "long")}
         return next((kind for kind, is_it in kinds.items() if is_it), "text")
+
+
+def inputs_of(function: Callable[..., Any], *others: str) -> Mapping[str, Input]:
+    """The parameters by name, without the others."""
+    found, hints = signature(function).parameters, get_type_hints(function, include_extras=True)
+    return {name: Input.of(name, hints[name], one.default) for name, one in found.items() if name not in others}
 
 
 def _reduced(kind: Any) -> tuple[Any, list[Meta]]:

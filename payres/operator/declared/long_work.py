@@ -76,7 +76,7 @@ class LongWorks:
         await cancel_all(self._tasks)
 
 
-async def in_background(call: ActorRequest) -> tuple[str, ActorRequest]:
-    """The actor of a request, and what runs units in the actor's name, also after the actor has signed out."""
+async def in_background(call: ActorRequest) -> ActorRequest:
+    """What runs units in the actor's name, also after the actor has signed out."""
     actor = await call.read(lambda work: work.actor)
-    return actor, ActorRequest(call.request, lambda _: actor)
+    return ActorRequest(call.request, lambda _: actor)

@@ -25,8 +25,7 @@ from payres.html.language import Language
 from payres.html.sentences import limit_words
 from payres.operator import assets, audit, deliveries, keys, operators, payments, peers, wallets
 from payres.operator.assets import ASSET
-from payres.operator.declared.api import all_operations
-from payres.operator.declared.declarations import operation_of
+from payres.operator.declared.declarations import declared, operation_of
 from payres.operator.declared.shapes import Cell, Column, Shape, facts_of, make_table, path_of
 from payres.operator.deliveries import ATTEMPTS
 from payres.operator.exports import export_statement
@@ -60,7 +59,7 @@ async def thing_page(visit: OperatorVisit, shape: Shape, more: Sections | None =
         return shape.find(work, **visit.segments), more(work, visit) if more else {}
 
     thing, found = await visit.read(unit)
-    about = [(one, one.form) for one in all_operations() if one.form and one.form.about is shape]
+    about = [(one, one.form) for one in declared() if one.form and one.form.about is shape]
     about = sorted((one for one in about if not one[1].is_over(thing)), key=lambda one: "amount" not in one[0].inputs)
     urls = [f"{ADMIN_ROOT}{form.url_of(visit.segments)}" for _, form in about]
     shown = {
@@ -259,7 +258,7 @@ def _of_webhook(work: Work, visit: OperatorVisit) -> dict[str, Any]:
 
 def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]]:
     """The page of each kind of thing that a form is about, by its path."""
-    shapes = {one.form.about for one in all_operations() if one.form and one.form.about}
+    shapes = {one.form.about for one in declared() if one.form and one.form.about}
     money = {WALLET: _of_wallet, PEER: _of_peer, ASSET: _of_asset, PAYMENT: _of_payment}
     more = money | {GRANT: _of_grant, WEBHOOK: _of_webhook, operators.OPERATOR: _of_operator}
     return {one.page: partial(thing_page, shape=one, more=more.get(one)) for one in shapes if one.page}

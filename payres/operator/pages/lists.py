@@ -12,8 +12,8 @@ from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.wire import Page
 from payres.html.exports import Export, attachment, send_export
 from payres.html.html import HEADERS, redirect
-from payres.operator.declared.api import PAGE_PARAMETERS, all_operations, operation_parameters, read_filters
-from payres.operator.declared.declarations import Operation, operation_of
+from payres.operator.declared.api import PAGE_PARAMETERS, operation_parameters, read_filters
+from payres.operator.declared.declarations import Operation, declared, operation_of
 from payres.operator.declared.shapes import make_table
 from payres.operator.exports import export_payments
 from payres.operator.pages.sign_in import OperatorVisit
@@ -63,7 +63,7 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         also=listing.also,
         views=[(name, f"{path}?{query}".rstrip("?")) for name, query in listing.views.items()],
         here=f"{path}?{request.url.query}".rstrip("?"),
-        new=_new(listing.page or operation.path),
+        new=_new(operation.list_url),
         table=make_table(title, shape.on_pages, found.result, listing.none),
         filters=filters_of(operation, narrowed),
         is_filtered=bool(filters),
@@ -76,7 +76,7 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
 
 def _new(path: str) -> tuple[str, str] | None:
     """The label and the URL of the form that makes something new for the list."""
-    forms = (one.form for one in all_operations() if one.form and one.form.lists == path)
+    forms = (one.form for one in declared() if one.form and one.form.lists == path)
     return next(((one.heading, ADMIN_ROOT + one.url) for one in forms), None)
 
 

@@ -23,9 +23,10 @@ from payres.html.meanwhile import WAS, ChangedMeanwhile, check_unchanged, plain_
 from payres.html.sentences import ended
 from payres.html.typed_amounts import typed_decimal
 from payres.operator.audit import AuditEntry, told, who_moved, who_set
-from payres.operator.declared.declarations import OF_PEOPLE, LookOver, Operation, OperationForm
+from payres.operator.declared.declarations import LookOver, Operation, OperationForm
 from payres.operator.declared.etags import Conditions, thing_of
 from payres.operator.declared.inputs import MAX_NAME_LENGTH, Input
+from payres.operator.declared.long_work import in_background
 from payres.operator.declared.shapes import Cell, Fact, facts_of, members_of, path_of
 from payres.operator.movements import MOVEMENT, MadeBefore, own_reference, page_of_account
 from payres.operator.pages.lists import Field
@@ -94,7 +95,7 @@ class OperationPage:
         self.operation = operation
         self.form = form
         inputs = [
-            one for one in operation.inputs.values() if f"{{{one.name}}}" not in form.url and one.name not in OF_PEOPLE
+            one for one in operation.inputs.values() if f"{{{one.name}}}" not in form.url and not one.is_of_people
         ]
         is_choice = isinstance(form.button, Mapping)
         choices = (one.name for one in inputs if is_choice and (one.is_mark or get_origin(one.type) is Literal))
@@ -196,10 +197,17 @@ class OperationPage:
             if await visit.read(partial(self._is_changed, visit=visit, form=form)):
                 raise ChangedSince(CHANGED)
             before, given = await visit.read(lambda work: (self._subject(work, visit), self._given(visit, form, work)))
-            answer = await operation.function(visit, **given)
+            answer = await (self._begin(visit, given) if self.form.begins else operation.function(visit, **given))
             if is_once:
                 await visit.write(lambda work: use_form(work, once, work.now))
             return answer, await visit.read(partial(self._subject, visit=visit, answer=answer, before=before))
+
+    async def _begin(self, visit: OperatorVisit, given: Mapping[str, Any]) -> None:
+        """Leaves the operation to the server. Raises what its plan raises, WrongState while one runs."""
+        await visit.read(lambda work: self.form.plan(work, **given))
+        background = await in_background(visit)
+        begin = operator_of(visit.context).long_works.begin
+        begin(self.form.begins, lambda: self.operation.function(background, **given))
 
     def _run(self, work: Work, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
         before = self._subject(work, visit)

@@ -19,8 +19,7 @@ from payres.html.html import operators_language
 from payres.html.language import Language
 from payres.html.sentences import ended
 from payres.operator import audit
-from payres.operator.declared.api import all_operations
-from payres.operator.declared.declarations import operation_of
+from payres.operator.declared.declarations import declared, operation_of
 from payres.operator.declared.inputs import MAX_NAME_LENGTH
 from payres.operator.declared.shapes import Cell, CellKind, Column, facts_of, format_size, make_table, path_of
 from payres.operator.pages.sign_in import OperatorVisit
@@ -70,7 +69,7 @@ async def page(visit: OperatorVisit) -> Response:
         here=links.get(shown or "", f"{ADMIN_ROOT}?currency="),
         chart=pair_chart(assets[shown], volume, language) if shown else None,
         is_counted=volume.complete,
-        new=[(one.form, ADMIN_ROOT + one.form.url) for one in all_operations() if one.form and one.form.lists],
+        new=[(one.form, ADMIN_ROOT + one.form.url) for one in declared() if one.form and one.form.lists],
         refresh=LIVE_SECONDS if asked.get("live") == "1" else None,
         **found,
     )

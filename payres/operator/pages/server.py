@@ -13,10 +13,10 @@ from payres.core.store.connections import free_bytes
 from payres.html.preferences import chosen_zone, clocks
 from payres.operator.declared.declarations import operation_of
 from payres.operator.declared.shapes import Cell, Column, DataTable, format_size, make_table
-from payres.operator.ledger import begin_check
+from payres.operator.ledger import check
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.services import operator_of
-from payres.operator.upkeep.kept_backups import BACKUP, NONE, begin_backup, list_backups
+from payres.operator.upkeep.kept_backups import BACKUP, NONE, list_backups, make
 
 REFRESH_SECONDS: Final = 5
 SECRET: Final = frozenset({"metrics_token"})
@@ -37,7 +37,7 @@ async def backups_page(visit: OperatorVisit) -> Response:
     )
     about = "A file holds everything, secrets too; a download asks for your password. `payres restore` brings one back."
     table = make_table("Backups", BACKUP.on_pages, kept, NONE)
-    return _show(visit, "backup", begin_backup, table, [about, schedule])
+    return _show(visit, make, table, [about, schedule])
 
 
 def _schedule(settings: Settings) -> str:
@@ -58,21 +58,21 @@ async def check_page(visit: OperatorVisit) -> Response:
     checks = latest.outcome.checks if latest and latest.outcome else ()
     table = make_table("Ledger check", CHECK_COLUMNS, checks, "Nobody has begun one here since the server started")
     about = "The server also checks by itself all the time, and takes no payments when something does not hold."
-    return _show(visit, "check", begin_check, table, [about])
+    return _show(visit, check, table, [about])
 
 
-def _show(
-    visit: OperatorVisit, kind: str, rule: Callable[..., Any], table: DataTable, about: Sequence[str]
-) -> Response:
-    """A page that looks again by itself while a long work of this kind, which the rule begins, is under way."""
-    latest = operator_of(visit.context).long_works.latest.get(kind)
+def _show(visit: OperatorVisit, rule: Callable[..., Any], table: DataTable, about: Sequence[str]) -> Response:
+    """A page that looks again by itself while a long work, which the form of the rule begins, is under way."""
+    form = operation_of(rule).form
+    assert form is not None
+    latest = operator_of(visit.context).long_works.latest.get(form.begins)
     is_running = latest is not None and latest.ended_at is None
     return visit.show(
         "long_work.html",
         title=table.name,
         table=table,
         about=about,
-        form=operation_of(rule).form,
+        form=form,
         latest=latest,
         since=latest and Cell(format_time(latest.began_at), "time"),
         is_running=is_running,

@@ -22,7 +22,7 @@ from payres.core.protocol.errors import NotFound, nothing_here
 from payres.core.protocol.urls import ADMIN_API, ADMIN_ROOT
 from payres.html.forms import Form, not_of_page
 from payres.html.html import load_templates, redirect, serve_page
-from payres.operator.declared.api import all_operations
+from payres.operator.declared.declarations import declared
 from payres.operator.declared.shapes import Shape
 from payres.operator.exports import export_ledger, export_payments, export_statement
 from payres.operator.pages import overview, server
@@ -67,9 +67,9 @@ def admin_pages() -> Mapping[str, Callable[..., Any] | Place]:
     """The page of each path. Paths with variables come after literal paths that they would match."""
     pages: dict[str, Callable[..., Any] | Place] = {**thing_pages(), **PAGES, **FACTOR_PAGES.places()}
     pages |= PasskeyPages(FACTOR_PAGES).places()
-    for one in all_operations():
+    for one in declared():
         if one.listing and one.listing.title:
-            pages[one.listing.page or one.path] = partial(show_list, operation=one)
+            pages.setdefault(one.list_url, partial(show_list, operation=one))
         if one.form:
             pages[one.form.url] = OperationPage(one, one.form)
     found = sorted(pages.items(), key=lambda item: "{" in item[0])

@@ -1,6 +1,7 @@
 """Signing in to the operator's pages, by a link that sets a password or by name and password."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -20,28 +21,20 @@ from payres.accounts.visits import Visit
 from payres.core.http.context import Context, context_of
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.errors import DomainError, InsufficientAccess
+from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.store.work import Work
 from payres.html.html import SHARED, render
 from payres.operator import operators
+from payres.operator.declared.declarations import declared
 from payres.operator.services import operator_of
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord, find_operator
 
-# The sections of the pages, each with the paths of its views, the first of which it leads to.
+# The sections of the pages, with the paths of their views that are no lists.
 SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
-    "Overview": {"Overview": "/admin"},
-    "Wallets": {"Wallets": "/admin/wallets"},
-    "Payments": {"Payments": "/admin/payments", "Standing orders": "/admin/orders"},
-    "Grants": {"Grants": "/admin/grants"},
-    "Peers": {"Peers": "/admin/peers"},
-    "Currencies": {"Currencies": "/admin/assets", "Exchange rates": "/admin/rates"},
-    "Programs": {"Webhooks": "/admin/webhooks", "API keys": "/admin/api-keys", "Exports": "/admin/exports"},
-    "Server": {
-        "What waits": "/admin/due",
-        "Backups": "/admin/backups",
-        "Operators": "/admin/operators",
-        "Audit log": "/admin/audit-log",
-    }
-    | {"Ledger check": "/admin/ledger-check", "Settings": "/admin/settings"},
+    "Overview": {"Overview": ADMIN_ROOT},
+    **{name: {} for name in ("Wallets", "Payments", "Grants", "Peers", "Currencies")},
+    "Programs": {"Exports": f"{ADMIN_ROOT}/exports"},
+    "Server": {"Ledger check": f"{ADMIN_ROOT}/ledger-check", "Settings": f"{ADMIN_ROOT}/settings"},
 }
 WRONG: Final = "This name and this password do not belong together"
 
@@ -61,7 +54,7 @@ class OperatorVisit(Visit, frozen=True):
         own_path = self.request.scope["raw_path"].decode("ascii")
         _, root, *names = own_path.rstrip("/").split("/")
         view = "/".join(["", root, *names[:1]])
-        found = ((one, name) for one, views in SECTIONS.items() for name, path in views.items() if path == view)
+        found = ((one, name) for one, views in menu().items() for name, path in views.items() if path == view)
         section, name = next(found, ("", ""))
         trail = (name, view) if len(names) > 1 and name else None
         # What a thing is called in its path.
@@ -70,11 +63,21 @@ class OperatorVisit(Visit, frozen=True):
             trail = unquote(" ".join(own)), "/".join([view, *own])
         common = {"operator": self.operator, "csrf": csrf_token(self.session), "refresh": None, "new": None}
         common["done"] = operator_of(self.context).said.pop(self.session, None)
-        common |= {"sections": SECTIONS, "section": section, "view": view, "trail": trail, "searched": ""}
+        common |= {"sections": menu(), "section": section, "view": view, "trail": trail, "searched": ""}
         common |= {"version": __version__, "path": own_path}
         template = template if template.startswith(SHARED) else f"admin/{template}"
         common["layout"] = "admin/layout.html"
         return render(self.request, template, common | values, status, script=script)
+
+
+@cache
+def menu() -> Mapping[str, Mapping[str, str]]:
+    """The sections, each with the paths of its views, the first of which it leads to."""
+    lists = [(one.listing.menu, one.listing.title, one.list_url) for one in declared() if one.listing]
+    return {
+        section: {**{title: ADMIN_ROOT + url for name, title, url in lists if name == section}, **own}
+        for section, own in SECTIONS.items()
+    }
 
 
 Page = Callable[[OperatorVisit], Awaitable[Response]]

@@ -95,6 +95,10 @@ ORDER BY p.name""",
 SELECT w.path name, 'was deactivated' about FROM main.wallet_address w {_SAME_WALLET}
 WHERE w.state = 'active' AND o.state = 'inactive'
   AND EXISTS (SELECT 1 FROM since WHERE object = w.path AND action = 'wallet.deactivate') ORDER BY w.path""",
+    "frozenClient": f"""{_SINCE}
+SELECT o.client name, 'was frozen' about FROM old.frozen_client o
+WHERE NOT EXISTS (SELECT 1 FROM main.frozen_client c WHERE c.client = o.client)
+  AND EXISTS (SELECT 1 FROM since WHERE object = o.client) ORDER BY o.client""",
     "peer": f"""
 SELECT p.name name, 'was removed' about FROM main.peer p {_SAME_PEER}
 WHERE p.removed_at IS NULL AND o.removed_at NOTNULL ORDER BY p.name""",

@@ -26,7 +26,7 @@ from payres.core.store import audit
 from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.work import Work
 from payres.operator.declared.declarations import Listing, OperationForm, operation
-from payres.operator.declared.long_work import LongWork, in_background
+from payres.operator.declared.long_work import LongWork
 from payres.operator.declared.shapes import Column, Shape, Time, format_size
 from payres.operator.services import operator_of
 from payres.operator.store.backups import maker_of_backup
@@ -55,7 +55,21 @@ log = logging.getLogger("payres.backup")
 Write = Callable[[Callable[[Work], None]], Awaitable[None]]
 
 
-@operation("POST /backups backup:write", noun="backups", audits="database.backup")
+@operation(
+    "POST /backups backup:write",
+    form=OperationForm(
+        "Make one now",
+        path="/backups/make",
+        back="/backups",
+        will="Make a verified backup in the folder. You may leave the page.",
+        done="The backup began",
+        unasked="the copy stays in the folder of the server",
+        plan=lambda work: {"folder": require_folder(work.settings)},
+        begins="backup",
+    ),
+    noun="backups",
+    audits="database.backup",
+)
 async def make(call: ActorRequest) -> MadeBackup:
     """Make a verified copy of the database in the directory of the setting backup_directory."""
     return await make_in_folder(call.context, call.write, await call.read(lambda work: work.actor))
@@ -140,31 +154,14 @@ BACKUP: Final = Shape(
 )
 
 
-@operation("GET /backups backup:write", BACKUP, listing=Listing("backups", NONE), noun="backups")
+@operation(
+    "GET /backups backup:write", BACKUP, listing=Listing("backups", NONE, "Backups", menu="Server"), noun="backups"
+)
 def list_backups(work: Work) -> Sequence[Path]:
     """List the backups in the directory of the setting backup_directory, newest first."""
     folder, database = work.settings.backup_directory, Path(work.settings.database)
     found = [one for suffix in ("", BROKEN) for one in made_in(Path(folder), database, suffix)] if folder else []
     return sorted((one for one in found if _made_at(one, str(database)) is not None), reverse=True)
-
-
-@operation(
-    form=OperationForm(
-        "Make one now",
-        path="/backups/make",
-        back="/backups",
-        done="The backup began",
-        unasked="the copy stays in the folder of the server",
-    ),
-    scope="backup:write",
-    audits="database.backup",
-)
-async def begin_backup(call: ActorRequest) -> None:
-    """Make a verified backup in the folder. You may leave the page."""
-    require_folder(call.context.settings)
-    actor, background = await in_background(call)
-    make = partial(make_in_folder, call.context, background.write, actor)
-    operator_of(call.context).long_works.begin("backup", make)
 
 
 @operation(

@@ -30,7 +30,8 @@ from payres.core.store.rows import Table, insert_row
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import ROWS_AT_ONCE, Work
 from payres.interledger.store.peers import PEERS
-from payres.operator import api_keys, grants, keys, operators, peers, separations, wallets
+from payres.operator import api_keys, keys, operators, peers, separations
+from payres.operator.declared.declarations import declared
 from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.store.restored_rights import EndedRight
 from payres.people.store.standing_orders import ORDERS
@@ -159,9 +160,16 @@ def _account_of(work: Work, columns: EndedRow) -> tuple[Kind, Any]:
     return kind, kind.accounts.by_id(work, columns[kind.column])
 
 
+def _by_name(rule: Callable[[Work, str], object]) -> Callable[[Work, str, EndedRow], None]:
+    def end(work: Work, name: str, row: EndedRow) -> None:
+        rule(work, name)
+
+    return end
+
+
 # The kinds of `ENDED`: what each is called, and what ends it again. A string that this returns says what is left to do.
 KINDS: Final[Mapping[str, tuple[str, Callable[[Work, str, EndedRow], object]]]] = {
-    "grant": ("grants", lambda work, name, row: grants.revoke(work, name)),
+    **{one.carries[0]: (one.carries[1], _by_name(one.function)) for one in declared() if one.carries},
     "token": ("access tokens, revoked or rotated", lambda work, name, row: tokens.revoke_token(work, row["token"])),
     "key": ("keys of wallets", lambda work, name, row: keys.revoke_key(work, row["path"], name)),
     # The keys that were made with it are named too, if they ended.
@@ -175,7 +183,6 @@ KINDS: Final[Mapping[str, tuple[str, Callable[[Work, str, EndedRow], object]]]] 
         lambda work, name, row: owners.store_password(work, name, row["hash"], forget_browsers=True),
     ),
     "operator": ("operators", _end_operator),
-    "wallet": ("wallets", lambda work, name, row: wallets.deactivate(work, name)),
     "peer": ("peers", _end_peer),
     "peerTokens": ("tokens and URLs of peers", _change(PEERS, "peer.change", "id")),
     "peerLimits": ("limits of peers, lowered", _lower_limits),

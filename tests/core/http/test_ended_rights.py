@@ -34,6 +34,7 @@ from payres.core.store.work import Environment, Work
 from payres.interledger.node import node_of
 from payres.interledger.remote_receivers import RemoteIncomingPayment
 from payres.operator import keys, wallets
+from payres.operator.clients import freeze
 from payres.testing.clock import MovableClock
 from payres.testing.set_up import SETTINGS
 from tests.conftest import Refused
@@ -126,6 +127,12 @@ WHILE_WAITING: dict[str, tuple[Callable[[Work, str, str], object], int, str, str
     "grant": (lambda work, _, grant: tokens.revoke_grant(work, grant), 401, "invalid_token", "revoked_token"),
     "key": (lambda work, *_: keys.revoke_key(work, "buyer", "key-1"), 401, "invalid_client", "unknown_key"),
     "wallet": (lambda work, *_: wallets.deactivate(work, "buyer"), 401, "invalid_client", "unknown_key"),
+    "client": (
+        lambda work, *_: freeze(work, work.urls.wallet("buyer")),
+        403,
+        "insufficient_access",
+        "frozen_client",
+    ),
     "nothing": (lambda *_: None, 201, "", ""),
 }
 

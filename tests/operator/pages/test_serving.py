@@ -19,7 +19,7 @@ from payres.html.exports import as_csv
 from payres.html.language import Language
 from payres.operator.assets import set_fee
 from payres.operator.audit import ENTRY, AuditEntry, told
-from payres.operator.declared.api import all_operations
+from payres.operator.declared.declarations import declared
 from payres.operator.declared.inputs import Input
 from payres.operator.declared.shapes import Cell, Column, make_table
 from payres.operator.pages.operations import OperationPage
@@ -739,8 +739,8 @@ def _statuses(ann: Browser, number: str) -> dict[str, int]:
 
 def test_every_number_of_an_operation_and_a_name_has_bounds() -> None:
     """But for the `limit` of commands, which their option bounds."""
-    kinds = {(one.id, name): item.kind for one in all_operations() for name, item in one.inputs.items()}
-    shapes = {one.shows for one in all_operations()} | {one.form.about for one in all_operations() if one.form}
+    kinds = {(one.id, name): item.kind for one in declared() for name, item in one.inputs.items()}
+    shapes = {one.shows for one in declared()} | {one.form.about for one in declared() if one.form}
     for shape in shapes:
         if shape and shape.read:
             hints = get_type_hints(shape.read, include_extras=True)

@@ -41,8 +41,9 @@ from payres.core.store.grants import GRANTS, GrantRecord
 from payres.core.store.wallets import WALLETS, require_wallet
 from payres.core.store.work import Work
 from payres.html.language import Language
-from payres.operator import api_keys, grants, keys, operators, peers, wallets, webhooks
+from payres.operator import api_keys, clients, grants, keys, operators, peers, wallets, webhooks
 from payres.operator.separations import separate
+from payres.operator.store.api_keys import API_KEYS
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord
 from payres.operator.store.restored_rights import ENDED
 from payres.operator.upkeep import restored_rights
@@ -190,7 +191,7 @@ CASES: Final[Mapping[str, tuple[Callable[[Work], object], str]]] = {
     "token": (revoke_token, "count(*) FROM access_token WHERE revoked_at IS NULL"),
     "key": (lambda work: keys.revoke_key(work, "alice", "key-1"), "count(revoked_at) FROM wallet_key"),
     "apiKey": (
-        lambda work: api_keys.revoke_api_key(work, api_keys.list_api_keys(work)[0].id),
+        lambda work: api_keys.revoke_api_key(work, API_KEYS.list(work, "ORDER BY id DESC")[0].id),
         "count(revoked_at) FROM api_key",
     ),
     "separation": (
@@ -200,6 +201,7 @@ CASES: Final[Mapping[str, tuple[Callable[[Work], object], str]]] = {
     "password": (lambda work: owners.store_password(work, "alice", "second of alice"), "password_hash FROM owner"),
     "operator": (lambda work: operators.make_link(work, "alice", read_only=True), "name, password_hash FROM operator"),
     "wallet": (lambda work: wallets.deactivate(work, "bob"), "state FROM wallet_address"),
+    "frozenClient": (lambda work: clients.freeze(work, "https://shop.example/"), "client FROM frozen_client"),
     "peer": (lambda work: peers.remove_peer(work, "first"), "count(removed_at) FROM peer"),
     "peerTokens": (
         lambda work: peers.change_peer(work, "second", incoming_token="other", outgoing_token="other"),
