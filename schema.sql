@@ -590,6 +590,8 @@ create table ledger_check (
   broken text
 ) strict;
 
+-- ==== The agenda ====
+
 -- Due rows whose step has failed so often, one after the other: label is the key in the table of the kind, party for whom
 -- the row is, was_due_at when it was due: at another time it is tried in any case. Else it is tried at again_at, never if
 -- that is null: it is set aside.

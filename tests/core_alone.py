@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import Any, Final
 
 PARTS: Final = (
-    *("payres.accounts", "payres.application", "payres.cli", "payres.client", "payres.html", "payres.interledger"),
-    *("payres.openapi", "payres.operator", "payres.people", "payres.testing", "payres.webhooks"),
+    *("payres.accounts", "payres.agenda", "payres.application", "payres.cli", "payres.client", "payres.html"),
+    *("payres.interledger", "payres.openapi", "payres.operator", "payres.people", "payres.testing", "payres.webhooks"),
 )
 
 

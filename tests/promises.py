@@ -120,7 +120,7 @@ def limits() -> Mapping[str, ModuleType]:
 def _sources() -> Mapping[str, str]:
     files = (
         path
-        for part in ("core", "interledger", "webhooks", "html", "accounts", "people", "operator")
+        for part in ("core", "agenda", "interledger", "webhooks", "html", "accounts", "people", "operator")
         for path in sorted((ROOT / "payres" / part).rglob("*.py"))
     )
     return {".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text(encoding="utf-8") for path in files}

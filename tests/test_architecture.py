@@ -41,7 +41,7 @@ THREADS = {
 }
 # From the ground up: a module imports from its own room and from those above it in this list.
 CORE = ("protocol", "signatures", "process", "store", "remote", "grants", "payments", "http")
-PARTS = ("client", "openapi", "interledger", "webhooks", "html", "accounts", "people", "operator")
+PARTS = ("client", "openapi", "agenda", "interledger", "webhooks", "html", "accounts", "people", "operator")
 # These put the parts together.
 ENTRANCES = ("settings", "application", "testing", "cli", "__main__")
 ROOMS = (*(f"core.{room}" for room in CORE), *PARTS, *ENTRANCES)
@@ -75,6 +75,7 @@ STATEMENT = re.compile(
 # The headings in schema.sql, and whose tables they head.
 HEADINGS = {
     "The core": "core",
+    "The agenda": "agenda",
     "Interledger": "interledger",
     "Webhooks": "webhooks",
     "Accounts": "accounts",

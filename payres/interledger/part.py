@@ -10,6 +10,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.agenda.store.agenda import Agenda
 from payres.core.http.context import Context, context_of
 from payres.core.http.request_head import credentials, header
 from payres.core.http.requests import media_type_of, read_body
@@ -19,7 +20,6 @@ from payres.core.protocol.errors import BearerTokenInvalid, DomainError, Invalid
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import ILP
 from payres.core.remote.transport import Bounds
-from payres.core.store.agenda import Agenda
 from payres.core.store.work import Work
 from payres.interledger.carrying import NoReply
 from payres.interledger.elsewhere import StillNeeded, end_elsewhere

@@ -17,12 +17,12 @@ from payres.accounts.mail import MailAnswer, MailAttempt, store_outcome
 from payres.accounts.notices import GATHERED, MOST_ITEMS, add_item, gather
 from payres.accounts.store import mail
 from payres.accounts.store.mail import MAILS, MailRecord
+from payres.agenda.store.agenda import Agenda
 from payres.core.http.context import Context
 from payres.core.process.worker import Worker
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.event_types import WalletEvent
 from payres.core.store.accounts import last_transfer
-from payres.core.store.agenda import Agenda
 from payres.core.store.events import EventRecord, last_sequence
 from payres.core.store.payments import OUTGOING
 from payres.core.store.wallets import WALLETS

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from payres.accounts.guesses import SignInGuard
 from payres.accounts.store import mail
+from payres.agenda.store.agenda import Agenda
 from payres.core.http.admission import WAIT_AS_TOLD
 from payres.core.http.context import Context
 from payres.core.http.routing import LateRoutes, OnFirstUse, Route
@@ -20,7 +21,6 @@ from payres.core.process.worker import Pause
 from payres.core.protocol.clock import HOUR
 from payres.core.protocol.errors import DomainError, Unavailable
 from payres.core.protocol.urls import PAGE_ROOTS
-from payres.core.store.agenda import Agenda
 from payres.core.store.work import Work
 from payres.html.html import error_page
 from payres.interledger.elsewhere import StillNeeded

@@ -21,12 +21,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from payres.agenda.store.agenda import Agenda
 from payres.core.http.context import Context
 from payres.core.http.serving import Background, Opening, Part
 from payres.core.process.worker import Worker, cancel_all, retry
 from payres.core.protocol.clock import HOUR, MINUTE, SECOND
 from payres.core.protocol.event_types import WebhookEvent
-from payres.core.store.agenda import Agenda
 from payres.core.store.database import Database
 from payres.core.store.events import OUTBOX, Changes, EventRecord
 from payres.core.store.work import EVENTS as NEWS

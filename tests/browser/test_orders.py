@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
-from payres.core.store import agenda
+from payres.agenda.store import agenda
 from payres.operator import wallets
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.screens import AXE, check

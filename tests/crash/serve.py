@@ -7,10 +7,11 @@ from mmap import mmap
 from pathlib import Path
 from unittest.mock import patch
 
+from payres.agenda.store import agenda
 from payres.cli import main
 from payres.core.protocol.clock import SECOND, Clock, SystemClock
-from payres.core.store import agenda, work
 from payres.core.store import database as lanes
+from payres.core.store import work
 from payres.core.store.connections import connect_writer
 from payres.interledger import outbound, remote_payments, unanswered
 from payres.interledger.remote_payments import Backoff

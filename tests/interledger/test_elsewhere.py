@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from payres.agenda.store.agenda import Agenda
 from payres.core.process.worker import cancel_all
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND
 from payres.core.remote.http import NOTHING, Elsewhere, GuardedClient
-from payres.core.store.agenda import Agenda
 from payres.core.store.events import Changes
 from payres.core.store.payments import INCOMING, IncomingRecord
 from payres.interledger.elsewhere import MOST_REFUSALS, end_elsewhere

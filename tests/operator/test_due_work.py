@@ -6,9 +6,9 @@ import pytest
 
 from payres.accounts.store import mail
 from payres.accounts.store.mail import MAILS, AddressRecord
+from payres.agenda.store.agenda import FAULTS, FaultRecord
 from payres.core.protocol.clock import DAY, HOUR, MINUTE
 from payres.core.protocol.errors import NotFound, WrongState
-from payres.core.store.agenda import FAULTS, FaultRecord
 from payres.core.store.clients import ensure_client
 from payres.core.store.events import last_sequence
 from payres.core.store.wallets import require_wallet

@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from payres.agenda.store import agenda
 from payres.client import errors
 from payres.core.http.server import settings_of
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND
 from payres.core.protocol.limits import BURST_SECONDS
-from payres.core.store import agenda
 from payres.core.store.payments import OUTGOING
 from payres.core.store.rows import number
 from payres.interledger.client_transport import GuardedTransport

@@ -17,9 +17,9 @@ from payres.accounts.limits import MAX_NOTICES_OF_KIND
 from payres.accounts.mail import PAUSES, MailAnswer, MailAttempt
 from payres.accounts.store import mail
 from payres.accounts.store.mail import ADDRESSES, MAILS, MailRecord
+from payres.agenda.store.agenda import FAULT_PAUSES, FAULTS, FaultRecord
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import SECOND
-from payres.core.store.agenda import FAULT_PAUSES, FAULTS, FaultRecord
 from payres.core.store.events import delete_old_events, last_sequence
 from payres.core.store.payments import INCOMING
 from payres.core.store.work import Environment, Work

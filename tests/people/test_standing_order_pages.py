@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from payres.agenda.store import agenda
 from payres.core.protocol.clock import HOUR, SECOND
-from payres.core.store import agenda
 from payres.core.store.payments import OUTGOING
 from payres.core.store.work import Work
 from payres.operator import assets, wallets

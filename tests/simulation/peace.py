@@ -5,8 +5,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
+from payres.agenda.store.agenda import DueKind
 from payres.core.protocol.clock import DAY, HOUR, LATEST, MINUTE
-from payres.core.store.agenda import DueKind
 from payres.core.store.rows import number
 from payres.core.store.work import Work
 from payres.operator.store import due_work

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from payres.agenda.store.agenda import DueKind
 from payres.core.protocol.clock import DAY, HOUR, lasting
 from payres.core.store import server_secrets
-from payres.core.store.agenda import DueKind
 from payres.core.store.events import OUTBOX, EventRecord, last_sequence
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table, find_number, insert_row, json_column, number

@@ -4,9 +4,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from payres.agenda.store.agenda import DueKind
 from payres.core.protocol.clock import DAY
 from payres.core.store import server_secrets
-from payres.core.store.agenda import DueKind
 from payres.core.store.rows import Table
 from payres.core.store.work import Transaction
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from payres.accounts.store import mail
+from payres.agenda.store.agenda import DueKind, forget_fault
 from payres.core.protocol.clock import MINUTE
-from payres.core.store.agenda import DueKind, forget_fault
 from payres.core.store.work import Transaction, Work
 from payres.interledger.store import elsewhere
 from payres.people.store import checkouts, standing_orders

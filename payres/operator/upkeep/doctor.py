@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from payres.accounts.store import mail
+from payres.agenda.store.agenda import MOST_FAULTS
 from payres.core.process.settings import Settings, local_url, settings_file
 from payres.core.protocol.amounts import Asset, describe_amount
 from payres.core.protocol.clock import DAY, MINUTE, SECOND, SystemClock, format_time, lasts
@@ -25,7 +26,6 @@ from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, is_loopback
 from payres.core.protocol.visible import visible_line
 from payres.core.store import accounts, wallets
 from payres.core.store.accounts import LOW_PART
-from payres.core.store.agenda import MOST_FAULTS
 from payres.core.store.connections import changed_at, free_bytes, is_served, log_bytes
 from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.server_secrets import existing_secret

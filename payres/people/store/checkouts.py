@@ -6,9 +6,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from payres.agenda.store.agenda import DueKind
 from payres.core.protocol.clock import DAY, LATEST, MINUTE, SECOND, is_due
 from payres.core.store import server_secrets
-from payres.core.store.agenda import DueKind
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table
 from payres.core.store.work import Transaction

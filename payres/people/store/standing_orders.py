@@ -5,9 +5,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from payres.agenda.store.agenda import DueKind
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY
-from payres.core.store.agenda import DueKind
 from payres.core.store.rows import PageBounds, PageQuery, Table, number, select_page
 from payres.core.store.work import Transaction
 

@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from payres.agenda.store.agenda import DueKind
 from payres.core.protocol.clock import DAY, HOUR, lasts
 from payres.core.protocol.visible import visible_text
 from payres.core.store import server_secrets
-from payres.core.store.agenda import DueKind
 from payres.core.store.events import EventRecord
 from payres.core.store.rows import Table, find_number, number
 from payres.core.store.work import Transaction

@@ -13,8 +13,9 @@ import msgspec
 import pytest
 
 from payres.accounts.store import kinds, mail, sessions, sign_ins
+from payres.agenda.store import agenda
 from payres.core.protocol.amounts import Asset
-from payres.core.store import agenda, audit, clients, events, grants, payments, retention, wallets
+from payres.core.store import audit, clients, events, grants, payments, retention, wallets
 from payres.core.store.accounts import AccountRecord, Cause, RateRecord
 from payres.core.store.migrations import schema
 from payres.core.store.retention import Rule

@@ -9,6 +9,7 @@ import pytest
 
 from payres.accounts.store import mail
 from payres.accounts.store.mail import AddressRecord
+from payres.agenda.store.agenda import FAULTS, FaultRecord
 from payres.core.payments import ledger
 from payres.core.payments.quotes import rate_between
 from payres.core.process.settings import Settings
@@ -16,7 +17,6 @@ from payres.core.protocol.clock import DAY, HOUR, SECOND, format_time
 from payres.core.protocol.errors import NoRate
 from payres.core.protocol.limits import MAX_MISSING_RATES
 from payres.core.store import audit
-from payres.core.store.agenda import FAULTS, FaultRecord
 from payres.core.store.connections import connect_writer
 from payres.core.store.database import Database
 from payres.core.store.rows import number

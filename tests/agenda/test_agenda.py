@@ -7,11 +7,11 @@ from contextlib import suppress
 
 import pytest
 
+from payres.agenda.store import agenda
+from payres.agenda.store.agenda import FAULT_PAUSES, FAULTS, MOST_FAULTS, Agenda, DueKind, FaultRecord, forget_fault
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.errors import Unavailable
-from payres.core.store import agenda
-from payres.core.store.agenda import FAULT_PAUSES, FAULTS, MOST_FAULTS, Agenda, DueKind, FaultRecord, forget_fault
 from payres.core.store.database import Database
 from payres.core.store.events import Changes
 from payres.core.store.rows import number
