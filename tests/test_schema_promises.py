@@ -53,7 +53,7 @@ COMPARED: Final = {
     "core/payments/idempotency.py: created_at": "an answer that is kept for longer pays nothing twice",
     "core/store/clients.py: expires_at": "a nonce that is kept for longer lets nothing in twice",
     "core/payments/incoming.py: expires_at": "asked for by the client",
-    "core/store/payments.py: expires_at": "asked for by the client",
+    "core/store/incoming_payments.py: expires_at": "asked for by the client",
     "operator/store/all_payments.py: expires_at": "asked for by the client",
     "people/store/activity.py: expires_at": "asked for by the client",
     "people/activity.py: expires_at": "asked for by the client",

@@ -16,7 +16,7 @@ from payres.core.protocol.identifiers import hash_secret, new_id
 from payres.core.protocol.wire import encode
 from payres.core.store.clients import Client
 from payres.core.store.grants import GRANTS, GrantRecord, TokenHolder
-from payres.core.store.payments import OutgoingRecord
+from payres.core.store.outgoing_payments import OutgoingRecord
 from payres.core.store.rows import number
 from payres.core.store.work import Environment, Transaction, Work
 from payres.interledger.store.peers import PeerRecord

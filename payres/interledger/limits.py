@@ -22,6 +22,8 @@ MAX_PROBES_OF_KEY: Final = 4  # The same per client known only by its key.
 # Own money packets in flight to a peer that does not repeat answers: its restart leaves these unanswered.
 MAX_UNREPEATED: Final = 16
 MAX_UNREPEATED_OF_WALLET: Final = 8  # The same from one wallet.
+# One part in this many may arrive beyond the incomingAmount (0.5 %), or one unit if that is more.
+OVERPAY_TOLERANCE: Final = 200
 # Seconds for which a Reject of a packet with a Request-Id is stored, if the packet does not expire earlier.
 MAX_REJECT_SECONDS: Final = 600
 DRAIN_SECONDS: Final = 5  # Seconds to wait for answers to packets in flight when the server stops.

@@ -1,20 +1,20 @@
 """The receiving end of STREAM (RFC 29): answers Prepares for our addresses, and moves their money from the peer to a
 wallet in the same unit.
 
-`payres.core.payments.incoming.fits_with_tolerance` limits how much more than the incoming amount may arrive.
+`payres.interledger.tolerance.fits_with_tolerance` limits how much more than the incoming amount may arrive.
 """
 
 import logging
 from functools import partial
 
 from payres.core.payments import ledger
-from payres.core.payments.incoming import credit, fits_with_tolerance
+from payres.core.payments.incoming import credit
 from payres.core.payments.ledger import NotEnough, Side
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.errors import InvalidAmount
 from payres.core.store import wallets
 from payres.core.store.database import Database
-from payres.core.store.payments import INCOMING, IncomingRecord
+from payres.core.store.incoming_payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.interledger.carrying import Request, require_new, store_response
@@ -32,6 +32,7 @@ from payres.interledger.stream import (
     PacketType,
     StreamPacket,
 )
+from payres.interledger.tolerance import fits_with_tolerance
 
 log = logging.getLogger("payres.interledger")
 

@@ -14,15 +14,15 @@ from typing import Final, Literal
 
 import msgspec
 
-from payres.core.payments.incoming import PAID_MEANWHILE, overpay_tolerance
+from payres.core.payments.incoming import PAID_MEANWHILE
 from payres.core.process.slots import Slots
 from payres.core.process.worker import Worker, cancel_all, retry
 from payres.core.protocol.amounts import MAX_LEDGER
 from payres.core.protocol.clock import DAY, Clock
 from payres.core.remote.connection import FetchFailed
-from payres.core.store import payments
+from payres.core.store import terms
 from payres.core.store.database import Database
-from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.interledger.limits import MAX_SENDING_PAYMENTS, MAX_SENDING_PAYMENTS_OF_WALLET
@@ -31,7 +31,8 @@ from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteRec
 from payres.interledger.sending.connection import Destination, SendingFailed, StreamConnection, close
 from payres.interledger.sending.payment import Plan, Progress, pay
 from payres.interledger.settlement import end_sending, is_finished
-from payres.interledger.store import packets
+from payres.interledger.store import outgoing_payments, packets
+from payres.interledger.tolerance import overpay_tolerance
 from payres.interledger.unanswered import UnansweredPackets
 
 BATCH: Final = 128
@@ -124,7 +125,7 @@ class RemotePayments:
         """Starts a task for each payment in progress without one. Returns the seconds until the next search."""
         after: str | None = ""
         while after is not None:
-            found = await self._database.read(partial(payments.sending_remote, limit=BATCH, after=after))
+            found = await self._database.read(partial(outgoing_payments.sending_remote, limit=BATCH, after=after))
             for payment_id in found:
                 self.send(payment_id)
             after = found[-1] if len(found) == BATCH else None
@@ -191,9 +192,7 @@ class RemotePayments:
         def begin(work: Work) -> None:
             count_attempt(work, received_before=baseline)
             # What its packets deliver is judged by the rate that they left at.
-            OUTGOING.update(
-                work, payment.id, path=payments.path_column(progress.path, sends_all=payment.terms.sends_all)
-            )
+            OUTGOING.update(work, payment.id, path=terms.path_column(progress.path, sends_all=payment.terms.sends_all))
 
         own_packets = WalletPackets(self.outbound, wallet.asset, wallet.id, payment.id, begin)
         destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
@@ -230,7 +229,7 @@ class RemotePayments:
 
 def _count_attempt(payment: OutgoingRecord) -> Callable[..., None]:
     """A unit that counts one more attempt."""
-    return partial(payments.begin_attempt, payment_id=payment.id, number=payment.attempts + 1)
+    return partial(outgoing_payments.begin_attempt, payment_id=payment.id, number=payment.attempts + 1)
 
 
 def _in_progress(work: Work, payment_id: str) -> tuple[OutgoingRecord, WalletRecord, bool] | None:

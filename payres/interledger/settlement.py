@@ -18,13 +18,13 @@ from payres.core.payments.ledger import NotEnough, free_balance
 from payres.core.protocol.amounts import MAX_LEDGER
 from payres.core.protocol.errors import InvalidAmount
 from payres.core.protocol.event_types import PacketEvent, PeerEvent
-from payres.core.store import accounts, grants, payments, representations
+from payres.core.store import accounts, grants, representations
 from payres.core.store.accounts import ACCOUNTS, ASSETS, AccountRecord, HoldRecord
-from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Damaged, Transaction, Work
 from payres.interledger.packets import Code, PacketRejected
-from payres.interledger.store import elsewhere, packets, peers
+from payres.interledger.store import elsewhere, outgoing_payments, packets, peers
 from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.interledger.store.peers import PeerRecord
 
@@ -86,7 +86,7 @@ def fulfil(work: Work, packet_id: str, delivered: int) -> bool:
         ledger.post(work, holds[0].id, target, packet.amount, "payment", packet_id=packet.id)
     if packet.outgoing_payment_id is not None:
         # The figure is the receiver's claim, and STREAM allows more than a row can hold.
-        payments.add_sent(work, packet.outgoing_payment_id, packet.source_amount, min(delivered, MAX_LEDGER))
+        outgoing_payments.add_sent(work, packet.outgoing_payment_id, packet.source_amount, min(delivered, MAX_LEDGER))
         work.changed.append(packet.outgoing_payment_id)
     peers.count_sent(work, packet.to_peer_id)
     return True
@@ -202,10 +202,10 @@ def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None
     unused = terms.debit - sent - payment.unresolved_debit
     _give_back(work, payment, unused, terms.receive - payment.spent_receive)
     failure = None if sent == terms.debit else failure
-    payments.end_outgoing(work, payment.id, sent, payment.delivered, failure, work.now)
+    outgoing_payments.end_outgoing(work, payment.id, sent, payment.delivered, failure, work.now)
     elsewhere.make_due(work, payment.id, work.now)
     if payment.has_begun:
-        payments.note_overlap(work, terms.receiver)
+        outgoing_payments.note_overlap(work, terms.receiver)
     state, name = ("failed", "outgoing_payment.failed") if failure else ("completed", "outgoing_payment.completed")
     ended = msgspec.structs.replace(payment, sent=sent, state=state, failure=failure)
     settlement.emit_payment_event(work, WALLETS.by_id(work, payment.wallet_address_id), ended, name)

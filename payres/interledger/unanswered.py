@@ -33,9 +33,8 @@ from payres.core.process.worker import Worker, cancel_all, retry
 from payres.core.protocol.amounts import MAX_LEDGER, describe_amount
 from payres.core.protocol.clock import HOUR, MILLISECOND, MINUTE, SECOND, Clock
 from payres.core.remote.connection import FetchFailed
-from payres.core.store import payments
 from payres.core.store.database import Database
-from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.interledger import settlement
@@ -53,7 +52,7 @@ from payres.interledger.packets import (
 )
 from payres.interledger.remote_receivers import RemoteReceivers
 from payres.interledger.settlement import end_remote, has_arrived, payment_of
-from payres.interledger.store import packets, peers
+from payres.interledger.store import outgoing_payments, packets, peers
 from payres.interledger.store.packets import PacketRecord
 from payres.interledger.store.peers import PeerRecord
 
@@ -296,7 +295,7 @@ def find_standing(work: Work, payment_id: str) -> Standing | None:
     found = packets.packets_of_payment(work, payment_id, "prepared")
     if payment is None or payment.state != "sending" or not found:
         return None
-    others = [one for one in payments.in_flight_to(work, payment.terms.receiver) if one.id != payment.id]
+    others = [one for one in outgoing_payments.in_flight_to(work, payment.terms.receiver) if one.id != payment.id]
     is_alone = not payment.overlapped and not any(one.has_begun for one in others)
     in_flight = [InFlight(packet, *_delivers(payment, packet)) for packet in found]
     return Standing(payment, payment.received_before if is_alone else None, in_flight)

@@ -11,11 +11,12 @@ from payres.core.protocol.identifiers import sequence_of
 from payres.core.protocol.limits import MAX_PAGE
 from payres.core.protocol.wire import Resource
 from payres.core.store import audit
-from payres.core.store.events import OUTBOX, EventRecord, find_event
+from payres.core.store.events import OUTBOX, EventRecord
 from payres.core.store.work import EVENTS, ROWS_AT_ONCE, Units, Work
 from payres.operator.declared.declarations import CommandLine, Listing, OperationForm, operation
 from payres.operator.declared.inputs import Name, TimeText, require_time, said
 from payres.operator.declared.shapes import Column, Shape, Time, represent
+from payres.operator.store.events import find_event
 from payres.operator.webhooks import LAST_ATTEMPT, WEBHOOK
 from payres.webhooks.deliveries import TEST, concerns, wants
 from payres.webhooks.rules import require_webhook

@@ -9,10 +9,12 @@ from payres.core.protocol.clock import format_time
 from payres.core.protocol.identifiers import moment_of
 from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import Resource
-from payres.core.store import events, payments
+from payres.core.store import incoming_payments
 from payres.core.store.events import EventRecord
 from payres.core.store.grants import GRANTS
-from payres.core.store.payments import INCOMING, OUTGOING, QUOTES, QuoteRecord
+from payres.core.store.incoming_payments import INCOMING
+from payres.core.store.outgoing_payments import OUTGOING
+from payres.core.store.quotes import QUOTES, QuoteRecord
 from payres.core.store.rows import PageQuery
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
@@ -30,6 +32,7 @@ from payres.operator.peers import Peer, peer
 from payres.operator.refunds import Refund, shown_refund
 from payres.operator.store.all_payments import PaymentRecord
 from payres.operator.store.entries import page_of_entries
+from payres.operator.store.events import events_of
 from payres.people.store.checkouts import Stage, checkouts_of
 from payres.people.store.refunds import RefundRecord, payers_of, refunds_of
 from payres.people.store.transfers import EntryRecord
@@ -175,10 +178,10 @@ def _events(
     """The events at the times at which the payment began, received something, ended and was refunded."""
     moments = {record.created_at, record.ended_at}
     if record.direction == "incoming":
-        moments |= {payments.expiry_event_at(work, record.id), *(one.created_at for one in entries)}
-    found = [*events.events_of(work, record.id, {moment for moment in moments if moment is not None})]
+        moments |= {incoming_payments.expiry_event_at(work, record.id), *(one.created_at for one in entries)}
+    found = [*events_of(work, record.id, {moment for moment in moments if moment is not None})]
     for one in sent_back:
-        found += [] if one.ended_at is None else events.events_of(work, one.id, [one.ended_at])
+        found += [] if one.ended_at is None else events_of(work, one.id, [one.ended_at])
     return sorted(found, key=lambda event: event.sequence)
 
 
@@ -366,7 +369,7 @@ def _moment(at: str, *said: Cell | str) -> Moment:
     return Moment(Cell(at, "second"), [Cell(one) if isinstance(one, str) else one for one in said])
 
 
-def _list_checkouts(work: Work, payment: payments.IncomingRecord) -> list[Checkout]:
+def _list_checkouts(work: Work, payment: incoming_payments.IncomingRecord) -> list[Checkout]:
     """The newest of an incoming payment, oldest first."""
     wallet = WALLETS.by_id(work, payment.wallet_address_id)
     return [

@@ -9,10 +9,9 @@ from msgspec import UNSET, Raw, UnsetType
 from payres.core.protocol.errors import InvalidRequest, require
 from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import Metadata, Resource, Text, require_amount
-from payres.core.store import payments
+from payres.core.store import incoming_payments
 from payres.core.store.accounts import ASSETS, AssetRecord
 from payres.core.store.clients import CLIENTS
-from payres.core.store.payments import Direction
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS, require_wallet
 from payres.core.store.work import Work
@@ -23,6 +22,7 @@ from payres.operator.store import all_payments
 from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, PaymentState
 from payres.operator.wallets import named_wallet
 from payres.people.store import refunds
+from payres.people.store.refunds import Direction
 
 PaymentName = Annotated[str, said(typed=lambda work, text: text.rpartition("/")[2])]
 
@@ -173,7 +173,7 @@ def list_payments(
 
 def _receiver_wallet(work: Work, record: PaymentRecord) -> str | None:
     identifier = work.urls.resource_id("incoming-payments", record.receiver or "")
-    found = payments.INCOMING.get(work, identifier) if identifier else None
+    found = incoming_payments.INCOMING.get(work, identifier) if identifier else None
     return WALLETS.by_id(work, found.wallet_address_id).path if found else None
 
 

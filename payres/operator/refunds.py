@@ -39,7 +39,8 @@ from payres.core.protocol.urls import canonical, canonical_url
 from payres.core.protocol.wire import List, Resource, Text, require_amount
 from payres.core.store import audit, representations
 from payres.core.store.connections import is_served
-from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord
+from payres.core.store.incoming_payments import INCOMING, IncomingRecord
+from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Units, Work
 from payres.interledger.node import node_of, open_quotes
@@ -48,6 +49,7 @@ from payres.operator.declared.declarations import CommandLine, ContextUnits, Ope
 from payres.operator.declared.inputs import DecimalText, Reference, said
 from payres.operator.declared.shapes import Time, decimals, represent
 from payres.operator.payments import PAYMENT, PaymentName
+from payres.operator.store.audit import last_details
 from payres.people.refunds import emit_refund
 from payres.people.store import refunds as store
 from payres.people.store.refunds import REFUNDS, RefundRecord, RefundState
@@ -298,7 +300,7 @@ def _amount_of(work: Work, made: Sequence[RefundRecord], receiver: WalletRecord)
     first, amount = made[0], sum(one.amount for one in made)
     if len(made) % PARTS_AT_ONCE:
         return amount  # the last unit was made too
-    found = audit.last_details(work, ACTION, first.incoming_payment_id, first.reference, first.id)
+    found = last_details(work, ACTION, first.incoming_payment_id, first.reference, first.id)
     return amount if found is None else require_amount(found["amount"].partition(" ")[0], receiver.asset)
 
 

@@ -18,7 +18,6 @@ from payres.core.protocol.errors import InsufficientFunds, WrongState, require
 from payres.core.protocol.wire import Resource
 from payres.core.store import accounts, audit
 from payres.core.store.accounts import ACCOUNTS, ASSETS, Cause
-from payres.core.store.payments import Direction
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.interledger.settlement import payment_of, release_unresolved, warn_of_low
@@ -29,6 +28,7 @@ from payres.operator.declared.declarations import CommandLine, Listing, Operatio
 from payres.operator.declared.inputs import said
 from payres.operator.declared.shapes import Column, Shape, Time, decimals, represent
 from payres.operator.peers import require_peer
+from payres.people.store.refunds import Direction
 
 Resolution = Literal["delivered", "returned"]
 OUTCOMES: Final = {

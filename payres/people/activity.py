@@ -18,7 +18,7 @@ from payres.core.protocol.clock import HOUR, LATEST, SECOND
 from payres.core.protocol.errors import require
 from payres.core.protocol.identifiers import first_identifier, moment_of
 from payres.core.protocol.visible import ShownUrl, note_of, visible_name, visible_text, visible_url
-from payres.core.store import payments
+from payres.core.store import incoming_payments
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.clients import CLIENTS
 from payres.core.store.grants import GRANTS, GrantRecord
@@ -216,7 +216,7 @@ class Reader:
 
     def find(self, payment_id: str) -> WalletMovement | None:
         """The payment, deposit or withdrawal with this id, if it is a movement of the wallet."""
-        incoming = payments.INCOMING.get(self._work, payment_id)
+        incoming = incoming_payments.INCOMING.get(self._work, payment_id)
         key = incoming.listed if incoming else payment_id
         record = self._find(key) if key else None
         return self._movement(record) if record and record.id == payment_id else None

@@ -13,9 +13,9 @@ from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.errors import nothing_here, require
 from payres.core.protocol.visible import visible_url
-from payres.core.store import audit, payments, wallets
+from payres.core.store import audit, wallets
 from payres.core.store.grants import GRANTS, has_lapsed
-from payres.core.store.payments import INCOMING
+from payres.core.store.incoming_payments import INCOMING
 from payres.core.store.rows import AFTER_ALL
 from payres.core.store.wallets import KEYS, KeyRecord, WalletRecord, find_with_wallet
 from payres.core.store.work import Work
@@ -27,7 +27,7 @@ from payres.people.activity import Reader, Who, rows_of, who_of
 from payres.people.keys import revoke_key
 from payres.people.own_wallets import spendable
 from payres.people.sessions import OwnerVisit
-from payres.people.store import apps
+from payres.people.store import apps, payments
 from payres.people.store.apps import DecidedRecord
 from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord
 

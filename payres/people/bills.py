@@ -20,7 +20,7 @@ from payres.core.protocol.errors import DomainError, MethodNotAllowed, nothing_h
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import canonical_host, is_loopback, with_ascii_host
 from payres.core.protocol.visible import ShownUrl, note_of, visible_url
-from payres.core.store.payments import INCOMING, IncomingRecord
+from payres.core.store.incoming_payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import WalletRecord, find_with_wallet
 from payres.core.store.work import Work
 from payres.html.forms import read_form, typed_url

@@ -16,7 +16,9 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from payres.client import AsyncClient, PendingGrant, access, errors
+from payres.client import access, errors
+from payres.client.clients import AsyncClient
+from payres.client.grants import PendingGrant
 from payres.core.http.context import Context
 from payres.core.payments.incoming import fits, unpayable
 from payres.core.protocol.clock import MINUTE, SECOND
@@ -26,7 +28,7 @@ from payres.core.protocol.urls import is_http_url
 from payres.core.protocol.wire import Amount, WalletAddress
 from payres.core.remote.connection import FetchFailed
 from payres.core.remote.http import Elsewhere, origin_of
-from payres.core.store.payments import INCOMING, IncomingRecord
+from payres.core.store.incoming_payments import INCOMING, IncomingRecord
 from payres.core.store.representations import amount as shown_amount
 from payres.core.store.wallets import WalletRecord, find_with_wallet
 from payres.core.store.work import Work

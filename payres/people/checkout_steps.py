@@ -18,7 +18,7 @@ from payres.core.protocol.clock import HOUR, MINUTE, SECOND
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import OutgoingPayment
-from payres.core.store.payments import INCOMING
+from payres.core.store.incoming_payments import INCOMING
 from payres.core.store.work import Work
 from payres.interledger.store import elsewhere
 from payres.people.checkout import AskedGrant, BillCheckout, NotDone, asking, check_server, load, payers_client

@@ -22,7 +22,7 @@ from payres.core.protocol.wire import Amount, encode
 from payres.core.store import audit, wallets
 from payres.core.store.clients import CLIENTS, ClientRecord
 from payres.core.store.grants import GRANTS
-from payres.core.store.payments import INCOMING, IncomingRecord
+from payres.core.store.incoming_payments import INCOMING, IncomingRecord
 from payres.core.store.representations import amount
 from payres.core.store.wallets import WALLETS, KeyRecord, WalletRecord
 from payres.core.store.work import Work

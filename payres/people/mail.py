@@ -24,7 +24,7 @@ from payres.core.protocol.clock import DAY
 from payres.core.protocol.event_types import WalletEvent
 from payres.core.store.accounts import last_transfer
 from payres.core.store.events import EventRecord, last_sequence
-from payres.core.store.payments import OUTGOING
+from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.people.store.activity import receiving_between

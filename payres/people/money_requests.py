@@ -15,7 +15,7 @@ from payres.core.protocol.errors import nothing_here
 from payres.core.protocol.urls import canonical
 from payres.core.protocol.visible import described
 from payres.core.store import audit, clients
-from payres.core.store.payments import INCOMING, IncomingRecord
+from payres.core.store.incoming_payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import WalletRecord, active_wallet
 from payres.core.store.work import Work
 from payres.html.forms import Form

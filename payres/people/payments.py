@@ -10,8 +10,9 @@ from starlette.responses import Response
 from payres.core.protocol.clock import MINUTE
 from payres.core.protocol.errors import require
 from payres.core.protocol.visible import ShownUrl, note_of, visible_url
-from payres.core.store import payments
-from payres.core.store.payments import INCOMING, OUTGOING, QUOTES, IncomingRecord, OutgoingRecord
+from payres.core.store.incoming_payments import INCOMING, IncomingRecord
+from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
+from payres.core.store.quotes import QUOTES
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.html.sentences import is_short
@@ -22,6 +23,7 @@ from payres.people.own_wallets import spendable
 from payres.people.sending import kept_wish
 from payres.people.sessions import OwnerVisit
 from payres.people.store.activity import reference_of
+from payres.people.store.payments import last_payer
 from payres.people.store.refunds import RefundRecord, refunds_of
 from payres.people.store.remote_bills import BILL
 from payres.people.store.standing_orders import order_of_payment
@@ -84,7 +86,7 @@ def find(work: Work, wallet: WalletRecord, zone: tzinfo, payment_id: str) -> Det
 
 def payers_note(work: Work, payment_id: str) -> str:
     """What the last local payer of an incoming payment wrote themselves; metadata that an app wrote is not shown."""
-    payer_id = payments.last_payer(work, payment_id)
+    payer_id = last_payer(work, payment_id)
     payer = OUTGOING.by_id(work, payer_id) if payer_id else None
     return note_of(payer.metadata) if payer and payer.grant_id is None else ""
 

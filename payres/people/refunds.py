@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.event_types import OutgoingPaymentEvent, RefundEvent
-from payres.core.store.payments import OutgoingRecord
+from payres.core.store.outgoing_payments import OutgoingRecord
 from payres.core.store.representations import amount
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work

@@ -20,8 +20,9 @@ from payres.core.protocol.amounts import Asset, Terms, describe_amount
 from payres.core.protocol.errors import DomainError, nothing_here
 from payres.core.protocol.urls import ROOT_WALLET_PATH, canonical
 from payres.core.protocol.visible import described, visible_url
-from payres.core.store import audit, clients, payments
-from payres.core.store.payments import INCOMING, QUOTES, QuoteRecord
+from payres.core.store import audit, clients, quotes
+from payres.core.store.incoming_payments import INCOMING
+from payres.core.store.quotes import QUOTES, QuoteRecord
 from payres.core.store.representations import amount
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Units, Work
@@ -38,6 +39,7 @@ from payres.interledger.store import elsewhere
 from payres.people.own_wallets import Holding, payers, spendable
 from payres.people.payees import Payee, find_payee
 from payres.people.sessions import HOME, OwnerVisit
+from payres.people.store import payments
 from payres.people.store.remote_bills import BILL, called
 
 SHOWN: Final = 3  # payees above the form, beside "All"
@@ -177,7 +179,7 @@ def find_price(work: Work, wallet: WalletRecord, quote_id: str) -> Price:
     quote = QUOTES.get(work, quote_id)
     if quote is None or quote.wallet_address_id != wallet.id or quote.wish is None:
         raise nothing_here()
-    return Price(quote, kept_wish(quote.wish), payments.payment_of(work, quote_id), spendable(work, wallet))
+    return Price(quote, kept_wish(quote.wish), quotes.payment_of(work, quote_id), spendable(work, wallet))
 
 
 def confirm_payment(work: Work, wallet: WalletRecord, quote_id: str) -> str:

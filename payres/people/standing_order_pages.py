@@ -17,7 +17,8 @@ from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, EPOCH_ORDINAL, HOUR
 from payres.core.protocol.errors import DomainError, WrongState
 from payres.core.protocol.visible import ShownUrl, visible_url
-from payres.core.store.payments import OUTGOING, QuoteRecord
+from payres.core.store.outgoing_payments import OUTGOING
+from payres.core.store.quotes import QuoteRecord
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.html.forms import Form

@@ -22,7 +22,7 @@ from payres.core.protocol.clock import CORRECTION, DAY, HOUR, SECOND
 from payres.core.protocol.errors import DomainError, WrongState, nothing_here
 from payres.core.protocol.visible import visible_url
 from payres.core.store import audit
-from payres.core.store.payments import QuoteRecord
+from payres.core.store.quotes import QuoteRecord
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Units, Work
 from payres.html.language import marked

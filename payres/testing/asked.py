@@ -15,7 +15,9 @@ from payres.core.protocol.gnap import ClientInstance, GrantRequest
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.clients import CLIENTS, Client
 from payres.core.store.grants import GRANTS, INTERACTIONS, TOKENS, GrantRecord, TokenHolder, find_holder
-from payres.core.store.payments import INCOMING, OUTGOING, QUOTES
+from payres.core.store.incoming_payments import INCOMING
+from payres.core.store.outgoing_payments import OUTGOING
+from payres.core.store.quotes import QUOTES
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.testing.rules import CONSENT_PAGE

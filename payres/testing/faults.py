@@ -31,7 +31,7 @@ from payres.core.protocol.urls import Urls
 from payres.core.store.clients import CLIENTS
 from payres.core.store.events import EventRecord
 from payres.core.store.grants import TOKENS
-from payres.core.store.payments import OUTGOING
+from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Units, Work
 from payres.interledger.carrying import Payer

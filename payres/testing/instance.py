@@ -31,7 +31,7 @@ from payres.core.protocol.gnap import Access
 from payres.core.protocol.urls import is_http_url
 from payres.core.protocol.wire import IncomingPayment, OutgoingPayment, WalletAddress
 from payres.core.store import representations
-from payres.core.store.payments import OUTGOING
+from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.wallets import WALLETS, require_wallet
 from payres.core.store.work import Transaction, Work
 from payres.operator import wallets, webhooks

@@ -29,7 +29,9 @@ from payres.core.signatures.jwk import (
 from payres.core.store import representations
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.grants import GRANTS, INTERACTIONS, TOKENS, find_holder, interaction_of_grant
-from payres.core.store.payments import INCOMING, OUTGOING, QUOTES
+from payres.core.store.incoming_payments import INCOMING
+from payres.core.store.outgoing_payments import OUTGOING
+from payres.core.store.quotes import QUOTES
 from payres.core.store.server_secrets import encrypt
 from payres.core.store.wallets import WalletRecord, find_valid_key, find_wallet, require_wallet
 from payres.core.store.work import Work

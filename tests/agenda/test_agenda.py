@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -105,9 +106,9 @@ def _faults(work: Work) -> list[FaultRecord]:
 
 
 @pytest.fixture
-async def desk(path: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
     monkeypatch.setattr(agenda, "LOOK_SECONDS", 0.01)
-    clock = MovableClock(START, frozen=True)
+    clock, path = MovableClock(START, frozen=True), str(tmp_path / "payres.db")
     database = await Database.open(path, Environment.of(Settings(database=path), clock))
     await database.write(lambda work: [work.execute(one) for one in MADE] and None)
     made = Desk(database, clock)

@@ -11,7 +11,7 @@ from payres.core.protocol.amounts import ProbedPath as Way
 from payres.core.store import clients, grants
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.grants import GRANTS, GrantRecord
-from payres.core.store.payments import OUTGOING
+from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.interledger import settlement

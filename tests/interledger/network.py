@@ -13,7 +13,8 @@ from payres.core.payments import ledger
 from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import SECOND, Clock
 from payres.core.store.accounts import ACCOUNTS, AccountRecord
-from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord
+from payres.core.store.incoming_payments import INCOMING, IncomingRecord
+from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.interledger import quoting, unanswered

@@ -17,7 +17,7 @@ from payres.core.remote.http import GuardedClient
 from payres.core.store import clients
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.database import Database
-from payres.core.store.payments import INCOMING, IncomingRecord
+from payres.core.store.incoming_payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Environment, Transaction, Work
 from payres.interledger.carrying import BOUNDS, Carrier, Link, NoReply, PacketCounts

@@ -15,7 +15,7 @@ from payres.core.protocol.amounts import MAX_LEDGER, Asset, Terms
 from payres.core.protocol.amounts import ProbedPath as Way
 from payres.core.store import accounts, clients
 from payres.core.store.connections import connect_writer
-from payres.core.store.payments import OUTGOING
+from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.work import Damaged, Transaction, Work
 from payres.interledger import settlement
 from payres.interledger.packets import Code, PacketRejected

@@ -15,7 +15,7 @@ from payres.core.process.worker import cancel_all
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND
 from payres.core.remote.http import NOTHING, Elsewhere, GuardedClient
 from payres.core.store.events import Changes
-from payres.core.store.payments import INCOMING, IncomingRecord
+from payres.core.store.incoming_payments import INCOMING, IncomingRecord
 from payres.interledger.elsewhere import MOST_REFUSALS, end_elsewhere
 from payres.interledger.remote_receivers import PAYING, OwnIdentity, RemoteReceivers
 from payres.interledger.store import elsewhere

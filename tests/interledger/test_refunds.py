@@ -10,7 +10,7 @@ import httpx2
 import msgspec
 import pytest
 
-from payres.core.store import events, payments
+from payres.core.store import events, incoming_payments
 from payres.core.store.work import Work
 from payres.interledger.node import node_of
 from payres.interledger.remote_receivers import RemoteIncomingPayment
@@ -179,7 +179,7 @@ def take_at_most(work: Work, receiver: str, amount: int) -> None:
     if amount:
         work.execute("UPDATE incoming_payment SET incoming_value = ? WHERE id = ?", (str(amount), receiver))
     else:
-        payments.complete_incoming(work, receiver, work.now)
+        incoming_payments.complete_incoming(work, receiver, work.now)
 
 
 def test_refund_is_exchanged_at_the_rates_of_now(three: Three, program: Program, paid: str) -> None:

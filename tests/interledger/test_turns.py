@@ -10,7 +10,7 @@ import pytest
 from payres.core.payments import ledger
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.identifiers import new_id
-from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.interledger import unanswered

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from payres.core.signatures.jwk import private_pem
-from payres.core.store.payments import OutgoingRecord
+from payres.core.store.outgoing_payments import OutgoingRecord
 from payres.interledger.sending.connection import Timing
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import peers

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from payres.core.store.payments import OutgoingRecord
+from payres.core.store.outgoing_payments import OutgoingRecord
 from payres.interledger.node import node_of
 from payres.interledger.remote_payments import Backoff
 from payres.interledger.store.peers import PeerRecord

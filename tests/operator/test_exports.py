@@ -11,7 +11,8 @@ from payres.core.protocol.amounts import Asset, Terms
 from payres.core.protocol.clock import DAY, HOUR, LATEST, MILLISECOND, format_time
 from payres.core.protocol.errors import InvalidRequest
 from payres.core.store import clients
-from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord
+from payres.core.store.incoming_payments import INCOMING, IncomingRecord
+from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.html.exports import FORMULA, Export, ExportRow, Walk

@@ -9,7 +9,7 @@ from payres.core.protocol.amounts import ProbedPath, Terms
 from payres.core.protocol.clock import SECOND, format_time
 from payres.core.protocol.identifiers import first_identifier
 from payres.core.store.clients import ensure_client
-from payres.core.store.payments import OUTGOING
+from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.work import Work
 from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.interledger.store.peers import note_error

@@ -14,14 +14,15 @@ from payres.core.payments.outgoing import insert
 from payres.core.payments.settlement import pay_locally
 from payres.core.protocol.amounts import Asset, Terms, format_decimal
 from payres.core.protocol.errors import DomainError, InsufficientFunds, InvalidAmount, InvalidRequest, WrongState
-from payres.core.store import audit, clients, events, payments
+from payres.core.store import audit, clients, events, incoming_payments
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.connections import connect_writer
-from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord
+from payres.core.store.incoming_payments import INCOMING, IncomingRecord
+from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.interledger.settlement import end_remote, has_sent_all, payment_hold
-from payres.interledger.store import peers
+from payres.interledger.store import outgoing_payments, peers
 from payres.operator import assets, wallets
 from payres.operator.refunds import PARTS_AT_ONCE, WantedRefund, make, plan, send_back
 from payres.operator.upkeep import invariant_checks
@@ -265,7 +266,7 @@ def pay_from_remote(work: Work, amount: int, path: str = "shop", payment_id: str
     ledger.transfer(
         work, remote_peer_account(work), wallet.account_id, amount, "payment", incoming_payment_id=payment_id
     )
-    payments.add_received(work, payment_id, amount)
+    incoming_payments.add_received(work, payment_id, amount)
 
 
 def test_what_came_from_other_servers_goes_back_by_itself(tx: Work) -> None:
@@ -310,7 +311,7 @@ def end_oldest_return(work: Work, share: Fraction, unknown: Fraction) -> None:
     sent = int(found[0].amount * share)
     if sent:
         ledger.post(work, payment_hold(work, payment_id).id, remote_peer_account(work), sent, "payment")
-        payments.add_sent(work, payment_id, sent, sent)
+        outgoing_payments.add_sent(work, payment_id, sent, sent)
     OUTGOING.update(work, payment_id, unresolved_debit=int((found[0].amount - sent) * unknown))
     payment = OUTGOING.by_id(work, payment_id)
     end_remote(work, payment, None if has_sent_all(payment) else "no more was taken")

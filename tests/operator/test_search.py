@@ -9,7 +9,7 @@ import pytest
 
 from payres.core.store.audit import AUDIT
 from payres.core.store.grants import interaction_of_grant
-from payres.core.store.payments import OUTGOING
+from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.work import Work
 from payres.operator import wallets
 from payres.operator.peers import write_note

@@ -20,11 +20,11 @@ from payres.core.payments.quotes import local_terms
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, format_time
 from payres.core.protocol.errors import NotFound
 from payres.core.protocol.identifiers import first_identifier
-from payres.core.store import clients, payments
+from payres.core.store import clients, incoming_payments
 from payres.core.store.accounts import ACCOUNTS, AccountRecord
 from payres.core.store.connections import connect_writer
 from payres.core.store.grants import GRANTS
-from payres.core.store.payments import IncomingRecord
+from payres.core.store.incoming_payments import IncomingRecord
 from payres.core.store.representations import amount
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
@@ -177,7 +177,7 @@ def test_what_has_expired_unpaid_or_was_cancelled_is_hidden(tx: Work, is_noticed
     assert [line[2] for line in lines(tx, "bob")] == [200, 100, 600, 500]
     wallet = require_wallet(tx, "bob")
     for one in (cancelled, cancelled_part):
-        incoming.complete(tx, wallet, payments.INCOMING.by_id(tx, one))
+        incoming.complete(tx, wallet, incoming_payments.INCOMING.by_id(tx, one))
     later = at(tx, NOW + 2 * HOUR)
     if is_noticed:
         incoming._expire_due(later)

@@ -21,7 +21,7 @@ from payres.client import errors
 from payres.core.http.server import settings_of
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND
 from payres.core.protocol.limits import BURST_SECONDS
-from payres.core.store.payments import OUTGOING
+from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.rows import number
 from payres.interledger.client_transport import GuardedTransport
 from payres.interledger.store.elsewhere import ELSEWHERE

@@ -21,7 +21,7 @@ from payres.agenda.store.agenda import FAULT_PAUSES, FAULTS, FaultRecord
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import SECOND
 from payres.core.store.events import delete_old_events, last_sequence
-from payres.core.store.payments import INCOMING
+from payres.core.store.incoming_payments import INCOMING
 from payres.core.store.work import Environment, Work
 from payres.interledger.settlement import end_sending
 from payres.operator import assets, grants, refunds, wallets

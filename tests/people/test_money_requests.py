@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from payres.core.protocol.clock import HOUR, SECOND, format_time
-from payres.core.store.payments import INCOMING
+from payres.core.store.incoming_payments import INCOMING
 from payres.core.store.rows import PageQuery
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work

@@ -17,7 +17,8 @@ import pytest
 from payres.core.payments import incoming
 from payres.core.protocol.clock import DAY, SECOND, format_time
 from payres.core.store import audit
-from payres.core.store.payments import INCOMING, OUTGOING
+from payres.core.store.incoming_payments import INCOMING
+from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.retention import EMPTY_PAYMENT
 from payres.core.store.rows import number
 from payres.interledger.node import node_of

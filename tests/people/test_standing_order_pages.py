@@ -11,7 +11,7 @@ import pytest
 
 from payres.agenda.store import agenda
 from payres.core.protocol.clock import HOUR, SECOND
-from payres.core.store.payments import OUTGOING
+from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.work import Work
 from payres.operator import assets, wallets
 from payres.people.store import standing_orders as store

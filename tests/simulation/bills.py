@@ -10,7 +10,7 @@ from payres.core.grants.clients import own_client
 from payres.core.payments.incoming import add, complete, unpaid
 from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.errors import require
-from payres.core.store.payments import INCOMING
+from payres.core.store.incoming_payments import INCOMING
 from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
 from tests.simulation.currencies import GRAINS, minor

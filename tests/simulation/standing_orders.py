@@ -8,7 +8,7 @@ import msgspec
 
 from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.clock import CORRECTION, DAY, SECOND
-from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.people import payees as payees_of

@@ -10,7 +10,7 @@ import msgspec
 
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.store.payments import INCOMING
+from payres.core.store.incoming_payments import INCOMING
 from payres.people.store.checkouts import CHECKOUTS, CheckoutRecord
 from tests.simulation.bills import ask_for, decided
 from tests.simulation.foreign import Abroad

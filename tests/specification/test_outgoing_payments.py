@@ -11,7 +11,7 @@ from payres.core.grants.tokens import Holders
 from payres.core.payments import outgoing
 from payres.core.protocol.amounts import Asset, Offer, ProbedPath, Terms
 from payres.core.protocol.wire import Amount, OutgoingPaymentRequest
-from payres.core.store.payments import OUTGOING
+from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.work import Work
 from payres.interledger.settlement import end_remote
 from payres.operator import wallets

@@ -18,6 +18,7 @@ from payres.core.store.work import Work
 from payres.operator import assets, payment_history, wallets
 from payres.operator.payments import require_payment
 from payres.operator.refunds import WantedRefund
+from payres.operator.store.events import events_of, find_event
 from payres.testing.peering import peer
 from tests.helpers import Json, amount, last_segment, usd, wait_until
 from tests.instance import Instance
@@ -53,7 +54,7 @@ def test_events_of_a_subject_are_found_by_their_times(tx: Work) -> None:
 
     def found(*seconds: float) -> list[tuple[int, bytes]]:
         moments = [NOW + round(one * SECOND) for one in seconds]
-        return [(one.sequence, one.data) for one in events.events_of(tx, "a", moments)]
+        return [(one.sequence, one.data) for one in events_of(tx, "a", moments)]
 
     assert found(0, 123, 123, 499) == [(1, b'{"number":0}'), (247, b'{"number":123}'), (999, b'{"number":499}')]
     assert found(498.5) == [(1001, b'{"number":-1}')], "the clock was set back a little"
@@ -289,7 +290,7 @@ def test_id_is_a_uuid_of_the_time_that_leads_to_its_event(tx: Work) -> None:
     work.emit("wallet.deposited", None, Sample(1))
     [event] = events.events_after(work, 0, 2)
     assert event.id == "evt_01a3185c-5001-70ea-8000-000000000001"
-    assert events.find_event(work, event.id) == event
+    assert find_event(work, event.id) == event
     for other in ("evt_01a3185c-5002-70ea-8000-000000000001", event.id.upper(), "1", "evt_", event_id(NOW, 2)):
-        assert events.find_event(work, other) is None
+        assert find_event(work, other) is None
     assert sequence_of(event_id(NOW, 2**61)) == 2**61

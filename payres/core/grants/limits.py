@@ -35,7 +35,7 @@ from payres.core.protocol.urls import canonical
 from payres.core.protocol.visible import URL_CHARACTERS
 from payres.core.protocol.wire import Amount
 from payres.core.store import grants
-from payres.core.store.payments import INCOMING
+from payres.core.store.incoming_payments import INCOMING
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Transaction, Work
 

@@ -25,7 +25,7 @@ from payres.core.protocol.wire import (
     PublicIncomingPayment,
     decode,
 )
-from payres.core.store import payments, representations
+from payres.core.store import incoming_payments, representations
 from payres.core.store.work import Work
 
 COMPLETION_REQUEST = msgspec.json.Decoder(CompletionRequest)
@@ -89,7 +89,7 @@ async def _read_public(request: Request) -> Response:
 
 INCOMING_PAYMENTS = resources.ResourceKind(
     type="incoming-payment",
-    table=payments.INCOMING,
+    table=incoming_payments.INCOMING,
     show=representations.incoming_payment,
     decoder=msgspec.json.Decoder(IncomingPaymentRequest),
     create=lambda work, caller, asked, _: rules.create(work, caller, asked),

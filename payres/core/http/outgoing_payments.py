@@ -21,7 +21,8 @@ from payres.core.payments import quotes as quote_rules
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.gnap import OutgoingPaymentAccess
 from payres.core.protocol.wire import GrantSpending, OutgoingPayment, OutgoingPaymentRequest, QuoteRequest
-from payres.core.store import payments, representations, wallets
+from payres.core.store import outgoing_payments as payments
+from payres.core.store import quotes, representations, wallets
 from payres.core.store.work import Work
 
 
@@ -59,7 +60,7 @@ def _find_spending(work: Work, caller: Caller) -> tuple[Asset, Spent] | None:
 
 QUOTES = resources.ResourceKind(
     type="quote",
-    table=payments.QUOTES,
+    table=quotes.QUOTES,
     show=representations.quote,
     decoder=msgspec.json.Decoder(QuoteRequest),
     create=quote_rules.create,

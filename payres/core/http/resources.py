@@ -27,7 +27,9 @@ from payres.core.protocol.urls import Urls
 from payres.core.protocol.wire import Page, WalletResource, decode, encode
 from payres.core.store import wallets
 from payres.core.store.grants import keep_grant
-from payres.core.store.payments import IncomingRecord, OutgoingRecord, QuoteRecord
+from payres.core.store.incoming_payments import IncomingRecord
+from payres.core.store.outgoing_payments import OutgoingRecord
+from payres.core.store.quotes import QuoteRecord
 from payres.core.store.representations import page_of
 from payres.core.store.rows import Table, page_of_wallet
 from payres.core.store.wallets import WalletRecord, active_wallet

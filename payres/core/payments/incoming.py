@@ -11,12 +11,11 @@ from payres.core.protocol.amounts import MAX_LEDGER, describe_amount
 from payres.core.protocol.clock import SECOND, format_time, parse_time
 from payres.core.protocol.errors import InvalidAmount, InvalidExpiry, InvalidReceiver, WrongState
 from payres.core.protocol.identifiers import ID_TIME, first_identifier
-from payres.core.protocol.limits import OVERPAY_TOLERANCE
 from payres.core.protocol.urls import Urls
 from payres.core.protocol.wire import IncomingPayment, IncomingPaymentRequest, metadata_text, value_in
-from payres.core.store import payments, representations, retention, wallets
+from payres.core.store import incoming_payments, representations, retention, wallets
 from payres.core.store.database import Database
-from payres.core.store.payments import INCOMING, IncomingRecord
+from payres.core.store.incoming_payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Work
 
@@ -86,7 +85,7 @@ def complete(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> Incom
         return representations.incoming_payment(work.urls, wallet, payment)
     if not payment.open_at(work.now):
         raise WrongState("The incoming payment has expired and can no longer be completed")
-    payments.complete_incoming(work, payment.id, work.now)
+    incoming_payments.complete_incoming(work, payment.id, work.now)
     completed = msgspec.structs.replace(payment, completed_at=work.now)
     return _emit(work, "incoming_payment.completed", wallet, completed)
 
@@ -95,8 +94,11 @@ async def report_expired(database: Database) -> None:
     """Writes one event for each expired payment, also of those that expired while the server was down, and for what
     came within the pause after another event. Ends when the database is in fail-stop."""
 
+    def is_due(work: Work) -> bool:
+        return bool(_untold(work) or incoming_payments.expired_without_event(work, work.now, 1))
+
     async def write_events() -> int:
-        while await database.read(lambda work: _untold(work) or payments.expired_without_event(work, work.now, 1)):
+        while await database.read(is_due):
             await database.write(_expire_due)
         return EXPIRY_SECONDS
 
@@ -104,17 +106,17 @@ async def report_expired(database: Database) -> None:
 
 
 def _expire_due(work: Work) -> None:
-    expired = payments.expired_without_event(work, work.now, EXPIRY_BATCH)
+    expired = incoming_payments.expired_without_event(work, work.now, EXPIRY_BATCH)
     for payment in {one.id: one for one in (*_untold(work), *expired) if one.untold_at is not None}.values():
-        payments.INCOMING.update(work, payment.id, partial_event_at=work.now, untold_at=None)
+        incoming_payments.INCOMING.update(work, payment.id, partial_event_at=work.now, untold_at=None)
         _emit(work, PARTIAL_EVENT, WALLETS.by_id(work, payment.wallet_address_id), payment)
     for payment in expired:
-        payments.note_expiry(work, payment.id, work.now)
+        incoming_payments.note_expiry(work, payment.id, work.now)
         _emit(work, "incoming_payment.expired", WALLETS.by_id(work, payment.wallet_address_id), payment)
 
 
 def _untold(work: Work) -> Sequence[IncomingRecord]:
-    return payments.untold(work, work.now, PARTIAL_EVENT_PAUSE)
+    return incoming_payments.untold(work, work.now, PARTIAL_EVENT_PAUSE)
 
 
 class LocalReceiver(msgspec.Struct, frozen=True):
@@ -168,24 +170,6 @@ def fits(remaining: int | None, amount: int) -> bool:
     return remaining is None or amount <= remaining
 
 
-def fits_with_tolerance(payment: IncomingRecord, amount: int, minimum: int) -> bool:
-    """Whether an Interledger packet keeps the total within the incomingAmount, or exceeds it only by the rounding of
-    senders: by the overpay tolerance, or by more if the sender's `minimum` is exactly the missing amount.
-
-    One unit of the sender's asset may be worth many of the receiver's.
-    """
-    if payment.incoming_value is None:
-        return True
-    wanted = int(payment.incoming_value)
-    missing = wanted - payment.received
-    return amount <= missing + overpay_tolerance(wanted) or minimum == missing > 0
-
-
-def overpay_tolerance(wanted: int) -> int:
-    """The permitted excess of an incoming payment over Interledger: one unit, or 0.5 % rounded down."""
-    return max(1, wanted // OVERPAY_TOLERANCE)
-
-
 def credit(work: Work, wallet: WalletRecord, payment: IncomingRecord, amount: int) -> None:
     """Counts an amount that the ledger has credited in this unit, and completes the payment if it has its
     incomingAmount.
@@ -209,7 +193,7 @@ def credit(work: Work, wallet: WalletRecord, payment: IncomingRecord, amount: in
     else:
         changed |= {} if payment.untold_at else {"untold_at": event_at + PARTIAL_EVENT_PAUSE}
         work.changed.append(payment.id)
-    payments.add_received(work, payment.id, amount, **changed)
+    incoming_payments.add_received(work, payment.id, amount, **changed)
 
 
 def _emit(work: Work, name: str, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:

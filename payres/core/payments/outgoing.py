@@ -15,8 +15,8 @@ from payres.core.payments.settlement import emit_payment_event, pay_locally, sho
 from payres.core.protocol.amounts import MAX_LEDGER, Offer, Terms, describe_amount
 from payres.core.protocol.errors import InsufficientFunds, InvalidAmount, InvalidQuote, InvalidRequest, WrongState
 from payres.core.protocol.wire import OutgoingPayment, OutgoingPaymentRequest, metadata_text, value_in
-from payres.core.store import grants, payments
-from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store import grants, quotes
+from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.representations import amount
 from payres.core.store.wallets import WalletRecord, active_wallet
 from payres.core.store.work import Work
@@ -167,7 +167,7 @@ def _terms(
 def _quoted_terms(
     work: Work, wallet: WalletRecord, client_id: int, quote_id: str | None
 ) -> tuple[Terms, LocalReceiver | None]:
-    quote, is_used = (payments.find_quote_and_use(work, quote_id) if quote_id else None) or (None, False)
+    quote, is_used = (quotes.find_quote_and_use(work, quote_id) if quote_id else None) or (None, False)
     if quote is None or quote.client_id != client_id or quote.wallet_address_id != wallet.id:
         raise InvalidQuote("quoteId is not a quote of this client for this wallet address", field="quoteId")
     if is_used:

@@ -28,7 +28,7 @@ from payres.core.protocol.limits import MAX_MISSING_RATES
 from payres.core.protocol.wire import Amount, Quote, QuoteRequest, value_in
 from payres.core.store import accounts, representations, retention
 from payres.core.store.accounts import RateRecord
-from payres.core.store.payments import QUOTES, QuoteRecord
+from payres.core.store.quotes import QUOTES, QuoteRecord
 from payres.core.store.wallets import WalletRecord, active_wallet
 from payres.core.store.work import Work
 

@@ -14,7 +14,8 @@ from payres.core.protocol.event_types import LiquidityEvent
 from payres.core.protocol.wire import OutgoingPayment
 from payres.core.store import accounts, representations
 from payres.core.store.accounts import ASSETS, AccountRecord
-from payres.core.store.payments import IncomingRecord, OutgoingRecord
+from payres.core.store.incoming_payments import IncomingRecord
+from payres.core.store.outgoing_payments import OutgoingRecord
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 

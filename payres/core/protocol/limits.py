@@ -59,8 +59,6 @@ MAX_IDEMPOTENCY_KEY_LENGTH: Final = 255  # Characters of an Idempotency-Key, wit
 
 # Days after its expiry for which an incoming payment without an incomingAmount that received nothing can be read.
 EMPTY_PAYMENT_DAYS: Final = 7
-# One part in this many may arrive beyond the incomingAmount (0.5 %), or one unit if that is more.
-OVERPAY_TOLERANCE: Final = 200
 
 # Grants.
 

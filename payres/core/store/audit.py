@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from payres.core.store.rows import Table, json_column
-from payres.core.store.work import Transaction, Work
+from payres.core.store.work import Work
 
 
 class AuditRecord(msgspec.Struct, frozen=True):
@@ -21,20 +21,6 @@ class AuditRecord(msgspec.Struct, frozen=True):
 
 
 AUDIT = Table(AuditRecord, "audit", details=json_column("details"))
-
-
-def last_details(tx: Transaction, action: str, about: str, reference: str, before: str) -> Mapping[str, Any] | None:
-    """The details of the newest entry with this action, object and reference whose id is below `before`."""
-    of_reference = "action = ? AND object = ? AND details ->> 'reference' = ?"
-    where = f"WHERE id < ? AND {of_reference} ORDER BY id DESC LIMIT 1"
-    found = AUDIT.find(tx, where, before, action, about, reference)
-    return None if found is None else found.details
-
-
-def count_changes(tx: Transaction) -> int:
-    """The rows that were changed so far on this connection."""
-    [count] = tx.execute("SELECT total_changes()").fetchone()
-    return int(count)
 
 
 def record(work: Work, action: str, about: str, **details: object) -> None:

@@ -14,9 +14,9 @@ import msgspec
 
 from payres.core.process.worker import Worker
 from payres.core.protocol.clock import CORRECTION, DAY, SECOND
-from payres.core.protocol.identifiers import event_id, sequence_of
+from payres.core.protocol.identifiers import event_id
 from payres.core.store.database import Database
-from payres.core.store.rows import Table, first_row_from, number
+from payres.core.store.rows import Table, number
 from payres.core.store.work import EVENTS, Transaction, Work
 
 # Tolerated clock steps backwards, in microseconds, when events are searched by their times.
@@ -48,35 +48,9 @@ def events_after(tx: Transaction, sequence: int, limit: int) -> Sequence[EventRe
     return OUTBOX.list(tx, "WHERE sequence > ? ORDER BY sequence LIMIT ?", sequence, limit)
 
 
-def find_event(tx: Transaction, text: str) -> EventRecord | None:
-    event = OUTBOX.find(tx, "WHERE sequence = ?", sequence_of(text))
-    return event if event is not None and event.id == text else None
-
-
-def events_of(tx: Transaction, subject: str, moments: Iterable[int]) -> Sequence[EventRecord]:
-    """The events about a subject that were written at these times (microseconds), in order.
-
-    There is no index by subject: every payment would pay for it. Sequences rise with time, so events are searched by
-    time; after a clock step backwards of more than CLOCK_STEP, some are missed.
-    """
-    found: dict[int, EventRecord] = {}
-    for moment in moments:
-        first, last = (first_row_from(tx, "event", "sequence", moment + step) for step in (-CLOCK_STEP, CLOCK_STEP))
-        where = "WHERE sequence >= ? AND sequence < ? AND subject = ? AND created_at = ?"
-        found |= {one.sequence: one for one in OUTBOX.list(tx, where, first, last, subject, moment)}
-    return [found[sequence] for sequence in sorted(found)]
-
-
 def last_sequence(tx: Transaction) -> int:
     """The sequence of the latest event ever written; 0 if none."""
     return number(tx, "SELECT seq FROM sqlite_sequence WHERE name = 'event'")
-
-
-def continue_after(tx: Transaction, sequence: int) -> None:
-    """Uses no sequence up to this one for another event: programs have asked for what comes after it."""
-    if sequence > last_sequence(tx):
-        tx.execute("DELETE FROM sqlite_sequence WHERE name = 'event'")
-        tx.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('event', ?)", (sequence,))
 
 
 def has_old_events(tx: Transaction, now: int) -> bool:

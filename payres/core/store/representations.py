@@ -12,7 +12,9 @@ from payres.core.protocol.event_types import GrantEvent, OutgoingPaymentEvent
 from payres.core.protocol.urls import Urls
 from payres.core.protocol.wire import Amount, IncomingPayment, OutgoingPayment, Page, Pagination, Quote
 from payres.core.store.grants import GrantRecord
-from payres.core.store.payments import IncomingRecord, OutgoingRecord, QuoteRecord
+from payres.core.store.incoming_payments import IncomingRecord
+from payres.core.store.outgoing_payments import OutgoingRecord
+from payres.core.store.quotes import QuoteRecord
 from payres.core.store.rows import PageBounds
 from payres.core.store.wallets import WalletRecord
 

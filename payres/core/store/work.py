@@ -20,7 +20,7 @@ from payres.core.protocol.urls import Urls
 from payres.core.protocol.wire import encode
 
 if TYPE_CHECKING:
-    from payres.core.store.payments import OutgoingRecord
+    from payres.core.store.outgoing_payments import OutgoingRecord
     from payres.core.store.wallets import WalletRecord
 
 QUIET: Final = 10 * SECOND  # without a failure, after which they have ended: while they last, some work may succeed

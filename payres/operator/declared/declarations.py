@@ -25,6 +25,7 @@ from payres.core.store.work import Units, Work
 from payres.operator.declared.inputs import Input, inputs_of
 from payres.operator.declared.nouns import NOUNS
 from payres.operator.declared.shapes import Cell, Shape
+from payres.operator.store.audit import count_changes
 
 F = TypeVar("F", bound=Callable[..., Any])
 NOTHING: Final = (None, UNSET, (), "")  # what is no detail
@@ -239,9 +240,9 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
         return await self.function(_Recording(call, once), *args, **given)
 
     def _record(self, work: Work, run: Callable[[], Any], args: Sequence[Any], given: Mapping[str, Any]) -> Any:
-        recorded, before = work.recorded, audit.count_changes(work)
+        recorded, before = work.recorded, count_changes(work)
         found = run()
-        if work.recorded == recorded and audit.count_changes(work) != before:
+        if work.recorded == recorded and count_changes(work) != before:
             bound = signature(self.function).bind(None, *args, **given)
             bound.apply_defaults()
             named = bound.arguments

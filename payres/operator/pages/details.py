@@ -16,8 +16,7 @@ from payres.core.protocol.clock import format_time
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import note_of, visible_text, visible_url
 from payres.core.protocol.wire import encode
-from payres.core.store.events import find_event
-from payres.core.store.payments import INCOMING
+from payres.core.store.incoming_payments import INCOMING
 from payres.core.store.rows import PageQuery
 from payres.core.store.wallets import find_with_wallet, require_wallet
 from payres.core.store.work import Work
@@ -36,6 +35,7 @@ from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.payment_history import HISTORY, show_payment, story_of
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER
+from payres.operator.store.events import find_event
 from payres.operator.store.movements import MOVEMENTS
 from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.store.status import ledger_sums

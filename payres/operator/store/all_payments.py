@@ -5,9 +5,9 @@ from typing import Literal
 
 import msgspec
 
-from payres.core.store.payments import Direction
 from payres.core.store.rows import PageBounds, PageQuery, Table, select_page
 from payres.core.store.work import Transaction
+from payres.people.store.refunds import Direction
 
 PaymentState = Literal["pending", "expired", "sending", "completed", "failed"]
 

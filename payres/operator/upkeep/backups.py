@@ -30,7 +30,7 @@ from payres.core.store.copies import (
     side_file,
     swap_files,
 )
-from payres.core.store.events import continue_after, last_sequence
+from payres.core.store.events import last_sequence
 from payres.core.store.migrations import (
     UnusableDatabase,
     first_fault,
@@ -41,6 +41,7 @@ from payres.core.store.migrations import (
 )
 from payres.core.store.runs import LostCommits, has_log, remove_token, remove_token_if_complete
 from payres.core.store.work import Work
+from payres.operator.store.events import continue_after
 from payres.operator.store.invariants import note_check
 from payres.operator.store.restored_rights import (
     EndedRight,

@@ -5,10 +5,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from payres.core.store.payments import Direction
 from payres.core.store.rows import Table, number
 from payres.core.store.work import Transaction
 
+Direction = Literal["incoming", "outgoing"]
 RefundState = Literal["sending", "completed", "failed"]
 
 

@@ -1,9 +1,10 @@
 import pytest
 
-from payres.core.payments.incoming import fits, fits_with_tolerance, open_receiver
+from payres.core.payments.incoming import fits, open_receiver
 from payres.core.protocol.errors import InvalidReceiver
-from payres.core.store.payments import IncomingRecord
+from payres.core.store.incoming_payments import IncomingRecord
 from payres.core.store.work import Work
+from payres.interledger.tolerance import fits_with_tolerance
 
 
 def wanting(value: int | None, received: int) -> IncomingRecord:

@@ -11,11 +11,12 @@ from payres.core.payments import ledger
 from payres.core.payments.ledger import LedgerBroken, NotEnough
 from payres.core.protocol.amounts import MAX_LEDGER, Asset, Terms
 from payres.core.protocol.errors import DomainError
-from payres.core.store import accounts, payments
+from payres.core.store import accounts, incoming_payments
+from payres.core.store import outgoing_payments as payments
 from payres.core.store.accounts import ACCOUNTS, HOLDS, AccountRecord, ensure_asset
 from payres.core.store.clients import ensure_client
 from payres.core.store.connections import connect_writer
-from payres.core.store.payments import IncomingRecord
+from payres.core.store.incoming_payments import IncomingRecord
 from payres.core.store.work import Transaction, Work
 from payres.operator.upkeep import invariant_checks
 from tests.helpers import examples
@@ -61,7 +62,7 @@ def open_books(tx: sqlite3.Connection) -> Books:
     columns = "id, path, asset_id, account_id, owner_id, created_at, tag"
     tx.execute(f"INSERT INTO wallet_address ({columns}) VALUES (1, 'alice', ?, ?, 1, 1, 'a')", (euro, alice))
     client = ensure_client(tx, "client", "https://client.example", None, NOW).id
-    payments.INCOMING.insert(tx, IncomingRecord(INCOMING, 1, client, None, 0, None, NOW, NOW + 1, None))
+    incoming_payments.INCOMING.insert(tx, IncomingRecord(INCOMING, 1, client, None, 0, None, NOW, NOW + 1, None))
     elsewhere = "https://example.com/incoming-payments/1"
     terms = Terms(receiver=elsewhere, incoming_payment_id=None, debit=1, fee=0, receive=1, asset=Asset("EUR", 2))
     payments.OUTGOING.insert(tx, sending_payment(OUTGOING, 1, client, NOW, terms))

@@ -34,7 +34,7 @@ from payres.core.protocol.wire import (
 from payres.core.store.clients import ensure_client
 from payres.core.store.connections import connect_writer
 from payres.core.store.grants import GRANTS, GrantRecord
-from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.work import Transaction, Work
 from payres.interledger.settlement import end_remote
 from payres.operator import wallets

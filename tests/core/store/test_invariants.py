@@ -10,7 +10,7 @@ from payres.core.payments import ledger
 from payres.core.protocol.amounts import Asset, Terms
 from payres.core.store import clients
 from payres.core.store.connections import connect_writer
-from payres.core.store.payments import OUTGOING
+from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.work import Transaction, Work
 from payres.interledger import settlement
 from payres.interledger.store.packets import PacketRecord

@@ -15,7 +15,8 @@ import pytest
 from payres.accounts.store import kinds, mail, sessions, sign_ins
 from payres.agenda.store import agenda
 from payres.core.protocol.amounts import Asset
-from payres.core.store import audit, clients, events, grants, payments, retention, wallets
+from payres.core.store import audit, clients, events, grants, incoming_payments, retention, wallets
+from payres.core.store import outgoing_payments as payments
 from payres.core.store.accounts import AccountRecord, Cause, RateRecord
 from payres.core.store.migrations import schema
 from payres.core.store.retention import Rule
@@ -31,8 +32,8 @@ from tests.works import standing_order
 
 Query = Callable[[Transaction], object]
 WITH_QUERIES = {
-    "core": ("accounts", "clients", "events", "grants", "payments", "wallets"),
-    "interledger": ("packets", "peers"),
+    "core": ("accounts", "clients", "events", "grants", "incoming_payments", "quotes", "wallets"),
+    "interledger": ("outgoing_payments", "packets", "peers"),
     "accounts": (
         *(
             "browsers",
@@ -48,8 +49,8 @@ WITH_QUERIES = {
         ),
     ),
     "webhooks": ("webhooks",),
-    "operator": ("grants", "entries", "operators", "search"),
-    "people": ("activity", "apps", "movements", "refunds", "standing_orders", "transfers"),
+    "operator": ("events", "grants", "entries", "movements", "operators", "search"),
+    "people": ("activity", "apps", "payments", "refunds", "standing_orders", "transfers"),
 }
 MODULES = [import_module(f"payres.{part}.store.{name}") for part, names in WITH_QUERIES.items() for name in names]
 NEWEST = PageQuery(5)
@@ -148,7 +149,7 @@ PAGES: dict[str, Query] = {
     f"{table.source}, {'all' if client_id is None else 'own'}, {towards} than {cursor}": call(
         page_of_wallet, table, PageQuery(5, cursor, towards), 1, client_id
     )
-    for table in (payments.INCOMING, payments.OUTGOING)
+    for table in (incoming_payments.INCOMING, payments.OUTGOING)
     for client_id in (1, None)
     for towards in TOWARDS
     for cursor in (None, "00000001-0000-7000-8000-000000000000")

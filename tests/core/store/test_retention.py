@@ -29,7 +29,8 @@ from payres.core.store import events, grants, retention
 from payres.core.store.clients import Client, use_nonce
 from payres.core.store.database import Database
 from payres.core.store.grants import GRANTS, TOKENS, TokenRecord
-from payres.core.store.payments import INCOMING, QUOTES
+from payres.core.store.incoming_payments import INCOMING
+from payres.core.store.quotes import QUOTES
 from payres.core.store.retention import (
     DECIDED_GRANT,
     EMPTY_PAYMENT,

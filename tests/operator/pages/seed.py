@@ -6,14 +6,15 @@ from typing import Any, Final, NamedTuple
 from payres.core.payments import ledger
 from payres.core.protocol.amounts import Asset, ProbedPath, Terms
 from payres.core.signatures.jwk import jwk_from_public_bytes
-from payres.core.store import clients, events
-from payres.core.store.payments import OUTGOING, OutgoingRecord
+from payres.core.store import clients
+from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.interledger import settlement
 from payres.interledger.settlement import end_remote
 from payres.interledger.store.packets import PacketRecord
 from payres.operator import api_keys, assets, keys, wallets, webhooks
+from payres.operator.store.events import events_of
 from payres.webhooks.deliveries import ToSend, note_attempts
 from payres.webhooks.sender import Attempt
 from payres.webhooks.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord
@@ -78,7 +79,7 @@ def _leave_undelivered(work: Work, paid: OutgoingRecord) -> str:
     """The id of a webhook that is gone, which did not accept the events of a payment."""
     webhook = webhooks.add(work, "https://hooks.example/" + "a-long-path/" * 5).webhook
     error = f"it answered 410 {HOSTILE}"
-    for event in events.events_of(work, paid.id, [paid.created_at]):
+    for event in events_of(work, paid.id, [paid.created_at]):
         DELIVERIES.replace(work, DeliveryRecord(event.sequence, webhook.id, "failed", 12, None, work.now, 410, error))
         attempt = Attempt(work.now, 410, error, 0, f"{HOSTILE}\n{'long' * 100}".encode(), 15_000)
         note_attempts(work, webhook.id, [(ToSend(event), attempt), (ToSend(event), Attempt(work.now, 204, None))])

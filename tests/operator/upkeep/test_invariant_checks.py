@@ -7,12 +7,14 @@ import pytest
 
 from payres.core.payments import ledger
 from payres.core.protocol.amounts import Asset, Terms
-from payres.core.store import accounts, clients, grants, payments
+from payres.core.store import accounts, clients, grants, incoming_payments
 from payres.core.store.connections import connect_writer
 from payres.core.store.grants import GRANTS, GrantRecord
-from payres.core.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord
+from payres.core.store.incoming_payments import INCOMING, IncomingRecord
+from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Transaction, Work
+from payres.interledger.store import outgoing_payments
 from payres.operator import assets, movements, wallets
 from payres.operator.refunds import WantedRefund
 from payres.operator.store.invariants import LEDGER_INVARIANTS
@@ -93,15 +95,15 @@ def _complete(tx: Work, payment: OutgoingRecord, sender: WalletRecord, receiver:
         incoming_payment_id=payment.terms.incoming_payment_id,
     )
     assert payment.terms.incoming_payment_id
-    payments.add_received(tx, payment.terms.incoming_payment_id, payment.terms.receive)
-    payments.end_outgoing(tx, payment.id, payment.terms.debit, payment.terms.receive, None, NOW)
+    incoming_payments.add_received(tx, payment.terms.incoming_payment_id, payment.terms.receive)
+    outgoing_payments.end_outgoing(tx, payment.id, payment.terms.debit, payment.terms.receive, None, NOW)
 
 
 def _fail(tx: Work, payment: OutgoingRecord) -> None:
     (promised,) = accounts.holds_of_payment(tx, payment.id)
     ledger.void(tx, promised.id)
     grants.add_spending(tx, "grant", 0, payment.terms.asset, -payment.terms.debit, -payment.terms.receive, NOW)
-    payments.end_outgoing(tx, payment.id, 0, 0, "the receiver has gone", NOW)
+    outgoing_payments.end_outgoing(tx, payment.id, 0, 0, "the receiver has gone", NOW)
 
 
 def test_check_proves_right_books_and_says_over_how_much(tx: Transaction) -> None:

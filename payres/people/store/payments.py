@@ -1,0 +1,26 @@
+"""SQL of what owners see of payments."""
+
+from collections.abc import Sequence
+
+from payres.core.store.rows import number
+from payres.core.store.work import Transaction
+
+
+def last_wishes(tx: Transaction, client_id: int, wallet_id: int, limit: int) -> Sequence[str]:
+    """The wishes of the owner's last payments from a wallet, newest first."""
+    paid = "SELECT q.wish FROM outgoing_payment o JOIN quote q ON q.id = o.quote_id WHERE q.wish IS NOT NULL"
+    of_owner = "o.client_id = ? AND o.wallet_address_id = ? ORDER BY o.id DESC LIMIT ?"
+    return [wish for (wish,) in tx.execute(f"{paid} AND {of_owner}", (client_id, wallet_id, limit))]
+
+
+def has_completed(tx: Transaction, grant_id: str) -> bool:
+    """Whether a payment under the grant has completed."""
+    found = "SELECT EXISTS (SELECT 1 FROM outgoing_payment WHERE grant_id = ? AND state = 'completed')"
+    return bool(number(tx, found, grant_id))
+
+
+def last_payer(tx: Transaction, incoming_payment_id: str) -> str | None:
+    """The local outgoing payment that last paid an incoming payment; None if the last payer is remote."""
+    last = "SELECT outgoing_payment_id FROM transfer WHERE incoming_payment_id = ? ORDER BY id DESC LIMIT 1"
+    row = tx.execute(last, (incoming_payment_id,)).fetchone()
+    return row[0] if row else None
