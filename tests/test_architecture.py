@@ -14,7 +14,7 @@ from tests.helpers import ROOT
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "payres").rglob("*.py"))
 MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 60
-MAX_CORE_LINES = 14_300
+MAX_CORE_LINES = 14_000
 # What two modules may call the same.
 SHARED_NAMES = {
     "Asset": "the operator's API names its schema so",

@@ -14,7 +14,7 @@ from payres.core.process.rate_limiter import RateLimiter
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset, Offer
 from payres.core.protocol.urls import ROOT_WALLET_PATH
-from payres.core.protocol.wire import OutgoingPaymentRequest, PaymentMethod, QuoteRequest
+from payres.core.protocol.wire import Amount, PaymentMethod
 from payres.core.remote.transport import Bounds
 from payres.core.signatures.jwk import JWK
 from payres.core.store.database import Database
@@ -52,11 +52,10 @@ class Node(msgspec.Struct, frozen=True):
     def keys(self) -> Sequence[JWK]:
         return (self.identity.jwk,)
 
-    async def offer_for_quote(self, asked: QuoteRequest) -> Offer | None:
-        return await self.quotes.offer_for_quote(asked)
-
-    async def offer_for_payment(self, asked: OutgoingPaymentRequest, checked_payer: CheckedPayer) -> Offer | None:
-        return await self.quotes.offer_for_payment(asked, checked_payer)
+    async def offer(
+        self, payer: CheckedPayer, receiver: str, field: str, debit: Amount | None, receive: Amount | None = None
+    ) -> Offer | None:
+        return await self.quotes.offer(payer, receiver, field, debit, receive)
 
     def send(self, payment_id: str) -> None:
         self.payments.send(payment_id)

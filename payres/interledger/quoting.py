@@ -8,19 +8,19 @@ from typing import NamedTuple
 
 from payres.core.payments.incoming import is_remote, unpayable
 from payres.core.payments.quotes import (
-    check_amounts,
     check_fits,
     latest_expiry,
     nothing_arrives,
     unit_rate_between,
     wanted_amount,
 )
+from payres.core.payments.remote import CheckedPayer
 from payres.core.payments.settlement import check_liquidity
 from payres.core.protocol.amounts import MAX_VALUE, Asset, Fee, Offer, ProbedPath, Terms, convert, fee_on, minimum_send
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import DomainError, InvalidAmount, Unavailable
 from payres.core.protocol.urls import Urls, canonical
-from payres.core.protocol.wire import Amount, OutgoingPaymentRequest, QuoteRequest, value_in
+from payres.core.protocol.wire import Amount, value_in
 from payres.core.remote.connection import FetchFailed
 from payres.core.remote.wallet_addresses import RemoteWallet
 from payres.core.store import representations
@@ -44,31 +44,53 @@ class RemoteQuotes:
         self._receivers = receivers
         self._outbound = outbound
 
-    async def offer_for_quote(self, request: QuoteRequest) -> Offer | None:
-        """The offer for a quote with a receiver on another server; None for a local receiver.
-
-        Raises InvalidRequest, InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable. Specification 4.7.
-        """
-        if not is_remote(self.urls, request.receiver):
-            return None
-        check_amounts(request)
-        debit, receive = request.debit_amount or None, request.receive_amount or None
-        payer = partial(active_wallet, url=request.wallet_address)
-        return await self._offer(payer, request.receiver, "receiver", debit, receive)
-
-    async def offer_for_payment(
-        self, request: OutgoingPaymentRequest, checked_payer: Callable[[Work], WalletRecord]
+    async def offer(
+        self,
+        payer: CheckedPayer,
+        receiver: str,
+        field: str,
+        debit: Amount | None,
+        receive: Amount | None = None,
+        *,
+        is_free: bool = False,
+        at_once: bool = False,
     ) -> Offer | None:
-        """The offer for a payment without a quote; None if there is a quote or the receiver is local.
-
-        Before another server is asked, raises what `checked_payer` raises; InvalidReceiver, InvalidAmount,
-        InsufficientFunds, Unavailable. Specification 4.3.
-        """
-        if request.quote_id or not (request.incoming_payment and request.debit_amount):
+        """As in the port `Remote`. With `is_free` there is no fee; with `at_once` the path must have the money for all
+        of it, because somebody waits for the payment."""
+        if not is_remote(self.urls, receiver):
             return None
-        if not is_remote(self.urls, request.incoming_payment):
-            return None
-        return await self._offer(checked_payer, request.incoming_payment, "incomingPayment", request.debit_amount)
+        wallet = await self._database.read(payer)
+        seconds = self._outbound.timing.probe_timeout / SECOND
+        deadline = monotonic() + self._outbound.timing.probe_timeout
+        try:
+            bill = await self._receivers.fetch_open(canonical(receiver), seconds)
+        except FetchFailed as error:
+            raise _not_payable(field, error) from error
+        assert bill.method is not None, "fetch_open returns only payments with a method"
+        external = await self._database.read(lambda work: unit_rate_between(work, wallet.asset, bill.asset))
+        destination = Destination(bill.method.ilp_address, bill.method.shared_secret, bill.asset)
+        packets = WalletPackets(self._outbound, wallet.asset, wallet.id)
+        connection = StreamConnection(packets, destination, self._outbound.timing)
+        connection.probed_until = deadline
+        way = _Way(connection, packets, bill, Fee() if is_free else wallet.fee, external * (1 - SLIPPAGE))
+        if debit:
+            probed = way.send(value_in(debit, wallet.asset, "debitAmount"), wallet.asset)
+        else:
+            delivery = wanted_amount(bill.asset, bill.remaining, receive)
+            check_fits(bill.remaining, delivery, bill.asset)
+            probed = way.deliver(delivery)
+        try:
+            terms = await probed
+            if at_once and terms.path:
+                await check_funded(connection, terms.path, terms.debit - terms.fee)
+        except SendingFailed as error:
+            if packets.waiting:
+                sentence = "The path was not probed: too many quotes are in progress; try again shortly"
+                raise Unavailable(sentence) from error
+            silent = f" No answer came from {packets.silent}." if packets.silent else ""
+            raise unpayable(field, f"{error.sentence}{silent}", "no_path") from error
+        await self._database.read(lambda work: self._check_exchange(work, wallet, destination, terms))
+        return Offer(terms, bill.expires_at)
 
     async def offer_for_refund(
         self, to: str | None, plan: Callable[[Work], tuple[WalletRecord, int] | None]
@@ -86,18 +108,7 @@ class RemoteQuotes:
         wallet, amount = planned
         receiver = await self.create_receiver(await self.find_wallet(to), "Refund", PAYING)
         payer = partial(active_wallet, url=self.urls.wallet(wallet.path))
-        return await self._offer(payer, receiver, "to", representations.amount(amount, wallet.asset), is_free=True)
-
-    async def offer_for_owner(
-        self, payer: WalletRecord, receiver: str, debit: Amount | None, receive: Amount | None
-    ) -> Offer:
-        """The offer for a payment by a wallet's owner to a receiver on another server. The owner waits for the payment,
-        so one that the path cannot take at once is refused.
-
-        Raises InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable.
-        """
-        checked_payer = partial(active_wallet, url=self.urls.wallet(payer.path))
-        return await self._offer(checked_payer, receiver, "to", debit, receive, at_once=True)
+        return await self.offer(payer, receiver, "to", representations.amount(amount, wallet.asset), is_free=True)
 
     async def find_wallet(self, url: str) -> RemoteWallet:
         """The wallet address at a URL of another server, for the field `to`. Raises InvalidReceiver, Unavailable."""
@@ -128,52 +139,6 @@ class RemoteQuotes:
         if not is_remote(self.urls, receiver):
             raise unpayable("to", "its server did not create an incoming payment of another server", "bad_content")
         return receiver
-
-    async def _offer(
-        self,
-        find_wallet: Callable[[Work], WalletRecord],
-        url: str,
-        field: str,
-        debit: Amount | None,
-        receive: Amount | None = None,
-        *,
-        is_free: bool = False,
-        at_once: bool = False,
-    ) -> Offer:
-        """The offer for the receiver at `url`, from the request's member `field`. With `is_free` there is no fee; with
-        `at_once` the path must have the money for all of it."""
-        wallet = await self._database.read(find_wallet)
-        seconds = self._outbound.timing.probe_timeout / SECOND
-        deadline = monotonic() + self._outbound.timing.probe_timeout
-        try:
-            receiver = await self._receivers.fetch_open(canonical(url), seconds)
-        except FetchFailed as error:
-            raise _not_payable(field, error) from error
-        assert receiver.method is not None, "fetch_open returns only payments with a method"
-        external = await self._database.read(lambda work: unit_rate_between(work, wallet.asset, receiver.asset))
-        destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
-        packets = WalletPackets(self._outbound, wallet.asset, wallet.id)
-        connection = StreamConnection(packets, destination, self._outbound.timing)
-        connection.probed_until = deadline
-        way = _Way(connection, packets, receiver, Fee() if is_free else wallet.fee, external * (1 - SLIPPAGE))
-        if debit:
-            probed = way.send(value_in(debit, wallet.asset, "debitAmount"), wallet.asset)
-        else:
-            delivery = wanted_amount(receiver.asset, receiver.remaining, receive)
-            check_fits(receiver.remaining, delivery, receiver.asset)
-            probed = way.deliver(delivery)
-        try:
-            terms = await probed
-            if at_once and terms.path:
-                await check_funded(connection, terms.path, terms.debit - terms.fee)
-        except SendingFailed as error:
-            if packets.waiting:
-                sentence = "The path was not probed: too many quotes are in progress; try again shortly"
-                raise Unavailable(sentence) from error
-            silent = f" No answer came from {packets.silent}." if packets.silent else ""
-            raise unpayable(field, f"{error.sentence}{silent}", "no_path") from error
-        await self._database.read(lambda work: self._check_exchange(work, wallet, destination, terms))
-        return Offer(terms, receiver.expires_at)
 
     def _check_exchange(self, work: Work, wallet: WalletRecord, destination: Destination, terms: Terms) -> None:
         """Raises InsufficientFunds if the next peer has another asset and the operator's liquidity in it is short."""

@@ -39,17 +39,9 @@ def make_request(work: Work, wallet: WalletRecord, amount: int | None, note: str
     """
     address = work.urls.wallet(wallet.path)
     active_wallet(work, address)
-    made = IncomingRecord(
-        id=work.new_id(),
-        wallet_address_id=wallet.id,
-        client_id=clients.ensure_client(work, canonical(address), address, None, work.now).id,
-        incoming_value=None if amount is None else str(amount),
-        received=0,
-        metadata=described(note),
-        created_at=work.now,
-        expires_at=work.now + min(lifetime, work.settings.incoming_payment_lifetime * SECOND),
-        completed_at=None,
-    )
+    client_id = clients.ensure_client(work, canonical(address), address, None, work.now).id
+    until = work.now + min(lifetime, work.settings.incoming_payment_lifetime * SECOND)
+    made = incoming.made(work, wallet, client_id, amount, described(note), until)
     incoming.add(work, wallet, made)
     audit.record(work, "payment.request", made.id, wallet=wallet.path)
     return made.id

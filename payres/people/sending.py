@@ -141,7 +141,8 @@ async def ask_price(
         if receiver is None:
             assert payee.wallet is not None, "a remote payee has a bill or a wallet"
             receiver = await remote.create_receiver(payee.wallet, wish.note, 0 if is_plan else PAYING, receive)
-        there = await remote.offer_for_owner(payer, receiver, debit, receive)
+        checked_payer = partial(active_wallet, url=remote.urls.wallet(payer.path))
+        there = await remote.offer(checked_payer, receiver, "to", debit, receive, at_once=True)
 
     def keep(work: Work) -> str:
         wallet, client_id = active_wallet(work, work.urls.wallet(payer.path)), own_client(work)

@@ -3,6 +3,7 @@
 Specification 4.1, 4.3, 4.7 to 4.9.
 """
 
+from collections.abc import Awaitable
 from functools import partial
 
 import msgspec
@@ -18,11 +19,13 @@ from payres.core.http.requests import read_body
 from payres.core.http.responses import json_response
 from payres.core.payments import outgoing as rules
 from payres.core.payments import quotes as quote_rules
-from payres.core.protocol.amounts import Asset
+from payres.core.payments.remote import Remote
+from payres.core.protocol.amounts import Asset, Offer
 from payres.core.protocol.gnap import OutgoingPaymentAccess
 from payres.core.protocol.wire import GrantSpending, OutgoingPayment, OutgoingPaymentRequest, QuoteRequest
 from payres.core.store import outgoing_payments as payments
 from payres.core.store import quotes, representations, wallets
+from payres.core.store.wallets import active_wallet
 from payres.core.store.work import Work
 
 
@@ -58,13 +61,29 @@ def _find_spending(work: Work, caller: Caller) -> tuple[Asset, Spent] | None:
     return (wallet.asset, spent) if spent else None
 
 
+def _offer_for_quote(remote: Remote, _: Caller, asked: QuoteRequest) -> Awaitable[Offer | None]:
+    quote_rules.check_amounts(asked)
+    checked_payer = partial(active_wallet, url=asked.wallet_address)
+    return remote.offer(
+        checked_payer, asked.receiver, "receiver", asked.debit_amount or None, asked.receive_amount or None
+    )
+
+
+def _offer_for_payment(remote: Remote, caller: Caller, asked: OutgoingPaymentRequest) -> Awaitable[Offer | None] | None:
+    """None if there is a quote."""
+    if asked.quote_id or not (asked.incoming_payment and asked.debit_amount):
+        return None
+    checked_payer = partial(rules.checked_payer, caller=caller, asked=asked)
+    return remote.offer(checked_payer, asked.incoming_payment, "incomingPayment", asked.debit_amount)
+
+
 QUOTES = resources.ResourceKind(
     type="quote",
     table=quotes.QUOTES,
     show=representations.quote,
     decoder=msgspec.json.Decoder(QuoteRequest),
     create=quote_rules.create,
-    find_offer=lambda remote, _, asked: remote.offer_for_quote(asked),
+    find_offer=_offer_for_quote,
 )
 OUTGOING_PAYMENTS = resources.ResourceKind(
     type="outgoing-payment",
@@ -72,9 +91,7 @@ OUTGOING_PAYMENTS = resources.ResourceKind(
     show=representations.outgoing_payment,
     decoder=msgspec.json.Decoder(OutgoingPaymentRequest),
     create=rules.create,
-    find_offer=lambda remote, caller, asked: remote.offer_for_payment(
-        asked, partial(rules.checked_payer, caller=caller, asked=asked)
-    ),
+    find_offer=_offer_for_payment,
     on_created=_begin_sending,
     is_final=lambda payment, _: payment.state != "sending",
 )

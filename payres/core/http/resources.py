@@ -52,8 +52,9 @@ class ResourceKind(msgspec.Struct, Generic[A, R, B], frozen=True):
     """What differs between resources: access type, table, representation and creation.
 
     `create` creates the resource in a unit of work and returns its representation, which `show_created` completes for
-    the response. `find_offer` runs before it and asks the server of a remote receiver. `on_created` runs after the
-    commit. `is_final` says whether a resource can no longer change at a time; None if the kind never changes.
+    the response. `find_offer` runs before it and asks the server of a remote receiver, if there can be one. Then
+    `on_created` runs, after the commit. `is_final` says whether a resource can no longer change at a time; None if the
+    kind never changes.
     """
 
     type: AccessType
@@ -62,7 +63,7 @@ class ResourceKind(msgspec.Struct, Generic[A, R, B], frozen=True):
     decoder: msgspec.json.Decoder[A]
     create: Callable[[Work, Caller, A, Offer | None], B]
     show_created: Callable[[Context, B], B] | None = None
-    find_offer: Callable[[Remote, Caller, A], Awaitable[Offer | None]] | None = None
+    find_offer: Callable[[Remote, Caller, A], Awaitable[Offer | None] | None] | None = None
     on_created: Callable[[Context, B], None] | None = None
     is_final: Callable[[R, int], bool] | None = None
 
@@ -188,7 +189,8 @@ async def _create(
         earlier = await context.database.read(find_earlier) if keyed is not None else None
         if earlier is not None:
             return earlier, None
-        offer = await kind.find_offer(context.remote, caller, asked)
+        found = kind.find_offer(context.remote, caller, asked)
+        offer = None if found is None else await found
 
     def unit(work: Work) -> "tuple[bytes, B | None]":
         earlier = find_earlier(work)

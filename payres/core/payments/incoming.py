@@ -35,18 +35,25 @@ def create(work: Work, caller: Caller, asked: IncomingPaymentRequest) -> Incomin
     """
     wallet = active_wallet(work, caller.wallet_address)
     value = value_in(asked.incoming_amount, wallet.asset, "incomingAmount") if asked.incoming_amount else None
-    payment = IncomingRecord(
+    metadata, expires_at = metadata_text(asked.metadata), _expiry(work, asked.expires_at or None)
+    return add(work, wallet, made(work, wallet, caller.client_id, value, metadata, expires_at))
+
+
+def made(
+    work: Work, wallet: WalletRecord, client_id: int, value: int | None, metadata: str | None, expires_at: int
+) -> IncomingRecord:
+    """A new incoming payment, for `add`; `value` is its incomingAmount, if it has one."""
+    return IncomingRecord(
         id=work.new_id(),
         wallet_address_id=wallet.id,
-        client_id=caller.client_id,
+        client_id=client_id,
         incoming_value=None if value is None else str(value),
         received=0,
-        metadata=metadata_text(asked.metadata),
+        metadata=metadata,
         created_at=work.now,
-        expires_at=_expiry(work, asked.expires_at or None),
+        expires_at=expires_at,
         completed_at=None,
     )
-    return add(work, wallet, payment)
 
 
 def add(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:
@@ -62,17 +69,8 @@ def unpaid(
     work: Work, wallet: WalletRecord, client_id: int, metadata: str | None = None, expires_at: int | None = None
 ) -> "LocalReceiver":
     """An incoming payment of any amount for a local payer, not yet inserted."""
-    payment = IncomingRecord(
-        id=work.new_id(),
-        wallet_address_id=wallet.id,
-        client_id=client_id,
-        incoming_value=None,
-        received=0,
-        metadata=metadata,
-        created_at=work.now,
-        expires_at=_expiry(work, None) if expires_at is None else expires_at,
-        completed_at=None,
-    )
+    until = _expiry(work, None) if expires_at is None else expires_at
+    payment = made(work, wallet, client_id, None, metadata, until)
     return LocalReceiver(work.urls.resource("incoming-payments", payment.id), payment, wallet)
 
 

@@ -34,12 +34,12 @@ from payres.core.store.work import Work
 
 
 def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None) -> Quote:
-    """A quote, valid until its lifetime ends or the receiver expires; `offer` is for a receiver on another server.
+    """A quote, valid until its lifetime ends or the receiver expires; `offer` is for a receiver on another server. Call
+    `check_amounts` before.
 
-    Raises InvalidRequest, InvalidReceiver, InvalidAmount; InsufficientFunds if an exchange exceeds the operator's
+    Raises InvalidReceiver, InvalidAmount; InsufficientFunds if an exchange exceeds the operator's
     liquidity. Specification 4.7.
     """
-    check_amounts(asked)
     wallet = active_wallet(work, caller.wallet_address)
     if offer is None:
         receiver = open_receiver(work, asked.receiver, "receiver")

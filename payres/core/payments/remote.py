@@ -9,7 +9,7 @@ from typing import Protocol
 from payres.core.payments.incoming import is_remote, unpayable
 from payres.core.protocol.amounts import Asset, Offer
 from payres.core.protocol.urls import Urls
-from payres.core.protocol.wire import OutgoingPaymentRequest, PaymentMethod, QuoteRequest
+from payres.core.protocol.wire import Amount, PaymentMethod
 from payres.core.signatures.jwk import JWK
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
@@ -25,18 +25,14 @@ class Remote(Protocol):
         """The public keys with which this server signs as a client of others."""
         ...
 
-    async def offer_for_quote(self, asked: QuoteRequest) -> Offer | None:
-        """The offer for a quote with a receiver on another server; None for a local receiver.
+    async def offer(
+        self, payer: CheckedPayer, receiver: str, field: str, debit: Amount | None, receive: Amount | None = None
+    ) -> Offer | None:
+        """The offer for sending `debit`, or delivering `receive`, or else the rest of a bill, to a receiver on another
+        server, which the request has in member `field`; None for a local receiver.
 
-        Raises InvalidRequest, InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable. Specification 4.7.
-        """
-        ...
-
-    async def offer_for_payment(self, asked: OutgoingPaymentRequest, checked_payer: CheckedPayer) -> Offer | None:
-        """The offer for a payment without a quote; None if there is a quote or the receiver is local.
-
-        Before another server is asked, raises what `checked_payer` raises; InvalidReceiver, InvalidAmount,
-        InsufficientFunds, Unavailable. Specification 4.3.
+        Before another server is asked, raises what `payer` raises; InvalidReceiver, InvalidAmount,
+        InsufficientFunds, Unavailable. Specification 4.3, 4.7.
         """
         ...
 
@@ -61,14 +57,12 @@ class LocalOnly:
     def __init__(self, urls: Urls) -> None:
         self._urls = urls
 
-    async def offer_for_quote(self, asked: QuoteRequest) -> Offer | None:
+    async def offer(
+        self, payer: CheckedPayer, receiver: str, field: str, debit: Amount | None, receive: Amount | None = None
+    ) -> Offer | None:
         """None for a local receiver. Raises InvalidReceiver."""
-        self._require_local(asked.receiver, "receiver")
-        return None
-
-    async def offer_for_payment(self, asked: OutgoingPaymentRequest, checked_payer: CheckedPayer) -> Offer | None:
-        """None if there is a quote or the receiver is local. Raises InvalidReceiver."""
-        self._require_local(asked.incoming_payment or "", "incomingPayment")
+        if is_remote(self._urls, receiver):
+            raise unpayable(field, "this server pays wallets here alone", "no_path")
         return None
 
     def send(self, payment_id: str) -> None:
@@ -79,7 +73,3 @@ class LocalOnly:
 
     def method_of_wallet(self, wallet: WalletRecord) -> PaymentMethod | None:
         return None
-
-    def _require_local(self, receiver: str, field: str) -> None:
-        if is_remote(self._urls, receiver):
-            raise unpayable(field, "this server pays wallets here alone", "no_path")
