@@ -1,11 +1,13 @@
-"""Consent: what owners decide about grant requests that wait for it, and the way back to the app."""
+"""Consent: an owner's decision on a grant request, and how it reaches the client (RFC 9635 section 4).
+
+The owner, signed in, decides on the request exactly as shown; the operator may decide instead. A decision is final.
+"""
 
 import hmac
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from payres.core.grants.requests import check_active
 from payres.core.grants.tokens import emit_grant_event
 from payres.core.protocol.errors import (
     InteractionUnknown,
@@ -18,7 +20,7 @@ from payres.core.protocol.gnap import (
 from payres.core.protocol.urls import Urls
 from payres.core.store import grants, retention
 from payres.core.store.grants import GRANTS, INTERACTIONS, Decider, GrantRecord, InteractionRecord
-from payres.core.store.wallets import WALLETS
+from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Transaction, Work
 
 
@@ -82,6 +84,13 @@ def finish_url(uri: str, parameters: dict[str, str]) -> str:
     _, question_mark, query = before.partition("?")
     joint = "&" if query and not query.endswith("&") else "" if question_mark else "?"
     return f"{before}{joint}{added}{fragment_mark}{fragment}"
+
+
+def check_active(wallet: WalletRecord) -> None:
+    """Raises WrongState if the wallet is inactive: whoever decides, nothing is allowed for it."""
+    if not wallet.active:
+        sentence = "This wallet is not active, so nothing can be allowed for it now"
+        raise WrongState(sentence, reason="inactive_wallet")
 
 
 def check_undecided(pending: Pending, now: int) -> None:

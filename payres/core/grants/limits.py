@@ -54,6 +54,9 @@ _DURATION = re.compile(
 )
 _WITHOUT_SECONDS = re.compile(r"([Tt][0-9]{2}:[0-9]{2})(?=[Zz+-])")
 _FIXED_UNITS = (7 * DAY, DAY, HOUR, MINUTE, SECOND)
+REQUESTED = "access_token.access.limits"  # the member of a grant request
+SHORTEST_MONTH = 28 * DAY
+NO_INTERVAL = 0  # the window_start of grants whose limits have no interval
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -201,11 +204,6 @@ def _add_months(moment: int, months: int) -> int:
     year, month = 400 + month_of_cycle // 12, month_of_cycle % 12 + 1
     target = date(year, month, min(origin.day, monthrange(year, month)[1]))
     return (target.toordinal() + (cycles - 1) * CYCLE_DAYS - EPOCH_ORDINAL) * DAY + time_of_day
-
-
-REQUESTED = "access_token.access.limits"  # the member of a grant request
-SHORTEST_MONTH = 28 * DAY
-NO_INTERVAL = 0  # the window_start of grants whose limits have no interval
 
 
 class Spending(NamedTuple):

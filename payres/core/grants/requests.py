@@ -1,7 +1,4 @@
-"""Consent: a wallet owner's decision on a grant, and how it reaches the client (RFC 9635 section 4).
-
-The owner, signed in, decides on the request exactly as shown; the operator may decide instead. A decision is final.
-"""
+"""Grant requests: what a client asks for, and how it continues until it has its token (RFC 9635 sections 2 to 5)."""
 
 import hmac
 from urllib.parse import urlsplit
@@ -21,7 +18,6 @@ from payres.core.protocol.errors import (
     InvalidClient,
     InvalidRequest,
     TooEarly,
-    WrongState,
 )
 from payres.core.protocol.gnap import (
     Access,
@@ -43,14 +39,6 @@ from payres.core.store.clients import Client
 from payres.core.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
 from payres.core.store.wallets import WalletRecord, active_wallet
 from payres.core.store.work import Transaction, Work
-
-
-def check_active(wallet: WalletRecord) -> None:
-    """Raises WrongState if the wallet is inactive: whoever decides, nothing is allowed for it."""
-    if not wallet.active:
-        sentence = "This wallet is not active, so nothing can be allowed for it now"
-        raise WrongState(sentence, reason="inactive_wallet")
-
 
 ITEMS = "access_token.access"  # the member of a grant request
 REDIRECT = "redirect"  # the only interaction start mode

@@ -29,6 +29,24 @@ COMMON: Final = ("*/*", JSON, "")
 MEDIA_RANGE: Final = re.compile(r"\*/\*|[\w!#$%&'+.^`|~-]+/(?:\*|[\w!#$%&'+.^`|~-]+)", re.ASCII)
 RANGES_OF_JSON: Final = (JSON, "application/*", "*/*")
 QUALITY: Final = re.compile(r"q=([01](?:\.[0-9]*)?)")
+# Always sent with answers that caches share: a copy made for a program must serve a script too.
+ANY_ORIGIN: Final[Mapping[str, str]] = {"Access-Control-Allow-Origin": "*"}
+ANSWER: Final[Mapping[str, str]] = {
+    **ANY_ORIGIN,
+    "Access-Control-Expose-Headers": (
+        "WWW-Authenticate, Location, Retry-After, Preference-Applied, Idempotency-Key, X-Request-Id"
+    ),
+}
+PREFLIGHT: Final[Mapping[str, str]] = {
+    **ANY_ORIGIN,
+    "Access-Control-Allow-Methods": "GET, HEAD, POST, DELETE, OPTIONS",
+    # Authorization must be named: the wildcard does not include it.
+    "Access-Control-Allow-Headers": (
+        "Authorization, Content-Type, Content-Digest, Content-Length, Signature, Signature-Input, Accept,"
+        " Idempotency-Key, Prefer"
+    ),
+    "Access-Control-Max-Age": "86400",
+}
 
 
 def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -129,26 +147,6 @@ def _ranges(accept: str) -> dict[str, float]:
             quality = min((float(found[1]) for text in parameters if (found := QUALITY.fullmatch(text))), default=1.0)
             ranges[media_range] = max(ranges.get(media_range, 0), quality)
     return ranges
-
-
-# Always sent with answers that caches share: a copy made for a program must serve a script too.
-ANY_ORIGIN: Final[Mapping[str, str]] = {"Access-Control-Allow-Origin": "*"}
-ANSWER: Final[Mapping[str, str]] = {
-    **ANY_ORIGIN,
-    "Access-Control-Expose-Headers": (
-        "WWW-Authenticate, Location, Retry-After, Preference-Applied, Idempotency-Key, X-Request-Id"
-    ),
-}
-PREFLIGHT: Final[Mapping[str, str]] = {
-    **ANY_ORIGIN,
-    "Access-Control-Allow-Methods": "GET, HEAD, POST, DELETE, OPTIONS",
-    # Authorization must be named: the wildcard does not include it.
-    "Access-Control-Allow-Headers": (
-        "Authorization, Content-Type, Content-Digest, Content-Length, Signature, Signature-Input, Accept,"
-        " Idempotency-Key, Prefer"
-    ),
-    "Access-Control-Max-Age": "86400",
-}
 
 
 class CrossOrigin:

@@ -25,6 +25,9 @@ STANDARD_ERROR: Final = 2
 FLUSH_SECONDS: Final = 0.05  # to collect request lines that are written together
 MAX_LINES: Final = 256  # written together
 LINES_OF_CAUSE: Final = 1  # per second, with a burst of five: what others cause must not fill the disk
+# Upper bounds in seconds, from cached answers to those that wait for another server.
+SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+UNITS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 def configure(log_format: LogFormat, log_level: str) -> None:
@@ -151,11 +154,6 @@ def _second(seconds: int) -> str:
 def _quoted(value: str) -> str:
     """A value as one word of a line, quoted and escaped if necessary, so that it cannot forge a line."""
     return value if value.replace("-", "").isalnum() else msgspec.json.encode(value).decode()
-
-
-# Upper bounds in seconds, from cached answers to those that wait for another server.
-SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-UNITS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Histogram:

@@ -38,6 +38,9 @@ MEANINGS: Final[Mapping[str, str]] = {
     "digest_mismatch": "The Content-Digest header does not match the body; serialize the body once",
     "signature_mismatch": "The signature does not verify with the client's key; compare `details.signatureBase`",
 }
+T = TypeVar("T")
+# A client that is denied something must learn why without parsing sentences.
+REASON_REQUIRED: Final = (401, 403)
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -65,11 +68,6 @@ class SignatureError(Exception):
 def shown(value: str) -> str:
     """Return a client's text, quoted and shortened for a sentence."""
     return repr(value if len(value) <= 40 else value[:40] + "...")
-
-
-T = TypeVar("T")
-# A client that is denied something must learn why without parsing sentences.
-REASON_REQUIRED: Final = (401, 403)
 
 
 class DomainError(Exception):

@@ -25,6 +25,9 @@ QUERY_SAFE: Final = PATH_SAFE + "?`{}"
 _URL = re.compile(r"https?://([^/?#]*)([^?#]*)(\?[^#]*)?", re.IGNORECASE)
 _IPV6_AUTHORITY = re.compile(r"\[[^\[\]]+\](?::[0-9]*)?")
 _IPV4 = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+")
+# How many exchanges may wait per one in flight; more fail at once.
+WAITING_FOR_SLOT: Final = 3
+_NAMES = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # header names, concatenated (RFC 9110 section 5.1)
 
 
 class Target(NamedTuple):
@@ -89,12 +92,6 @@ def _without_dots(path: str) -> str:
         elif segment != ".":
             segments.append(segment)
     return "/".join(segments)
-
-
-# How many exchanges may wait per one in flight; more fail at once.
-WAITING_FOR_SLOT: Final = 3
-
-_NAMES = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # header names, concatenated (RFC 9110 section 5.1)
 
 
 class Elsewhere(NamedTuple):

@@ -22,6 +22,17 @@ _LF, _CR, _NUL = b"\n\r\0"
 _OBSOLETE_FOLD = re.compile(rb"(?<![ \t])(?:[ \t]*+\r?\n[ \t]++)++")
 _ABSOLUTE_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]+)([^?#]*)(\?[^#]*)?")
 _DEFAULT_PORTS: Final = MappingProxyType({"http": ":80", "https": ":443"})
+_FROM_TARGET_URI: Final[Mapping[str, Callable[[re.Match[str]], str]]] = MappingProxyType(
+    {
+        "@scheme": lambda uri: uri[1].lower(),
+        # RFC 9421 section 2.2.3: lower-case, without the scheme's default port.
+        "@authority": lambda uri: uri[2].lower().removesuffix(_DEFAULT_PORTS.get(uri[1].lower(), "")),
+        "@path": lambda uri: uri[3] or "/",
+        # RFC 9421 section 2.2.7: a lone question mark if there is no query.
+        "@query": lambda uri: uri[4] or "?",
+        "@request-target": lambda uri: (uri[3] or "/") + (uri[4] or ""),
+    }
+)
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -148,16 +159,3 @@ def _derived(message: Message, name: str) -> bytes:
         raise SignatureError("unsupported_component", f"Do not cover the derived component {shown(name)}.", name)
     # surrogatepass: a request target may contain anything, and must not make this fail.
     return value.encode("utf-8", "surrogatepass")
-
-
-_FROM_TARGET_URI: Final[Mapping[str, Callable[[re.Match[str]], str]]] = MappingProxyType(
-    {
-        "@scheme": lambda uri: uri[1].lower(),
-        # RFC 9421 section 2.2.3: lower-case, without the scheme's default port.
-        "@authority": lambda uri: uri[2].lower().removesuffix(_DEFAULT_PORTS.get(uri[1].lower(), "")),
-        "@path": lambda uri: uri[3] or "/",
-        # RFC 9421 section 2.2.7: a lone question mark if there is no query.
-        "@query": lambda uri: uri[4] or "?",
-        "@request-target": lambda uri: (uri[3] or "/") + (uri[4] or ""),
-    }
-)

@@ -10,6 +10,25 @@ from payres.core.protocol.clock import lasts
 from payres.core.store.rows import Table, insert_row, number
 from payres.core.store.work import Transaction
 
+OF_PAIR = "WHERE base_code = ? AND counter_code = ?"
+# Operators are warned when less than a tenth of the credit or liquidity is left.
+LOW_PART: Final = 10
+# Refuses accounts that are already broken: a credit must not hide the damage.
+_CHANGE_ACCOUNT = """
+UPDATE account SET balance = balance + :change, held = held + :held_change
+WHERE id = :id AND held >= 0 AND (floor IS NULL OR balance - held - floor >= max(:held_change - :change, 0))
+  AND balance + :change BETWEEN -:most AND :most AND held + :held_change BETWEEN 0 AND :most
+"""
+# The rules of `payres.core.payments.ledger` for an account, in SQL.
+_SOUND = "{0}.held >= 0 AND iif({0}.floor IS NULL, {0}.kind = 'external', {0}.balance - {0}.held >= {0}.floor)"
+_FREE = "{0}.balance - {0}.held - {0}.floor"
+_WARNED_RIGHT = (
+    f"({{0}}.warn_below IS NULL OR iif({{0}}.warned, {_FREE} < 2 * {{0}}.warn_below, {_FREE} >= {{0}}.warn_below))"
+)
+_IN_ORDER = """
+SELECT 1 FROM account a JOIN account b ON a.asset_id = b.asset_id WHERE a.id = ? AND b.id = ?
+""" + "".join(f"AND {rule.format(one)} " for rule in (_SOUND, _WARNED_RIGHT) for one in "ab")
+
 
 class AssetRecord(msgspec.Struct, frozen=True):
     """A row of `asset`. fee_fixed is in the minor unit."""
@@ -41,7 +60,6 @@ class RateRecord(msgspec.Struct, frozen=True):
 
 ASSETS = Table(AssetRecord, "asset")
 RATES = Table(RateRecord, "exchange_rate", base="base_code", counter="counter_code")
-OF_PAIR = "WHERE base_code = ? AND counter_code = ?"
 
 
 def find_asset(tx: Transaction, code: str, scale: int) -> AssetRecord | None:
@@ -132,25 +150,7 @@ class Cause(TypedDict, total=False):
     refund_id: str | None
 
 
-# Operators are warned when less than a tenth of the credit or liquidity is left.
-LOW_PART: Final = 10
-
 ACCOUNTS = Table(AccountRecord, "account")
-# Refuses accounts that are already broken: a credit must not hide the damage.
-_CHANGE_ACCOUNT = """
-UPDATE account SET balance = balance + :change, held = held + :held_change
-WHERE id = :id AND held >= 0 AND (floor IS NULL OR balance - held - floor >= max(:held_change - :change, 0))
-  AND balance + :change BETWEEN -:most AND :most AND held + :held_change BETWEEN 0 AND :most
-"""
-# The rules of `payres.core.payments.ledger` for an account, in SQL.
-_SOUND = "{0}.held >= 0 AND iif({0}.floor IS NULL, {0}.kind = 'external', {0}.balance - {0}.held >= {0}.floor)"
-_FREE = "{0}.balance - {0}.held - {0}.floor"
-_WARNED_RIGHT = (
-    f"({{0}}.warn_below IS NULL OR iif({{0}}.warned, {_FREE} < 2 * {{0}}.warn_below, {_FREE} >= {{0}}.warn_below))"
-)
-_IN_ORDER = """
-SELECT 1 FROM account a JOIN account b ON a.asset_id = b.asset_id WHERE a.id = ? AND b.id = ?
-""" + "".join(f"AND {rule.format(one)} " for rule in (_SOUND, _WARNED_RIGHT) for one in "ab")
 HOLDS = Table(HoldRecord, "hold")
 
 

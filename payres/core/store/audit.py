@@ -1,4 +1,4 @@
-"""SQL of the audit log: who changed what."""
+"""SQL of the audit log: who changed what. Rules that change something write their entry in the same transaction."""
 
 from collections.abc import Mapping
 from typing import Any

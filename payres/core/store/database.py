@@ -56,6 +56,11 @@ READS_PER_TURN: Final = 8
 MAX_LEFT_WAITING: Final = 256
 
 log = logging.getLogger("payres.store")
+EXAMINERS: Final = 3  # connections for long reads, such as the background check and exports
+READ_ONLY: Final = (
+    "This server is a read-only standby and stores nothing: ask the primary server, or try again once this one has"
+    " taken its place"
+)
 
 
 class OwnedConnection(aiosqlite.Connection):
@@ -324,13 +329,6 @@ def units_of(batch: Sequence[Queued]) -> list[Unit]:
 def _set_lock_timeout(connection: sqlite3.Connection, milliseconds: int) -> None:
     """Sets how long statements wait for other programs' locks; with 0 they fail at once."""
     connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
-
-
-EXAMINERS: Final = 3  # connections for long reads, such as the background check and exports
-READ_ONLY: Final = (
-    "This server is a read-only standby and stores nothing: ask the primary server, or try again once this one has"
-    " taken its place"
-)
 
 
 class Database:

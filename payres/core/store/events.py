@@ -23,6 +23,11 @@ from payres.core.store.work import EVENTS, Transaction, Work
 CLOCK_STEP: Final = SECOND
 KEPT: Final = 30 * DAY  # or longer, while a part needs it
 AT_ONCE: Final = 64  # events that are deleted in one unit, with what parts have stored of them
+# Forgets those of these old events, by sequence, that a part does not need, and returns them.
+Release = Callable[[Transaction, Sequence[int]], Sequence[int]]
+POLL_SECONDS: Final = 1
+RETRY_SECONDS: Final = 5
+PURGE_SECONDS: Final = 60  # between searches for events that are old enough to delete
 
 
 class EventRecord(msgspec.Struct, frozen=True):
@@ -64,10 +69,6 @@ def _is_kept(time: int, now: int) -> bool:
     return now - KEPT <= time <= now + CORRECTION
 
 
-# Forgets those of these old events, by sequence, that a part does not need, and returns them.
-Release = Callable[[Transaction, Sequence[int]], Sequence[int]]
-
-
 def delete_old_events(tx: Transaction, now: int, releases: Iterable[Release], after: int = 0) -> int | None:
     """Deletes those of a batch of old events, the next after this sequence, that no part needs. Returns the last of the
     batch; None if there are no more old ones."""
@@ -79,11 +80,6 @@ def delete_old_events(tx: Transaction, now: int, releases: Iterable[Release], af
     tx.executemany("DELETE FROM event WHERE sequence = ?", [(sequence,) for sequence in gone])
     is_last = len(found) < AT_ONCE or all(_is_kept(time, now) for _, time in found)
     return None if is_last else found[-1][0]
-
-
-POLL_SECONDS: Final = 1
-RETRY_SECONDS: Final = 5
-PURGE_SECONDS: Final = 60  # between searches for events that are old enough to delete
 
 
 class Changes:

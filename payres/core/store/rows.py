@@ -14,6 +14,8 @@ from payres.core.store.work import Damaged, Transaction
 
 R = TypeVar("R", bound=msgspec.Struct)
 Row = Sequence[Any]
+AFTER_ALL: Final = "~"  # sorts after every UUID and every number
+EVERY: Final[Mapping[str, Any]] = {}
 
 
 class Embedded(NamedTuple):
@@ -170,10 +172,6 @@ class PageBounds(msgspec.Struct, frozen=True):
 
     has_older: bool
     has_newer: bool
-
-
-AFTER_ALL: Final = "~"  # sorts after every UUID and every number
-EVERY: Final[Mapping[str, Any]] = {}
 
 
 def select_page(

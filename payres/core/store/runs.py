@@ -29,6 +29,12 @@ UPDATE server_run SET killed_after = max(
   coalesce((SELECT checked_at FROM ledger_check), 0)
 ) WHERE killed_after IS NULL
 """
+log = logging.getLogger("payres.store")
+_POSITION: Final = (
+    "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'event'), 0),"
+    " coalesce((SELECT max(id) FROM transfer), 0), coalesce((SELECT max(id) FROM audit), '-')"
+)
+_MARK_BYTES: Final = 512  # a mark is shorter; a write within one sector of a disk is not torn
 
 
 def begin(tx: Transaction, token: str | None) -> bool:
@@ -54,15 +60,6 @@ def note_kill(tx: Transaction) -> bool:
 def end(tx: Transaction) -> None:
     """Ends the current run cleanly."""
     tx.execute("DELETE FROM server_run WHERE killed_after IS NULL")
-
-
-log = logging.getLogger("payres.store")
-
-_POSITION: Final = (
-    "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'event'), 0),"
-    " coalesce((SELECT max(id) FROM transfer), 0), coalesce((SELECT max(id) FROM audit), '-')"
-)
-_MARK_BYTES: Final = 512  # a mark is shorter; a write within one sector of a disk is not torn
 
 
 class LostCommits(UnusableDatabase):
@@ -113,7 +110,7 @@ def check_complete(
     Nothing is changed then, so that the log can be put back. `had_log` is whether there was one before SQLite opened
     the database.
     """
-    token = _token_of(connection)
+    token = token_of(connection)
     if token is None or is_running():  # asked after the token was read, which may be a new server's
         return
     lost, warning = _missing(connection, database, token, had_log)
@@ -130,7 +127,7 @@ def check_complete(
 def note_command(tx: Transaction, database: str) -> None:
     """Writes the position that a command has reached beside the server whose run it is."""
     with suppress(OSError, sqlite3.Error):
-        token = _token_of(tx)
+        token = token_of(tx)
         if token is not None:
             with open(_lock_file(database), "r+b") as file:
                 fcntl.lockf(file, fcntl.LOCK_EX, _MARK_BYTES, _MARK_BYTES)  # or an earlier command could be the last
@@ -145,7 +142,7 @@ def remove_token(tx: Transaction) -> None:
 
 def remove_token_if_complete(tx: Transaction, database: str, had_log: bool) -> None:
     """The same in a copy of the database with its log, if nothing is missing. See check_complete."""
-    token = _token_of(tx)
+    token = token_of(tx)
     if token is not None and _missing(tx, database, token, had_log)[0] is None:
         remove_token(tx)
 
@@ -191,7 +188,7 @@ def _what_to_do(database: str, log: str) -> str:
     )
 
 
-def _token_of(tx: Transaction) -> str | None:
+def token_of(tx: Transaction) -> str | None:
     """The token of the unfinished run."""
     if not _has_tokens(tx):
         return None

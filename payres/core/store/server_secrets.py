@@ -21,7 +21,7 @@ def ensure_secret(tx: Transaction, name: str, value: bytes | None = None) -> byt
 
 def existing_secret(tx: Transaction, name: str) -> bytes:
     """The named secret, which a server must have created. Raises UnusableDatabase if missing."""
-    found = _find_secret(tx, name)
+    found = find_secret(tx, name)
     if found is None:
         raise UnusableDatabase("No server has had this database yet: start the primary server, and try again")
     return found
@@ -35,7 +35,7 @@ def encrypt(tx: Transaction, name: str, text: str) -> bytes:
 
 def decrypt(tx: Transaction, name: str, encrypted: bytes) -> str:
     """Decrypts a text with the named secret. Raises Damaged if the secret is missing or does not match."""
-    secret = _find_secret(tx, name)
+    secret = find_secret(tx, name)
     if secret is None:
         raise Damaged(f"the secret {name} does not exist")
     try:
@@ -44,6 +44,7 @@ def decrypt(tx: Transaction, name: str, encrypted: bytes) -> str:
         raise Damaged(f"a value encrypted with the secret {name}, or the secret itself, was changed") from error
 
 
-def _find_secret(tx: Transaction, name: str) -> bytes | None:
+def find_secret(tx: Transaction, name: str) -> bytes | None:
+    """The named value."""
     row = tx.execute("SELECT value FROM secret WHERE name = ?", (name,)).fetchone()
     return None if row is None else bytes(row[0])

@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 QUIET: Final = 10 * SECOND  # without a failure, after which they have ended: while they last, some work may succeed
 
 log = logging.getLogger("payres.store")
+T = TypeVar("T")
+Values = Sequence[Any] | Mapping[str, Any]
+BEYOND_REPAIR: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+MISSING: Final = re.compile(r"no such (table|column)\b|has no column named\b")  # SQLite has no error code for it
+# In `Work.changed`: new events.
+EVENTS: Final = "events"
+INSERT_EVENT: Final = "INSERT INTO event (type, subject, data, created_at, wallet_address_id) VALUES (?, ?, ?, ?, ?)"
+EmitPayment = Callable[["Work", "WalletRecord", "OutgoingRecord", OutgoingPaymentEvent, Sequence[str]], None]
+# The most rows that one unit changes. What changes more takes several units, and others run in between.
+ROWS_AT_ONCE: Final = 256
 
 
 class Failures:
@@ -55,16 +65,6 @@ class Failures:
             self._count = 0
 
 
-T = TypeVar("T")
-Values = Sequence[Any] | Mapping[str, Any]
-
-BEYOND_REPAIR: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-MISSING: Final = re.compile(r"no such (table|column)\b|has no column named\b")  # SQLite has no error code for it
-# In `Work.changed`: new events.
-EVENTS: Final = "events"
-INSERT_EVENT: Final = "INSERT INTO event (type, subject, data, created_at, wallet_address_id) VALUES (?, ?, ?, ?, ?)"
-
-
 class Transaction(Protocol):
     """Runs SQL in the open transaction."""
 
@@ -75,9 +75,6 @@ class Transaction(Protocol):
     def executemany(self, sql: str, rows: Iterable[Values], /) -> sqlite3.Cursor:
         """Runs one statement for each row."""
         ...
-
-
-EmitPayment = Callable[["Work", "WalletRecord", "OutgoingRecord", OutgoingPaymentEvent, Sequence[str]], None]
 
 
 def _ignore(sentence: str) -> None:
@@ -156,10 +153,6 @@ class Work:
         self.changed += (EVENTS, *kinds)
         if subject is not None:
             self.changed.append(subject)
-
-
-# The most rows that one unit changes. What changes more takes several units, and others run in between.
-ROWS_AT_ONCE: Final = 256
 
 
 class Units(Protocol):
