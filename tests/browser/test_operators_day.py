@@ -231,7 +231,6 @@ async def lets_herself_in(day: Operator, server: Instance, folder: Path) -> None
 async def opens_a_wallet(day: Operator) -> None:
     await day.follow("Wallets")
     await day.follow("New wallet")
-    await day.is_fine()
     typed = {"path": "no spaces, please", "asset_code": "EUR", "asset_scale": "2", "public_name": LONG}
     await day.fill(**typed)
     await day.press("Open the wallet", "New wallet")
@@ -296,7 +295,6 @@ async def finds_a_payment_and_sends_it_back(day: Operator, server: Instance) -> 
     server.client.pay(server.wallet("alice"), bill)
     await day.follow("Wallets")
     await day.search("branch-217")
-    await day.is_fine()
     await day.follow("Branch 217")
     await day.follow("Payments")
     await day.search(last_segment(bill))
@@ -317,7 +315,6 @@ async def decides_on_a_grant(day: Operator) -> None:
     await day.follow("Grants")
     await day.search("example shop")
     await day.go(day.row("pending"), re.compile("asks to pay up to USD 50.00"))
-    await day.is_fine()
     await day.fill(reason="She called")
     await day.press("Approve", "Decide in the owner's name?")
     await day.is_fine()

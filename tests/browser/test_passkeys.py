@@ -8,7 +8,6 @@ import pytest_asyncio
 from playwright.async_api import CDPSession, Page, expect
 
 from payres.html.language import LANGUAGE_CODES, Language, LanguageCode
-from payres.operator.operators import make_link
 from tests.browser.conftest import PASSWORD, ClientSite, OpenPage
 from tests.browser.screens import AXE, check, fits
 from tests.instance import Instance, run_instance
@@ -218,22 +217,3 @@ async def test_second_step_by_passkey_approves_what_it_was_asked_for(
     await page.click("text=Use a passkey")
     await page.wait_for_url("**/done?*")
     assert client_site.arrivals
-
-
-async def test_operator_adds_a_passkey_and_signs_in_with_it(server: Instance, device: Device) -> None:
-    page = device.page
-    await page.goto(server.write(lambda work: make_link(work, "olga")).url)
-    await page.fill("#password", PASSWORD)
-    await page.fill("#again", PASSWORD)
-    await page.press("#again", "Enter")
-    await page.goto("/admin/security/passkeys/new")
-    await page.fill("#password", PASSWORD)
-    await page.click("button[value=prove]")
-    await page.fill("#name", "Key in the safe")
-    await device.present()
-    await page.click("form[name=passkey] button")
-    await expect(page.locator("h1")).to_have_text("Ten new recovery codes")
-    await device.present(present=False)
-    await page.click("button[value=sign-out]")
-    await device.use("/admin/backups")
-    await expect(page.locator("h1")).to_have_text("Backups")

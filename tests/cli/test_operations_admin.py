@@ -5,7 +5,7 @@ import pytest
 from payres.accounts.links import open_link
 from payres.core.store.work import Work
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS
-from tests.cli.conftest import AsJson, Command, rows_of
+from tests.cli.conftest import AsJson, Command
 
 
 def secret_of(url: str) -> str:
@@ -46,22 +46,3 @@ def test_name_that_cannot_be_is_refused(payres: Command, tx: Work) -> None:
     printed = payres("admin", "link", "--name", " ")
     assert printed.exit_code == 1
     assert "A sign-in name has 1 to 200 printable characters" in printed.stderr
-
-
-def test_operators_are_listed_limited_signed_out_and_removed(payres: Command, as_json: AsJson, tx: Work) -> None:
-    assert (
-        "Nobody can sign in to the pages yet; `payres admin link` lets the first one in"
-        in payres("admin", "list").stdout
-    )
-    for name in ("ann", "ben"):
-        payres("admin", "link", "--name", name)
-    heading, ann, ben = rows_of(payres("admin", "list"))
-    assert heading == ["Name", "Role", "State", "Link until (UTC)"]
-    assert (ann[:3], ben[:3]) == (["ann", "full", "invited"], ["ben", "full", "invited"])
-    assert as_json("admin", "role", "ben", "read-only")["role"] == "read-only"
-    assert as_json("admin", "sign-out", "ben")["sessions"] == 0
-    assert payres("admin", "remove", "ann").stdout == "ann is no operator any more\n"
-    payres("admin", "remove", "ben")  # the last one: who has a shell can make a link
-    assert as_json("admin", "list") == {"operators": []}
-    assert "There is no operator ben; `payres admin list` shows all" in payres("admin", "role", "ben", "full").stderr
-    assert "'owner' is not one of" in payres("admin", "role", "ben", "owner").stderr

@@ -176,14 +176,6 @@ def test_approve_prints_the_finish_url(as_json: AsJson, asked: Asked) -> None:
     assert re.fullmatch(re.escape(FINISH) + "&hash=[^&]+&interact_ref=[^&]+", answer["redirect"])
 
 
-@pytest.mark.parametrize("command", ["approve", "deny"])
-def test_reason_goes_to_the_grant_and_into_the_audit_log(as_json: AsJson, asked: Asked, command: str) -> None:
-    reason = "Alice told me so on the telephone"
-    assert as_json("grant", command, asked.id, "--reason", reason)["grant"]["interaction"]["reason"] == reason
-    [entry] = as_json("audit", "list", "--action", f"grant.{command}")["entries"]
-    assert entry["details"] == {"reason": reason}
-
-
 @pytest.mark.parametrize("reason", ["", " ", "x" * 141, "two\nlines", "un\u202eseen"])
 def test_reason_is_one_visible_line(payres: Command, as_json: AsJson, asked: Asked, reason: str) -> None:
     assert "reason" in one_sentence(payres("grant", "approve", asked.id, "--reason", reason)).lower()

@@ -218,6 +218,7 @@ def test_refused_command_changes_nothing(payres: Command, as_json: AsJson) -> No
         ("webhook list", "There are no webhooks; `payres webhook add`"),
         ("api-key list", "There are no API keys yet"),
         ("audit list", "Nothing has been changed yet"),
+        ("admin list", "Nobody can sign in to the pages yet; `payres admin link` lets the first one in"),
     ],
 )
 def test_list_of_nothing_says_so(payres: Command, as_json: AsJson, command: str, says: str) -> None:
@@ -227,12 +228,7 @@ def test_list_of_nothing_says_so(payres: Command, as_json: AsJson, command: str,
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        "wallet password alice --password-file -",
-        "key add alice --jwk -",
-        "key add alice --pem - --kid mine",
-    ],
+    "command", ["wallet password alice --password-file -", "key add alice --jwk -", "key add alice --pem - --kid mine"]
 )
 def test_standard_input_that_is_closed_is_told(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", None)  # as Python sets it then

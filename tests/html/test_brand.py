@@ -16,10 +16,7 @@ STYLE = (ROOT / "payres/html/templates/style.css").read_text(encoding="utf-8")
 def test_colours_are_those_of_the_style_sheet() -> None:
     for n, part in enumerate((STYLE.partition("@media")[0], STYLE.partition("@media")[2])):
         found = {name: re.findall(rf"--{name}: (#[0-9a-f]+);", part)[0] for name in ("accent", "ground", "card")}
-        assert (found["accent"], (found["ground"], found["card"])) == (
-            ACCENTS[n],
-            brand.GROUNDS[n],
-        )
+        assert (found["accent"], (found["ground"], found["card"])) == (ACCENTS[n], brand.GROUNDS[n])
         assert brand.check_accent(ACCENTS[n], dark=bool(n)) == ACCENTS[n]
 
 
@@ -74,10 +71,7 @@ def test_every_light_accent_has_one_for_the_dark(accent: str) -> None:
             b"""\xef\xbb\xbf<?xml version='1.0'?>\n<svg width='8' xmlns='http://www.w3.org/2000/svg'/>""",
             "image/svg+xml",
         ),
-        (
-            b'<!DOCTYPE svg [<!ENTITY a "b">]><!-- <b> > --><svg\nxmlns="http://www.w3.org/2000/svg"/>',
-            "image/svg+xml",
-        ),
+        (b'<!DOCTYPE svg [<!ENTITY a "b">]><!-- <b> > --><svg\nxmlns="http://www.w3.org/2000/svg"/>', "image/svg+xml"),
     ],
 )
 def test_type_of_a_logo_is_that_of_its_content(tmp_path: Path, content: bytes, media_type: str) -> None:

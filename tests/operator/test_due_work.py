@@ -85,11 +85,7 @@ CASES: dict[Callable[[Work], str], tuple[str, str | None, Callable[[Work], objec
     mail_set_aside: ("set aside", "KeyError: 'x'", is_mail_over),
     failing_payment: ("tried again", "unreachable", lambda tx: RUNS.list(tx, "")[0].problem == GIVEN_UP),
     failing_checkout: ("tried again", None, lambda tx: CHECKOUTS.list(tx, "")[0].state == "failed"),
-    bill_elsewhere: (
-        "tried again",
-        "tide.example did not answer",
-        lambda tx: not elsewhere.ELSEWHERE.list(tx, ""),
-    ),
+    bill_elsewhere: ("tried again", "tide.example did not answer", lambda tx: not elsewhere.ELSEWHERE.list(tx, "")),
     failing_webhook: (
         "tried again",
         "It was answered with 500",

@@ -93,7 +93,7 @@ def test_exchange_is_undone_at_the_rate_of_the_payment_without_its_fee(tx: Work)
     payers=st.lists(st.tuples(st.integers(1, 3_000), st.integers(1, 3_000)), min_size=1, max_size=3),
     parts=st.lists(st.integers(1, 800), max_size=12),
 )
-@examples(60)
+@examples(40)
 def test_refunds_in_any_parts_return_what_one_of_their_sum_would(
     payers: list[tuple[int, int]], parts: list[int]
 ) -> None:
@@ -325,7 +325,7 @@ STEPS = st.lists(REFUNDS | st.tuples(SHARE, SHARE), min_size=1, max_size=8)
 
 
 @given(paid=PAID, came=st.integers(0, 5_000), spent=st.integers(0, 5_000), steps=STEPS)
-@examples(80)
+@examples(40)
 def test_never_more_goes_back_than_came(
     paid: list[tuple[str, int, int]], came: int, spent: int, steps: list[tuple[Any, ...]]
 ) -> None:

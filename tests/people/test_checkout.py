@@ -1107,13 +1107,7 @@ def test_silent_server_is_asked_once(waiting: Payer, slow: Rafiki, elapse: Elaps
     ],
 )
 def test_return_takes_ten_seconds_at_most(
-    waiting: Payer,
-    slow: Rafiki,
-    elapse: Elapse,
-    names: Sequence[str],
-    seconds: float,
-    told: str,
-    reads: int,
+    waiting: Payer, slow: Rafiki, elapse: Elapse, names: Sequence[str], seconds: float, told: str, reads: int
 ) -> None:
     """Seven for the payment, three for the look at it. A payment whose answer is lost may have been made."""
     waiting.asked(slow.wallet)

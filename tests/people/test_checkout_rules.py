@@ -18,8 +18,7 @@ def checkout(changed_at: int, not_before: int) -> BillCheckout:
 
 
 @pytest.mark.parametrize(
-    ("not_before", "seconds"),
-    [(NOW + 5 * SECOND, 5), (NOW + LONGEST_WAIT * SECOND, LONGEST_WAIT), (NOW + 30 * DAY, 0)],
+    ("not_before", "seconds"), [(NOW + 5 * SECOND, 5), (NOW + LONGEST_WAIT * SECOND, LONGEST_WAIT), (NOW + 30 * DAY, 0)]
 )
 def test_payer_waits_for_a_minute_at_most_even_if_the_clock_was_ahead(not_before: int, seconds: int) -> None:
     assert checkout(NOW, not_before).wait(NOW) == seconds

@@ -745,12 +745,7 @@ OTHER_SUBJECT = 'UPDATE "grant" SET subject = \'{"sub_ids":[{"id":"https://pay.e
     ],
 )
 async def test_decision_on_what_has_ended_or_changed_meanwhile_is_none(
-    site: Site,
-    change: Callable[[Site, str], Awaitable[object]],
-    status: int,
-    words: str,
-    shown: str,
-    choice: str,
+    site: Site, change: Callable[[Site, str], Awaitable[object]], status: int, words: str, shown: str, choice: str
 ) -> None:
     """And the page is then as it stands now."""
     path, fields = await site.open()

@@ -132,18 +132,7 @@ def test_no_more_than_five_codes_an_hour(owner: OwnersBrowser) -> None:
 
 @pytest.mark.parametrize(
     "email",
-    [
-        "",
-        "alice",
-        "a@b c",
-        "a@b\nBcc: eve@evil.example",
-        "a@b, c@d",
-        "<a@b>",
-        "a@",
-        "@b",
-        "é@b c",
-        "a" * 255 + "@b",
-    ],
+    ["", "alice", "a@b c", "a@b\nBcc: eve@evil.example", "a@b, c@d", "<a@b>", "a@", "@b", "é@b c", "a" * 255 + "@b"],
 )
 def test_what_is_no_address_says_so_at_its_field(owner: OwnersBrowser, email: str) -> None:
     answer = owner.send(PAGE, "ask", {"email": email})

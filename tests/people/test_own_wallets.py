@@ -542,8 +542,7 @@ def test_cookies_and_links_of_earlier_versions_are_good(tmp_path: Path) -> None:
             (secrets[1], until * 2),
         )
         connection.execute(
-            "INSERT INTO password_link (link_hash, wallet_address_id, expires_at) VALUES (?, 6, ?)",
-            (secrets[2], until),
+            "INSERT INTO password_link (link_hash, wallet_address_id, expires_at) VALUES (?, 6, ?)", (secrets[2], until)
         )
     with run_instance(tmp_path / "payres.db") as instance, signed_out(instance) as http, signed_out(instance) as other:
         for name, value in (("payres_session", session), ("payres_known_7", known)):

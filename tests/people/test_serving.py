@@ -42,10 +42,7 @@ def test_front_page_says_what_this_is_and_leads_to_sign_in(shared: Instance) -> 
 @pytest.mark.parametrize(
     ("language", "words"),
     [
-        (
-            "en",
-            "There is nothing at this address It may be mistyped, or what was here has ended.",
-        ),
+        ("en", "There is nothing at this address It may be mistyped, or what was here has ended."),
         ("de", "Unter dieser Adresse gibt es nichts"),
         ("es", "No hay nada en esta dirección"),
     ],

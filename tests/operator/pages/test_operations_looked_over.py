@@ -81,12 +81,7 @@ def test_rate_is_compared_with_the_one_before(tx: Work, pair: str, rate: str, ri
         ("5.00", 0, "5.00", "That is 8.333 times as much"),
         ("0.10", 110, "0.10 and 1.1 %", "That is 2 times as much It is 2.2 times the share of now."),
         ("0.10", 600, "0.10 and 6 %", "That is more than 5 % of a payment It is 12 times the share of now."),
-        (
-            "0.10",
-            9000,
-            "0.10 and 90 %",
-            f"{MOST} It is 180 times the share of now. Did you mean 0.9 %?",
-        ),
+        ("0.10", 9000, "0.10 and 90 %", f"{MOST} It is 180 times the share of now. Did you mean 0.9 %?"),
         ("0", 0, "nothing", ""),
     ],
 )

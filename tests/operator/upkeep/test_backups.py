@@ -145,10 +145,7 @@ def test_backup_of_an_older_version_stays_one(tmp_path: Path, second_version: in
 
 @pytest.mark.parametrize(
     ("statement", "sentence"),
-    [
-        ("PRAGMA user_version = 9999", "version 9999, this payres knows"),
-        ("DROP TABLE account", "not a database of"),
-    ],
+    [("PRAGMA user_version = 9999", "version 9999, this payres knows"), ("DROP TABLE account", "not a database of")],
 )
 def test_backup_of_what_this_payres_does_not_know_is_refused(
     database: Path, tmp_path: Path, statement: str, sentence: str
