@@ -433,6 +433,7 @@ async def makes_a_key(day: Operator) -> None:
 
 async def lets_another_in(day: Operator, bea: Operator) -> None:
     """Who may look at everything, until she may do everything, and is removed while she is at it."""
+    await day.follow("Server", "What waits")
     await day.follow("Operators")
     await day.follow("New operator")
     await day.fill(name="Bea")

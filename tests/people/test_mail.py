@@ -489,6 +489,7 @@ def test_killed_between_sending_and_commit_repeats_it_once_with_the_same_id(tmp_
             notify(instance, with_address(instance, "alice", to))
             post.wait_for(to)
     with run_again(tmp_path, post.settings) as again:
+        again.clock.advance(FAULT_PAUSES[0] / SECOND)
         first, second = post.wait_for(to, 2)
         assert (first["Message-ID"], text_of(first)) == (second["Message-ID"], text_of(second))
         notify(again, with_address(again, "alice", "next@mail.example"))
