@@ -9,7 +9,7 @@ credentials are not allowed (WHATWG Fetch, HTTP CORS protocol).
 import re
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
@@ -49,7 +49,7 @@ PREFLIGHT: Final[Mapping[str, str]] = {
 }
 
 
-def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A struct as a JSON answer; not cacheable unless the headers say otherwise."""
     if headers:
         return Response(encode(content), status, {"Cache-Control": "no-store", **headers}, media_type=JSON)

@@ -34,7 +34,7 @@ from payres.core.store.events import Changes, Release, poll_events, purge_events
 from payres.core.store.server_secrets import ensure_secret, existing_secret
 from payres.core.store.work import EmitPayment, Environment, Transaction
 
-Background = Coroutine[Any, Any, None]
+Background = Coroutine[object, object, None]
 # A client may send many requests at a time, each of which fetches its keys if its server forbids caching them.
 KEYS_BOUNDS = Bounds(per_host=16)
 
@@ -82,7 +82,7 @@ class Part(msgspec.Struct, frozen=True):
     """
 
     name: str
-    open: Callable[[Opening], Coroutine[Any, Any, None]] | None = None
+    open: Callable[[Opening], Coroutine[object, object, None]] | None = None
     workers: Callable[[Context, Opening], Iterable[Background]] | None = None
     check: Callable[[Transaction], None] | None = None
     release: Release | None = None

@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -90,7 +90,7 @@ async def read_did(request: Request) -> Response:
     return json_response(did_document(urls.did(path), urls.wallet(path), keys), headers=cache)
 
 
-def did_document(did: str, wallet_address: str, keys: Sequence[JWK]) -> dict[str, Any]:
+def did_document(did: str, wallet_address: str, keys: Sequence[JWK]) -> dict[str, object]:
     """The DID document of a wallet address (W3C DID Core). Its keys are for authentication and assertions only."""
     methods = [
         {"id": f"{did}#{quote(key.kid, safe='')}", "type": "JsonWebKey2020", "controller": did, "publicKeyJwk": key}

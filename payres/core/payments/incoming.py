@@ -1,7 +1,7 @@
 """Rules of incoming payments. Specification 2.3, 3, 4.4 to 4.6."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -181,7 +181,7 @@ def credit(work: Work, wallet: WalletRecord, payment: IncomingRecord, amount: in
             receiveValue=str(amount),
         )
     reached = payment.remaining is not None and amount >= payment.remaining
-    event_at, changed = payment.partial_event_at, dict[str, Any]({"completed_at": work.now} if reached else {})
+    event_at, changed = payment.partial_event_at, dict[str, object]({"completed_at": work.now} if reached else {})
     if not payment.received:
         changed["listed"] = f"{first_identifier(work.now)}{payment.id[ID_TIME:]}"
     if reached or event_at is None or not 0 <= work.now - event_at < PARTIAL_EVENT_PAUSE:

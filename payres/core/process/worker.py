@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 T = TypeVar("T")
 Pause = float  # in seconds
@@ -44,7 +44,7 @@ async def retry(name: str, store: Stoppable, step: Callable[[], Awaitable[T]], s
     return None
 
 
-async def cancel_all(tasks: Iterable["asyncio.Task[Any]"]) -> None:
+async def cancel_all(tasks: Iterable["asyncio.Task[object]"]) -> None:
     """Cancels tasks, and waits for their end."""
     ending = list(tasks)
     for task in ending:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from threading import Thread
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from payres.core.process.newest import Newest
@@ -125,7 +125,7 @@ class Lookups:
 class _Threads(Executor):
     """A thread for each call. The interpreter would wait at exit for those of other executors."""
 
-    def submit(self, function: Callable[..., T], /, *args: Any, **options: Any) -> "Future[T]":
+    def submit(self, function: Callable[..., T], /, *args: object, **options: object) -> "Future[T]":
         """Raises RuntimeError if the system has no more threads."""
         future = Future[T]()
 

@@ -76,7 +76,7 @@ class Table(Generic[R]):
         place, embedded = self._embedded
         return (*values[: place.start], *embedded.write(values[place.start]), *values[place.start + 1 :])
 
-    def find(self, tx: Transaction, where: str, *values: Any) -> R | None:
+    def find(self, tx: Transaction, where: str, *values: object) -> R | None:
         """The first row; `where` is everything after the source: conditions, order, limit."""
         row = tx.execute(self._select + where, values).fetchone()
         return self.record(row) if row else None
@@ -92,7 +92,7 @@ class Table(Generic[R]):
             raise Damaged(f"{self._table} {row_id} does not exist")
         return record
 
-    def list(self, tx: Transaction, where: str, *values: Any) -> Sequence[R]:
+    def list(self, tx: Transaction, where: str, *values: object) -> Sequence[R]:
         """The rows; `where` as in `find`."""
         return [self.record(row) for row in tx.execute(self._select + where, values)]
 
@@ -104,23 +104,23 @@ class Table(Generic[R]):
         """Inserts a row, replacing the one with its key."""
         tx.execute(f"INSERT OR REPLACE {self._into}", self.values(record))
 
-    def create(self, tx: Transaction, **values: Any) -> int:
+    def create(self, tx: Transaction, **values: object) -> int:
         """Inserts a row with these columns. Returns its id."""
         return insert_row(tx, self._table, **values)
 
-    def update(self, tx: Transaction, row_id: int | str, **values: Any) -> None:
+    def update(self, tx: Transaction, row_id: int | str, **values: object) -> None:
         """Sets columns of the row with this key."""
         columns, key = ", ".join(f"{column} = ?" for column in values), self.key.rpartition(".")[2]
         tx.execute(f"UPDATE {self._table} SET {columns} WHERE {key} = ?", (*values.values(), row_id))
 
 
-def find_number(tx: Transaction, sql: str, *values: Any) -> int | None:
+def find_number(tx: Transaction, sql: str, *values: object) -> int | None:
     """The first number of a query; None if there is no row, or it is NULL."""
     row = tx.execute(sql, values).fetchone()
     return None if row is None else row[0]
 
 
-def number(tx: Transaction, sql: str, *values: Any) -> int:
+def number(tx: Transaction, sql: str, *values: object) -> int:
     """The first number of a query; 0 if there is no row, or it is NULL."""
     return find_number(tx, sql, *values) or 0
 
@@ -147,7 +147,7 @@ def first_row_from(tx: Transaction, table: str, key: str, moment: int) -> int:
     return first
 
 
-def insert_row(tx: Transaction, table: str, **values: Any) -> int:
+def insert_row(tx: Transaction, table: str, **values: object) -> int:
     """Inserts a row with these columns. Returns its id."""
     cursor = tx.execute(_insertion(table, tuple(values)), tuple(values.values()))
     assert cursor.lastrowid is not None
@@ -179,7 +179,7 @@ def select_page(
 ) -> tuple[Sequence[R], PageBounds]:
     """A page of the rows that satisfy the conditions (SQL, and the value of its `?` or a tuple of several), newest
     first by key."""
-    key, values = table.key, list[Any]()
+    key, values = table.key, list[object]()
     for value in conditions.values():
         values += value if isinstance(value, tuple) else (value,)
     source = f"{table.source} WHERE {''.join(f'{one} AND ' for one in conditions)}"

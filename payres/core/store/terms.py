@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 
@@ -44,7 +43,7 @@ def _read_path(text: str) -> tuple[ProbedPath, bool]:
     return ProbedPath(Fraction(column.low), Fraction(column.high), int(column.max_packet)), column.sends_all
 
 
-def _write(terms: Terms) -> tuple[Any, ...]:
+def _write(terms: Terms) -> tuple[object, ...]:
     """Amounts are text, which integer columns convert; a quote's may be any unsigned 64-bit integer."""
     return (
         terms.receiver,

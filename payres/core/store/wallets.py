@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import msgspec
 
@@ -97,7 +96,7 @@ def find_with_wallet(
 
 
 @cache
-def _with_wallet(table: Table[Any], is_of_client: bool) -> str:
+def _with_wallet(table: Table[R], is_of_client: bool) -> str:
     mine = f"SELECT {table.columns} FROM {table.source} WHERE id = ?{' AND client_id = ?' if is_of_client else ''}"
     its_wallet = "w.id = mine.wallet_address_id"
     return f"SELECT mine.*, {WALLETS.columns} FROM ({mine}) mine JOIN {WALLETS.source} AND {its_wallet}"
