@@ -74,7 +74,7 @@ LONGEST = (
     "interop/test_interledger_receivers.py",
     "cli/test_server.py",
     "crash/test_checkout.py",
-    "client/test_hostile_servers.py",
+    "client/test_calls_hostile_servers.py",
     "browser/test_orders.py",
     "people/test_fresh_factors.py",
     "testing/test_sandbox_process.py",

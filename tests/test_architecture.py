@@ -24,6 +24,84 @@ SHARED_NAMES = {
     "Page": "a page of a list, and the handlers of pages",
 }
 
+# Test files that are named for no module of their room, and why.
+ACROSS = {
+    "cli/test_help": "the help of all commands",
+    "cli/test_texts_of_others": "what all commands print of others",
+    "client/test_client": "the whole client, against real servers and made up ones",
+    "client/test_examples": "the programs of docs/integrating.md",
+    "core/http/test_repeated_requests": "the table of all operations in docs/integrating.md",
+    "core/http/test_sdk_shapes": "the whole of Open Payments, as official clients ask for it",
+    "core/store/test_query_plans": "the statements of every store",
+    "core/store/test_units_twice": "the units of every room",
+    "interledger/test_moved_wallet": "a wallet address, from server to server",
+    "interledger/test_two_servers": "all of the node, on both sides of a link",
+    "openapi/test_deviations": "answers of all endpoints, held against the published documents",
+    "openapi/test_schemathesis": "requests of all endpoints, made from the published documents",
+    "people/test_bounds": "the rows of every form and notice",
+    "people/test_fresh_factors": "the second factor in every form of owners",
+    "webhooks/test_outbox": "the events of every room",
+}
+# Where the modules without a test file of their name are tested; those of stores, by the modules that use them.
+TESTED_IN = {
+    "accounts/test_cookies": "html/cookies",
+    "accounts/test_factor_pages": (
+        "accounts/asking accounts/codes accounts/links accounts/recovery_codes accounts/visits"
+    ),
+    "accounts/test_guesses": "accounts/places accounts/sign_in",
+    "cli/test_help": "cli/commands",
+    "cli/test_operations_peer_unresolved": "operator/unresolved_packets",
+    "cli/test_server": "cli/options settings",
+    "client/test_client": "client/access client/grants client/sending",
+    "core/grants/test_requests": "core/grants/access core/protocol/gnap",
+    "core/http/test_authorize_ended_rights": "core/grants/clients core/http/context",
+    "core/http/test_protocol": "core/http/server",
+    "core/http/test_routing": "people/late",
+    "core/payments/test_outgoing": "core/payments/settlement",
+    "html/test_language": "html/forms html/part html/preferences",
+    "html/test_language_amounts": "html/typed_amounts",
+    "interledger/sending/test_payment": "interledger/sending/connection",
+    "interledger/test_connector": "interledger/receiver",
+    "interledger/test_remote_payments": "interledger/quoting interledger/tolerance",
+    "interledger/test_two_servers": "core/payments/remote interledger/node testing/peering",
+    "openapi/test_resources": "openapi/documents openapi/part",
+    "operator/declared/test_api": "operator/declared/shapes",
+    "operator/declared/test_declarations": (
+        "operator/declared/inputs operator/declared/nouns operator/keys operator/webhooks"
+    ),
+    "operator/pages/test_operations_looked_over": "operator/declared/look_overs",
+    "operator/pages/test_serving": "operator/audit operator/pages/details operator/pages/lists",
+    "operator/test_due_work": "operator/standing_orders",
+    "operator/test_exports_streamed": "html/exports html/streams",
+    "operator/test_movements": "operator/ledger",
+    "operator/test_refunds": "people/refunds",
+    "operator/upkeep/test_doctor": "operator/upkeep/missing_rates operator/upkeep/status",
+    "operator/upkeep/test_kept_backups": "operator/declared/long_work operator/services",
+    "operator/upkeep/test_restored_rights": "operator/separations",
+    "people/test_activity_rules": "people/statements",
+    "people/test_bounds": "people/services",
+    "people/test_checkout": "people/checkout_steps",
+    "people/test_consent": "people/consent_requests",
+    "people/test_keys": "people/key_pages",
+    "people/test_mail": "accounts/mail",
+    "people/test_notice_pages": "accounts/notices",
+    "people/test_own_wallets": "accounts/owners",
+    "people/test_security": "accounts/browser_names",
+    "people/test_sending": "people/payments",
+    "people/test_sending_rules": "people/payees",
+    "people/test_serving": "core/http/site",
+    "specification/test_incoming_payments": "core/http/incoming_payments",
+    "test_application": "accounts/part core/http/serving operator/part people/part",
+    "test_limits_named": (
+        "accounts/limits core/protocol/limits html/limits "
+        "interledger/limits operator/limits people/limits webhooks/limits"
+    ),
+    "testing/test_instance": "testing/set_up",
+    "testing/test_openapi": "testing/answers testing/endpoints",
+    "testing/test_sandbox_process": "cli/sandbox testing/asked testing/rules",
+    "webhooks/test_deliveries": "operator/deliveries webhooks/rules webhooks/sender",
+    "webhooks/test_outbox": "core/protocol/event_types",
+}
 # What runs on other threads beside the event loop, and what bounds how much of it there is at a time.
 THREADS = {
     "payres/accounts/passwords.py": "the slots of PasswordGate, with threads of its own",
@@ -162,6 +240,26 @@ def place(module: str, line: int) -> str:
 def test_every_module_is_in_a_room() -> None:
     outside = {"payres/__init__.py", "payres/core/__init__.py"}
     assert {module for module in MODULES if room(module) not in ROOMS} == outside
+
+
+def test_each_test_file_of_a_room_is_named_for_a_module_of_it_and_each_module_has_one() -> None:
+    """As test_limits.py and test_limits_intervals.py are for limits.py."""
+    names = {module.removeprefix("payres/").removesuffix(".py").removesuffix("/__init__") for module in MODULES}
+    folders, modules = {name for name in names if (ROOT / "payres" / name).is_dir()}, set(names)
+    modules -= {"__init__", "__main__", *folders} - {"core/store/migrations"}
+    tests = [path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")]
+    rooms = {str(Path(name).parent) for name in modules} - {"."}
+    strangers, named = set[str](), set[str]()
+    for file in tests:
+        words = file.stem.removeprefix("test_").split("_")
+        found = {str(file.with_name("_".join(words[:last]))) for last in range(1, len(words) + 1)} & modules
+        named |= found
+        if not found and str(file.parent) in rooms:
+            strangers.add(str(file.with_suffix("")))
+    assert strangers == ACROSS.keys()
+    alone = {module for module in modules - named if "/store/" not in module}
+    assert {module for some in TESTED_IN.values() for module in some.split()} == alone
+    assert TESTED_IN.keys() <= {str(file.with_suffix("")) for file in tests}
 
 
 def test_core_imports_no_part_and_no_part_one_above_it() -> None:

@@ -42,7 +42,7 @@ ALL: Final = {
     "fuzz": Series(
         {"FUZZ_CASES": "100000", "SLOW_CONNECTIONS": "10000"}, ["tests/attacks", "tests/accounts/test_passkeys.py"]
     ),
-    "rights": Series({"ENDED_RIGHTS": "1000"}, ["tests/core/http/test_ended_rights.py"]),
+    "rights": Series({"ENDED_RIGHTS": "1000"}, ["tests/core/http/test_authorize_ended_rights.py"]),
     "documents": Series({"OPENAPI_CASES": "20000"}, ["tests/openapi"]),
     # Hypothesis marks what it has made.
     "properties": Series({"PROPERTY_EXAMPLES": "5000"}, ["-m", "hypothesis", "tests"]),

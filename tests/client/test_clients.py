@@ -21,8 +21,8 @@ import pytest
 from payres.client import AsyncClient, Client, access, errors
 from payres.client.sending import Method, ResourceCalls
 from tests.client.clients import Script, opened
+from tests.client.test_calls_hostile_servers import Get, by_task, by_thread, flavours
 from tests.client.test_client import BASE, BILL, GRANTED, KEY, LISTED, MADE, ONE, QUOTE, WALLET, answer, scripted
-from tests.client.test_hostile_servers import Get, by_task, by_thread, flavours
 from tests.helpers import ROOT, TIMEOUT, Json, free_of_settings
 from tests.http_server import reply, serving
 from tests.tls import privately_issued, server_tls

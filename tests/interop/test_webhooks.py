@@ -1,4 +1,4 @@
-"""The official library for receivers of webhooks, of npm, accepts ours; `tests/webhooks/test_webhooks.py` tries
+"""The official library for receivers of webhooks, of npm, accepts ours; `tests/webhooks/test_deliveries.py` tries
 that of PyPI."""
 
 from typing import Any

@@ -3,7 +3,7 @@ import secrets
 import pytest
 
 from payres.webhooks import deliveries
-from tests.cli.test_peer_unresolved import PAYMENT, UNKNOWN, give_up
+from tests.cli.test_operations_peer_unresolved import PAYMENT, UNKNOWN, give_up
 from tests.helpers import Json, usd, wait_until
 from tests.instance import Instance
 from tests.operator.declared.test_api import error_of

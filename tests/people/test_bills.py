@@ -9,7 +9,7 @@ import pytest
 from payres.core.protocol.urls import Urls
 from payres.operator import wallets
 from tests.conftest import Refused
-from tests.core.http.test_accept import BROWSER, PREFER_HTML, PREFER_JSON
+from tests.core.http.test_responses_accept import BROWSER, PREFER_HTML, PREFER_JSON
 from tests.helpers import receiver_of, usd
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import words_of

@@ -1,4 +1,4 @@
-"""Specification 5: message signatures and access tokens. What each access opens is in test_access_matrix.py."""
+"""Specification 5: message signatures and access tokens. What each access opens is in test_authorize_access.py."""
 
 import json
 import re

@@ -17,11 +17,17 @@ from payres.core.payments import quotes
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import Unavailable
 from tests.conftest import Refused
-from tests.helpers import Json, usd
+from tests.helpers import ERRORS, Json, usd
 from tests.instance import Instance
 from tests.signing_client import Client
 
 JSON = {"content-type": "application/json"}
+# What the Web Monetization extension (1.3.2) does at which description.
+ROTATES = "Invalid Token"
+RENEWS_THE_RECEIVER = "invalid receiver"
+SWITCHES_GRANTS_OR_IS_OUT_OF_FUNDS = "unauthorized"  # by the code
+RAISES_THE_AMOUNT = "non-positive receive amount"
+RECONNECTS = "invalid client"
 
 
 # The methods that each address takes.
@@ -288,3 +294,27 @@ def test_every_address_takes_a_trailing_slash(
     assert slashes.delete(granted["continue"]["uri"], granted["continue"]["access_token"]["value"]).status_code == 204
     for path in ("alice/", "alice/jwks.json/", "healthz/"):
         assert anonymous.get(f"{shared.base_url}/{path}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "reasons", "description"),
+    [
+        (401, "invalid_token", ["unknown_token", "expired_token", "revoked_token"], ROTATES),
+        (400, "invalid_receiver", ["expired", "no_exchange_rate"], RENEWS_THE_RECEIVER),
+        (403, "limit_exceeded", ["debitAmount", "receiveAmount", "revoked_grant"], SWITCHES_GRANTS_OR_IS_OUT_OF_FUNDS),
+        (403, "insufficient_funds", ["wallet"], SWITCHES_GRANTS_OR_IS_OUT_OF_FUNDS),
+        (403, "insufficient_funds", ["liquidity"], "insufficient funds"),  # which the wallet's owner cannot mend
+        (400, "invalid_amount", ["nothing_arrives"], RAISES_THE_AMOUNT),
+        (400, "invalid_client", ["unknown_key"], RECONNECTS),
+        (401, "invalid_client", ["unknown_key"], "Signature validation error: unknown_key"),
+    ],
+)
+def test_description_is_the_one_that_the_web_monetization_extension_knows(
+    status: int, code: str, reasons: list[str], description: str
+) -> None:
+    """It chooses what to do by `description`. When a request gets which of these errors is in tests/specification,
+    where each answer has the description that its class has for its reason.
+    """
+    kind = ERRORS[status, code]
+    assert set(reasons) <= kind.reasons.keys()
+    assert {kind.described(reason) for reason in reasons} == {description}

@@ -1,6 +1,6 @@
 """Holders of tokens are kept in memory until anything changes that they were read from, and no longer.
 
-That what has ended permits nothing over HTTP, with requests in progress, is in tests/core/http/test_ended_rights.py.
+That what has ended permits nothing over HTTP, with requests in progress, is in test_authorize_ended_rights.py.
 """
 
 from collections.abc import Callable

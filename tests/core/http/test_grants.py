@@ -1,7 +1,7 @@
 """The rules of grants over HTTP: requests, continuation in every state, cancelling, tokens and their time.
 
 Consent with its redirects is in tests/people/test_consent.py, what may be asked for is in
-tests/core/grants/test_requests.py, and what a grant then permits in tests/core/http/test_access_matrix.py.
+tests/core/grants/test_requests.py, and what a grant then permits in tests/core/http/test_authorize_access.py.
 """
 
 import json

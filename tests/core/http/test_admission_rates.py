@@ -17,7 +17,7 @@ from payres.html.limits import MAX_FORM_FIELDS
 from payres.testing.clock import MovableClock
 from tests.helpers import Json, client_with_key, usd
 from tests.instance import Instance, run_instance
-from tests.interledger.test_endpoint import add_peer
+from tests.interledger.test_part import add_peer
 from tests.signing_client import Client
 
 FROM_A = {"x-forwarded-for": "203.0.113.1"}

@@ -1,7 +1,7 @@
 """What grants may spend: long histories against an independent reckoning.
 
 Each refusal over HTTP, and a hundred payments at once, are in test_outgoing.py, 200 requests at once in
-tests/attacks/test_money.py; the windows by themselves are in tests/core/grants/test_intervals.py.
+tests/attacks/test_money.py; the windows by themselves are in tests/core/grants/test_limits_intervals.py.
 """
 
 from collections import defaultdict

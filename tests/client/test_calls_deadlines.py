@@ -9,7 +9,7 @@ import httpcore2
 import pytest
 
 from payres.client import calls, errors
-from tests.client.test_hostile_servers import by_thread
+from tests.client.test_calls_hostile_servers import by_thread
 from tests.helpers import TIMEOUT
 from tests.http_server import reply, serving
 
