@@ -139,11 +139,12 @@ class RefundPlan(msgspec.Struct, frozen=True):
 async def refund(
     call: ContextUnits, id: PaymentName, amount: Returned = None, to: Receiver = None, *, reference: Reference
 ) -> List[Refund]:
-    """Send back what an incoming payment received: to the wallets here that paid, or to a wallet address.
+    """Send back what an incoming payment received.
 
-    Without an amount, all that is left. Money from wallets here goes back to them, with a refund for each payment, the
-    last one first. Money from another server goes to the wallet address in `to`: the server, which must be running,
-    sends it, and `payres payment show` has the outcome. Repeating it with the same reference does nothing.
+    It goes to the wallets here that paid, or to a wallet address. Without an amount, all that is left. Money from
+    wallets here goes back to them, with a refund for each payment, the last one first. Money from another server
+    goes to the wallet address in `to`: the server, which must be running, sends it, and `payres payment show` has
+    the outcome. Repeating it with the same reference does nothing.
     """
     wanted = WantedRefund(id, reference, amount, to)
     offer = await _find_offer(call.context, wanted)

@@ -272,7 +272,7 @@ UNRESOLVED_PAYMENT: Final = Shape(
     noun="unresolved_payments",
 )
 def list_unresolved_payments(work: Work, name: str) -> Sequence[UnresolvedGroup]:
-    """List the payments with unresolved packets of a peer, and what to compare.
+    """List the payments with unresolved packets of a peer.
 
     Each has the figures to compare with the peer's operator. The peer did not answer packets of our payments, and the
     receiver's balance does not show whether they arrived. Their payers have the money back. `payres peer resolve`

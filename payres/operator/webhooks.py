@@ -8,11 +8,12 @@ from typing import Annotated, Final
 from msgspec import UNSET, Meta, UnsetType
 
 from payres.accounts.visits import TAKES_AWAY
+from payres.core.http.context import Context
 from payres.core.protocol.errors import WrongState
 from payres.core.protocol.wire import Resource, Text
 from payres.core.store import audit
 from payres.core.store.wallets import WALLETS
-from payres.core.store.work import Environment, Units, Work
+from payres.core.store.work import Units, Work
 from payres.operator.api_keys import key_of_actor, require_scopes
 from payres.operator.declared.declarations import FOR_GOOD, CommandLine, ContextUnits, Listing, OperationForm, operation
 from payres.operator.declared.inputs import MAX_NAME_LENGTH, check_name, said
@@ -189,7 +190,7 @@ async def test(call: ContextUnits, id: str) -> WebhookTest:
     """
     context = call.context
     async with AsyncExitStack() as stack:
-        if isinstance(context, Environment):  # of a command
+        if not isinstance(context, Context):  # that of a command
             own = Sender(context.clock, context.settings.allow_private_hosts)
             sender = await stack.enter_async_context(aclosing(own))
         else:

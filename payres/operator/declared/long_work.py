@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -56,16 +57,18 @@ class LongWorks:
             one.ended_at = self._clock.now()
         return one.outcome
 
-    def begin(self, kind: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    def begin(self, kind: str, actor: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Starts what will `run` a work of this kind, and for which nobody waits. Raises WrongState while one runs."""
         if kind in self.latest and self.latest[kind].ended_at is None:
             raise WrongState(f"A {kind} is under way already")
+        begun = self.latest[kind] = LongWork(actor, self._clock.now())
         task = asyncio.create_task(work())
         self._tasks[task] = None
-        task.add_done_callback(self._end)
+        task.add_done_callback(partial(self._end, begun))
 
-    def _end(self, task: "asyncio.Task[Any]") -> None:
+    def _end(self, begun: LongWork, task: "asyncio.Task[Any]") -> None:
         self._tasks.pop(task, None)
+        begun.ended_at = self._clock.now()  # another one stands for it once it runs
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("%s", error, exc_info=None if isinstance(error, DomainError) else error)
 
@@ -76,7 +79,7 @@ class LongWorks:
         await cancel_all(self._tasks)
 
 
-async def in_background(call: ActorRequest) -> ActorRequest:
-    """What runs units in the actor's name, also after the actor has signed out."""
+async def in_background(call: ActorRequest) -> tuple[str, ActorRequest]:
+    """The actor of a request, and what runs units in the actor's name, also after the actor has signed out."""
     actor = await call.read(lambda work: work.actor)
-    return ActorRequest(call.request, lambda _: actor)
+    return actor, ActorRequest(call.request, lambda _: actor)

@@ -205,9 +205,9 @@ class OperationPage:
     async def _begin(self, visit: OperatorVisit, given: Mapping[str, Any]) -> None:
         """Leaves the operation to the server. Raises what its plan raises, WrongState while one runs."""
         await visit.read(lambda work: self.form.plan(work, **given))
-        background = await in_background(visit)
+        actor, background = await in_background(visit)
         begin = operator_of(visit.context).long_works.begin
-        begin(self.form.begins, lambda: self.operation.function(background, **given))
+        begin(self.form.begins, actor, lambda: self.operation.function(background, **given))
 
     def _run(self, work: Work, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
         before = self._subject(work, visit)

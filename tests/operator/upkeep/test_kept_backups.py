@@ -101,7 +101,7 @@ def test_work_of_a_kind_runs_once_at_a_time_and_says_why_it_failed() -> None:
         async def fail(_: LongWork) -> str:
             raise WrongState("the disk is full")
 
-        works.begin("backup", lambda: works.run("backup", "page:ann", work))
+        works.begin("backup", "page:ann", lambda: works.run("backup", "page:ann", work))
         await asyncio.sleep(0)
         latest = works.latest["backup"]
         assert (latest.actor, latest.step, latest.done, latest.total, latest.ended_at) == (
@@ -112,15 +112,15 @@ def test_work_of_a_kind_runs_once_at_a_time_and_says_why_it_failed() -> None:
             None,
         )
         with pytest.raises(WrongState, match="A backup is under way already"):
-            works.begin("backup", lambda: works.run("backup", "page:ben", work))
+            works.begin("backup", "page:ben", lambda: works.run("backup", "page:ben", work))
         may_end.set()
         await asyncio.gather(*works._tasks)
         assert latest.outcome == "made"
-        works.begin("backup", lambda: works.run("backup", "page:ben", fail))
+        works.begin("backup", "page:ben", lambda: works.run("backup", "page:ben", fail))
         await asyncio.sleep(0)
         assert works.latest["backup"].problem == "the disk is full"
         may_end.clear()
-        works.begin("backup", lambda: works.run("backup", "page:ben", work))
+        works.begin("backup", "page:ben", lambda: works.run("backup", "page:ben", work))
         await asyncio.sleep(0)
         await works.close()
         assert works.latest["backup"].ended_at is not None
