@@ -41,6 +41,7 @@ FROM_ROWS = {
     "operator/upkeep/restored_rights.py columns[kind.column]": "the account of a factor, by SQL",
     "operator/exports.py owner": "the wallets of payments",
     "people/keys.py key_id": "it was inserted in this unit",
+    "operator/clients.py identity": "it was found or inserted in this unit",
     "operator/movements.py account_id": "the account of a wallet, peer or asset",
     "operator/movements.py movement_id": "it was inserted in this unit",
     "operator/refunds.py one": "refunds that were inserted in this operation",
