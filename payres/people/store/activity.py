@@ -128,8 +128,8 @@ def receiving_between(
     tx: Transaction, wallet_id: int, account_id: int, since: int, after: int, upto: int, rows: int
 ) -> Sequence[str]:
     """The newest incoming payments of a wallet for which `received_between` finds something."""
-    found = (
-        "SELECT i.id FROM transfer t JOIN incoming_payment i ON i.id = t.incoming_payment_id"
+    found = (  # CROSS: begins with the transfers, of which there are fewer than of all the wallet's incoming payments
+        "SELECT i.id FROM transfer t CROSS JOIN incoming_payment i ON i.id = t.incoming_payment_id"
         " WHERE i.wallet_address_id = ? AND t.credit_account_id = ? AND t.id > ? AND t.id <= ?"
         " AND (? > 0 OR t.created_at > ?) GROUP BY i.id ORDER BY max(t.id) DESC LIMIT ?"
     )
