@@ -102,11 +102,7 @@ def test_template_shows_every_setting_with_its_default() -> None:
 
 
 def test_settings_file_in_deploy_is_what_init_writes_with_the_places_of_the_unit() -> None:
-    lines = zip(
-        text_of("deploy/payres.toml").splitlines(),
-        text_of("payres/cli/payres.toml").splitlines(),
-        strict=True,
-    )
+    lines = zip(text_of("deploy/payres.toml").splitlines(), text_of("payres/cli/payres.toml").splitlines(), strict=True)
     changed = [deployed for deployed, written in lines if deployed != written]
     assert changed == ['base_url = "https://pay.example.com"', 'database = "/var/lib/payres/payres.db"']
     assert "StateDirectory=payres" in text_of("deploy/payres.service")

@@ -62,10 +62,7 @@ def refresh_rates(monkeypatch: pytest.MonkeyPatch) -> list[Refresh]:
 
 @pytest.fixture
 def server(
-    servers: NameServers,
-    refresh_rates: list[Refresh],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    servers: NameServers, refresh_rates: list[Refresh], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Instance]:
     """Asks public addresses only, has peers, and a service of rates."""
     with asking_rates(tmp_path, f"https://{RATES}/", ilp_address="test.here") as instance:

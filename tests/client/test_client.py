@@ -611,10 +611,7 @@ def test_threads_that_share_a_grant_rotate_it_once() -> None:
         return answer(401, error("invalid_token"))
 
     grant = Grant(value="old", manage=f"{BASE}/token/1")
-    with (
-        scripted(httpx2.MockTransport(respond)) as client,
-        ThreadPoolExecutor(4) as threads,
-    ):
+    with scripted(httpx2.MockTransport(respond)) as client, ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda _: client.outgoing_payment.get(ONE, grant), range(4)))
     assert (len(found), len(rotations), grant.value) == (4, 1, "new")
 

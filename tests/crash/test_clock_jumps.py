@@ -367,12 +367,7 @@ def parts_of_a_bill_are_told_again(a: Instance) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize(
-    "case",
-    [
-        rates_are_full_again,
-        passwords_of_before_are_forgotten,
-        parts_of_a_bill_are_told_again,
-    ],
+    "case", [rates_are_full_again, passwords_of_before_are_forgotten, parts_of_a_bill_are_told_again]
 )
 def test_clock_that_is_set_back_a_day_keeps_nobody_waiting(one: Instance, case: Case) -> None:
     right = case(one)

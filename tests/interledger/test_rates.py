@@ -169,9 +169,7 @@ async def test_refresh_renews_what_it_wrote_from_the_moment_of_the_question_on(d
 
 
 @pytest.mark.parametrize(
-    "bad",
-    [Answer(b"", 500), Answer(b"{"), Answer(b" " * 70_000), "silence"],
-    ids=["status", "syntax", "size", "time"],
+    "bad", [Answer(b"", 500), Answer(b"{"), Answer(b" " * 70_000), "silence"], ids=["status", "syntax", "size", "time"]
 )
 async def test_failure_for_one_base_leaves_the_others(
     desk: Desk, site: Site, bad: Answer | Literal["silence"], elapse: Elapse, caplog: pytest.LogCaptureFixture

@@ -105,16 +105,8 @@ def each_call(base: str) -> Calls:
         ([f"{incoming}.getPublic", {"url": one}], ["incoming_payment.get_public", one], {}),
         ([f"{incoming}.complete", this], ["incoming_payment.complete", one, TOKEN], {}),
         ([f"{incoming}.list", of_js], ["incoming_payment.list", base, TOKEN], of),
-        (
-            [f"{outgoing}.list", of_js, page],
-            ["outgoing_payment.list", base, TOKEN],
-            of | page,
-        ),
-        (
-            ["quote.create", at, fixed],
-            ["quote.create", base, TOKEN],
-            creating | fixed_py,
-        ),
+        ([f"{outgoing}.list", of_js, page], ["outgoing_payment.list", base, TOKEN], of | page),
+        (["quote.create", at, fixed], ["quote.create", base, TOKEN], creating | fixed_py),
         (["quote.get", this], ["quote.get", one, TOKEN], {}),
         (
             [f"{outgoing}.create", at, {"walletAddress": wallet, "quoteId": one}],

@@ -48,13 +48,7 @@ def check_totals(node: Node, name: str, payment: Json, result: Json) -> Json:
 @pytest.mark.parametrize("sender", SENDERS)
 @pytest.mark.parametrize(
     ("asset", "wanted", "max_packet"),
-    [
-        ("USD", None, None),
-        ("USD", 12_345, None),
-        ("USD", 12_345, 1_000),
-        ("EUR", None, None),
-        ("EUR", None, 997),
-    ],
+    [("USD", None, None), ("USD", 12_345, None), ("USD", 12_345, 1_000), ("EUR", None, None), ("EUR", None, 997)],
 )
 def test_fixed_send(
     node: Node, run_program: RunProgram, sender: str, asset: str, wanted: int | None, max_packet: int | None

@@ -23,10 +23,7 @@ class Pair(NamedTuple):
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     folder = tmp_path_factory.mktemp("pair")
-    with (
-        run_node(folder / "first.db", "test.first") as first,
-        run_node(folder / "second.db", "test.second") as second,
-    ):
+    with run_node(folder / "first.db", "test.first") as first, run_node(folder / "second.db", "test.second") as second:
         peer(first.instance, second.instance)
         yield Pair(first, second, first.open_app("app", folder))
 

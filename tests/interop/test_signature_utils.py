@@ -32,11 +32,7 @@ REQUESTS: dict[str, Json] = {
         "headers": TYPE | TOKEN,
         "body": BODY,
     },
-    "POST, authorized, without body": {
-        "method": "POST",
-        "url": "https://a.example/token/1",
-        "headers": TYPE | TOKEN,
-    },
+    "POST, authorized, without body": {"method": "POST", "url": "https://a.example/token/1", "headers": TYPE | TOKEN},
     "DELETE": {"method": "DELETE", "url": "https://a.example/token/1", "headers": {}},
     "DELETE, authorized": {"method": "DELETE", "url": "https://a.example/continue/1", "headers": TOKEN},
 }

@@ -162,10 +162,7 @@ DEVIATIONS = (
         "There is no wallet address to have a DID document. The document does not think of that",
     ),
     Deviation(
-        (*SIGNED, *PUBLIC, DID),
-        406,
-        "not_acceptable",
-        "The Accept header rules out JSON, which is the only media type",
+        (*SIGNED, *PUBLIC, DID), 406, "not_acceptable", "The Accept header rules out JSON, which is the only media type"
     ),
     Deviation(
         SIGNED,

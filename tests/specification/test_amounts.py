@@ -174,10 +174,7 @@ ROWS: list[Row] = [
         "2.1.7 4.7.5",
         quoted_with_fee(MAX_LEDGER),  # which is rounded up to the unit
         201,
-        {
-            "debitAmount.value": str(MAX_LEDGER + -(-MAX_LEDGER // 10_000)),
-            "receiveAmount.value": str(MAX_LEDGER),
-        },
+        {"debitAmount.value": str(MAX_LEDGER + -(-MAX_LEDGER // 10_000)), "receiveAmount.value": str(MAX_LEDGER)},
     ),
     breaks("2.1.7", quoted_with_fee(MAX_UINT64), "400 invalid_amount"),
     keeps(

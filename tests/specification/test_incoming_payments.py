@@ -364,13 +364,7 @@ ROWS: list[Row] = [
         for name in ("id", "completed", "receivedAmount", "methods", "description", "WalletAddress")
     ),
     # 4.5 and 2.3.11: reading
-    keeps(
-        "2.3.11 4.5.1 9.2.11",
-        read_publicly(),
-        200,
-        {"receivedAmount": usd(0), "authServer": "{base}/"},
-        PUBLIC,
-    ),
+    keeps("2.3.11 4.5.1 9.2.11", read_publicly(), 200, {"receivedAmount": usd(0), "authServer": "{base}/"}, PUBLIC),
     keeps("2.3.11", read_publicly(**{"signature": "undefined", "signature-input": "undefined"}), 200, None, PUBLIC),
     keeps("2.3.11", read_publicly("completed"), 200, None, PUBLIC),
     keeps("2.3.11 3.2", read_publicly("expired"), 200, None, PUBLIC),
@@ -381,20 +375,10 @@ ROWS: list[Row] = [
     breaks("4.5.1 7.7", read_by_other("read"), "404 not_found"),
     keeps("4.5.1", read_by_other("read-all"), 200, {"methods.0": dict, "metadata": {"secret": 1}}),
     # 3, 4.4.3: completion by amount
-    keeps(
-        "2.3.3 3.1 4.4.3 2.3.12",
-        paid(500),
-        200,
-        {"completed": True, "receivedAmount": usd(500), "methods": []},
-    ),
+    keeps("2.3.3 3.1 4.4.3 2.3.12", paid(500), 200, {"completed": True, "receivedAmount": usd(500), "methods": []}),
     keeps("2.3.5 3.1 4.4.3", paid(200, 300), 200, {"completed": True, "receivedAmount": usd(500)}),
     keeps("2.3.5 3.1 4.4.3 9.2.10", paid(499), 200, {"completed": False, "receivedAmount": usd(499)}, WITH_METHODS),
-    keeps(
-        "2.3.5",
-        paid(2**20, 1, incoming_amount=None),
-        200,
-        {"completed": False, "receivedAmount": usd(2**20 + 1)},
-    ),
+    keeps("2.3.5", paid(2**20, 1, incoming_amount=None), 200, {"completed": False, "receivedAmount": usd(2**20 + 1)}),
     breaks("3.1 4.4.3", pay("full"), NO_RECEIVER),
     breaks(
         "3.1 4.4.3 4.3.6",
@@ -409,10 +393,7 @@ ROWS: list[Row] = [
     # 3, 4.4.4: expiry
     keeps("3.2 4.4.4", expires_while_open(0), 200, {"completed": False, "receivedAmount": usd(200)}),
     keeps(
-        "3.2 4.4.4 2.3.12",
-        expires_while_open(31),
-        200,
-        {"completed": False, "receivedAmount": usd(200), "methods": []},
+        "3.2 4.4.4 2.3.12", expires_while_open(31), 200, {"completed": False, "receivedAmount": usd(200), "methods": []}
     ),
     breaks("3.2 4.4.4", pay("expired"), NO_RECEIVER),
     # 3, 4.6: completion by call

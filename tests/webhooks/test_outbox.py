@@ -152,12 +152,7 @@ def test_decisions_on_grants_have_events(instance: Instance, outbox: Outbox) -> 
     assert outbox.take() == [], "nobody has decided"
     instance.deny(asked["interact"]["redirect"])
     grant_id = asked["continue"]["uri"].rpartition("/")[2]
-    data = {
-        "id": grant_id,
-        "client": "Example Shop",
-        "walletAddress": instance.wallet("alice"),
-        "access": [item],
-    }
+    data = {"id": grant_id, "client": "Example Shop", "walletAddress": instance.wallet("alice"), "access": [item]}
     assert outbox.take() == [("grant.denied", data)]
     answer = instance.client.obtain_grant(item)
     data["id"] = answer["continue"]["uri"].rpartition("/")[2]

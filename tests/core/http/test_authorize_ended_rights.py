@@ -127,12 +127,7 @@ WHILE_WAITING: dict[str, tuple[Callable[[Work, str, str], object], int, str, str
     "grant": (lambda work, _, grant: tokens.revoke_grant(work, grant), 401, "invalid_token", "revoked_token"),
     "key": (lambda work, *_: keys.revoke_key(work, "buyer", "key-1"), 401, "invalid_client", "unknown_key"),
     "wallet": (lambda work, *_: wallets.deactivate(work, "buyer"), 401, "invalid_client", "unknown_key"),
-    "client": (
-        lambda work, *_: freeze(work, work.urls.wallet("buyer")),
-        403,
-        "insufficient_access",
-        "frozen_client",
-    ),
+    "client": (lambda work, *_: freeze(work, work.urls.wallet("buyer")), 403, "insufficient_access", "frozen_client"),
     "nothing": (lambda *_: None, 201, "", ""),
 }
 

@@ -371,10 +371,7 @@ def test_refusal_leaves_the_key_free(shared: Instance, refused: Refused) -> None
 
 @pytest.mark.parametrize(
     ("error", "status", "code"),
-    [
-        (ZeroDivisionError(), 500, "internal_error"),
-        (Unavailable("The disk is full"), 503, "unavailable"),
-    ],
+    [(ZeroDivisionError(), 500, "internal_error"), (Unavailable("The disk is full"), 503, "unavailable")],
 )
 def test_fault_keeps_neither_the_key_nor_what_was_created(
     shared: Instance, refused: Refused, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, code: str

@@ -81,8 +81,7 @@ NO_AMOUNTS = {
 
 
 @pytest.mark.parametrize(
-    ("text", "asset", "sentence"),
-    [(*row, sentence) for sentence, rows in NO_AMOUNTS.items() for row in rows],
+    ("text", "asset", "sentence"), [(*row, sentence) for sentence, rows in NO_AMOUNTS.items() for row in rows]
 )
 def test_parse_decimal_refuses_with_the_smallest_unit(text: str, asset: Asset, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):

@@ -108,8 +108,7 @@ NO_TIMES = {
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
-    [(text, sentence) for sentence, texts in NO_TIMES.items() for text in texts],
+    ("text", "sentence"), [(text, sentence) for sentence, texts in NO_TIMES.items() for text in texts]
 )
 def test_parse_time_refuses_with_a_sentence(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):

@@ -65,10 +65,7 @@ CANONICAL = {
 }
 
 
-@pytest.mark.parametrize(
-    ("url", "normal"),
-    [(url, normal) for normal, spelled in CANONICAL.items() for url in spelled],
-)
+@pytest.mark.parametrize(("url", "normal"), [(url, normal) for normal, spelled in CANONICAL.items() for url in spelled])
 def test_normalise_drops_what_makes_no_difference(url: str, normal: str) -> None:
     assert canonical(url) == normal
 

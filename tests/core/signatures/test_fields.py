@@ -149,8 +149,7 @@ UNREADABLE_COMPONENTS = {
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
-    [(text, reason) for reason, texts in UNREADABLE_COMPONENTS.items() for text in texts],
+    ("text", "reason"), [(text, reason) for reason, texts in UNREADABLE_COMPONENTS.items() for text in texts]
 )
 def test_covered_components_refuses_every_time(text: str, reason: str) -> None:
     for _ in range(2):  # the second time, a remembered answer must not let it through
@@ -200,8 +199,7 @@ UNREADABLE_PARAMETERS = {
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
-    [(text, reason) for reason, texts in UNREADABLE_PARAMETERS.items() for text in texts],
+    ("text", "reason"), [(text, reason) for reason, texts in UNREADABLE_PARAMETERS.items() for text in texts]
 )
 def test_read_parameters_refuses(text: str, reason: str) -> None:
     assert refused_by(read_parameters, text) is reason
